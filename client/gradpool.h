@@ -163,6 +163,30 @@ enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
  * a copy the same bits are restored. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
+/* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
+ * The rule decides when. DBW and BLIND are reconstructions after arXiv 2004.14696. */
+enum gp_backup_rule {
+    GP_BACKUP_ALL = 0, /* every round waits for all ranks */
+    GP_BACKUP_STATIC,  /* the round closes at its k-th gradient */
+    GP_BACKUP_AUTO,    /* by gain a time, decided at each arrival */
+    GP_BACKUP_DBW,     /* by gain a time, k chosen before the round */
+    GP_BACKUP_BLIND,   /* by gradients a time, k chosen before the round */
+    GP_BACKUP_ADASYNC, /* k grows as the loss falls */
+};
+/* Step over a mean of k of n gradients: as it is, or multiplied by k/n. */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL };
+
+/* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
+typedef struct gp_backup_spec {
+    enum gp_backup_rule rule;
+    uint32_t k;       /* STATIC: gradients waited for; ADASYNC: those of round 1; else 0 */
+    uint32_t least;   /* fewest gradients of a round, up to `workers`; 0: 2 */
+    uint32_t absence; /* a rank absent for so many rounds is waited for; 0: 64; UINT32_MAX: none */
+    uint32_t lag;     /* rounds by which a rank may be behind, to 16, if workers step; 0: 4 */
+    uint32_t gradients; /* most gradients of one rank in one round, to 7; 0: 1 */
+    enum gp_backup_rate rate;
+} gp_backup_spec;
+
 /* All fields but `rank` are the same on every worker. */
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8 */
@@ -177,6 +201,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
     enum gp_durability durability;      /* 0: the default of the service */
+    gp_backup_spec backup;              /* only GP_BACKUP_ALL is built: all fields are 0 */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -196,10 +221,11 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * the other ranks push each of its tensors once an iteration, the rank enters all of them between
  * the same two iterations. Otherwise it enters each tensor at that tensor's open round.
  *
- * Errors, after which this process is not in the job: -EINVAL a field of `spec`; -EEXIST the rank
- * is taken (the text names the process); -EPROTO the job runs with another spec, or does not accept
- * this rank now; -ESTALE a former job of this name did not end within 8 s; the errors of
- * gp_connect(). */
+ * Errors, after which this process is not in the job: -EINVAL a field of `spec`, or another
+ * `backup` than that of the job; -EOPNOTSUPP a rule of `backup` that this version does not serve;
+ * -EEXIST the rank is taken (the text names the process); -EPROTO the job runs with another spec,
+ * or does not accept this rank now; -ESTALE a former job of this name did not end within 8 s; the
+ * errors of gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {

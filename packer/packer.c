@@ -85,12 +85,3 @@ void packer_plan_fini(struct packer_plan *plan)
     free(plan->shares);
     *plan = (struct packer_plan){0};
 }
-
-uint32_t packer_hash(const char *text)
-{
-    uint32_t hash = UINT32_C(2166136261);
-
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        hash = (hash ^ *c) * UINT32_C(16777619);
-    return hash;
-}

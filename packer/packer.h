@@ -62,7 +62,7 @@ struct packer_lane {
 
 struct packer_tensor {
     uint32_t id; /* number of the tensor as the caller knows it; the plan's pieces contain it */
-    uint32_t name_hash; /* packer_hash() of the name; read by the policy `hash` */
+    uint32_t name_hash; /* hash of the name, the same on every host; read by policy `hash` */
     const char *name;   /* for reasons; NULL: reasons contain the id */
     uint64_t elements;
     uint32_t element_bytes;
@@ -153,8 +153,5 @@ int packer_predict(const char *policy, const struct packer_resident *jobs, size_
 /* Returns the smallest of the limits that are not 0, or PACKER_LOSS_LIMIT_PPM if all are 0. With a
  * limit of at most 10,000 ppm, which is the margin, a job shares no lane. */
 uint32_t packer_loss_limit_ppm(uint32_t service_ppm, uint32_t tenant_ppm, uint32_t job_ppm);
-
-/* Returns the 32-bit FNV-1a hash, which is the same on every machine. */
-uint32_t packer_hash(const char *text);
 
 #endif

@@ -122,7 +122,9 @@ size_t seat_write(const struct seat *seat, void *ret_record)
                                        .output = {{.source = RECORD_SOURCE_RESULT,
                                                    .count = 1,
                                                    .offset = seat->bytes,
-                                                   .bytes = seat->bytes}}};
+                                                   .bytes = seat->bytes}},
+                                       .weight = RECORD_WEIGHT,
+                                       .gradient = RECORD_GRADIENT};
     memcpy(ret_record, &ready, sizeof ready);
     return sizeof ready;
 }

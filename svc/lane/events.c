@@ -137,6 +137,7 @@ static void evict(struct worker *w, const char *why)
  * only they are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
+    w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
         evict(w, "a set of ranks that is not the one that others passed on");
 }
@@ -166,6 +167,10 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     case RECORD_BACKUP: take_backup(w, &record->backup); return false;
+    case RECORD_LANDED:
+    case RECORD_MEASURE:
+        evict(w, "a record for backup workers, which the job does not have");
+        return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }

@@ -24,7 +24,7 @@ static void job_free(struct lane_job *job)
     list_remove(&job->link);
     policy_forget(job);
     arena_free(arena, &job->account, job->workers);
-    arena_free(arena, &job->account, job->table);
+    arena_free(arena, &job->account, job->table.buckets);
     arena_free(arena, &job->account, job->grants);
     window_close(job);
     /* copied, because the account is a field of the job */
@@ -46,7 +46,7 @@ size_t job_bytes(uint32_t workers)
 {
     size_t peers = workers + LANE_KEEPERS_MAX;
     return sizeof(struct lane_job) + peers * sizeof(struct worker) +
-           TABLE_SIZE_LEAST * sizeof(struct piece *) +
+           TABLE_SIZE_LEAST * sizeof(struct hash_link *) +
            peers * LANE_GRANTS_PER_RANK * sizeof(struct record_connect);
 }
 
@@ -67,13 +67,14 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     policy_set_tenant(job, "");
     list_init(&job->pieces);
     list_init(&job->runnable);
-    job->table_size = TABLE_SIZE_LEAST;
     job->grants_max = (size_t)job_peers(job) * LANE_GRANTS_PER_RANK;
     list_append(&lane->jobs, &job->link);
     job->workers = arena_alloc(arena, &job->account, job_peers(job) * sizeof *job->workers);
-    job->table = arena_alloc(arena, &job->account, job->table_size * sizeof(struct piece *));
+    job->table = (struct hash_table){
+        arena_alloc(arena, &job->account, TABLE_SIZE_LEAST * sizeof(struct hash_link *)),
+        .size = TABLE_SIZE_LEAST};
     job->grants = arena_alloc(arena, &job->account, job->grants_max * sizeof *job->grants);
-    if (!job->workers || !job->table || !job->grants) {
+    if (!job->workers || !job->table.buckets || !job->grants) {
         job_free(job);
         return -ENOMEM;
     }

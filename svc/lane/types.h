@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_LANE_TYPES_H
 #define GRADPOOL_LANE_TYPES_H
 
+#include "svc/base/hash.h"
 #include "svc/base/list.h"
 #include "svc/lane/chunk/operation.h"
 #include "svc/lane/chunk/transfer_types.h"
@@ -44,9 +45,9 @@ enum piece_state {
 };
 
 struct piece {
-    struct list link;     /* node in job.pieces */
-    struct list run_link; /* node in job.runnable */
-    struct piece *hash_next;
+    struct list link;       /* node in job.pieces */
+    struct list run_link;   /* node in job.runnable */
+    struct hash_link by_id; /* in job.table */
     struct lane_job *job;
     uint32_t id, task, epoch;
     unsigned dtype;
@@ -109,6 +110,10 @@ struct piece {
     struct rank ranks[];
 };
 
+/* Number of sets of ranks (W13) that a job stores: those of future rounds, and of the newest closed
+ * rounds. */
+#define CHOICES_PER_JOB 4
+
 struct worker {
     struct lane_job *job;
     /* number of the rank; for a replica holder: RECORD_KEEPER | number of the aggregator */
@@ -133,12 +138,12 @@ struct worker {
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker for later rounds */
     struct breaks breaks;
+    /* rounds whose sets went over the current connection, in either direction; indexed like
+     * lane_job.choices */
+    uint64_t known_sets[CHOICES_PER_JOB];
     char peer[64];
 };
 
-/* Number of sets of ranks (W13) that a job stores: for future rounds and the newest closed
- * rounds. */
-#define CHOICES_PER_JOB 4
 /* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own
  * holders and those of former owners. */
 #define LANE_KEEPERS_MAX 8
@@ -159,8 +164,8 @@ struct lane_job {
     uint64_t due_bytes;   /* bytes of the runnable pieces of which no chunk has started */
     /* LANE_SHORTEST: number of other jobs' chunks since this job began to wait */
     uint32_t passes;
-    struct piece **table; /* hash table of the pieces by number */
-    size_t table_size, pieces_count, grants_count, grants_max;
+    struct hash_table table; /* the pieces by number */
+    size_t grants_count, grants_max;
     uint64_t step_bytes; /* bytes of inputs and results in one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];

@@ -22,6 +22,10 @@ static const uint16_t kind_bytes[] = {
     [RECORD_SETTINGS] = sizeof(struct record_settings),
     [RECORD_BACKUP] = sizeof(struct record_backup),
     [RECORD_BACKED] = sizeof(struct record_backed),
+    [RECORD_PASSED] = sizeof(struct record_chosen),
+    [RECORD_LANDED] = sizeof(struct record_landed),
+    [RECORD_GO_ON] = sizeof(struct record_go_on),
+    [RECORD_MEASURE] = sizeof(struct record_measure),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -79,11 +83,20 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
+/* Values that no built feature sends are refused. */
+static bool ready_tail_is_sound(const struct record_ready *r)
+{
+    return r->weight == RECORD_WEIGHT && r->gradient == RECORD_GRADIENT &&
+           is_zero(r->reserved, sizeof(r->reserved));
+}
+
 static bool ready_is_sound(const struct record_ready *r)
 {
     if (r->operation < RECORD_SUM || r->operation > RECORD_RESTORE)
         return false;
-    if (r->standing > RECORD_ENTERS)
+    if (r->standing > RECORD_TAKES || !ready_tail_is_sound(r))
+        return false;
+    if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != 1))
         return false;
     /* Rounds count from 1. Only a worker without a finished round may report 0. */
     bool is_none = r->round == RECORD_ROUND_NONE;
@@ -136,10 +149,43 @@ static bool closed_is_sound(const struct record_closed *r)
     return is_zero(r->reserved, sizeof(r->reserved)) && r->round <= RECORD_ROUND_MOST;
 }
 
+static bool round_is_of_job(uint64_t round) { return round >= 1 && round <= RECORD_ROUND_MOST; }
+
+static bool set_is_sound(const struct record_chosen *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->reserved_2 == 0 &&
+           round_is_of_job(r->round) && r->reason <= RECORD_REASON_REPLAY &&
+           r->form <= RECORD_FORM_TAKERS;
+}
+
 static bool chosen_is_sound(const struct record_chosen *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && r->round >= 1 &&
-           r->round <= RECORD_ROUND_MOST && !is_zero(r->ranks, sizeof(r->ranks));
+    return set_is_sound(r) && r->form != RECORD_FORM_TAKERS && !is_zero(r->ranks, sizeof(r->ranks));
+}
+
+static bool passed_is_sound(const struct record_chosen *r)
+{
+    if (!set_is_sound(r))
+        return false;
+    return r->form == RECORD_FORM_TAKERS ? r->reason == 0 : !is_zero(r->ranks, sizeof(r->ranks));
+}
+
+static bool landed_is_sound(const struct record_landed *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && round_is_of_job(r->round);
+}
+
+static bool go_on_is_sound(const struct record_go_on *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && round_is_of_job(r->round) &&
+           r->gradient > RECORD_GRADIENT && r->gradient <= RECORD_GRADIENTS_MAX;
+}
+
+static bool measure_is_sound(const struct record_measure *r)
+{
+    return is_zero(r->reserved, sizeof(r->reserved)) && round_is_of_job(r->round) &&
+           r->inputs >= 1 && r->inputs <= RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX &&
+           r->blocks >= 1 && r->blocks <= RECORD_SAMPLE_BLOCKS;
 }
 
 static bool record_settings_are_sound(const struct record_settings *r)
@@ -175,6 +221,10 @@ static bool record_is_sound(const union record *r)
     case RECORD_SETTINGS: return record_settings_are_sound(&r->settings);
     case RECORD_BACKUP: return backup_is_sound(&r->backup);
     case RECORD_BACKED: return backed_is_sound(&r->backed);
+    case RECORD_PASSED: return passed_is_sound(&r->chosen);
+    case RECORD_LANDED: return landed_is_sound(&r->landed);
+    case RECORD_GO_ON: return go_on_is_sound(&r->go_on);
+    case RECORD_MEASURE: return measure_is_sound(&r->measure);
     }
     return false;
 }

@@ -8,6 +8,8 @@
 #define GRADPOOL_WIRE_RECORD_H
 
 #include "svc/wire/ranks.h"
+#include "svc/wire/record_copy.h"
+#include "svc/wire/record_set.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,7 +17,6 @@
 #define RECORD_TEXT_BYTES 100
 #define RECORD_OUTPUTS_MAX 1
 #define RECORD_COMMIT_WORDS_MAX 28
-#define RECORD_MISSING_WORDS RANKS_WORDS
 #define RECORD_TOKEN_BYTES 16
 
 enum record_kind {
@@ -37,6 +38,14 @@ enum record_kind {
     RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
     /* lane -> worker: the worker's copy is complete, and gets later states (W17) */
     RECORD_BACKED = 12,
+    /* The next four are for jobs with backup workers (W22). Leader lane -> ranks outside the set of
+     * a round: the set, or the takers that the round had. */
+    RECORD_PASSED = 13,
+    RECORD_LANDED = 14, /* worker -> leader lane: all tensors of the round have landed */
+    /* leader lane -> worker: another gradient on the same parameters is wanted */
+    RECORD_GO_ON = 15,
+    /* lane -> lowest rank of a set -> leader lane: sums over a sample of the round's gradients */
+    RECORD_MEASURE = 16,
 };
 
 /* Number of a replica holder, used in place of a rank: this bit, plus the number of the
@@ -46,6 +55,8 @@ enum record_kind {
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
+#define RECORD_WEIGHT 1   /* weight of every gradient */
+#define RECORD_GRADIENT 1 /* number of a rank's first gradient in a round */
 /* Largest number of a round, with room for later ones. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
@@ -76,6 +87,9 @@ enum record_standing {
     RECORD_KEEPS = 3, /* like HOLDS, and another record follows: the next round is announced */
     /* the worker is new; CLOSED will name the round after which it enters (W15) */
     RECORD_ENTERS = 4,
+    /* the worker's gradient was dropped, or came late: it gets the result of this round, and lends
+     * no input (W22) */
+    RECORD_TAKES = 5,
 };
 
 /* A run of `count` outputs. Output i comes from the i-th input that the operation gives to this
@@ -105,7 +119,9 @@ struct record_ready {
     uint32_t word;  /* returned with the result: 24 bits slot of the request, 8 bits generation */
     uint64_t round; /* counted for each tensor, from 1 */
     uint32_t epoch; /* epoch of the route that the worker has */
-    uint32_t root;  /* broadcast: rank that supplies the input */
+    /* Broadcast: rank that supplies the input. Job with backup workers, otherwise: low half of the
+     * job's round. */
+    uint32_t root;
     uint32_t input_region;
     uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
     uint64_t input_offset;  /* bytes */
@@ -116,8 +132,11 @@ struct record_ready {
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* within the job, larger values go first */
     struct record_output output[RECORD_OUTPUTS_MAX];
+    uint32_t weight;     /* of the gradient in the mean: RECORD_WEIGHT, others are not built */
+    uint8_t gradient;    /* number of the gradient in its round: RECORD_GRADIENT, as above */
+    uint8_t reserved[3]; /* always 0 */
 };
-_Static_assert(sizeof(struct record_ready) == 112, "one ring record, no holes");
+_Static_assert(sizeof(struct record_ready) == 120, "one ring record, no holes");
 
 struct record_commit {
     uint8_t kind;
@@ -197,14 +216,6 @@ struct record_closed {
     uint64_t round;
 };
 
-struct record_chosen {
-    uint8_t kind;
-    uint8_t reserved[7];
-    uint64_t round;
-    uint64_t ranks[RECORD_MISSING_WORDS];
-};
-_Static_assert(sizeof(struct record_chosen) == 112, "one ring record, no holes");
-
 /* Settings of updates. A rule ignores the settings that it does not use. The lane finds invalid
  * values. */
 struct record_settings {
@@ -216,47 +227,6 @@ struct record_settings {
     uint64_t steps; /* RESTORE: update count of the state */
 };
 _Static_assert(sizeof(struct record_settings) == 72, "no holes");
-
-/* Two places for parameters and moments of a piece, in the form of a SAVE, in lent memory to which
- * no other process writes. Sent before the first announcement of the piece on each connection. */
-struct record_backup {
-    uint8_t kind;
-    uint8_t reserved[3];
-    uint32_t piece;
-    uint32_t region;
-    uint32_t note; /* number chosen by the sender, returned in BACKED */
-    /* indexed by the last bit of the round: the state before stays complete until the commit */
-    uint64_t offset[2];
-    /* first round whose state was written there; RECORD_ROUND_NONE: an offer, without a state until
-     * BACKED */
-    uint64_t since;
-    /* number of updates in the state after a round, indexed by the round modulo 3 */
-    uint64_t steps[3];
-    /* replica holder: rounds whose states are complete in the two places; 0: none */
-    uint64_t rounds[2];
-    uint64_t ranks[2]; /* replica holder: hash of the ranks of each round, from its stamp */
-};
-_Static_assert(sizeof(struct record_backup) == 96, "no holes");
-
-/* The stamp after each of the two places at a replica holder. It is written when the whole state
- * has landed (W20). */
-struct record_stamp {
-    uint64_t round, steps; /* round 0: no state */
-    uint64_t ranks;        /* hash of the ranks that the piece had at that time */
-};
-
-struct record_backed {
-    uint8_t kind;
-    uint8_t reserved[3];
-    uint32_t piece;
-    uint32_t note; /* `note` of the BACKUP */
-    uint32_t padding;
-    /* the copy has the state after this round, and gets each later one; RECORD_ROUND_NONE: the lane
-     * no longer writes to the copy */
-    uint64_t round;
-    uint64_t steps; /* update count of that state */
-};
-_Static_assert(sizeof(struct record_backed) == 32, "no holes");
 
 union record {
     uint8_t kind;
@@ -272,6 +242,9 @@ union record {
     struct record_settings settings;
     struct record_backup backup;
     struct record_backed backed;
+    struct record_landed landed;
+    struct record_go_on go_on;
+    struct record_measure measure;
 };
 
 /* Copies `bytes` bytes to `ret_record`, and checks everything that can be checked without state:

@@ -1,11 +1,27 @@
 /* Fuzzes records of the data plane. A record is refused, or it is valid, has a length, and a second
- * check gives the same result. */
+ * check gives the same result. Sets of ranks have one meaning. */
 #include "svc/wire/record.h"
+#include "svc/wire/round_set.h"
 #include "test/lib/fuzz.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+
+/* All readings of the same set agree. */
+static void check_set(const struct record_chosen *set)
+{
+    uint32_t ranks = 0, gradients = 0;
+    for (uint32_t rank = 0; rank < RECORD_MISSING_WORDS * 64 + 1; rank++) {
+        uint32_t count = round_set_count(set, rank);
+        assert(count <= (set->form == RECORD_FORM_COUNTS ? RECORD_GRADIENTS_MAX : 1));
+        ranks += count > 0;
+        gradients += count;
+    }
+    assert(ranks == round_set_ranks(set) && gradients == round_set_gradients(set));
+    assert(ranks > 0 || set->form == RECORD_FORM_TAKERS);
+    assert(round_set_is_within(set, RECORD_MISSING_WORDS * 64) && round_set_is_same(set, set));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -24,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     } else {
         assert(fixed == bytes);
     }
+    if (record.kind == RECORD_CHOSEN || record.kind == RECORD_PASSED)
+        check_set(&record.chosen);
     r = record_check(data, bytes, &again, &fixed_again);
     assert(r == 0 && fixed_again == fixed && memcmp(&again, &record, fixed) == 0);
     return 0;

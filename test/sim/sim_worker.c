@@ -44,7 +44,9 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
                                        .epoch = v->epoch,
                                        .root = plan.root,
                                        .loss = NAN,
-                                       .priority = UINT32_MAX - piece->id};
+                                       .priority = UINT32_MAX - piece->id,
+                                       .weight = RECORD_WEIGHT,
+                                       .gradient = RECORD_GRADIENT};
     if (piece->kind == SIM_UPDATE && round == 0)
         ret_ready->operation = RECORD_UPDATE;
     if (standing == RECORD_IDLE)

@@ -8,6 +8,7 @@
 #include "client/lib/report/recorder.h"
 #include "client/lib/round/stall.h"
 #include "client/lib/session/client.h"
+#include "svc/base/hash.h"
 #include "svc/fabric/engine.h"
 #include "svc/fabric/slab.h"
 
@@ -37,7 +38,8 @@ struct gp_job {
     bool is_elastic;            /* workers join and leave (L20) */
     bool join_is_late;          /* the job had begun before the join; for the control thread */
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join; /* for the control thread */
+    Gradpool__Wire__JoinRequest join;       /* for the control thread */
+    Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
     pthread_mutex_t declaring; /* allows one declare or undeclare at a time; locked before `lock` */
     pthread_mutex_t lock;
@@ -50,9 +52,8 @@ struct gp_job {
     bool keeps_copies;      /* workers store these copies (L28) */
     _Atomic uint32_t users; /* number of calls that wait, or are about to (L14) */
     struct list links, tensors;
-    /* hash tables of `buckets` entries each, which grow with the number of tensors */
-    struct gp_tensor **by_name, **by_id;
-    uint32_t buckets, tensors_count, declared;
+    struct hash_table by_name, by_id; /* tensors; by_id has those that are routed */
+    uint32_t declared;
     struct slot *slots;
     uint32_t slots_count, free_slot;
     struct list requests, pool;

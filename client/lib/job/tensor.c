@@ -11,79 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_FIRST 64
-
-static uint32_t tensor_hash(const char *name)
-{
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    for (; *name; name++)
-        hash = (hash ^ (uint8_t)*name) * 16777619u;
-    return hash;
-}
-
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name)
 {
-    uint32_t hash = tensor_hash(name);
-    struct gp_tensor *t = job->buckets ? job->by_name[hash % job->buckets] : NULL;
-    while (t && (t->name_hash != hash || strcmp(t->name, name) != 0))
-        t = t->next_by_name;
-    return t;
+    hash_for_each(struct gp_tensor, t, &job->by_name, hash_text(name),
+                  by_name) if (strcmp(t->name, name) == 0) return t;
+    return NULL;
 }
 
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id)
 {
-    struct gp_tensor *t = job->buckets ? job->by_id[id % job->buckets] : NULL;
-    while (t && t->id != id)
-        t = t->next_by_id;
-    return t;
+    hash_for_each(struct gp_tensor, t, &job->by_id, id, by_id) return t;
+    return NULL;
 }
 
-static void tensor_link_name(struct gp_tensor *t)
-{
-    struct gp_tensor **bucket = &t->job->by_name[t->name_hash % t->job->buckets];
-    t->next_by_name = *bucket;
-    *bucket = t;
-}
-
-static void tensor_link_id(struct gp_tensor *t)
-{
-    struct gp_tensor **bucket = &t->job->by_id[t->id % t->job->buckets];
-    t->next_by_id = *bucket;
-    *bucket = t;
-}
-
-/* Doubles the number of buckets when there are as many tensors. Without memory the old buckets stay
- * in use. */
 static int tensor_table_grow(struct gp_job *job)
 {
-    uint32_t count = job->buckets ? 2 * job->buckets : BUCKETS_FIRST;
-    if (job->tensors_count < job->buckets)
-        return 0;
-    struct gp_tensor **by_name = calloc(count, sizeof *by_name);
-    struct gp_tensor **by_id = calloc(count, sizeof *by_id);
-    if (!by_name || !by_id) {
-        free(by_name);
-        free(by_id);
-        return job->buckets ? 0 : -ENOMEM;
-    }
-    tensor_table_fini(job);
-    job->by_name = by_name;
-    job->by_id = by_id;
-    job->buckets = count;
-    for_each_tensor (t, job) {
-        tensor_link_name(t);
-        if (t->is_routed)
-            tensor_link_id(t);
-    }
-    return 0;
+    int error = hash_reserve(&job->by_name);
+    return error ? error : hash_reserve(&job->by_id);
 }
 
 void tensor_table_fini(struct gp_job *job)
 {
-    free(job->by_name);
-    free(job->by_id);
-    job->by_name = job->by_id = NULL;
-    job->buckets = 0;
+    hash_fini(&job->by_name);
+    hash_fini(&job->by_id);
 }
 
 uint8_t tensor_wire(const gp_tensor_spec *spec)
@@ -114,7 +64,6 @@ int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct term
         return -ENOMEM;
     }
     t->job = job;
-    t->name_hash = tensor_hash(spec->name);
     t->dtype = tensor_wire(spec);
     t->values = spec->dtype;
     t->elements = spec->elements;
@@ -124,8 +73,7 @@ int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct term
     t->index = job->declared++;
     list_init(&t->in_request);
     list_append(&job->tensors, &t->node);
-    tensor_link_name(t);
-    job->tensors_count++;
+    hash_add(&job->by_name, &t->by_name, hash_text(t->name));
     *ret_tensor = t;
     return 0;
 }
@@ -133,30 +81,17 @@ int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct term
 void tensor_take_id(struct gp_tensor *t, uint32_t id)
 {
     t->id = id;
-    tensor_link_id(t);
+    hash_add(&t->job->by_id, &t->by_id, id);
     t->is_routed = true;
-}
-
-static void tensor_unlink(struct gp_tensor *t)
-{
-    struct gp_tensor **at = &t->job->by_name[t->name_hash % t->job->buckets];
-    while (*at != t)
-        at = &(*at)->next_by_name;
-    *at = t->next_by_name;
-    if (!t->is_routed)
-        return;
-    at = &t->job->by_id[t->id % t->job->buckets];
-    while (*at != t)
-        at = &(*at)->next_by_id;
-    *at = t->next_by_id;
 }
 
 void tensor_remove(struct gp_tensor *t)
 {
     struct gp_job *job = t->job;
-    tensor_unlink(t);
+    hash_remove(&job->by_name, &t->by_name);
+    if (t->is_routed)
+        hash_remove(&job->by_id, &t->by_id);
     hold_forget_tensor(t);
-    job->tensors_count--;
     for_each_piece (p, t) {
         piece_retract(p);
         copy_free(p);

@@ -3,6 +3,7 @@
 #define GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 
 #include "client/lib/job/job.h"
+#include "svc/base/hash.h"
 #include "svc/reduce/update.h"
 #include "svc/wire/terms.h"
 
@@ -35,8 +36,8 @@ struct push {
 
 struct gp_tensor {
     struct gp_job *job;
-    struct list node; /* node in job.tensors */
-    struct gp_tensor *next_by_name, *next_by_id;
+    struct list node;                /* node in job.tensors */
+    struct hash_link by_name, by_id; /* in tables of the job */
     char *name;
     uint64_t elements, bytes; /* of one block; `bytes` as sent to the lane */
     struct terms terms;
@@ -47,10 +48,9 @@ struct gp_tensor {
     uint64_t ranks[RECORD_MISSING_WORDS];
     bool knows_ranks;
     uint32_t id, index; /* index: position in the order of declarations */
-    uint32_t name_hash;
-    uint8_t dtype;  /* dtype of the data that the service sees */
-    uint8_t values; /* dtype in the memory of the caller */
-    bool is_routed; /* number and pieces are known */
+    uint8_t dtype;      /* dtype of the data that the service sees */
+    uint8_t values;     /* dtype in the memory of the caller */
+    bool is_routed;     /* number and pieces are known */
     struct err failure;
     struct piece *pieces;
     uint32_t pieces_count;

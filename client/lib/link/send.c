@@ -72,7 +72,9 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .epoch = p->epoch,
         .root = push->root,
         .loss = push->loss,
-        .priority = UINT32_MAX - t->index}; /* tensors that are declared first are needed first */
+        .priority = UINT32_MAX - t->index, /* tensors that are declared first are needed first */
+        .weight = RECORD_WEIGHT,
+        .gradient = RECORD_GRADIENT};
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
     ready_describe_input(p, push, ready);

@@ -9,6 +9,7 @@
 #include "svc/base/system/process.h"
 #include "svc/base/system/shortage.h"
 #include "svc/base/text.h"
+#include "svc/wire/backup_terms.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/limit.h"
 
@@ -18,6 +19,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+_Static_assert((int)GP_BACKUP_ADASYNC == BACKUP_TERMS_ADASYNC &&
+                   (int)GP_RATE_PROPORTIONAL == BACKUP_TERMS_PROPORTIONAL,
+               "the values of gradpool.h are those of the wire");
+
+static struct backup_terms backup_terms_of(const gp_backup_spec *spec)
+{
+    return (struct backup_terms){.rule = (uint32_t)spec->rule,
+                                 .k = spec->k,
+                                 .least = spec->least,
+                                 .absence = spec->absence,
+                                 .lag = spec->lag,
+                                 .gradients = spec->gradients,
+                                 .rate = (uint32_t)spec->rate};
+}
+
+static int check_backup(const gp_job_spec *spec)
+{
+    struct err err;
+    struct backup_terms terms = backup_terms_of(&spec->backup);
+    int error = backup_terms_check(&terms, spec->workers, spec->name, &err);
+    return error < 0 ? client_error(error, "%s", err.text) : 0;
+}
 
 static int check_spec(const gp_job_spec *spec)
 {
@@ -51,7 +75,7 @@ static int check_spec(const gp_job_spec *spec)
     if (spec->loss_limit_ppm > LOSS_LIMIT_PPM_MAX)
         return client_error(-EINVAL, "job '%s': a loss limit of %u ppm, expected at most %u",
                             spec->name, spec->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
-    return 0;
+    return check_backup(spec);
 }
 
 static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
@@ -80,6 +104,18 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     return job;
 }
 
+/* Without backup workers the join has no BackupSpec. */
+static void describe_backup(struct gp_job *job, const gp_backup_spec *spec)
+{
+    if (spec->rule == GP_BACKUP_ALL)
+        return;
+    job->join_backup =
+        MESSAGE_PART(BackupSpec, backup_spec, .rule = (uint32_t)spec->rule, .k = spec->k,
+                     .least = spec->least, .absence = spec->absence, .lag = spec->lag,
+                     .gradients = spec->gradients, .rate = (uint32_t)spec->rate);
+    job->join.backup = &job->join_backup;
+}
+
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     gp_client *client = job->client;
@@ -91,6 +127,7 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
         .pid = pid, .pid_namespace = process_namespace(), .identity = process_identity(pid),
         .lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS),
         .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS));
+    describe_backup(job, &spec->backup);
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,

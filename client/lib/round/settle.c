@@ -153,7 +153,9 @@ static void settle_closed(struct link *l, const struct record_closed *record)
 static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     struct record_chosen *chosen = &l->job->chosen[record->round & 1];
-    if (record->round <= chosen->round)
+    if (record->form != RECORD_FORM_RANKS)
+        l->job->stale++; /* no lane sums several gradients of a rank yet */
+    if (record->form != RECORD_FORM_RANKS || record->round <= chosen->round)
         return;
     *chosen = *record;
     l->chosen_round[record->round & 1] = record->round; /* the lane of this link has the set */
@@ -240,7 +242,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_CLOSED: settle_closed(l, &record.closed); break;
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
-    default: l->job->stale++; /* only workers send such records */
+    default: l->job->stale++; /* for lanes, or for backup workers, which the job does not have */
     }
 }
 

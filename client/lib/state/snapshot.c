@@ -122,7 +122,7 @@ static void take_print(struct snapshot *s)
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
-    s->tensors = calloc(s->job->tensors_count + 1, sizeof *s->tensors);
+    s->tensors = calloc(s->job->by_name.count + 1, sizeof *s->tensors);
     if (!s->tensors)
         err_set(&s->err, -ENOMEM, "out of memory");
     for_each_tensor (t, s->job) {

@@ -2,7 +2,6 @@
  * exists while a worker is joined or away. A failed job exists until its last worker has left. */
 #include "svc/coordinator/job/job.h"
 
-#include "packer/packer.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/growth/exploring.h"
 #include "svc/coordinator/job/members.h"
@@ -95,7 +94,7 @@ void jobs_destroy(struct job *job)
     list_remove(&job->link);
     free(job->sessions);
     free(job->tensors);
-    free(job->index->buckets);
+    hash_fini(&job->index->by_name);
     free(job->shares);
     free(job->failure);
     free(job->waiting->waits_for);
@@ -171,7 +170,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .wanted = job->ranks->wanted,
                                       .version = job->ranks->version,
                                       .continues = job->terms->continues,
-                                      .is_elastic = job->terms->is_elastic};
+                                      .is_elastic = job->terms->is_elastic,
+                                      .ordered_until_ns = job->growth->ordered_until_ns};
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
@@ -195,6 +195,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->terms->is_elastic = row->is_elastic;
     job->terms->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
+    job->growth->ordered_until_ns = row->ordered_until_ns;
     list_append(&s->jobs, &job->link);
     return 0;
 }
@@ -289,37 +290,19 @@ void jobs_end_if_empty(struct job *job)
 
 /* --- tensors of a job --- */
 
-static struct tensor **bucket(const struct job *job, uint32_t hash)
-{
-    return &job->index->buckets[hash % job->index->buckets_count];
-}
-
-static void hash_tensor(struct job *job, struct tensor *tensor)
-{
-    struct tensor **first = bucket(job, tensor->hash);
-    tensor->next = *first;
-    *first = tensor;
-}
-
-/* Makes room for one more tensor. There are as many buckets as places for tensors. */
+/* Makes room for one more tensor in both tables. */
 static int grow_tables(struct job *job)
 {
+    if (hash_reserve(&job->index->by_name) < 0)
+        return -ENOMEM;
     if (job->tensors_count < job->index->capacity)
         return 0;
     size_t capacity = job->index->capacity ? 2 * job->index->capacity : 16;
-    struct tensor **buckets = calloc(capacity, sizeof *buckets);
-    struct tensor **grown = buckets ? realloc(job->tensors, capacity * sizeof *grown) : NULL;
-    if (!grown) {
-        free(buckets);
+    struct tensor **grown = realloc(job->tensors, capacity * sizeof *grown);
+    if (!grown)
         return -ENOMEM;
-    }
-    free(job->index->buckets);
-    job->index->buckets = buckets;
-    job->index->buckets_count = capacity;
     job->tensors = grown;
     job->index->capacity = capacity;
-    for (size_t i = 0; i < job->tensors_count; i++)
-        hash_tensor(job, job->tensors[i]);
     return 0;
 }
 
@@ -329,7 +312,7 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
     if (error < 0)
         return error;
     job->tensors[job->tensors_count++] = tensor;
-    hash_tensor(job, tensor);
+    hash_add(&job->index->by_name, &tensor->by_name, hash_text(tensor->name));
     job->index->bytes += tensor_bytes(tensor, tensor->elements);
     return 0;
 }
@@ -370,11 +353,9 @@ struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *pla
 
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
-    uint32_t hash = packer_hash(name);
-    struct tensor *tensor = job->index->buckets ? *bucket(job, hash) : NULL;
-    while (tensor && (tensor->hash != hash || strcmp(tensor->name, name) != 0))
-        tensor = tensor->next;
-    return tensor;
+    hash_for_each(struct tensor, tensor, &job->index->by_name, hash_text(name),
+                  by_name) if (strcmp(tensor->name, name) == 0) return tensor;
+    return NULL;
 }
 
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor)
@@ -398,10 +379,7 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
         piece_detach(tensor, &tensor->pieces[i]);
     job->index->pieces_count -= tensor->pieces_count;
     job->index->bytes -= tensor_bytes(tensor, tensor->elements);
-    struct tensor **link = bucket(job, tensor->hash);
-    while (*link != tensor)
-        link = &(*link)->next;
-    *link = tensor->next;
+    hash_remove(&job->index->by_name, &tensor->by_name);
     job->tensors_count--;
     memmove(&job->tensors[at], &job->tensors[at + 1],
             (job->tensors_count - (size_t)at) * sizeof *job->tensors);

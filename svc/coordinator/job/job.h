@@ -4,9 +4,10 @@
 
 #include "packer/growth/scale.h"
 #include "packer/profile/profile.h"
+#include "svc/base/hash.h"
 #include "svc/coordinator/aggregator/aggregator.h"
+#include "svc/coordinator/job/job_terms.h"
 #include "svc/coordinator/peer/tenant.h"
-#include "svc/wire/durability.h"
 #include "svc/wire/terms.h"
 
 #define WORKERS_MAX 768
@@ -45,9 +46,9 @@ struct piece {
 };
 
 struct tensor {
-    struct tensor *next; /* next tensor in the same hash bucket */
+    struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
-    uint32_t id, dtype, hash;
+    uint32_t id, dtype;
     uint64_t elements;
     struct terms terms;
     char *name;
@@ -142,18 +143,6 @@ enum entering {
     ENTERING_AT_ONCE, /* late workers enter each tensor at its open round */
 };
 
-/* Terms of a job, from its first worker or from the operator of a dry run. */
-struct job_terms {
-    bool continues;                   /* the job continues after the loss of workers */
-    bool is_elastic;                  /* ranks may join and leave */
-    enum durability durability;       /* UNSAID: no worker has joined since the restart */
-    uint32_t loss_limit_ppm;          /* limit that the job's workers requested; 0: none */
-    uint32_t lane_wait_ms, answer_ms; /* timeouts that its workers sent; 0: not sent */
-    uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
-    bool is_trial;     /* the job is a dry run: no lane opens, and no process starts */
-    bool is_operators; /* the dry run belongs to an operator */
-};
-
 /* Ranks of the job, and ranks that join or leave (rooms membership/ and session/). */
 struct job_ranks {
     uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
@@ -171,9 +160,8 @@ struct job_ranks {
 
 /* Index of the tensors by name, and sums over all tensors. */
 struct job_index {
-    size_t capacity;         /* allocated length of job.tensors */
-    struct tensor **buckets; /* hash table of the tensors by name, with `capacity` buckets */
-    size_t buckets_count;
+    size_t capacity; /* allocated length of job.tensors */
+    struct hash_table by_name;
     size_t pieces_count;
     uint64_t bytes;       /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */

@@ -2,7 +2,6 @@
  * struct tensor and its pieces. */
 #include "svc/coordinator/job/tensor.h"
 
-#include "packer/packer.h"
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -27,7 +26,6 @@ struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uin
                               .dtype = dtype,
                               .elements = elements,
                               .terms = *terms,
-                              .hash = packer_hash(name),
                               .name = strdup(name)};
     if (!tensor->name) {
         free(tensor);

@@ -43,6 +43,61 @@ static uint32_t room_of(const WIRE(JoinRequest) * join)
     return join->workers_max > join->workers ? join->workers_max : join->workers;
 }
 
+static struct backup_terms backup_of(const WIRE(JoinRequest) * join)
+{
+    const WIRE(BackupSpec) *spec = join->backup;
+    struct backup_terms terms = {0};
+    if (spec)
+        terms = (struct backup_terms){.rule = spec->rule,
+                                      .k = spec->k,
+                                      .least = spec->least,
+                                      .absence = spec->absence,
+                                      .lag = spec->lag,
+                                      .gradients = spec->gradients,
+                                      .rate = spec->rate};
+    return terms;
+}
+
+static bool backup_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    struct err err;
+    struct backup_terms terms = backup_of(join);
+    if (backup_terms_check(&terms, join->workers, join->job, &err) == 0)
+        return true;
+    peer_fail(p, request, err.code, "%s", err.text);
+    return false;
+}
+
+/* Ranks with different rules would close different rounds. */
+static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t request,
+                              const WIRE(JoinRequest) * join)
+{
+    struct backup_terms terms = backup_of(join);
+    char here[BACKUP_TERMS_TEXT_BYTES], there[BACKUP_TERMS_TEXT_BYTES];
+    uint32_t workers = job->ranks->founding;
+    if (backup_terms_are_same(&job->terms->backup, &terms, workers))
+        return true;
+    backup_terms_write(&job->terms->backup, workers, here, sizeof here);
+    backup_terms_write(&terms, workers, there, sizeof there);
+    peer_fail(p, request, -EINVAL,
+              "job %s closes its rounds by backup rule %s; rank %u came with %s; give all ranks "
+              "the same gp_job_spec.backup",
+              job->name, here, join->rank, there);
+    return false;
+}
+
+static bool backup_is_served(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    struct backup_terms terms = backup_of(join);
+    if (terms.rule == BACKUP_TERMS_ALL)
+        return true;
+    peer_fail(p, request, -EOPNOTSUPP,
+              "job %s: this version does not serve backup rule '%s'; set gp_job_spec.backup to 0, "
+              "so that each round has all ranks, or install a gradpool that serves the rule",
+              join->job, backup_terms_rule_name(terms.rule));
+    return false;
+}
+
 static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     size_t bytes = strlen(join->job);
@@ -79,7 +134,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
                   "rename the host",
                   join->job);
     else
-        return true;
+        return backup_is_valid(p, request, join);
     return false;
 }
 
@@ -182,7 +237,7 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
                   join->rank, job->name, taken->node, taken->pid,
                   taken->state == SESSION_AWAY ? " (away)" : "");
     else
-        return true;
+        return backup_is_that_of(job, p, request, join);
     return false;
 }
 
@@ -299,7 +354,7 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     else if (quota_check_new_job(p->service, p->tenant, join->job, room_of(join), &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
     else
-        return true;
+        return backup_is_served(p, request, join);
     return false;
 }
 

@@ -3,6 +3,7 @@
  * handler may close any peer at any time (K5). Messages are read only in the peer's turn (K99). */
 #include "svc/coordinator/peer/peer.h"
 
+#include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/membership/membership.h"
@@ -392,10 +393,8 @@ static void peer_ready(struct source *source, uint32_t events)
  * address then does not affect other addresses. */
 static struct party *party_of_stranger(struct peer *p)
 {
-    const char *text = channel_peer(p->channel), *end = strrchr(text, ':');
-    uint32_t hash = 2166136261u;
-    for (const char *at = text; *at && at != end; at++)
-        hash = (hash ^ (uint8_t)*at) * 16777619u;
+    const char *text = channel_peer(p->channel), *port = strrchr(text, ':');
+    uint32_t hash = hash_bytes(text, port ? (size_t)(port - text) : strlen(text));
     return &p->service->door->parties[DOOR_STRANGERS + hash % STRANGER_PARTIES];
 }
 

@@ -3,6 +3,7 @@
 #include "svc/coordinator/placement/ask_packer.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -59,7 +60,7 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
     for (size_t i = 0; i < count; i++)
         ret_items[i] = (struct packer_tensor){
             .id = tensors[i]->id,
-            .name_hash = tensors[i]->hash,
+            .name_hash = hash_text(tensors[i]->name),
             .name = tensors[i]->name,
             .elements = tensors[i]->elements,
             .element_bytes = (uint32_t)tensor_bytes(tensors[i], 1),
@@ -77,7 +78,7 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
         snprintf(name, sizeof name, "%u", tasks[i].id);
         ret_items[i] =
             (struct packer_tensor){.id = (uint32_t)i,
-                                   .name_hash = packer_hash(name),
+                                   .name_hash = hash_text(name),
                                    .elements = tasks[i].bytes,
                                    .element_bytes = 1,
                                    .lane_ns = part_of(lanes_ns, tasks[i].bytes, job->index->bytes)};

@@ -2,7 +2,7 @@
  * placement. After an error here no request fails, and the job is measured again (K16). */
 #include "svc/coordinator/placement/history.h"
 
-#include "packer/packer.h"
+#include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/placement/ask_packer.h"
 #include "svc/coordinator/service.h"
@@ -78,9 +78,9 @@ uint32_t profiles_layout(struct tensor *const *tensors, size_t count)
     uint32_t layout = 1;
     char text[64];
     for (size_t i = 0; i < count; i++) {
-        snprintf(text, sizeof text, "%u %u %u %" PRIu64, layout, tensors[i]->hash,
+        snprintf(text, sizeof text, "%u %u %u %" PRIu64, layout, hash_text(tensors[i]->name),
                  tensors[i]->dtype, tensors[i]->elements);
-        layout = packer_hash(text);
+        layout = hash_text(text);
     }
     return layout ? layout : 1;
 }
@@ -105,7 +105,7 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
                        &past->narrow);
     job->figures->knows_tensors = job->figures->knows_tensors || past->tensors_count > 0;
     for (size_t i = 0; i < count; i++) {
-        struct past_tensor key = {.hash = tensors[i]->hash};
+        struct past_tensor key = {.hash = hash_text(tensors[i]->name)};
         const struct past_tensor *found =
             past->tensors_count
                 ? bsearch(&key, past->tensors, past->tensors_count, sizeof key, compare_tensors)
@@ -138,8 +138,9 @@ static int take_tensors(struct past *past, const struct job *job)
     for (size_t i = 0; i < job->tensors_count && count < most; i++) {
         uint64_t lane_ns = (uint64_t)((double)job->tensors[i]->lane_ns * scale);
         if (lane_ns > 0)
-            tensors[count++] = (struct past_tensor){
-                job->tensors[i]->hash, lane_ns < UINT32_MAX ? (uint32_t)lane_ns : UINT32_MAX};
+            tensors[count++] =
+                (struct past_tensor){hash_text(job->tensors[i]->name),
+                                     lane_ns < UINT32_MAX ? (uint32_t)lane_ns : UINT32_MAX};
     }
     if (count > 0)
         qsort(tensors, count, sizeof *tensors, compare_tensors);

@@ -4,8 +4,8 @@
  * svc/wire/README.md: W20. */
 #include "svc/coordinator/replica/replica.h"
 
-#include "packer/packer.h"
 #include "svc/base/cleanup.h"
+#include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -63,7 +63,7 @@ static uint64_t score(const struct aggregator *a, const struct job *job, const s
     bool is_elsewhere = strcmp(a->node, lane->aggregator->node) != 0;
     snprintf(text, sizeof text, "%u %u %u", job->id, lane->aggregator->id, a->id);
     return (is_drained(a) ? 0 : UINT64_C(1) << 33) + (is_elsewhere ? UINT64_C(1) << 32 : 0) +
-           packer_hash(text);
+           hash_text(text);
 }
 
 static uint32_t choose(const struct job *job, const struct lane *lane)

@@ -66,6 +66,7 @@ struct store_job {
     uint32_t layout;         /* profiles_layout(); 0: no declare yet */
     /* Fields of struct job_ranks and struct job_terms (K40). */
     uint32_t founding, wanted, version, continues, is_elastic;
+    uint64_t ordered_until_ns; /* end of a hold, CLOCK_MONOTONIC; 0: none */
 };
 struct store_session {
     uint32_t job, rank;

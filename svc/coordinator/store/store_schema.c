@@ -46,7 +46,8 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
           COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
           COLUMN(job, loss_limit_ppm, U32), COLUMN(job, founding, U32), COLUMN(job, wanted, U32),
-          COLUMN(job, version, U32), COLUMN(job, continues, U32), COLUMN(job, is_elastic, U32)}},
+          COLUMN(job, version, U32), COLUMN(job, continues, U32), COLUMN(job, is_elastic, U32),
+          COLUMN(job, ordered_until_ns, U64)}},
     [STORE_SESSION] =
         {"sessions",
          2,

@@ -9,6 +9,7 @@
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/job/tell.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
@@ -342,15 +343,31 @@ static int post_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
+/* A rank that has a result then knows its set, too, and passes the set on to a new leader lane
+ * (W13). */
+static int post_sets(struct transfer *t)
+{
+    struct piece *p = t->piece;
+    if (p->terms.quorum != QUORUM_CHOSEN || !t->is_last || t->next_rank > 0)
+        return 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct worker *w = p->ranks[i].worker;
+        int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, p->round - p->is_answer) : 0;
+        if (error < 0 && error != -ECONNRESET) /* the word finds the end of the connection */
+            return transfer_fail(t, i, error);
+    }
+    return 0;
+}
+
 static int post_writes(struct transfer *t)
 {
     struct piece *p = t->piece;
-    int copied = post_copy(t);
-    if (copied < 0)
-        return copied;
+    int error = post_copy(t) ?: post_sets(t);
+    if (error < 0)
+        return error;
     struct transfer *next = t->next_rank == 0 ? take_chunk(p->job) : NULL;
     while (t->next_rank < p->members) {
-        int error = post_place(t, next);
+        error = post_place(t, next);
         if (error < 0)
             return error;
     }

@@ -346,6 +346,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
+    } else if (ready->standing == RECORD_TAKES) {
+        refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {

@@ -9,56 +9,35 @@ struct lane_job *job_find(struct lane *lane, uint32_t id)
     return NULL;
 }
 
-/* Returns the bucket. The coordinator numbers pieces consecutively, so the low bits are evenly
- * distributed. */
-static struct piece **bucket(struct lane_job *job, uint32_t id)
-{
-    return &job->table[id & (job->table_size - 1)];
-}
-
+/* The hash of a piece is its number. The coordinator numbers pieces consecutively, so the low bits
+ * are evenly distributed. */
 struct piece *piece_find(struct lane_job *job, uint32_t id)
 {
-    struct piece *p = *bucket(job, id);
-    while (p && p->id != id)
-        p = p->hash_next;
-    return p;
+    hash_for_each(struct piece, p, &job->table, id, by_id) return p;
+    return NULL;
 }
 
 static void table_grow(struct lane_job *job)
 {
     struct arena *arena = job->lane->options.arena;
-    size_t size = job->table_size * 4;
-    struct piece **table = arena_alloc(arena, &job->account, size * sizeof *table);
-    if (!table)
-        return; /* without memory the chains grow longer, but stay correct */
-    arena_free(arena, &job->account, job->table);
-    job->table = table;
-    job->table_size = size;
-    list_for_each_entry (struct piece, p, &job->pieces, link) {
-        struct piece **at = bucket(job, p->id);
-        p->hash_next = *at;
-        *at = p;
-    }
+    size_t size = job->table.size * 4;
+    struct hash_link **buckets = arena_alloc(arena, &job->account, size * sizeof *buckets);
+    if (buckets) /* without memory the chains grow longer, but stay correct */
+        arena_free(arena, &job->account, hash_move(&job->table, buckets, size));
 }
 
 void piece_list(struct piece *p)
 {
     struct lane_job *job = p->job;
-    if (++job->pieces_count > job->table_size)
+    if (job->table.count >= job->table.size)
         table_grow(job);
     list_append(&job->pieces, &p->link);
-    struct piece **at = bucket(job, p->id);
-    p->hash_next = *at;
-    *at = p;
+    hash_add(&job->table, &p->by_id, p->id);
 }
 
 void piece_unlist(struct piece *p)
 {
-    struct piece **at = bucket(p->job, p->id);
-    while (*at != p)
-        at = &(*at)->hash_next;
-    *at = p->hash_next;
-    p->job->pieces_count--;
+    hash_remove(&p->job->table, &p->by_id);
     list_remove(&p->link);
 }
 

@@ -67,11 +67,17 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* Sends the set of a round. If the set is already overwritten, other pieces have sent it. */
-static int send_choice(struct worker *w, uint64_t round)
+/* If the set is already overwritten, other pieces have sent it. */
+int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
-    return chosen->round == round ? fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0) : 0;
+    uint64_t *known = &w->known_sets[round % CHOICES_PER_JOB];
+    if (chosen->round != round || *known == round)
+        return 0;
+    int error = fabric_send(w->conn, chosen, sizeof *chosen, NULL, 0);
+    if (error == 0)
+        *known = round;
+    return error;
 }
 
 /* Sends CLOSED. A leader lane sends its set first. After a move, the ranks of the round may not
@@ -81,7 +87,7 @@ static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
         .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
-    int error = announcement_piece(a)->terms.leads ? send_choice(w, a->closed_round) : 0;
+    int error = announcement_piece(a)->terms.leads ? tell_set_now(w, a->closed_round) : 0;
     if (error == 0)
         error = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
     if (error == 0)
@@ -106,7 +112,7 @@ static int send_backed(struct worker *w, struct announcement *a)
 /* Sends CHOSEN before COMMIT, because the worker's other lanes wait for the set. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
-    int error = send_choice(w, a->round);
+    int error = tell_set_now(w, a->round);
     if (error == 0)
         a->owes = TELL_COMMIT;
     return error;

@@ -36,7 +36,7 @@ struct head {
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
-_Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 112,
+_Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
                "no holes");
 _Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
                "a head fits");

@@ -3,6 +3,8 @@
  * RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/lane/piece/quorum.h"
 
+#include "svc/wire/round_set.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -25,7 +27,7 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
 
 static bool has(const struct record_chosen *choice, const struct rank *rank)
 {
-    return ranks_have(choice->ranks, rank->worker->number);
+    return round_set_count(choice, rank->worker->number) > 0;
 }
 
 /* Returns whether all chosen ranks are gone. The round then consists of the remaining ranks
@@ -58,7 +60,7 @@ static uint32_t smallest_choice(const struct piece *p)
     uint32_t smallest = 0;
     for (int k = 0; k < CHOICES_PER_JOB; k++) {
         const struct record_chosen *choice = &p->job->choices[k];
-        uint32_t size = ranks_count(choice->ranks);
+        uint32_t size = round_set_ranks(choice);
         if (choice->round > 0 && (smallest == 0 || size < smallest))
             smallest = size;
     }
@@ -166,21 +168,13 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
     }
 }
 
-static bool ranks_exist(const struct lane_job *job, const struct record_chosen *chosen)
-{
-    for (uint32_t i = job->workers_count; i < RECORD_MISSING_WORDS * 64; i++) {
-        if (ranks_have(chosen->ranks, i))
-            return false;
-    }
-    return true;
-}
-
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
 {
     struct record_chosen *choice = choice_of(job, chosen->round);
-    if (!ranks_exist(job, chosen))
+    /* no lane sums several gradients of a rank yet */
+    if (chosen->form != RECORD_FORM_RANKS || !round_set_is_within(chosen, job->workers_count))
         return -EINVAL;
-    bool is_other = memcmp(choice->ranks, chosen->ranks, sizeof choice->ranks) != 0;
+    bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)
         /* in an elastic job, all ranks with the first set may be gone */
         return is_other && !job->is_elastic ? -EPROTO : 0;

@@ -14,6 +14,7 @@
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/wire/round_set.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -209,12 +210,16 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
 
 static void lead(struct piece *p)
 {
-    struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = p->round};
+    uint64_t ranks[RECORD_MISSING_WORDS] = {0};
+    struct record_chosen chosen;
     for (uint32_t i = 0; i < p->members; i++) {
         uint32_t number = p->ranks[i].worker->number;
         if (p->ranks[i].part)
-            ranks_add(chosen.ranks, number);
+            ranks_add(ranks, number);
     }
+    round_set_of_ranks(&chosen, p->round, ranks);
+    chosen.reason = ranks_count(ranks) == p->members ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
+    chosen.epoch = p->epoch;
     /* a different set that a worker sent earlier is an error of its own job */
     (void)round_choose(p->job, &chosen);
 }

@@ -6,12 +6,14 @@
 #include "svc/lane/turn/account.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn)
 {
     w->state = WORKER_OPEN;
     w->is_gone = w->has_settings = false;
     w->posted = 0;
+    memset(w->known_sets, 0, sizeof w->known_sets);
     w->fabric = fabric;
     w->conn = conn;
     w->job->lane->connections += !worker_is_keeper(w);

@@ -262,7 +262,9 @@ static void begin_round_number(uint64_t round)
         .epoch = 1,
         .input_bytes = BYTES,
         .loss = NAN,
-        .output = {{.source = RECORD_SOURCE_RESULT, .count = 1, .offset = BYTES, .bytes = BYTES}}};
+        .output = {{.source = RECORD_SOURCE_RESULT, .count = 1, .offset = BYTES, .bytes = BYTES}},
+        .weight = RECORD_WEIGHT,
+        .gradient = RECORD_GRADIENT};
     assert_int_equal(fabric_send(conn, &ready, sizeof ready, NULL, 0), 0);
     fabric_flush(worker);
     UNTIL(lane_thread_call(a.lanes[0], is_busy, NULL) == 1, (void)0);

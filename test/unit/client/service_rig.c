@@ -63,6 +63,15 @@ static void greet(struct service_rig *rig, struct channel *channel, uint64_t id)
     reply(channel, id, &message);
 }
 
+static void note_backup(struct service_rig *rig, const Gradpool__Wire__BackupSpec *b)
+{
+    memset(rig->backup, 0, sizeof rig->backup);
+    if (b)
+        memcpy(rig->backup,
+               (uint32_t[]){b->rule, b->k, b->least, b->absence, b->lag, b->gradients, b->rate},
+               sizeof rig->backup);
+}
+
 static void join(struct service_rig *rig, uint32_t i, const envelope *request)
 {
     const Gradpool__Wire__JoinRequest *said = request->join_request;
@@ -70,6 +79,7 @@ static void join(struct service_rig *rig, uint32_t i, const envelope *request)
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     Gradpool__Wire__JoinReply joined = GRADPOOL__WIRE__JOIN_REPLY__INIT;
     bool is_late = said->rank >= rig->workers;
+    note_backup(rig, said->backup);
     if ((said->workers != rig->workers && !is_late) || said->rank >= SCRIPT_WORKERS_MAX ||
         said->workers_max != rig->workers_max) {
         reply_failure(channel, request->id, -EPROTO, "the job runs with another number of workers");

@@ -84,6 +84,8 @@ struct service_rig {
     struct script_tensor tensors[SCRIPT_PIECES_MAX];
     uint32_t pieces_count, tensors_count;
     struct script_heard heard[SCRIPT_LOG_MAX];
+    /* BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0: none */
+    uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint64_t tickets_seen;
     uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, one byte each */

@@ -128,6 +128,36 @@ static void jobs_that_cannot_be_are_refused(void **state)
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
            "the job's name is no UTF-8; encode the name", NULL);
     failed(gp_job_join(NULL, &spec, &job), -EINVAL, NULL);
+    spec = (gp_job_spec){.name = "job", .workers = 2, .backup = {GP_BACKUP_STATIC, .k = 3}};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
+           "job 'job': backup.k is 3 for 2 workers with rule 'static'; set k to 1 to 2", NULL);
+    spec.backup = (gp_backup_spec){.lag = 1};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "backup has values and no rule", NULL);
+    spec.backup = (gp_backup_spec){.rule = (enum gp_backup_rule)6};
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "backup.rule is 6", "enum gp_backup_rule",
+           NULL);
+}
+
+/* The specs differ from rank to rank, which this service does not compare. */
+static void backup_workers_travel_in_the_join(void **state)
+{
+    const gp_job_spec spec = {.name = "job",
+                              .workers = WORKERS,
+                              .backup = {.rule = GP_BACKUP_ADASYNC,
+                                         .k = 1,
+                                         .least = 2,
+                                         .absence = UINT32_MAX,
+                                         .lag = 16,
+                                         .gradients = 1,
+                                         .rate = GP_RATE_PROPORTIONAL}};
+    const uint32_t expected[7] = {5, 1, 2, UINT32_MAX, 16, 1, 1}, none[7] = {0};
+    gp_job_spec plain = {.name = "job", .rank = 1, .workers = WORKERS};
+    ok(gp_connect(rig.endpoint, NULL, &clients[0]));
+    ok(gp_job_join(clients[0], &spec, &jobs[0]));
+    assert_memory_equal(rig.backup, expected, sizeof expected);
+    ok(gp_connect(rig.endpoint, NULL, &clients[1]));
+    ok(gp_job_join(clients[1], &plain, &jobs[1]));
+    assert_memory_equal(rig.backup, none, sizeof none);
 }
 
 static void tensors_that_cannot_be_are_refused(void **state)
@@ -448,6 +478,7 @@ int main(void)
         ALONE(the_variable_gives_the_default_time_out),
         ALONE(a_transport_that_a_lane_does_not_offer_is_told_at_declare),
         ALONE(jobs_that_cannot_be_are_refused),
+        ALONE(backup_workers_travel_in_the_join),
         CASE(tensors_that_cannot_be_are_refused),
         CASE(pushes_that_cannot_be_are_refused),
         CASE(errors_belong_to_their_thread),

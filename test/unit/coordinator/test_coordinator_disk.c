@@ -1,9 +1,14 @@
 /* The disk under a running coordinator fails: every write returns an error, like on a file
  * system that is read-only, full or broken. Requests are refused with the reason, jobs continue,
  * and everything works again when the disk does. */
+#include "svc/base/log.h"
+#include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/job.h"
+#include "svc/coordinator/service.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -100,6 +105,31 @@ static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void
     assert_true(writes_failed > 0);
 }
 
+static char logged[512];
+
+static void keep_line(enum log_level level, const char *line)
+{
+    if (level == LOG_LEVEL_WARN)
+        snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void a_hold_that_cannot_be_stored_holds_until_the_coordinator_ends(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.order_hold_ns = 600 * NS_PER_S;
+    rig_start_afresh(rig);
+    rig_aggregator(rig, 1);
+    declare(rig_join(rig, "resnet", 0, 1, NULL, NULL), "w");
+    struct job *job = list_entry(list_first(&rig->coordinator->service->jobs), struct job, link);
+    disk_error = EIO;
+    log_set_hook(keep_line);
+    order_hold_begin(job, job->tensors[0]->pieces[0].lane);
+    log_set_hook(NULL);
+    assert_non_null(
+        strstr(logged, "job resnet: the hold of its move ends with this coordinator: "));
+    assert_int_not_equal(order_hold_ns(job), 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, teardown)
 
 int main(void)
@@ -109,6 +139,7 @@ int main(void)
         CASE(a_disk_that_becomes_full_refuses_and_nothing_else_changes),
         CASE(a_disk_that_breaks_refuses_and_nothing_else_changes),
         CASE(a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored),
+        CASE(a_hold_that_cannot_be_stored_holds_until_the_coordinator_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

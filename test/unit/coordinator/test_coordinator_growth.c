@@ -312,6 +312,31 @@ static void what_an_operator_has_moved_together_stays_together(void **state)
     wait_for_verb(rig, SCALE_RELIEVE);
 }
 
+static uint64_t hold_of(struct rig *rig, const struct pair *pair)
+{
+    return order_hold_ns(job_of(rig, &pair->jobs[0]));
+}
+
+static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
+{
+    struct rig *rig = *state;
+    rig->options.order_hold_ns = 600 * NS_PER_S;
+    rig_start_afresh(rig);
+    rig_aggregator(rig, 2);
+    struct pair pair = start_pair(rig, 40 * NS_PER_MS);
+    struct job *job = job_of(rig, &pair.jobs[0]);
+    order_hold_begin(job, lane_find(service_of(rig), pair.jobs[1].lane));
+    uint64_t before_ns = hold_of(rig, &pair);
+    rig_crash(rig);
+    rig_start(rig);
+    assert_in_range(hold_of(rig, &pair), 1, before_ns);
+    assert_in_range(order_hold_ns(job_of(rig, &pair.jobs[1])), 1, before_ns);
+    rig_crash(rig);
+    rig->options.order_hold_ns = 5 * NS_PER_S; /* no hold is longer than the present option */
+    rig_start(rig);
+    assert_in_range(hold_of(rig, &pair), 1, 5 * NS_PER_S);
+}
+
 /* For example, the whole machine is slow, and another lane would not help. */
 static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 {
@@ -432,6 +457,7 @@ int main(void)
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(who_loses_too_much_is_moved_apart),
         GROWTH_TEST(what_an_operator_has_moved_together_stays_together),
+        GROWTH_TEST(a_hold_goes_on_after_a_restart_of_the_coordinator),
         GROWTH_TEST(who_is_slow_for_another_reason_stays_and_that_is_said),
         GROWTH_TEST(who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),

@@ -45,6 +45,51 @@ static void another_number_of_workers_is_refused_with_both(void **state)
     refused(*state, "resnet", 1, 3, -EPROTO, "runs with 2 workers, rank 1 came with 3");
 }
 
+static void refused_backup(struct rig *rig, uint32_t rank, WIRE(BackupSpec) * backup, int code,
+                           const char *text)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", rank, 3);
+    join.backup = backup;
+    end_ask_refused(e, &request, code, text);
+}
+
+static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
+{
+    WIRE(BackupSpec) backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2);
+    refused_backup(*state, 0, &backup, -EOPNOTSUPP,
+                   "job resnet: this version does not serve backup rule 'static'; set "
+                   "gp_job_spec.backup to 0");
+    backup.k = 4;
+    refused_backup(*state, 0, &backup, -EINVAL,
+                   "job 'resnet': backup.k is 4 for 3 workers with rule 'static'");
+    backup.k = 2;
+    backup.gradients = 8;
+    refused_backup(*state, 0, &backup, -EINVAL, "job 'resnet': backup.gradients is 8");
+    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 0);
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", 0, 3);
+    join.backup = &backup; /* a spec without a rule is no spec */
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+}
+
+static void another_backup_rule_than_that_of_the_job_is_refused_with_both(void **state)
+{
+    WIRE(BackupSpec) backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2);
+    rig_join(*state, "resnet", 0, 3, NULL, NULL);
+    refused_backup(*state, 1, &backup, -EINVAL,
+                   "job resnet closes its rounds by backup rule all; rank 1 came with static, k 2, "
+                   "least 2, absence 64, lag 4, gradients 1, rate fixed; give all ranks the same");
+    refused_backup(*state, 1, &backup, -EINVAL, "; give all ranks the same gp_job_spec.backup");
+    rig_join(*state, "resnet", 1, 3, NULL, NULL);
+}
+
 static void names_and_numbers_out_of_bounds_are_refused(void **state)
 {
     char longest[129];
@@ -455,6 +500,8 @@ int main(void)
         CASE(ranks_of_one_job_share_its_number),
         CASE(a_taken_rank_is_refused_naming_who_has_it),
         CASE(another_number_of_workers_is_refused_with_both),
+        CASE(backup_workers_are_refused_until_a_lane_serves_them),
+        CASE(another_backup_rule_than_that_of_the_job_is_refused_with_both),
         CASE(names_and_numbers_out_of_bounds_are_refused),
         CASE(a_connection_is_for_one_job),
         CASE(a_name_is_free_again_when_all_have_left),

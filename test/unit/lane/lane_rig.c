@@ -139,7 +139,10 @@ static void take(struct rig_worker *w, const struct fabric_event *event)
 {
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: w->is_open = true; break;
-    case FABRIC_EVENT_WORD: w->words[w->words_count++ % 4096] = event->word; break;
+    case FABRIC_EVENT_WORD:
+        w->words[w->words_count++ % 4096] = event->word;
+        w->chosen_before_word = w->chosen_count;
+        break;
     case FABRIC_EVENT_MESSAGE: take_message(w, event); break;
     case FABRIC_EVENT_CLOSED:
         assert_false(w->is_closed);
@@ -269,7 +272,9 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .loss = 0.5f,
                                  .input_offset = say.offset,
                                  .input_bytes = say.has_no_input ? 0 : bytes,
-                                 .payload_bytes = say.is_inline ? (uint32_t)bytes : 0};
+                                 .payload_bytes = say.is_inline ? (uint32_t)bytes : 0,
+                                 .weight = RECORD_WEIGHT,
+                                 .gradient = RECORD_GRADIENT};
     bool collects = say.output_blocks > 1;
     if (say.input_blocks > 1)
         ready.input_stride = bytes;

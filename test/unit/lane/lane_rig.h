@@ -40,6 +40,7 @@ struct rig_worker {
     int backed_count;
     struct record_chosen chosen;
     int chosen_count;
+    int chosen_before_word; /* chosen_count at the last word */
     struct record_connect next_ticket;
     bool is_stopped; /* is not polled */
 };

@@ -16,6 +16,7 @@
 #define ELEMENTS 1000
 #define RANKS 3
 #define PIECE 1
+#define OTHER_PIECE 2
 
 static const char *kind;
 static struct rig rig;
@@ -223,6 +224,120 @@ static void where_no_set_is_known_nobody_waits_for_ever(void **state)
     expect_loss(2);
 }
 
+/* --- a word never comes before the set of its round --- */
+
+static void expect_set(uint32_t rank, uint64_t round, uint64_t ranks)
+{
+    const struct rig_worker *w = &rig.workers[rank];
+    assert_int_equal(w->chosen_before_word, 1);
+    assert_int_equal(w->chosen_count, 1);
+    assert_int_equal(w->chosen.round, round);
+    assert_int_equal(w->chosen.ranks[0], ranks);
+}
+
+static void a_holder_of_a_result_knows_its_set(void **state)
+{
+    start(chosen_ones, false);
+    choose(0, 1, 1 << 0 | 1 << 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        push(rank, 1, (float)(2 + rank));
+    expect_made(0, 1, 2.5f);
+    expect_made(1, 1, 2.5f);
+    expect_late(2, 1, 1, 2.5f);
+    assert_int_equal(rig.workers[0].chosen_count, 0); /* the rank has sent the set */
+    expect_set(1, 1, 1 << 0 | 1 << 1);
+    expect_set(2, 1, 1 << 0 | 1 << 1); /* the answer of a late rank is a result, too */
+}
+
+static void a_set_goes_over_a_connection_once(void **state)
+{
+    start(chosen_ones, false);
+    spec.id = OTHER_PIECE;
+    rig_place_piece(&rig, RANKS, spec, false);
+    choose(0, 1, 1 << 0 | 1 << 1);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        push(rank, 1, 4);
+        rig_say(&rig, rank,
+                (struct say){.piece = OTHER_PIECE,
+                             .word = 77,
+                             .round = 1,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_MEAN,
+                             .epoch = epoch});
+    }
+    rig_until(&rig, rig.workers[0].commits_count == 2 && rig.workers[1].commits_count == 2);
+    assert_int_equal(rig.workers[1].words_count, 2);
+    expect_set(1, 1, 1 << 0 | 1 << 1);
+}
+
+/* --- records for backup workers --- */
+
+static void a_leader_names_reason_and_epoch_of_its_set(void **state)
+{
+    struct lane_terms leads = first_two;
+    leads.leads = true;
+    start(leads, false);
+    push(2, 1, 2);
+    push(0, 1, 6);
+    expect_made(0, 1, 4);
+    assert_int_equal(rig.workers[0].chosen_count, 1);
+    const struct record_chosen *chosen = &rig.workers[0].chosen;
+    assert_int_equal(chosen->reason, RECORD_REASON_GAIN);
+    assert_int_equal(chosen->form, RECORD_FORM_RANKS);
+    assert_int_equal(chosen->epoch, epoch);
+    assert_int_equal(chosen->ranks[0], 1 << 0 | 1 << 2);
+}
+
+static void a_set_of_all_ranks_says_so(void **state)
+{
+    start((struct lane_terms){.quorum = QUORUM_FIRST, .bound = RANKS, .leads = true}, false);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        push(rank, 1, 3);
+    expect_made(0, 1, 3);
+    assert_int_equal(rig.workers[0].chosen.reason, RECORD_REASON_ALL);
+}
+
+static void expect_cut_off(uint32_t rank)
+{
+    rig_until(&rig, rig.workers[rank].is_closed && rig.failures == 1);
+}
+
+static void several_gradients_of_a_rank_cut_their_sender_off(void **state)
+{
+    struct record_chosen chosen = {
+        .kind = RECORD_CHOSEN, .form = RECORD_FORM_COUNTS, .round = 1, .ranks = {1, 0, 0, 0, 1}};
+    start(chosen_ones, false);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    expect_cut_off(1);
+}
+
+static void a_record_for_backup_workers_cuts_its_sender_off(void **state)
+{
+    const struct record_landed landed = {.kind = RECORD_LANDED, .round = 1};
+    start(chosen_ones, false);
+    assert_int_equal(fabric_send(rig.workers[1].conn, &landed, sizeof landed, NULL, 0), 0);
+    expect_cut_off(1);
+}
+
+static void a_result_is_fetched_in_jobs_with_backup_workers_only(void **state)
+{
+    start(chosen_ones, false);
+    rig_say(&rig, 1,
+            (struct say){.piece = PIECE,
+                         .word = word_of(1),
+                         .round = 1,
+                         .elements = ELEMENTS,
+                         .standing = RECORD_TAKES,
+                         .has_no_input = true});
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EOPNOTSUPP);
+    assert_int_equal(rig.workers[1].error.word, word_of(1));
+    choose(0, 1, 1 << 0 | 1 << 2);
+    push(0, 1, 2);
+    push(2, 1, 6);
+    expect_made(0, 1, 4);
+}
+
 /* --- workers come and go --- */
 
 static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void **state)
@@ -324,7 +439,7 @@ static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **stat
 /* ---- rounds that a lost rank blocked ---- */
 
 #define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
-#define OTHER 2
+#define OTHER OTHER_PIECE
 
 static void say_long(uint32_t rank, uint32_t id)
 {
@@ -398,6 +513,13 @@ int main(int argc, char **argv)
         CASE(who_was_in_a_round_long_past_goes_on_from_there),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
         CASE(where_no_set_is_known_nobody_waits_for_ever),
+        CASE(a_holder_of_a_result_knows_its_set),
+        CASE(a_set_goes_over_a_connection_once),
+        CASE(a_leader_names_reason_and_epoch_of_its_set),
+        CASE(a_set_of_all_ranks_says_so),
+        CASE(several_gradients_of_a_rank_cut_their_sender_off),
+        CASE(a_record_for_backup_workers_cuts_its_sender_off),
+        CASE(a_result_is_fetched_in_jobs_with_backup_workers_only),
         CASE(a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left),
         CASE(a_round_is_made_without_the_chosen_one_who_is_gone),
         CASE(another_set_than_that_of_one_who_is_gone_cuts_nobody_off),

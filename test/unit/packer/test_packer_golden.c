@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "packer/packer.h"
+#include "svc/base/hash.h"
 
 #define LANES_MAX 8
 #define TENSORS_MAX 1024
@@ -56,7 +57,7 @@ static void read_model(const char *name, struct model *ret_model)
         assert_true(i < TENSORS_MAX);
         assert_int_equal(sscanf(line, "%*[^,],%*u,%127[^,],%" SCNu64, tensor, &elements), 2);
         ret_model->tensors[i] = (struct packer_tensor){.id = (uint32_t)i,
-                                                       .name_hash = packer_hash(tensor),
+                                                       .name_hash = hash_text(tensor),
                                                        .elements = elements,
                                                        .element_bytes = 4,
                                                        .lane_ns = 4 * elements,

@@ -1,4 +1,5 @@
 /* Each policy of the packer follows its rule (packer/README.md has the rules). */
+#include "svc/base/hash.h"
 #include "test/unit/packer/packer_fixture.h"
 
 static void set_elements(struct fixture *f, const uint64_t *elements)
@@ -142,13 +143,13 @@ static void hash_finds_the_lane_by_name_alone(void **state)
     struct fixture *f = fixture_new(5, 3), *turned = fixture_new(5, 3);
 
     for (size_t i = 0; i < 3; i++) {
-        f->tensors[i].name_hash = turned->tensors[2 - i].name_hash = packer_hash(names[i]);
+        f->tensors[i].name_hash = turned->tensors[2 - i].name_hash = hash_text(names[i]);
         f->tensors[i].elements = i;
     }
     fixture_place(f, "hash");
     fixture_place(turned, "hash");
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(fixture_lane_of(f, i), packer_hash(names[i]) % 5);
+        assert_int_equal(fixture_lane_of(f, i), hash_text(names[i]) % 5);
         assert_int_equal(fixture_lane_of(f, i), fixture_lane_of(turned, 2 - i));
     }
     fixture_free(f);

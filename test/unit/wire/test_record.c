@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,8 @@
 
 static const uint8_t kinds[] = {RECORD_READY,   RECORD_COMMIT,   RECORD_ERROR,  RECORD_QUERY,
                                 RECORD_MISSING, RECORD_TICKET,   RECORD_LEAVE,  RECORD_CLOSED,
-                                RECORD_CHOSEN,  RECORD_SETTINGS, RECORD_BACKUP, RECORD_BACKED};
+                                RECORD_CHOSEN,  RECORD_SETTINGS, RECORD_BACKUP, RECORD_BACKED,
+                                RECORD_PASSED,  RECORD_LANDED,   RECORD_GO_ON,  RECORD_MEASURE};
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
 static union record sound(uint8_t kind)
@@ -41,15 +43,30 @@ static union record sound(uint8_t kind)
                                                     .count = 1,
                                                     .region = 4,
                                                     .offset = 8192,
-                                                    .bytes = 64}}};
+                                                    .bytes = 64}},
+                                        .weight = RECORD_WEIGHT,
+                                        .gradient = RECORD_GRADIENT};
     if (kind == RECORD_COMMIT)
         r.commit = (struct record_commit){.kind = RECORD_COMMIT, .count = 2, .words = {5, 6}};
     if (kind == RECORD_ERROR)
         record_error_init(&r.error, 9, -EINVAL, "rank 1 says 3 elements, rank 0 says 4");
     if (kind == RECORD_CLOSED)
         r.closed = (struct record_closed){.kind = RECORD_CLOSED, .word = 9, .round = 4};
-    if (kind == RECORD_CHOSEN)
-        r.chosen = (struct record_chosen){.kind = RECORD_CHOSEN, .round = 4, .ranks = {5}};
+    if (kind == RECORD_CHOSEN || kind == RECORD_PASSED)
+        r.chosen = (struct record_chosen){.kind = kind, .round = 4, .ranks = {5}, .epoch = 2};
+    if (kind == RECORD_LANDED)
+        r.landed = (struct record_landed){.kind = RECORD_LANDED, .round = 4};
+    if (kind == RECORD_GO_ON)
+        r.go_on = (struct record_go_on){.kind = RECORD_GO_ON, .gradient = 2, .round = 4};
+    if (kind == RECORD_MEASURE)
+        r.measure = (struct record_measure){.kind = RECORD_MEASURE,
+                                            .lane = 1,
+                                            .round = 4,
+                                            .inputs = 3,
+                                            .blocks = 256,
+                                            .squares = 6.5,
+                                            .mean = 1.5,
+                                            .product = -0.25};
     if (kind == RECORD_BACKUP)
         r.backup = (struct record_backup){.kind = RECORD_BACKUP, .piece = 3, .since = 1};
     if (kind == RECORD_BACKED)
@@ -100,7 +117,7 @@ static void unknown_kinds_are_refused(void **state)
 {
     for (unsigned kind = 0; kind < 256; kind++) {
         uint8_t data[256] = {(uint8_t)kind};
-        if (kind >= RECORD_READY && kind <= RECORD_BACKED)
+        if (kind >= RECORD_READY && kind <= RECORD_MEASURE)
             continue;
         for (size_t bytes = 0; bytes < sizeof(data); bytes++)
             assert_int_equal(check(data, bytes), -EBADMSG);
@@ -139,18 +156,39 @@ static void a_payload_must_be_the_input_and_all_of_it(void **state)
     assert_int_equal(fixed, sizeof(r.ready));
 }
 
+/* Returns the number of reserved bytes from `*ret_at` on. A flag, which may be 1, counts as
+ * reserved: the test writes 2. */
+static size_t reserved_of(uint8_t kind, size_t *ret_at)
+{
+    *ret_at = 1;
+    switch (kind) {
+    case RECORD_READY: return *ret_at = 117, 3;
+    case RECORD_CHOSEN:
+    case RECORD_PASSED: return *ret_at = 3, 5;
+    case RECORD_GO_ON: return *ret_at = 2, 6;
+    case RECORD_TICKET:
+    case RECORD_LEAVE:
+    case RECORD_LANDED:
+    case RECORD_SETTINGS: return 7;
+    default: return 3;
+    }
+}
+
 static void reserved_bytes_must_be_zero(void **state)
 {
     for (size_t i = 0; i < KINDS; i++) {
         union record r = sound(kinds[i]);
-        bool is_wide = r.kind == RECORD_TICKET || r.kind == RECORD_LEAVE ||
-                       r.kind == RECORD_CHOSEN || r.kind == RECORD_SETTINGS;
-        size_t reserved = r.kind == RECORD_READY ? 0 : is_wide ? 7 : 3;
-        for (size_t at = 1; at <= reserved; at++) {
+        size_t at, reserved = reserved_of(r.kind, &at);
+        for (size_t end = at + reserved; at < end; at++) {
             union record bad = r;
-            ((uint8_t *)&bad)[at] = 2; /* a flag may be 1 */
+            ((uint8_t *)&bad)[at] = 2;
             assert_int_equal(check_record(&bad), -EBADMSG);
         }
+    }
+    for (size_t at = 116; at < 120; at++) {
+        union record bad = sound(RECORD_CHOSEN);
+        ((uint8_t *)&bad)[at] = 1;
+        assert_int_equal(check_record(&bad), -EBADMSG);
     }
 }
 
@@ -176,7 +214,14 @@ static void each_field_of_ready_is_checked(void **state)
     accepts(RECORD_READY, ready.stalled, UINT16_MAX);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* a barrier with input bytes */
-    refuses(RECORD_READY, ready.standing, RECORD_ENTERS + 1);
+    refuses(RECORD_READY, ready.standing, RECORD_TAKES);    /* with an input */
+    refuses(RECORD_READY, ready.standing, RECORD_TAKES + 1);
+    refuses(RECORD_READY, ready.weight, 0);
+    refuses(RECORD_READY, ready.weight, 2);
+    refuses(RECORD_READY, ready.weight, UINT32_MAX);
+    refuses(RECORD_READY, ready.gradient, 0);
+    refuses(RECORD_READY, ready.gradient, 2);
+    refuses(RECORD_READY, ready.gradient, 255);
     refuses(RECORD_READY, ready.standing, 255);
     refuses(RECORD_READY, ready.outputs, RECORD_OUTPUTS_MAX + 1);
     refuses(RECORD_READY, ready.outputs, UINT16_MAX);
@@ -222,6 +267,20 @@ static void a_worker_that_finished_nothing_may_stand_idle_at_round_0(void **stat
     assert_int_equal(check_record(&r), -EBADMSG);
 }
 
+static void a_taker_lends_no_input_and_has_a_landing_area(void **state)
+{
+    union record r = sound(RECORD_READY);
+    r.ready.standing = RECORD_TAKES;
+    r.ready.input_bytes = 0;
+    assert_int_equal(check_record(&r), 0);
+    r.ready.round = RECORD_ROUND_NONE;
+    assert_int_equal(check_record(&r), -EBADMSG);
+    r.ready.round = 1;
+    r.ready.outputs = 0;
+    memset(r.ready.output, 0, sizeof(r.ready.output));
+    assert_int_equal(check_record(&r), -EBADMSG);
+}
+
 static void a_barrier_carries_nothing(void **state)
 {
     union record r = sound(RECORD_READY);
@@ -249,8 +308,115 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_CLOSED, closed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_CHOSEN, chosen.round, 0);
     refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* no rank */
+    refuses(RECORD_CHOSEN, chosen.round, RECORD_ROUND_MOST + 1);
+    accepts(RECORD_CHOSEN, chosen.reason, RECORD_REASON_REPLAY);
+    refuses(RECORD_CHOSEN, chosen.reason, RECORD_REASON_REPLAY + 1);
+    accepts(RECORD_CHOSEN, chosen.form, RECORD_FORM_COUNTS);
+    refuses(RECORD_CHOSEN, chosen.form, RECORD_FORM_TAKERS); /* for PASSED only */
+    accepts(RECORD_CHOSEN, chosen.epoch, UINT32_MAX);
+    refuses(RECORD_PASSED, chosen.round, 0);
+    refuses(RECORD_PASSED, chosen.ranks[0], 0);
+    accepts(RECORD_PASSED, chosen.form, RECORD_FORM_TAKERS);
+    refuses(RECORD_PASSED, chosen.form, RECORD_FORM_TAKERS + 1);
+    refuses(RECORD_LANDED, landed.round, 0);
+    refuses(RECORD_LANDED, landed.round, RECORD_ROUND_MOST + 1);
+    refuses(RECORD_GO_ON, go_on.round, 0);
+    refuses(RECORD_GO_ON, go_on.gradient, 1); /* nobody asks for the first gradient */
+    accepts(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX);
+    refuses(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX + 1);
+    refuses(RECORD_MEASURE, measure.round, 0);
+    refuses(RECORD_MEASURE, measure.inputs, 0);
+    accepts(RECORD_MEASURE, measure.inputs, RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX);
+    refuses(RECORD_MEASURE, measure.inputs, RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX + 1);
+    refuses(RECORD_MEASURE, measure.blocks, 0);
+    refuses(RECORD_MEASURE, measure.blocks, RECORD_SAMPLE_BLOCKS + 1);
+    accepts(RECORD_MEASURE, measure.squares, NAN); /* the receiver drops the sample */
     refuses(RECORD_TICKET, ticket.connect.magic, RECORD_MAGIC ^ 1);
     refuses(RECORD_TICKET, ticket.connect.reserved, 1);
+}
+
+static void takers_have_no_reason_and_may_be_none(void **state)
+{
+    union record r = sound(RECORD_PASSED);
+    r.chosen.form = RECORD_FORM_TAKERS;
+    memset(r.chosen.ranks, 0, sizeof(r.chosen.ranks));
+    assert_int_equal(check_record(&r), 0);
+    r.chosen.reason = RECORD_REASON_GAIN;
+    assert_int_equal(check_record(&r), -EBADMSG);
+}
+
+/* Compares the record with bytes that were written by hand, so that fields stay at their
+ * offsets. */
+static void has_bytes(const union record *r, const char *hex)
+{
+    const uint8_t *bytes = (const uint8_t *)r;
+    assert_int_equal(strlen(hex), 2 * record_bytes(r));
+    for (size_t i = 0; i < record_bytes(r); i++) {
+        char digits[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
+        assert_int_equal(bytes[i], strtoul(digits, NULL, 16));
+    }
+    assert_int_equal(check_record(r), 0);
+}
+
+static void each_field_lies_at_its_offset(void **state)
+{
+    char words_2_to_11[161], hex[241];
+    memset(words_2_to_11, '0', sizeof(words_2_to_11) - 1);
+    words_2_to_11[sizeof(words_2_to_11) - 1] = '\0';
+    union record r = sound(RECORD_READY);
+    r.ready.loss = 1.5f;
+    r.ready.stalled = 0x1234;
+    r.ready.root = 0x87654321;
+    has_bytes(&r, "01010100"
+                  "01003412"
+                  "07000000"
+                  "02010000"
+                  "0300000000000000"
+                  "02000000"
+                  "21436587"
+                  "04000000"
+                  "00000000"
+                  "0010000000000000"
+                  "4000000000000000"
+                  "0000000000000000"
+                  "0000c03f"
+                  "00000000"
+                  "ffffffff"
+                  "01000000"
+                  "04000000"
+                  "00000000"
+                  "0020000000000000"
+                  "4000000000000000"
+                  "0000000000000000"
+                  "01000000"
+                  "01"
+                  "000000");
+    r = sound(RECORD_CHOSEN);
+    r.chosen.reason = RECORD_REASON_ABSENCE;
+    r.chosen.form = RECORD_FORM_COUNTS;
+    r.chosen.ranks[1] = UINT64_C(0x8000000000000001);
+    snprintf(hex, sizeof(hex), "0903010000000000%s%s%s%s%s", "0400000000000000", "0500000000000000",
+             "0100000000000080", words_2_to_11, "0200000000000000");
+    has_bytes(&r, hex);
+    r = sound(RECORD_PASSED);
+    r.chosen.reason = RECORD_REASON_REPLAY;
+    r.chosen.ranks[1] = 1;
+    snprintf(hex, sizeof(hex), "0d04000000000000%s%s%s%s%s", "0400000000000000", "0500000000000000",
+             "0100000000000000", words_2_to_11, "0200000000000000");
+    has_bytes(&r, hex);
+    r = sound(RECORD_LANDED);
+    has_bytes(&r, "0e000000000000000400000000000000");
+    r = sound(RECORD_GO_ON);
+    has_bytes(&r, "0f020000000000000400000000000000");
+    r = sound(RECORD_MEASURE);
+    has_bytes(&r, "10000000"
+                  "01000000"
+                  "0400000000000000"
+                  "03000000"
+                  "00010000"
+                  "0000000000001a40"
+                  "000000000000f83f"
+                  "000000000000d0bf");
 }
 
 static void an_error_text_is_cut_to_what_fits(void **state)
@@ -298,8 +464,8 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
     /* After a change (H10): raise the version, update the sizes, rebuild
      * test/fuzz/corpus/record. */
-    assert_int_equal(CHANNEL_VERSION, 12);
-    assert_int_equal(sizeof(struct record_ready), 112);
+    assert_int_equal(CHANNEL_VERSION, 13);
+    assert_int_equal(sizeof(struct record_ready), 120);
     assert_int_equal(sizeof(struct record_output), 40);
     assert_int_equal(sizeof(struct record_commit), 120);
     assert_int_equal(sizeof(struct record_error), 120);
@@ -309,11 +475,14 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
     assert_int_equal(sizeof(struct record_ticket), 56);
     assert_int_equal(sizeof(struct record_leave), 8);
     assert_int_equal(sizeof(struct record_closed), 16);
-    assert_int_equal(sizeof(struct record_chosen), 112);
+    assert_int_equal(sizeof(struct record_chosen), 120);
     assert_int_equal(sizeof(struct record_settings), 72);
     assert_int_equal(sizeof(struct record_backup), 96);
     assert_int_equal(sizeof(struct record_backed), 32);
     assert_int_equal(sizeof(struct record_stamp), 24);
+    assert_int_equal(sizeof(struct record_landed), 16);
+    assert_int_equal(sizeof(struct record_go_on), 16);
+    assert_int_equal(sizeof(struct record_measure), 48);
 }
 
 int main(void)
@@ -328,8 +497,11 @@ int main(void)
         cmocka_unit_test(each_field_of_ready_is_checked),
         cmocka_unit_test(each_field_of_an_output_is_checked),
         cmocka_unit_test(a_worker_that_finished_nothing_may_stand_idle_at_round_0),
+        cmocka_unit_test(a_taker_lends_no_input_and_has_a_landing_area),
         cmocka_unit_test(a_barrier_carries_nothing),
         cmocka_unit_test(the_other_kinds_are_checked_field_by_field),
+        cmocka_unit_test(takers_have_no_reason_and_may_be_none),
+        cmocka_unit_test(each_field_lies_at_its_offset),
         cmocka_unit_test(an_error_text_is_cut_to_what_fits),
         cmocka_unit_test(random_bytes_never_crash),
         cmocka_unit_test(the_layout_of_records_goes_with_the_protocol_version),

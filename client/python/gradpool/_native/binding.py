@@ -38,11 +38,19 @@ class Options(ctypes.Structure):
                 ('connect_timeout_ms', ctypes.c_int)]
 
 
+class BackupSpec(ctypes.Structure):
+    """struct gp_backup_spec"""
+    _fields_ = [('rule', ctypes.c_int), ('k', ctypes.c_uint32), ('least', ctypes.c_uint32),
+                ('absence', ctypes.c_uint32), ('lag', ctypes.c_uint32),
+                ('gradients', ctypes.c_uint32), ('rate', ctypes.c_int)]
+
+
 class JobSpec(ctypes.Structure):
     """struct gp_job_spec"""
     _fields_ = [('name', ctypes.c_char_p), ('rank', ctypes.c_uint32), ('workers', ctypes.c_uint32),
                 ('loss_limit_ppm', ctypes.c_uint32), ('workers_max', ctypes.c_uint32),
-                ('on_worker_loss', ctypes.c_int), ('durability', ctypes.c_int)]
+                ('on_worker_loss', ctypes.c_int), ('durability', ctypes.c_int),
+                ('backup', BackupSpec)]
 
 
 class Membership(ctypes.Structure):

@@ -113,7 +113,9 @@ static void announce(struct rig *rig, uint64_t offset, uint64_t bytes)
     const struct record_ready ready = {.kind = RECORD_READY,
                                        .operation = RECORD_SUM,
                                        .input_offset = offset,
-                                       .input_bytes = bytes};
+                                       .input_bytes = bytes,
+                                       .weight = RECORD_WEIGHT,
+                                       .gradient = RECORD_GRADIENT};
 
     assert_int_equal(fabric_send(rig->at_worker[0], &ready, sizeof ready, NULL, 0), 0);
 }

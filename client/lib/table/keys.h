@@ -1,0 +1,48 @@
+/* The keys of one request to a table, in the form in which they travel: mixed, ascending, each key
+ * once. One sort gives the shard (top bits), the order of the merge on the lane, and the order of
+ * rows in the lane's memory. Pure; the caller keeps one thread in a batch. */
+#ifndef GRADPOOL_CLIENT_TABLE_KEYS_H
+#define GRADPOOL_CLIENT_TABLE_KEYS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Most keys of one sort: 16 MiB each of keys and scratch memory. Longer requests are cut. */
+#define TABLE_KEYS_MAX (UINT32_C(1) << 20)
+
+/* A key and its position among the caller's keys. */
+struct table_place {
+    uint64_t mixed;
+    uint32_t position, run; /* run: index among the distinct keys */
+};
+
+/* places[starts[i] .. starts[i + 1]) are those of mixed[i], by ascending position. */
+struct table_keys {
+    uint32_t count;             /* distinct keys */
+    uint32_t positions;         /* keys of the caller */
+    uint64_t *mixed;            /* `count` distinct mixed keys, ascending */
+    uint32_t *starts;           /* `count` + 1 elements */
+    struct table_place *places; /* `positions` elements */
+    struct table_place *scratch;
+    uint32_t room; /* positions for which memory is allocated */
+};
+
+/* The keys of one shard: mixed[first .. first + count). */
+struct table_span {
+    uint32_t shard, first, count;
+};
+
+/* Sorts `count` keys. `bound`: every key is smaller; 0: any key. A zeroed `keys` is empty; the
+ * memory of earlier calls is used again. -EINVAL: the key at `ret_wrong`, which is read with a
+ * bound only, is not below the bound; -E2BIG: more than TABLE_KEYS_MAX; -ENOMEM. After an error
+ * `keys` is empty. */
+int table_keys_set(struct table_keys *keys, const uint64_t *caller, size_t count, uint64_t bound,
+                   uint64_t salt, size_t *ret_wrong);
+void table_keys_fini(struct table_keys *keys);
+
+/* Writes the shards that have keys, ascending, of a table of 2^shard_bits shards. Returns their
+ * number, at most the number of distinct keys and of shards. */
+uint32_t table_keys_spans(const struct table_keys *keys, uint32_t shard_bits,
+                          struct table_span *ret_spans);
+
+#endif

@@ -1,0 +1,57 @@
+/* Terms of a job's backup workers: when a round closes without its stragglers. They travel in the
+ * join (BackupSpec) and are the same on every rank. All fields 0: every round waits for all
+ * ranks. */
+#ifndef GRADPOOL_WIRE_BACKUP_TERMS_H
+#define GRADPOOL_WIRE_BACKUP_TERMS_H
+
+#include "svc/base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The values of enum gp_backup_rule. */
+enum backup_terms_rule {
+    BACKUP_TERMS_ALL,
+    BACKUP_TERMS_STATIC,
+    BACKUP_TERMS_AUTO,
+    BACKUP_TERMS_DBW,
+    BACKUP_TERMS_BLIND,
+    BACKUP_TERMS_ADASYNC,
+    BACKUP_TERMS_RULES,
+};
+
+/* The values of enum gp_backup_rate. */
+enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_TERMS_RATES };
+
+#define BACKUP_TERMS_LEAST 2u           /* default of `least`; fewer in a job of fewer workers */
+#define BACKUP_TERMS_ABSENCE 64u        /* default of `absence` */
+#define BACKUP_TERMS_LAG 4u             /* default of `lag` */
+#define BACKUP_TERMS_LAG_MAX 16u        /* means that a lane can store for stragglers */
+#define BACKUP_TERMS_GRADIENTS_MAX 7u   /* gradients of one rank in one round */
+#define BACKUP_TERMS_REPEATING_MAX 256u /* workers, with more than one gradient a rank */
+
+/* Meaning, units and defaults: gp_backup_spec of gradpool.h. */
+struct backup_terms {
+    uint32_t rule, k, least, absence, lag, gradients, rate;
+};
+
+/* Returns the name of a rule, such as "static"; NULL: no such rule. */
+const char *backup_terms_rule_name(uint32_t rule);
+/* Replaces zeros by the defaults, so that equal terms have equal fields. Terms without a rule stay
+ * as they are. */
+struct backup_terms backup_terms_filled(struct backup_terms terms, uint32_t workers);
+/* Checks the terms, as sent, of a job with `workers` at its start. -EINVAL, with a text that names
+ * the job, the value and the values that are possible. */
+int backup_terms_check(const struct backup_terms *terms, uint32_t workers, const char *job,
+                       struct err *err);
+/* Returns whether both mean the same; a default may be named or 0. */
+bool backup_terms_are_same(const struct backup_terms *a, const struct backup_terms *b,
+                           uint32_t workers);
+/* Writes all values of the terms: "static, k 3, least 2, absence 64, lag 4, gradients 1, rate
+ * fixed", or "all". The terms have passed the check. */
+void backup_terms_write(const struct backup_terms *terms, uint32_t workers, char *text,
+                        size_t text_bytes);
+#define BACKUP_TERMS_TEXT_BYTES 160
+
+#endif

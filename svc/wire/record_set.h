@@ -1,0 +1,74 @@
+/* Records of the set of a round and of what follows it: CHOSEN, PASSED, LANDED, GO_ON, MEASURE. A
+ * part of record.h, which checks them. svc/wire/README.md: W13, W22. */
+#ifndef GRADPOOL_WIRE_RECORD_SET_H
+#define GRADPOOL_WIRE_RECORD_SET_H
+
+#include "svc/wire/ranks.h"
+
+#include <stdint.h>
+
+#define RECORD_MISSING_WORDS RANKS_WORDS
+#define RECORD_GRADIENTS_MAX 7   /* gradients of one rank in one round */
+#define RECORD_COUNTED_RANKS 256 /* ranks of a set in RECORD_FORM_COUNTS */
+#define RECORD_SAMPLE_BLOCKS 256 /* blocks of a job in MEASURE */
+
+/* Why a round closed. */
+enum record_reason {
+    RECORD_REASON_ALL,     /* every rank has announced its gradient */
+    RECORD_REASON_GAIN,    /* the rule's choice at an announcement */
+    RECORD_REASON_MOMENT,  /* the rule's choice at a moment without an announcement */
+    RECORD_REASON_ABSENCE, /* a rank that was absent for long has announced its gradient */
+    RECORD_REASON_REPLAY,  /* a recorded set */
+};
+
+/* Meaning of the bits of `ranks`. */
+enum record_form {
+    RECORD_FORM_RANKS,  /* one bit for each rank of the set */
+    RECORD_FORM_COUNTS, /* gradients of each rank, 0 to 7: three planes of 256 bits, lowest first */
+    RECORD_FORM_TAKERS, /* PASSED only: ranks that took the result of the round, or none */
+};
+
+/* CHOSEN and PASSED. round_set.h writes and reads the ranks. */
+struct record_chosen {
+    uint8_t kind;
+    uint8_t reason; /* a value of enum record_reason; 0 for takers */
+    uint8_t form;   /* a value of enum record_form */
+    uint8_t reserved[5];
+    uint64_t round;
+    uint64_t ranks[RECORD_MISSING_WORDS];
+    uint32_t epoch;      /* epoch of the leading tensor on the lane that decided */
+    uint32_t reserved_2; /* always 0 */
+};
+_Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes");
+
+struct record_landed {
+    uint8_t kind;
+    uint8_t reserved[7];
+    uint64_t round; /* of the job; the worker holds its results and all earlier ones */
+};
+_Static_assert(sizeof(struct record_landed) == 16, "no holes");
+
+struct record_go_on {
+    uint8_t kind;
+    uint8_t gradient; /* number of the gradient that is wanted, from 2 */
+    uint8_t reserved[6];
+    uint64_t round; /* of the job, open on the leader lane */
+};
+_Static_assert(sizeof(struct record_go_on) == 16, "no holes");
+
+/* Sums over a sample of blocks of one lane's tensors. A gradient without bounds gives sums without
+ * bounds: the receiver decides about values. */
+struct record_measure {
+    uint8_t kind;
+    uint8_t reserved[3];
+    uint32_t lane;
+    uint64_t round;  /* of the job */
+    uint32_t inputs; /* gradients in the mean */
+    uint32_t blocks; /* blocks of the sample on that lane */
+    double squares;  /* sum of the squares of the gradients */
+    double mean;     /* square of their mean */
+    double product;  /* of this mean and the mean of the round before */
+};
+_Static_assert(sizeof(struct record_measure) == 48, "no holes");
+
+#endif

@@ -1,0 +1,29 @@
+/* The ranks in CHOSEN and PASSED, in each of their forms. Pure functions on one record: no memory,
+ * no state. record_check() has accepted every record that is read here. */
+#ifndef GRADPOOL_WIRE_ROUND_SET_H
+#define GRADPOOL_WIRE_ROUND_SET_H
+
+#include "svc/wire/record.h"
+
+#include <stdbool.h>
+
+/* Fills a CHOSEN of RECORD_FORM_RANKS. The caller sets reason and epoch, and for PASSED the
+ * kind. */
+void round_set_of_ranks(struct record_chosen *ret_set, uint64_t round, const uint64_t *ranks);
+/* Fills a CHOSEN with the number of gradients of each rank; `counts` has `workers` elements. The
+ * form is RECORD_FORM_RANKS if no count is above 1, else RECORD_FORM_COUNTS. -EINVAL: a count is
+ * above RECORD_GRADIENTS_MAX, all are 0, or a count is above 1 and a rank from RECORD_COUNTED_RANKS
+ * on has one; `ret_set` is then unchanged. */
+int round_set_of_counts(struct record_chosen *ret_set, uint64_t round, const uint8_t *counts,
+                        uint32_t workers);
+/* Returns the gradients of the rank in the set; of takers: 1 for a taker. `rank`: any number. */
+uint32_t round_set_count(const struct record_chosen *set, uint32_t rank);
+/* Return the number of ranks, and of their gradients. */
+uint32_t round_set_ranks(const struct record_chosen *set);
+uint32_t round_set_gradients(const struct record_chosen *set);
+/* Returns whether every rank of the set is below `workers`. */
+bool round_set_is_within(const struct record_chosen *set, uint32_t workers);
+/* Returns whether both contain the same gradients. Round, reason and epoch may differ. */
+bool round_set_is_same(const struct record_chosen *a, const struct record_chosen *b);
+
+#endif
