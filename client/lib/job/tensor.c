@@ -13,14 +13,16 @@
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name)
 {
-    hash_for_each(struct gp_tensor, t, &job->by_name, hash_text(name),
-                  by_name) if (strcmp(t->name, name) == 0) return t;
+    hash_for_each (struct gp_tensor, t, &job->by_name, hash_text(name), by_name)
+        if (strcmp(t->name, name) == 0)
+            return t;
     return NULL;
 }
 
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id)
 {
-    hash_for_each(struct gp_tensor, t, &job->by_id, id, by_id) return t;
+    hash_for_each (struct gp_tensor, t, &job->by_id, id, by_id)
+        return t;
     return NULL;
 }
 

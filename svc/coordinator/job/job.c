@@ -353,8 +353,9 @@ struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *pla
 
 struct tensor *jobs_tensor_named(const struct job *job, const char *name)
 {
-    hash_for_each(struct tensor, tensor, &job->index->by_name, hash_text(name),
-                  by_name) if (strcmp(tensor->name, name) == 0) return tensor;
+    hash_for_each (struct tensor, tensor, &job->index->by_name, hash_text(name), by_name)
+        if (strcmp(tensor->name, name) == 0)
+            return tensor;
     return NULL;
 }
 

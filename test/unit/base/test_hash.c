@@ -31,8 +31,9 @@ static uint32_t hash_of(uint32_t number) { return number / 3 * 2654435761u; }
 
 static struct entry *find(const struct hash_table *table, uint32_t number)
 {
-    hash_for_each(struct entry, entry, table, hash_of(number),
-                  link) if (entry->number == number) return entry;
+    hash_for_each (struct entry, entry, table, hash_of(number), link)
+        if (entry->number == number)
+            return entry;
     return NULL;
 }
 
