@@ -13,7 +13,8 @@ struct lane_job *job_find(struct lane *lane, uint32_t id)
  * are evenly distributed. */
 struct piece *piece_find(struct lane_job *job, uint32_t id)
 {
-    hash_for_each(struct piece, p, &job->table, id, by_id) return p;
+    hash_for_each (struct piece, p, &job->table, id, by_id)
+        return p;
     return NULL;
 }
 
