@@ -1,4 +1,4 @@
-/* gradpool-bench: picks the command. Options are in each command's own file. */
+/* gradpool-bench: runs the named command. Each command's file has its options. */
 #include "bench/commands.h"
 
 #include "client/gradpool.h"
@@ -43,7 +43,7 @@ static void print_help(FILE *out)
     fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
 }
 
-/* Lost output is a failure of the command. */
+/* If the output cannot be written, the command has failed. */
 static int finish(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,4 +1,4 @@
-/* Arguments of options, for all commands of gradpool-bench. */
+/* Parses arguments of options, for all commands of gradpool-bench. */
 #include "bench/commands.h"
 
 #include "svc/base/text.h"

@@ -1,13 +1,13 @@
-/* The commands of gradpool-bench. Each parses its own options (argv[0] is "gradpool-bench NAME")
- * and returns the exit code: 0, 1 failed or wrong, 2 a mistake on the command line. */
+/* The commands of gradpool-bench. Each parses its options (argv[0] is "gradpool-bench NAME") and
+ * returns the exit code: 0; 1 failed or wrong; 2 a mistake on the command line. */
 #ifndef GRADPOOL_BENCH_COMMANDS_H
 #define GRADPOOL_BENCH_COMMANDS_H
 
 #include <argp.h>
 #include <stdint.h>
 
-/* Parses the argument of an option; ends the program with a text if it is not a number in that
- * range. */
+/* Parses the argument of an option. Ends the program with a text if the argument is no number in
+ * the range. */
 uint64_t command_number(struct argp_state *state, const char *text, uint64_t least, uint64_t most);
 
 int backup_command(int argc, char **argv);

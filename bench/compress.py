@@ -83,7 +83,8 @@ class Service:
                 child.terminate()
             child.wait(60)
         with contextlib.suppress(ProcessLookupError):
-            service.send_signal(signal.SIGINT)  # after SIGTERM a next start would continue the jobs
+            # SIGINT also ends the jobs; SIGTERM would leave them to the next start
+            service.send_signal(signal.SIGINT)
         service.wait(60)
         self.log.close()
         shutil.rmtree(self.folder)
@@ -98,7 +99,7 @@ def wait(condition, seconds, what):
 
 
 class Worker:
-    """One rank, in all turns."""
+    """One rank of all turns."""
 
     def __init__(self, options):
         import sklearn.datasets
@@ -120,7 +121,7 @@ class Worker:
                              nn.Linear(WIDTH, 10))
 
     def train(self, name, settings, turn):
-        """Prints one line of the turn's result."""
+        """Trains one turn and prints its result as one line."""
         import gradpool.ddp
         torch, net = self.torch, self.net(turn)
         model = torch.nn.parallel.DistributedDataParallel(net, broadcast_buffers=False)
@@ -170,7 +171,7 @@ class Worker:
         return total
 
     def pushed_bytes(self, job):
-        """Returns the bytes that the service has counted, once two answers are equal."""
+        """Returns the bytes that the service has counted, when two successive answers are equal."""
         last = None
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
@@ -225,7 +226,7 @@ def merged(of_ranks, steps):
 
 
 def row(of_kind, of_none):
-    """Returns medians over the turns, and CPU relative to `none` in the same turn."""
+    """Returns medians over the turns, and the CPU relative to that of `none` in the same turn."""
     def middle(values, form):
         values = list(values)
         return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \

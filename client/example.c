@@ -1,4 +1,4 @@
-/* Shows the whole use of libgradpool. Each worker gets rank, size, job and endpoint from its
+/* A whole program with libgradpool. Each worker reads rank, size, job and endpoint from its
  * environment: GRADPOOL_ENDPOINT=gradpool://host:7077 GRADPOOL_JOB=demo mpirun -n 4 ./example */
 #include "gradpool.h"
 

@@ -19,8 +19,14 @@
  *
  * Failed jobs: when a job fails (a lost worker with GP_FAIL, a lost lane without a successor, a
  * stopped service), every open request ends with the job's error, and every later call that needs
- * the service returns it: -ECONNRESET, -EPIPE, -ESHUTDOWN or another code with its reason in
- * gp_last_error(). gp_job_leave() is all that is left to do with such a job.
+ * the service returns the same error: -ECONNRESET, -EPIPE, -ESHUTDOWN or another code. The only
+ * useful call is then gp_job_leave().
+ *
+ * Failed tensors: an error of one tensor (ranks disagree, or its parameters are lost) fails this
+ * tensor alone, on every rank. Its open request ends with the error, and so does each later push of
+ * it; gp_last_error() begins with the name of the tensor. Other tensors of the job continue.
+ * gp_tensor_undeclare() on all ranks and a new declare make the name usable again. Exception: the
+ * failure of the GP_LEADS tensor also fails the GP_CHOSEN tensors.
  *
  * Threads: any thread may call any function. The caller makes sure that no thread uses an object
  * while another thread destroys it: gp_disconnect(), gp_job_leave(), gp_tensor_undeclare(),
@@ -56,8 +62,8 @@ typedef struct gp_request gp_request; /* one round of one or more tensors, in pr
 /* Type of an element. f16 and bf16 are summed in f32, rounded once to nearest; integers wrap. */
 enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_I64 = 6 };
 
-/* Operations of a round on a tensor of E elements whose set has W ranks. Ranks are in ascending
- * order. Lengths are numbers of elements:
+/* Operations of a round on a tensor of E elements whose set has W ranks. Lengths are numbers of
+ * elements:
  *
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
@@ -65,10 +71,9 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
- * A block is as long as the tensor: the E of an all-to-all is the message of one rank to another.
- * For a set of ranks, block i belongs to the i-th rank of the set in ascending order. Tensors with
- * an update rule have their own operations: gp_broadcast(), gp_update(), gp_save(),
- * gp_restore(). */
+ * A block has E elements. Blocks are in ascending order of ranks: for a set of ranks, block i
+ * belongs to the i-th rank of the set. Tensors with an update rule have other operations:
+ * gp_broadcast(), gp_update(), gp_save(), gp_restore(). */
 enum gp_operation {
     GP_SUM = 1,       /* ((g0 + g1) + g2) + ..., in rank order */
     GP_MEAN = 2,      /* the sum, then one division by the number of inputs; not for integers */
@@ -87,23 +92,27 @@ enum gp_operation {
  *
  *   GP_ALL     every rank of the set: the same bits in every run
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
- *              result, without its own gradient, and continues from there
- *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor: one set
- *              for all GP_CHOSEN tensors. Once an iteration, every rank pushes each of them, and
- *              the GP_LEADS tensor last
- *   GP_STALE   each push by itself, at most `bound` rounds ahead of the slowest rank (SSP): its
- *              result is the sum of all pushes so far, in order of arrival
+ *              result, without its own gradient. Its next push belongs to the round after this
+ *              result
+ *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor. All
+ *              GP_CHOSEN tensors of the job use this set. In each iteration every rank pushes each
+ *              GP_CHOSEN tensor once, and then the GP_LEADS tensor
+ *   GP_STALE   one rank: each push is a round by itself. A push waits while it is more than `bound`
+ *              rounds ahead of the slowest rank (SSP). The result is the sum of all pushes so far,
+ *              in order of arrival
  *   GP_ANY     like GP_STALE, without a bound (ASP)
  *
  * A long tensor is cut into pieces. Except with GP_CHOSEN, the ranks of a round may differ from
  * piece to piece. */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
-/* for a GP_FIRST tensor: its rounds decide the ranks of the job's GP_CHOSEN tensors */
+/* For one GP_FIRST tensor of a job: its rounds decide the ranks of the GP_CHOSEN tensors. Declare
+ * does not check that a job has this tensor: without it no GP_CHOSEN round ends, and gp_wait()
+ * returns -ETIMEDOUT. */
 #define GP_LEADS 1u
 #define GP_MEASURES 2u /* `gradpool jobs --json` shows the squares of gradients and result */
 
-/* A time-out of 0 ms or less means the default: GRADPOOL_TIMEOUT_MS, or 60000. No function waits
- * without a deadline. Functions without a time-out argument name their deadline. */
+/* A time-out of 0 ms or less means the default: GRADPOOL_TIMEOUT_MS, or 60000. Functions without a
+ * time-out argument name their deadline. */
 #define GP_TIMEOUT_DEFAULT 0
 
 /* ---- the library ---- */
@@ -149,8 +158,9 @@ typedef struct gp_options {
  * protocol version; -ENOKEY the service requires a key; -EKEYREJECTED the key is wrong. */
 GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
 
-/* Leaves all jobs of the client (gp_job_leave()), then frees the client and all requests that no
- * thread has waited for. NULL is fine; no effect in a forked child. */
+/* Leaves all jobs of the client (gp_job_leave()), then frees the client and all of its requests. A
+ * gp_wait() or gp_poll() for such a request is not allowed afterwards: the request is freed memory.
+ * NULL is fine; no effect in a forked child. */
 GP_API void gp_disconnect(gp_client *client);
 
 /* ---- jobs ---- */
@@ -233,35 +243,34 @@ typedef struct gp_membership {
     uint32_t workers; /* ranks in the job now */
     /* size set by the last resize: ranks with this number or a higher one have to leave */
     uint32_t wanted;
-    uint64_t
-        /* set of these ranks: rank r is bit r % 64 of word r / 64; at first the ranks below
-         * `workers` */
-        ranks[12];
+    /* set of these ranks: rank r is bit r % 64 of word r / 64; at first the ranks below
+     * `workers` */
+    uint64_t ranks[12];
 } gp_membership;
 
 /* Copies the newest membership that the coordinator has sent. Does not wait. */
 GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 
-/* Changes the number of workers of an elastic job, or of its next stage: ranks 0 to workers-1 have
- * to be in the job; missing ranks have to join, and all others have to leave. `workers`: 1 to
+/* Changes the number of workers of an elastic job. Afterwards the job consists of the ranks 0 to
+ * workers-1: missing ranks have to join, and ranks from `workers` on have to leave. `workers`: 1 to
  * workers_max. The call waits until the ranks have joined and left, and the lanes make rounds of
  * this rank's tensors with them. Means are over the present ranks, in rank order.
  *
  * After a loss the survivors continue without a call. A new job waits for all of its ranks: if the
- * highest ranks never join, a resize to the number of the others starts the job without them. With
- * GP_ALL all tensors change between the same two iterations, if an iteration pushes each once. To
- * add ranks, a rank that pushes calls this function between two iterations, before a joining rank
- * declares; then the joining rank misses no round. To remove ranks, call it from another thread
- * than the one that pushes, because leaving ranks may need rounds of this rank.
+ * highest ranks never join, a resize to the number of the others starts the job without them. If
+ * each iteration pushes each GP_ALL tensor once, all these tensors change between the same two
+ * iterations. To add ranks, a rank that pushes calls this function between two iterations, before a
+ * joining rank declares; then the joining rank misses no round. To remove ranks, call the function
+ * from a thread that does not push, because leaving ranks may need rounds of this rank.
  *
  * Errors: -EOPNOTSUPP the job is not elastic; -EINVAL `workers`; -ETIMEDOUT not done within
  * timeout_ms (the text names late ranks or the tensor), but the resize stays in force; -ECANCELED
  * another resize has followed; the error of a failed job. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 
-/* Leaves the job: says goodbye to the lanes and the coordinator, closes all connections, frees the
- * job with its tensors and its gp_alloc() memory, except kept memory (gp_keep()). Takes some
- * seconds at most, plus the end of copies of other threads. Calls of other threads that wait in the
+/* Leaves the job: informs the lanes and the coordinator, closes all connections, frees the job with
+ * its tensors and its gp_alloc() memory, except kept memory (gp_keep()). The call needs some
+ * seconds at most, and waits for copies of other threads. Calls of other threads that wait in the
  * job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too, and
  * frees the request. A timeline is completed. Other ranks that push later get an error that names
  * this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
@@ -302,11 +311,12 @@ GP_API uint32_t gp_job_workers(const gp_job *job);
  * lane stores parameters and moments: twice 4, 8 or 12 bytes an element. */
 enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADAMW };
 
-/* Settings of one update. A rule ignores the settings that it does not use. */
+/* Settings of one update, all finite. A rule ignores the settings that it does not use. */
 typedef struct gp_settings {
-    double rate, weight_decay;    /* 0 or more */
-    double momentum, dampening;   /* GP_MOMENTUM; GP_NESTEROV, whose dampening is 0 */
-    double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW; betas below 1 */
+    double rate, weight_decay; /* every rule; 0 or more */
+    /* GP_MOMENTUM, GP_NESTEROV; momentum 0 or more; dampening any value, for GP_NESTEROV 0 */
+    double momentum, dampening;
+    double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW; 0 <= beta < 1; epsilon 0 or more */
 } gp_settings;
 
 /* Declaration of a tensor, the same on every rank of its set. The fields from `ranks` on may be 0:
@@ -316,7 +326,7 @@ typedef struct gp_tensor_spec {
      * order */
     const char *name;
     enum gp_dtype dtype; /* of gradients and results in the caller's memory */
-    uint64_t elements;   /* 0: the rounds of the tensor only synchronise ranks */
+    uint64_t elements;   /* at most 1 TiB; 0: the rounds of the tensor only synchronise ranks */
     /* Set of ranks, in any order, with this rank; a rank named twice counts once. NULL: all ranks
      * of the job. */
     const uint32_t *ranks;
@@ -338,12 +348,16 @@ typedef struct gp_tensor_spec {
  * handle. gp_tensor_undeclare() or gp_job_leave() frees a handle. A job runs one declare or
  * undeclare at a time.
  *
+ * Limits: a piece is at most 4 MiB of one tensor, and a call declares at most 300,000 pieces. The
+ * operator limits tensors (262,144 by default), pieces and bytes (1 TiB) of a job.
+ *
  * Errors, after which no handle is returned, and the same call may be made again:
  *
  *   -EINVAL     a field of a tensor (the text names both), or ranks disagree (the text has all)
  *   -EEXIST     this rank has declared the name with another spec
  *   -ENOSPC     no lane has room, or none within the loss limit
  *   -EDQUOT     a limit of the job or the tenant is exceeded (the text names it)
+ *   -EMSGSIZE   more than 300,000 pieces: declare in several calls
  *   -ETIMEDOUT  the coordinator did not answer, or a lane was not connected in time
  *   -ECONNREFUSED, -EHOSTUNREACH, -ECONNRESET  a lane cannot be reached
  *   -EADDRNOTAVAIL  a lane offers no address for the transport
@@ -364,9 +378,9 @@ GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype,
 /* Removes a tensor on this rank and frees the handle. The service drops the tensor when the last
  * rank has undeclared it. The call waits for up to a second for the end of the last round, then for
  * the coordinator for up to connect_timeout_ms.
- * Errors, after which the handle stays valid: -EBUSY no thread has waited for a request of the
- * tensor, or its last round is not over on all ranks; -ETIMEDOUT the coordinator did not answer;
- * the coordinator's refusal. */
+ * Errors, after which the handle stays valid: -EBUSY a request of the tensor is open (gp_wait() has
+ * not ended it), or its last round is not over on all ranks; -ETIMEDOUT the coordinator did not
+ * answer; the coordinator's refusal. */
 GP_API int gp_tensor_undeclare(gp_tensor *tensor);
 
 /* Returns the tensor's name, which is valid as long as the handle; "" for NULL. */
@@ -412,10 +426,10 @@ typedef struct gp_item {
  * `*ret_request` is to be ended with gp_wait().
  *
  * Errors, after which no round was started: -EINVAL an argument, an operation that is not defined
- * for the dtype, or a tensor with a rule; -EBUSY no thread has waited for the tensor's last
- * request; -EOPNOTSUPP an operation with blocks on all ranks of an elastic job: declare the tensor
- * for a set of ranks; -ENOSPC, -EMFILE no memory for copies; the error of a failed tensor or
- * job. */
+ * for the dtype, or a tensor with a rule; -EBUSY the tensor's last request is still open: no
+ * gp_wait() has ended it, or gp_wait() returned -ETIMEDOUT; -EOPNOTSUPP an operation with blocks on
+ * all ranks of an elastic job: declare the tensor for a set of ranks; -ENOSPC, -EMFILE no memory
+ * for copies; the error of a failed tensor or job. */
 GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
                         enum gp_operation operation, gp_request **ret_request);
 
@@ -469,14 +483,15 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * every other rank has its result as well. The request is freed, and its memory belongs to the
  * caller again.
  * -ETIMEDOUT: not yet. The text names the tensor, the round, and the late ranks or the late lane.
- * The request still exists, and its memory stays lent: wait again.
+ * The request still exists, its memory stays lent, and a push of its tensors returns -EBUSY: wait
+ * again. A request cannot be cancelled; to stop waiting, leave the job.
  *
  * Every other error frees the request, returns the memory, and leaves `result` undefined:
  * -ECONNRESET or -EPIPE a worker or an aggregator was lost or left (the text names it); -EINVAL
  * ranks disagree (the text has ranks and values); -EOWNERDEAD a result or state was lost with its
- * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error that names
- * a tensor stays with the tensor: later calls return it until the tensor is undeclared. Exceptions,
- * which leave the request unchanged: -EINVAL for NULL, -ECHILD in a forked child. */
+ * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error of a
+ * tensor or of the job stays (see the top of this file). Exceptions, which leave the request
+ * unchanged: -EINVAL for NULL, -ECHILD in a forked child. */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 
 /* Returns 1 when the request is done, with or without an error: gp_wait() will not block, and

@@ -1,12 +1,12 @@
 /* Owns the table of the migration protocol for all three sides, and the owner of a task in each
- * state. No I/O, no state, no messages: the caller carries the actions out. README.md has the
- * guarantees M1, M2, ... of each side. A row that serves a guarantee cites its number. */
+ * state. No I/O, no state, no messages: the caller does what an action requires. README.md has the
+ * guarantees M1, M2, ... of each side; a row that implements a guarantee cites its number. */
 #include "migrator/migrator.h"
 
 #include <stdbool.h>
 
 struct row {
-    bool known; /* false for a (state, event) without a row */
+    bool known; /* false: the table has no row for this state and event */
     struct migrator_transition transition;
 };
 
@@ -30,15 +30,16 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_MOVING, TARGET_LOST, C_ABORTED, SEND_ABORT),
     ROW(C_MOVING, SOURCE_LOST, C_ABORTED, RECOVER),
 
-    /* In this state only the store decides (M4). A loss is reported again when the coordinator
-     * sends to the lost side (M6). */
+    /* In this state only the store decides (M4). A loss is ignored here: the next message to the
+     * lost side reports it again (M6). */
     ROW(C_COMMITTING, ROUTE_WRITTEN, C_COMMITTED, SEND_ACTIVATE),
     ROW(C_COMMITTING, REFUSED, C_ABORTED, SEND_ABORT),
     ROW(C_COMMITTING, TIMEOUT, C_COMMITTING, NONE),
     ROW(C_COMMITTING, SOURCE_LOST, C_COMMITTING, NONE),
     ROW(C_COMMITTING, TARGET_LOST, C_COMMITTING, NONE),
 
-    /* After the switch there is no abort: after a time-out the message is sent again (M2). */
+    /* After the switch nothing is aborted: after a time-out the coordinator repeats its message
+     * (M2). */
     ROW(C_COMMITTED, ACTIVATED, C_ACTIVATED, NONE),
     ROW(C_COMMITTED, RELEASED, C_RELEASED, NONE),
     ROW(C_COMMITTED, SOURCE_LOST, C_RELEASED, NONE),
@@ -57,7 +58,7 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_RELEASED, TIMEOUT, C_RELEASED, SEND_ACTIVATE),
     ROW(C_RELEASED, RELEASED, C_RELEASED, NONE),
 
-    /* After the end late messages are ignored. Only the loss of the owner has an effect. */
+    /* After the end, late messages have no effect. Only the loss of the owner has one. */
     ROW(C_DONE, ACTIVATED, C_DONE, NONE),
     ROW(C_DONE, RELEASED, C_DONE, NONE),
     ROW(C_DONE, SOURCE_LOST, C_DONE, NONE),
@@ -79,7 +80,7 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(S_FINISHING, ROUND_COMMITTED, S_FROZEN, SEND_STATE),
     ROW(S_FINISHING, ABORT, S_SERVING, THAW),
 
-    /* The source thaws after ABORT only, never without a message (M3). */
+    /* Only the message ABORT thaws the source (M3). */
     ROW(S_FROZEN, ANNOUNCEMENT, S_FROZEN, HOLD),
     ROW(S_FROZEN, ABORT, S_SERVING, THAW),
     ROW(S_FROZEN, RELEASE, S_TOMBSTONE, FREE),
@@ -94,13 +95,13 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
 
     /* -- target ------------------------------------------------------------------------------ */
     ROW(T_ABSENT, PREPARE, T_PREPARED, ALLOCATE),
-    ROW(T_ABSENT, STATE_ARRIVED, T_ABSENT, NONE), /* the abort has overtaken the state */
+    ROW(T_ABSENT, STATE_ARRIVED, T_ABSENT, NONE), /* ABORT arrived before the state */
     ROW(T_ABSENT, ABORT, T_ABSENT, NONE),
 
     ROW(T_PREPARED, STATE_ARRIVED, T_INSTALLED, INSTALL),
     ROW(T_PREPARED, ABORT, T_ABSENT, FREE),
 
-    /* Workers may receive the route before ACTIVATE arrives here. */
+    /* A worker's announcement may arrive before ACTIVATE. */
     ROW(T_INSTALLED, ANNOUNCEMENT, T_INSTALLED, HOLD),
     ROW(T_INSTALLED, ACTIVATE, T_SERVING, SERVE),
     ROW(T_INSTALLED, ABORT, T_ABSENT, FREE),
@@ -116,13 +117,13 @@ struct migrator_transition migrator_step(enum migrator_state state, enum migrato
 {
     const struct row *row;
 
-    /* Both values may come from a peer, so they are checked before the table is used. */
+    /* Both values may come from a peer, so they are checked before they index the table. */
     if ((unsigned)state >= MIGRATOR_STATE_COUNT || (unsigned)event >= MIGRATOR_EVENT_COUNT)
         return (struct migrator_transition){state, MIGRATOR_A_REFUSE};
     row = &table[state][event];
     if (!row->known)
         return (struct migrator_transition){state, MIGRATOR_A_REFUSE};
-    /* Without an open round there is nothing to finish. */
+    /* Without an open round the source freezes at once. */
     if (state == MIGRATOR_S_SERVING && event == MIGRATOR_E_MOVE && !round_is_open)
         return table[MIGRATOR_S_FINISHING][MIGRATOR_E_ROUND_COMMITTED].transition;
     return row->transition;

@@ -1,9 +1,9 @@
 /* migrator: the protocol that moves a task from one lane to another while the job trains. Pure: a
  * table of (state, event) -> (state, action), and migrator_step(). No I/O and no clock: a time-out
- * is an event. The rules are a reconstruction of Parameter Service's migration, not the text of the
- * paper (README.md).
+ * is an event. The rules are our reconstruction of the migration of "Parameter Service"
+ * (README.md).
  *
- * Three sides take part, each with states of its own: coordinator, source lane, target lane. */
+ * Three sides take part, each with its own states: coordinator, source lane, target lane. */
 #ifndef GRADPOOL_MIGRATOR_MIGRATOR_H
 #define GRADPOOL_MIGRATOR_MIGRATOR_H
 
@@ -14,12 +14,13 @@ enum migrator_side { MIGRATOR_COORDINATOR, MIGRATOR_SOURCE, MIGRATOR_TARGET };
 enum migrator_state {
     /* states of the coordinator */
     MIGRATOR_C_IDLE,
-    MIGRATOR_C_PREPARING, /* PREPARE was sent: the target allocates memory and opens connections */
+    MIGRATOR_C_PREPARING, /* PREPARE was sent: the target allocates memory and connects */
     /* MOVE was sent: the source finishes its round, freezes, and sends the state. */
     MIGRATOR_C_MOVING,
-    /* the target has the state; the route is being written, and the outcome is unknown */
+    /* the target has the state; the store writes the route, with unknown result */
     MIGRATOR_C_COMMITTING,
-    MIGRATOR_C_COMMITTED, /* the route is written with epoch + 1; this is the only switch */
+    /* the route is written with epoch + 1: from this point on the target owns the task */
+    MIGRATOR_C_COMMITTED,
     MIGRATOR_C_ACTIVATED, /* the target serves; the source has not released the task yet */
     /* the source has released the task or is lost; the target has not reported ACTIVATED */
     MIGRATOR_C_RELEASED,
@@ -28,8 +29,8 @@ enum migrator_state {
     /* states of the source */
     MIGRATOR_S_SERVING,
     MIGRATOR_S_FINISHING, /* a round is open; later announcements wait */
-    MIGRATOR_S_FROZEN, /* the state was sent; the source thaws only when the coordinator aborts */
-    MIGRATOR_S_TOMBSTONE, /* each announcement is answered with "moved to X, epoch + 1" */
+    MIGRATOR_S_FROZEN,    /* the state was sent; only ABORT of the coordinator thaws the source */
+    MIGRATOR_S_TOMBSTONE, /* the source answers each announcement with "moved to X, epoch + 1" */
     MIGRATOR_S_GONE,
     /* states of the target */
     MIGRATOR_T_ABSENT,
@@ -47,7 +48,7 @@ enum migrator_event {
     MIGRATOR_E_ROUTE_WRITTEN,
     MIGRATOR_E_ACTIVATED,
     MIGRATOR_E_RELEASED,
-    MIGRATOR_E_REFUSED, /* refused by the target, the source or (COMMITTING) the store */
+    MIGRATOR_E_REFUSED, /* the target, the source or (in COMMITTING) the store has refused */
     MIGRATOR_E_TIMEOUT,
     MIGRATOR_E_SOURCE_LOST,
     MIGRATOR_E_TARGET_LOST,
@@ -71,23 +72,21 @@ enum migrator_action {
     MIGRATOR_A_WRITE_ROUTE,
     MIGRATOR_A_SEND_ACTIVATE, /* send ACTIVATE to the target and RELEASE to the source */
     MIGRATOR_A_SEND_ABORT,    /* send ABORT to both lanes */
-    /* the owner is lost: send ABORT to the other side if the switch has not happened, then recover
-     * from the loss */
+    /* the owner is lost: before the switch send ABORT to the other side; then recover */
     MIGRATOR_A_RECOVER,
     MIGRATOR_A_FINISH,     /* the migration is over: report the result, free its state */
     MIGRATOR_A_ALLOCATE,   /* allocate memory and connections; send PREPARED or REFUSED */
     MIGRATOR_A_SEND_STATE, /* send the state to the target */
     MIGRATOR_A_INSTALL,    /* install the state; send INSTALLED or REFUSED */
-    /* accept the announcement. On ACTIVATE: serve, beginning with held announcements, and send
-     * ACTIVATED */
+    /* accept the announcement; after ACTIVATE begin with held ones, and send ACTIVATED */
     MIGRATOR_A_SERVE,
-    MIGRATOR_A_HOLD,     /* keep the announcement without an answer */
+    MIGRATOR_A_HOLD,     /* store the announcement and send no answer */
     MIGRATOR_A_REDIRECT, /* answer the announcement with "moved" */
-    /* free the memory of the task. On RELEASE: answer held announcements with "moved", and send
+    /* free the memory of the task; after RELEASE answer held announcements with "moved", and send
      * RELEASED */
     MIGRATOR_A_FREE,
     MIGRATOR_A_THAW,   /* serve again, beginning with held announcements */
-    MIGRATOR_A_REFUSE, /* the table has no such row: a mistake of the peer */
+    MIGRATOR_A_REFUSE, /* the table has no such row: the peer has made an error */
     MIGRATOR_ACTION_COUNT,
 };
 
@@ -96,14 +95,14 @@ struct migrator_transition {
     enum migrator_action action;
 };
 
-/* Returns the row for (state, event). An event without a row leaves the state unchanged and returns
- * MIGRATOR_A_REFUSE, because a peer may send anything. `round_is_open`, for MOVE: whether a round
- * of the task has its quorum and is not committed yet. */
+/* Returns the row for (state, event). A peer may send any event: one without a row leaves the state
+ * unchanged and returns MIGRATOR_A_REFUSE. `round_is_open`, for MOVE: whether a round of the task
+ * has its quorum and no commit. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 
-/* Returns the owner of the task in the coordinator's state: the source before the route is written,
- * the target afterwards. A task never has two owners, and never none. */
+/* Returns the owner of the task in a state of the coordinator: the source until the route is
+ * written, then the target. A task always has exactly one owner. */
 enum migrator_side migrator_owner(enum migrator_state coordinator);
 
 const char *migrator_state_name(enum migrator_state state);

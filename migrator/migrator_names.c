@@ -1,5 +1,5 @@
 /* Owns the names of states, events and actions, for logs, status and tests. Messages contain
- * numbers; names are never parsed. */
+ * numbers, so no program parses the names. */
 #include "migrator/migrator.h"
 
 #define COUNT(names) (sizeof(names) / sizeof((names)[0]))

@@ -1,5 +1,5 @@
-/* Owns the table of policies and turns a request into a plan. Must never do I/O, read a clock or
- * draw a random number, and must never return half a plan (P1, P2; README.md). */
+/* Owns the table of policies and makes a plan from a request. Must never do I/O, read a clock or
+ * use random numbers, and must never return a partial plan (P1, P2; README.md). */
 #include "packer/packer.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "packer/baseline/baseline.h"
 #include "packer/policy/policy.h"
 
-/* A new policy is one line here; the first line is the default. */
+/* One line for each policy; the first is the default. */
 #define POLICIES(X)                        \
     X("least-loaded", policy_least_loaded) \
     X("round-robin", policy_round_robin)   \

@@ -1,44 +1,45 @@
-/* packer: decides which lane holds which piece of which tensor. PURE: no I/O, no clock, no
- * randomness; the same input gives the same plan on every machine.
+/* packer: chooses a lane for each piece of each tensor. PURE: no I/O, no clock, no randomness; the
+ * same input gives the same plan on every machine.
  *
- * A plan places a batch of tensors (all tensors that a job declares in one call) in addition to the
- * pieces that the lanes have already. The policy cuts big tensors and spreads the pieces; the
- * caller gathers small pieces of one job on one lane into tasks.
+ * A plan places all tensors that a job declares in one call, in addition to the pieces that the
+ * lanes have. The policy cuts large tensors into pieces and spreads them. The caller joins small
+ * pieces of one job on one lane into tasks.
  *
- * Zero means "not known" or "not limited" in every field unless its comment differs. */
+ * In every field zero means "unknown" or "not limited", unless the comment differs. */
 #ifndef GRADPOOL_PACKER_PACKER_H
 #define GRADPOOL_PACKER_PACKER_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a job runs when it is alone. The busiest lane is the lane with most lane time of the job. */
+/* Times of a job without other jobs. Its busiest lane is the lane with its largest lane time. */
 struct packer_timing {
     uint64_t period_ns; /* time from round to round; up to PACKER_PERIOD_NS_MAX */
-    /* lane time of a round on the busiest lane, measured together with period_ns */
+    /* lane time of a round on the busiest lane, from the same measurement as period_ns */
     uint64_t spread_ns;
     uint32_t loss_limit_ppm; /* result of packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
-    uint32_t spent_ppm;      /* part of the loss limit that running on fewer lanes uses up (R10) */
-    /* The end of a round on the busiest lane, in three times that only packer_predict() uses. */
+    uint32_t spent_ppm;      /* part of the loss limit that fewer lanes have cost (R10) */
+    /* Three times at the end of a round on the busiest lane, for packer_predict() only. */
     uint64_t span_ns;  /* time from the first lane work of a round to its last; 0: unknown */
-    uint64_t burst_ns; /* lane time of the last stretch of a round's work without a pause */
-    uint64_t slack_ns; /* time from the end of its work to the end of work on the job's last lane */
+    uint64_t burst_ns; /* lane time of the last stretch of work in a round without a pause */
+    /* time from the end of work on this lane to the end on the job's last lane */
+    uint64_t slack_ns;
 };
 
 /* A measured job on a lane. */
 struct packer_resident {
-    uint64_t job;     /* number of the job as the caller knows it, for reasons and reports */
-    uint64_t lane_ns; /* lane time of a round of the job on this lane */
+    uint64_t job;                /* the caller's number of the job, for reasons and reports */
+    uint64_t lane_ns;            /* lane time of a round of the job on this lane */
     struct packer_timing timing; /* period_ns is known */
 };
 
 enum packer_lane_state {
     PACKER_LANE_OPEN,
     PACKER_LANE_PARKED,    /* the lane is parked; its aggregator runs */
-    PACKER_LANE_UNSTARTED, /* the lane's aggregator would have to be started */
+    PACKER_LANE_UNSTARTED, /* the lane's aggregator is not started */
 };
 
-/* Resources that the lanes of one NUMA node share. */
+/* Resources of a NUMA node, for all its lanes. */
 struct packer_node {
     uint64_t memory_bytes;    /* free memory; 0: none is free; UINT64_MAX: not limited */
     uint64_t nic_bytes_per_s; /* free bandwidth; 0: none is free; UINT64_MAX: not limited */
@@ -46,17 +47,17 @@ struct packer_node {
 
 struct packer_lane {
     uint32_t id;
-    uint32_t jobs;       /* number of jobs with pieces on the lane, without the job to be placed */
-    uint64_t load_bytes; /* bytes of all pieces on the lane */
-    uint64_t job_bytes;  /* part of load_bytes that belongs to the job to be placed */
-    uint64_t load_ppm;   /* measured share of the lane's time in use, parts per million */
+    uint32_t jobs;         /* number of jobs with pieces on the lane, except the placed job */
+    uint64_t load_bytes;   /* bytes of all pieces on the lane */
+    uint64_t job_bytes;    /* part of load_bytes that belongs to the placed job */
+    uint64_t load_ppm;     /* measured busy part of the lane's time, in parts per million */
     uint64_t memory_bytes; /* free memory; UINT64_MAX: not limited */
     int32_t numa;
     uint32_t node; /* position in the request's nodes; read only if the request has nodes */
     enum packer_lane_state state;
     uint64_t nic_bytes_per_s; /* free bandwidth; 0 or UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* lane time of a round of the job to be placed, from earlier calls */
-    const struct packer_resident *residents; /* those among `jobs` that are measured */
+    uint64_t job_lane_ns;     /* lane time of a round of the placed job, from earlier calls */
+    const struct packer_resident *residents; /* the measured ones among `jobs` */
     size_t residents_count;
 };
 
@@ -74,24 +75,26 @@ struct packer_tensor {
 
 struct packer_request {
     const char *policy;       /* one of packer_policies(); NULL: the default */
-    uint32_t workers;         /* number of the job's workers; `dedicated` takes a lane for each */
+    uint32_t workers;         /* number of the job's workers; `dedicated` uses one lane for each */
     uint64_t piece_bytes_max; /* maximum size of a piece; 0: PACKER_PIECE_BYTES_MAX */
-    uint64_t job_key; /* number of the job: round-robin begins at another lane for each job */
+    uint64_t job_key; /* number of the job: for each job round-robin begins at another lane */
     const struct packer_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct packer_tensor *tensors;
     size_t tensors_count;
-    struct packer_timing timing; /* timing of the job to be placed; period_ns 0: not measured */
-    /* maximum number of lanes of the job; 0: max(8, workers). For policies with a limit */
+    struct packer_timing timing; /* timing of the placed job; period_ns 0: not measured */
+    /* maximum number of lanes of the job; 0: max(8, workers). Only for policies with a loss
+     * limit */
     uint32_t lanes_max;
     const struct packer_node *nodes;
     size_t nodes_count;
 };
 
 #define PACKER_LOSS_LIMIT_PPM UINT32_C(50000)
-#define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53) /* a double can represent it exactly; 104 days */
+/* largest power of two that a double represents exactly with all smaller integers; 104 days */
+#define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53)
 #define PACKER_PIECE_BYTES_MAX (UINT64_C(4) << 20)
-#define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* packer_piece_bytes() never returns less */
+#define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* smallest result of packer_piece_bytes() */
 
 struct packer_piece {
     uint32_t tensor;   /* value of packer_tensor.id */
@@ -100,17 +103,18 @@ struct packer_piece {
     uint64_t elements; /* 0 only for a tensor without elements (a barrier), which gets one piece */
 };
 
-/* Returns the largest size of a piece with which a job of `bytes` fills `lanes` evenly (P4). */
+/* Returns the maximum size of a piece for a job of `bytes`, small enough to fill `lanes` evenly
+ * (P4). */
 uint64_t packer_piece_bytes(uint64_t piece_bytes_max, uint64_t bytes, size_t lanes);
 
-/* A lane after the plan. Losses are predictions with the margin of the policy; a loss is 0 for an
- * unmeasured job and under a policy without a loss limit. */
+/* A lane after the plan. Losses are predictions with the margin of the policy. The loss is 0 for an
+ * unmeasured job, and under a policy without a loss limit. */
 struct packer_share {
     uint32_t lane;
-    /* state before the plan; a lane that is not open has to be opened */
+    /* state before the plan; the caller opens a lane that is not open */
     enum packer_lane_state state;
-    uint64_t lane_ns;   /* lane time of a round of the placed job, including earlier calls */
-    uint64_t spare_ns;  /* more lane time that the placed job could take within every limit */
+    uint64_t lane_ns;   /* lane time of a round of the placed job, with earlier calls */
+    uint64_t spare_ns;  /* further lane time for which the placed job has room within every limit */
     uint32_t loss_ppm;  /* predicted loss of the placed job */
     uint32_t worst_ppm; /* largest loss among the other jobs of the lane */
     uint64_t worst_job; /* job with the loss worst_ppm; 0: no other job */
@@ -125,7 +129,7 @@ struct packer_plan {
 
 /* Returns the names of the policies, then NULL. The default is first. */
 const char *const *packer_policies(void);
-/* Returns the names of the policies that `serve --help` offers, then NULL. All others are
+/* Returns the names of the policies that `serve --help` lists, then NULL. The others are
  * baselines. */
 const char *const *packer_offered_policies(void);
 
@@ -137,21 +141,21 @@ int packer_place(const struct packer_request *request, struct packer_plan *ret_p
                  size_t reason_bytes);
 void packer_plan_fini(struct packer_plan *plan);
 
-/* Computes the predicted loss of each job on one lane, 0 to 1, without a margin. `policy` has a
- * loss limit. -EINVAL: it has none, or a period is 0 or too long. The loss of a job is the largest
- * over its lanes. */
+/* Computes the predicted loss of each job on one lane, 0 to 1, without a margin. -EINVAL: the
+ * policy has no loss limit, or a period is 0 or too long. The loss of a job is the largest over its
+ * lanes. */
 int packer_losses(const char *policy, const struct packer_resident *jobs, size_t count,
                   double *ret_losses);
 
 /* Computes the likely loss of each job on one lane, 0 to 1, for reports; placement uses
- * packer_losses(). For a job with known span_ns and spread_ns, lane work that ends while the job
- * still computes costs nothing (L8). Other jobs get the loss of packer_losses(). Errors of
+ * packer_losses(). If span_ns and spread_ns of a job are known, lane work that ends before its
+ * computing costs nothing (L8). Other jobs get the result of packer_losses(). Errors of
  * packer_losses(). */
 int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
                    double *ret_losses);
 
 /* Returns the smallest of the limits that are not 0, or PACKER_LOSS_LIMIT_PPM if all are 0. With a
- * limit of at most 10,000 ppm, which is the margin, a job shares no lane. */
+ * limit of at most 10,000 ppm, the margin, a job shares no lane. */
 uint32_t packer_loss_limit_ppm(uint32_t service_ppm, uint32_t tenant_ppm, uint32_t job_ppm);
 
 #endif

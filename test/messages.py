@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""The messages of the product, as a TAP program: each stands in test/golden/messages.txt with the
-test that provokes the message.
+"""Checks the messages of the product, as a TAP program: test/golden/messages.txt has each
+message with the test that provokes it.
 
 Usage: messages.py [ROOT]           judges the tree
-       messages.py [ROOT] --write   writes the golden file anew; keeps reasons, finds tests
+       messages.py [ROOT] --write   writes a new golden file; keeps reasons, finds tests
 
 A message is a text of two words or more that the product may show to a user or an operator: an
-error, a warning, a log line, or a part of one. A test provokes a message if the test quotes words
-that no other message has. test_messages.py checks the rules; e2e_messages compares the output of
-real processes with the golden file.
+error, a warning, a log line, or a part of one. A test provokes a message if the test quotes
+words that no other message has. test_messages.py checks the rules; e2e_messages compares the
+output of real processes with the golden file.
 """
 import argparse
 import ast
@@ -24,24 +24,24 @@ import tidy  # noqa: E402
 
 GOLDEN = 'test/golden/messages.txt'
 OPERATING = 'svc/OPERATING.md'
-PROVOKING = 'e2e/operating/test_messages.py'    # judges its own rows
+PROVOKING = 'e2e/operating/test_messages.py'    # this test checks its own rows
 PRODUCT = re.compile(r'(svc|client|packer|migrator)/(?!example\.c|python/examples/)')
 TESTS = re.compile(r'test/(e2e|unit|sim)/.*\.(c|h|py)$')
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*'
                      r'|[A-Za-z_]\w*|\s+|.', re.S)
-# Pages and help on standard output: only arguments of these functions are messages there.
+# Texts of these files are pages and help. Only arguments of these functions are messages there.
 PAGES = re.compile(r'svc/(ops|cli/options|timeline|wire/limit\.h|coordinator/store/store_schema)|'
                    r'.*\.h$|packer/profile/')
 EMITTERS = re.compile(r'(log_\w+|err_set|fail|refuse|config_fail|knobs_mistake|argp_error|damaged|'
                       r'fprintf|saving_\w+|\w*_fail|client_error|say)$')
 ERRORS = re.compile(r'(log_(error|warn|info)|err_set|knobs_mistake|argp_error|client_error)$')
-OPTIONS = re.compile(r'svc/(cli/|main\.c)')     # tables of options and subcommands: help
+OPTIONS = re.compile(r'svc/(cli/|main\.c)')     # tables of options and subcommands, which are help
 NO_MESSAGE = re.compile(r'_Static_assert|sqlite3_\w+|str\w*cmp|strstr|getenv|json_\w+|'
                         r'operator_parse')
 PLACE = re.compile(r'%[-+#0-9.*]*(?:hh|h|ll|l|z|j)?[a-zA-Z@]|%%|@|\{\}')
 WORD = re.compile(r'[A-Za-z]{2,}')
 VAGUE_BEGINNING = re.compile(r'(\.\.\.|…|(who|what|it|that)\b)', re.I)
-# Splits a quote of a test at values and signs of regular expressions.
+# Splits a quoted text at values and at signs of regular expressions.
 VALUE = re.compile(r"\0|\{\}|\\d\+?|\.\*\??|\.\+|\[[^]]*\][+*]?|[()^$?]|%[-0-9.]*[a-z]+|"
                    r"[0-9]+(?:[.][0-9]+)*|'[^' ]*'")
 ROW = re.compile(r'  (\S+) \| (.*)')
@@ -50,8 +50,8 @@ ROW = re.compile(r'  (\S+) \| (.*)')
 # ---- texts of the sources ------------------------------------------------------------------------
 
 def c_texts(text):
-    """(function that gets the literal or '', token before the literal, literal) of each literal;
-    adjacent ones are one, and a PRI macro is @."""
+    """Yields for each literal (function that gets it or '', token before it, text). Adjacent
+    literals are joined, and a PRI macro becomes @."""
     stack, before, last, literal = [], '', '', None
     for token in C_TOKEN.finditer(text):
         word = token[0]
@@ -74,7 +74,7 @@ def c_texts(text):
 
 
 def python_texts(text):
-    """Literals and f-strings that are no docstrings; a value is {}."""
+    """Yields literals and f-strings except docstrings. A value becomes {}."""
     tree = ast.parse(text)
     alone = {id(node.value) for node in ast.walk(tree)
              if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
@@ -99,7 +99,7 @@ def unescape(literal):
 
 
 def is_shown(path, function, before):
-    """Whether a literal of C at this place may be shown as a message."""
+    """Returns whether a literal of C at this place may be shown as a message."""
     if NO_MESSAGE.match(function):
         return False
     if EMITTERS.match(function) or PAGES.match(path):
@@ -111,14 +111,15 @@ def is_shown(path, function, before):
 
 
 def is_sentence(text, is_error=False):
-    """Two words or more; of an error, one word and a colon."""
+    """Returns whether the text has two words or more; for an error, one word and a colon
+    suffice."""
     least = 1 if is_error and ':' in text else 2
     return (text.count(' ') >= least and len(WORD.findall(PLACE.sub(' ', text))) >= least
             and not re.match(r'\s*(<|[{,]\s*")', text))
 
 
 def messages(files):
-    """{path: messages, in order}"""
+    """Returns {path: messages in order}."""
     found = {}
     for path, text in sorted(files.items()):
         if text is None or not PRODUCT.match(path):
@@ -139,7 +140,7 @@ def messages(files):
 # ---- quotes of the tests -------------------------------------------------------------------------
 
 def quotes(files):
-    """{words in order, without values: tests that have them}"""
+    """Returns {words in order without values: tests with this quote}."""
     found = collections.defaultdict(set)
     for path, text in sorted(files.items()):
         if text is None or not TESTS.match(path):
@@ -154,24 +155,25 @@ def quotes(files):
 
 
 def parts_of(quote):
-    """A quote, its alternatives, and its long pieces: an output may have several messages."""
+    """Returns a quote, its alternatives, and its long pieces, because an output may have several
+    messages."""
     whole = pieces_of(quote)
     return {whole, *map(pieces_of, re.split(r'\||\.\*\??', quote)),
             *((piece,) for piece in whole if len(piece) >= 16)}
 
 
 def pieces_of(text):
-    """The words between values."""
+    """Returns the words between values."""
     return tuple(filter(None, (piece.strip(' \n\0') for piece in VALUE.split(text))))
 
 
 def plain(message):
-    """A message without places of values."""
+    """Returns a message with a mark in place of each value."""
     return PLACE.sub('\0', message)
 
 
 def has(text, pieces):
-    """Whether the pieces stand in the text, in this order."""
+    """Returns whether the text contains the pieces in this order."""
     at = 0
     for piece in pieces:
         at = text.find(piece, at)
@@ -182,7 +184,7 @@ def has(text, pieces):
 
 
 def provokers(said, quoted):
-    """{message: {test: length of the quote}} for quotes that only this message has."""
+    """Returns {message: {test: length of the quote}} for quotes that only this message contains."""
     texts = {message: plain(message) for message in said}
     everything = '\1'.join(texts.values())
     found = collections.defaultdict(dict)
@@ -199,7 +201,7 @@ def provokers(said, quoted):
 
 
 def add_filled_in(texts, quoted, found):
-    """Adds the tests that quote a whole message, with values in its places."""
+    """Adds the tests that quote a whole message, with values in their places."""
     whole = [('\0'.join(pieces), tests) for pieces, tests in quoted.items()]
     for message, text in texts.items():
         pieces = pieces_of(text)
@@ -214,8 +216,8 @@ def add_filled_in(texts, quoted, found):
 # ---- the golden file -----------------------------------------------------------------------------
 
 class Golden:
-    """Reasons of messages that no test provokes, the number of messages without test and reason,
-    and the rows {path: {message: test, reason, or ?}}."""
+    """The golden file: reasons for messages that no test provokes, the number of messages without
+    test and reason, and the rows {path: {message: test, reason, or ?}}."""
 
     def __init__(self, text):
         self.head, self.reasons, self.limit, self.rows = [], {}, 0, {}
@@ -230,7 +232,7 @@ class Golden:
                 self.head.append(line)
 
     def read_head(self, line):
-        """None for a line of the head, else the path of the rows below."""
+        """Returns None for a line of the head, or the path for the rows below."""
         name, _, rest = line.partition(' ')
         if name.startswith('!'):
             self.reasons[name] = rest
@@ -245,7 +247,8 @@ class Golden:
                 for message, by in rows.items() if by == '?']
 
     def assign(self, test, said):
-        """The test provokes these messages of rows without another test, and no others."""
+        """Sets this test in the rows of these messages without another test, and removes it from
+        all others."""
         for rows in self.rows.values():
             for message, by in rows.items():
                 if by in ('?', test):
@@ -264,7 +267,8 @@ NUMBER, LINE = r'[-+.0-9e]+', re.compile(r'msg="((?:\\.|[^"\\])*)"')
 
 
 def finder(golden):
-    """A function: the messages of the golden file that a printed line has, with any values."""
+    """Returns a function that finds the messages of the golden file in a printed line, with any
+    values."""
     known = []
     for message in {message for rows in golden.rows.values() for message in rows}:
         for line in filter(str.strip, message.split('\n')):
@@ -282,12 +286,12 @@ def expression(message):
         parts.append('%' if place[0] == '%%' else '.*?' if kind in 's}c' else
                      '[0-9a-f]+' if kind in 'xo' else NUMBER)
         end = place.end()
-    # A log has ' for each quotation mark.
+    # A log has ' in place of each quotation mark.
     return (''.join(parts) + re.escape(message[end:])).replace('"', '["\']')
 
 
 def lines_of(text):
-    """Lines that processes have printed; of a line of a log, the message."""
+    """Yields the lines that processes have printed; of a line of a log only the message."""
     for line in filter(str.strip, text.split('\n')):
         logged = LINE.search(line)
         yield unescape(logged[1]) if logged else line
@@ -298,7 +302,7 @@ def short(test):
 
 
 class Tree:
-    """Messages, tests that provoke them, and the golden file."""
+    """The messages, the tests that provoke them, and the golden file."""
 
     def __init__(self, files):
         self.said = messages(files)
@@ -308,7 +312,7 @@ class Tree:
         self.symptoms = (files.get(OPERATING) or '').partition('## Symptoms')[2]
 
     def renewed(self):
-        """The golden file for the sources of now."""
+        """Returns the golden file for the present sources."""
         rows = {path: {message: self.provoker(path, message) for message in of}
                 for path, of in self.said.items()}
         golden = self.golden
@@ -316,7 +320,8 @@ class Tree:
         return golden.text()
 
     def provoker(self, path, message):
-        """The test or the reason of the golden file as long as right, else the longest quote."""
+        """Returns the test or the reason of the golden file if it is still right, else the test
+        with the longest quote."""
         by = self.golden.rows.get(path, {}).get(message, '?')
         tests = {short(test): size for test, size in self.by.get(message, {}).items()}
         if by in self.golden.reasons or by in tests or by == PROVOKING:

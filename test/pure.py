@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Checks that pure libraries use only memory and arithmetic, as a TAP program: one case a library.
+"""Checks that pure libraries use only memory and arithmetic, as a TAP program with one case for
+each library.
 
 Usage: pure.py LIBRARY.a...
 
-A pure library may leave undefined only the symbols named here. Any other one (I/O, clocks, threads,
-randomness, the environment, locales) is a complaint.
+A pure library may need only the external symbols listed here. Any other one (I/O, clocks, threads,
+randomness, the environment, locales) is an error.
 """
 import re
 import subprocess
@@ -29,12 +30,12 @@ INSTRUMENTED = re.compile(r'__(asan|ubsan|tsan|lsan|sanitizer|sancov)_|__(start|
 def symbols(library, which):
     command = ['nm', '--portability', '--extern-only', which, library]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    # Lines of one field ("library[member]:") begin a member.
+    # a line with one field ("library[member]:") begins a member
     return {fields[0] for fields in map(str.split, listing.splitlines()) if len(fields) > 1}
 
 
 def forbidden(library):
-    """Returns the symbols that the library needs from outside and that are not allowed."""
+    """Returns the external symbols that the library needs and may not need."""
     needed = symbols(library, '--undefined-only') - symbols(library, '--defined-only')
     return sorted(s for s in needed if s not in ALLOWED and not INSTRUMENTED.match(s))
 

@@ -25,16 +25,16 @@ import tidy  # noqa: E402
 LIMITS = 'test/structure.limits'
 ROOMS = 'test/structure.rooms'
 CYCLE_FILES_MAX = 3   # largest cycle of files that is still readable
-ROOM_FILES_MAX = 20   # a larger folder is no room, and has no header for all its files
+ROOM_FILES_MAX = 20   # a larger folder is no room, so it has no common header
 WHOLE = 'product'     # subject of values over all folders of the product
 
 
 class Wrong(Exception):
-    """A table of the structure cannot be read; the text names file, line and reason."""
+    """A table of the structure is invalid; the text names file, line and reason."""
 
 
 def rows(files, path):
-    """Yields (line number, words) of each line of a table that is neither empty nor a comment."""
+    """Yields (line number, words) of each line of a table, except empty lines and comments."""
     if files.get(path) is None:
         raise Wrong(f'{path}: missing')
     for number, line in enumerate(files[path].split('\n'), 1):
@@ -57,7 +57,8 @@ class Plan:
             self.paths[words[0]].append(words[1])
 
     def place(self, kind, path):
-        """Returns the module or room of the file: the longest path wins; None: there is none."""
+        """Returns the module or room of the file, the one with the longest path; None: there is
+        none."""
         owners = [place for place in self.paths[kind] if path.startswith(place + '/')]
         return max(owners, key=len, default=None)
 
@@ -80,7 +81,7 @@ class House:
                 yield path, unit
 
     def is_header_of(self, header, source):
-        """Returns whether definitions of `source` may be declared in `header`."""
+        """Returns whether `header` may declare definitions of `source`."""
         folder = os.path.dirname(source)
         if header in (own_header(source), folder + '/internal.h'):
             return True
@@ -89,8 +90,8 @@ class House:
         return header == self.room_header(folder)
 
     def room_header(self, folder):
-        """Returns the header with the folder's name, which serves each of its files if the folder
-        is a room."""
+        """Returns the header with the folder's name, which all files of a room may use; None: the
+        folder is no room."""
         is_room = self.folders[folder] <= ROOM_FILES_MAX
         return f'{folder}/{os.path.basename(folder)}.h' if is_room else None
 
@@ -115,7 +116,7 @@ class House:
 
     @functools.cached_property
     def cycles(self):
-        """Returns [files of a cycle of calls], larger cycles first."""
+        """Returns the cycles of calls, each as a list of files; larger cycles first."""
         reached = {path: reachable(self.calls, path) for path in self.calls}
         found, left = [], set(self.calls)
         while left:
@@ -140,8 +141,8 @@ class House:
         return {alias: tag for _, unit in self.product() for alias, tag in unit.aliases.items()}
 
     def fields_of(self, path, name, is_tag):
-        """Returns the fields of the struct that a file means by a tag or typedef name; None: a
-        foreign one."""
+        """Returns the fields of the struct with a tag or typedef name, as seen by a file; None: the
+        struct is not of this tree."""
         tag = name if is_tag else self.aliases.get(name)
         places = [place for place in self.struct_places.get(tag, ())
                   if place[0] == path or place[0].endswith('.h')]
@@ -290,8 +291,7 @@ def read_limits(files):
 
 
 def limit_of(limits, subject):
-    """Returns the limit of the subject itself, else of the longest matching pattern; otherwise
-    0."""
+    """Returns the limit of the subject, else of the longest matching pattern, else 0."""
     return limits[subject] if subject in limits else bar_of(limits, subject)
 
 
@@ -302,7 +302,7 @@ def bar_of(limits, subject):
 
 
 def compare(counted, limits):
-    """Returns ({subject: value} of subjects above their limit, the same of those below their own
+    """Returns ({subject: value} of subjects above their limit, the same of subjects below their own
     limit)."""
     values = {subject: len(counted.get(subject, ())) for subject in {*counted, *limits}
               if '*' not in subject}
@@ -327,8 +327,8 @@ def judge(number, name, house, limits):
 
 
 def tightened(text, house, limits):
-    """Returns the limits file with lower numbers. A row that its pattern makes needless is
-    removed."""
+    """Returns the text of the limits file with lower numbers. A row that its pattern makes
+    unnecessary is removed."""
     better = {name: compare(MEASURES[name](house), limits[name])[1] for name in MEASURES}
     lines = []
     for line in text.split('\n'):

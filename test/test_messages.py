@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Each rule of messages.py on a small tree, and on a tree that breaks the rule."""
+"""Checks each rule of messages.py on a small tree, and on a tree that breaks the rule."""
 import contextlib
 import io
 import os

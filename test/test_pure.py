@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Builds small libraries, and checks that pure.py accepts the pure ones and names symbols of
+"""Builds small libraries, and checks that pure.py accepts the pure ones and names the symbols of
 others."""
 import os
 import subprocess

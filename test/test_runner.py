@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The runner (runner/) counts no failure as a success, ends hanging programs and no others, and
-keeps the load near the number of cores."""
+"""The runner (runner/) counts no failure as a success, ends only hanging programs, and keeps the
+load near the number of cores."""
 import contextlib
 import io
 import os
@@ -306,7 +306,7 @@ class Running(unittest.TestCase):
         self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
 
     def test_a_program_hears_an_interrupt_though_its_runner_began_in_the_background(self):
-        """Like `test/run.sh &` in a script: the shell starts background processes with SIGINT
+        """As with `test/run.sh &` in a script: the shell starts background processes with SIGINT
         ignored."""
         case = [sys.executable, '-m', 'unittest', 'test_runner.Running.hear_an_interrupt']
         run = subprocess.run(['sh', '-c', '"$@" & wait $!', 'sh', *case], cwd=HERE,

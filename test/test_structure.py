@@ -93,7 +93,7 @@ CASES = {
 
 
 class Measures(unittest.TestCase):
-    """Two cases for each measure, made below."""
+    """Two cases for each measure, created below."""
 
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(structure.MEASURES.values()))
@@ -162,7 +162,7 @@ class Calls(unittest.TestCase):
 
 
 class Headers(unittest.TestCase):
-    """Headers in which a declaration may be."""
+    """Headers that may contain a declaration."""
 
     def strays(self, header, source, more=None):
         tree = {header: 'int x(void);\n', source: defines('x'), **(more or {})}
@@ -192,7 +192,7 @@ class Headers(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
-    """Tests of the parser on forms that the tree uses."""
+    """Tests of the parser with forms that occur in the tree."""
 
     def test_definitions_and_declarations_are_told_apart(self):
         unit = c_units.Unit('''

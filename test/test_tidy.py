@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Feeds each rule of tidy.py trees that it must refuse, and trees that it must accept."""
+"""Passes trees to each rule of tidy.py: some must be refused, and others accepted."""
 import os
 import subprocess
 import sys
@@ -165,7 +165,7 @@ def need_clang_format():
 
 
 class Rules(unittest.TestCase):
-    """Two cases for each rule, made below."""
+    """Two cases for each rule, created below."""
 
 
 def add_cases(kind, table, judge):

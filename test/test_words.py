@@ -53,7 +53,7 @@ def values(measure, files):
 
 
 class Measures(unittest.TestCase):
-    """Two cases for each measure, made below."""
+    """Two cases for each measure, created below."""
 
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(words.MEASURES.values()))
@@ -135,7 +135,7 @@ class Drawn(unittest.TestCase):
 
 
 def run(*arguments):
-    """Returns the exit code. The printed lines do not belong to this program."""
+    """Returns the exit code. Drops the printed lines, which are no output of this test."""
     with contextlib.redirect_stdout(io.StringIO()):
         return words.main(arguments)
 

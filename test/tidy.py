@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""The rules of the tree that a script can check, as a TAP program: one case a rule.
+"""Checks rules of the tree, as a TAP program with one case for each rule.
 
 Usage: tidy.py ROOT
 
 A rule is a function of a Tree that yields complaints ("path:line: what is wrong"); its docstring is
-the name of the case. test_tidy.py feeds every rule something that it must refuse.
+the name of the case. test_tidy.py tests every rule with trees that it must refuse.
 """
 import ast
 import os
@@ -40,8 +40,8 @@ ARROWS = {
                        'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',
                         'svc/wire', 'svc/proto', 'svc/host', 'svc/view',
-                        'svc/base'},  # reduce: the names and sizes of dtypes
-    # ops writes the JSON of --json
+                        'svc/base'},  # for the names and sizes of dtypes
+    # for the JSON of --json
     'svc/cli': {'svc/ops', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric', 'svc/channel',
                 'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/ops': {'svc/view', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
@@ -57,9 +57,9 @@ ARROWS = {
 }
 PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
-# Headers that are made at build time, in place of a header of that folder.
+# Headers that are generated at build time -> the place of each in the tree.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
-# Headers as a user includes the installed ones.
+# Headers whose installed names are used in includes.
 INSTALLED = {'gradpool.h': 'client/gradpool.h'}
 
 # A library's header (or its folder) -> the files or folders that may include it.
@@ -107,14 +107,14 @@ UNFINISHED = re.compile(r'\b(' + 'TO' + r'DO|FIX' + r'ME|X' + r'XX)\b')
 
 FILE_LINES_MAX = 600
 HEADER_LINES_MAX = 299
-PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h is as long as clear sentences need
+PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h may be longer, because its sentences need room
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
-CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines in other places
+CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines at other places
 
 
 class Skip(Exception):
-    """Raised by a rule without files to check, or without its tool."""
+    """Raised by a rule that has no files to check, or lacks its tool."""
 
 
 class Tree:
@@ -138,7 +138,7 @@ class Tree:
 
 
 def list_paths(root):
-    """Returns files that git tracks or would add; without git, all except hidden folders and
+    """Returns the files that git tracks or would add; without git, all except hidden folders and
     builds."""
     command = ['git', '-C', root, 'ls-files', '-z', '--cached', '--others', '--exclude-standard']
     try:
@@ -170,7 +170,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*
 
 
 def blank(text):
-    """Keeps the number of lines, and blanks them."""
+    """Returns as many empty lines."""
     return '\n' * text.count('\n')
 
 
@@ -272,7 +272,8 @@ def functions_are_short(tree):
 
 
 def c_functions(code):
-    """Yields (first line, lines) of each body: the format puts its braces into the first column."""
+    """Yields (first line, number of lines) of each function body. The format puts its braces into
+    the first column."""
     start = None
     for number, line in enumerate(code.split('\n'), 1):
         if line.startswith('{'):
@@ -318,7 +319,7 @@ def asserts_change_nothing(tree):
 
 
 def balanced(code, start):
-    """Returns the text from `start`, behind a parenthesis, up to the closing parenthesis."""
+    """Returns the text from `start`, after a parenthesis, up to the closing parenthesis."""
     depth = 1
     for end in range(start, len(code)):
         depth += {'(': 1, ')': -1}.get(code[end], 0)
@@ -383,19 +384,19 @@ def documented_variables(tree):
 
 
 def option_variables(tree):
-    """Returns the variables of the command line's options, which may have separate rows."""
+    """Returns the variables of command-line options, which may have rows of their own."""
     return {'GRADPOOL_' + option.upper().replace('-', '_')
             for path, text in tree.select('.c', '.h') if path.startswith('svc/cli/')
             for option in re.findall(r'\{[\s\\]*"([a-z][a-z-]+)", ', text)}
 
 
 def used_variables(tree):
-    """Returns name -> where it is used. In C a variable is a string; a macro of that name is
-    not."""
+    """Returns name -> place of use. In C a variable is a string; a macro with that name does not
+    count."""
     used = {}
     for path, text in tree.select('.c', '.h', '.py', '.sh', '.build'):
         if path.startswith('test/') and os.path.basename(path).startswith('test_'):
-            continue  # cases also misspell variables
+            continue  # cases also contain misspelled variables
         in_c = path.endswith(('.c', '.h'))
         pattern = r'"(GRADPOOL_[A-Z0-9_]+)"' if in_c else r'\b(GRADPOOL_[A-Z0-9_]+)\b'
         plain = without_comments(text) if in_c else text
@@ -420,7 +421,7 @@ def top_level_is_fixed(tree):
 
 
 def find_clang_format():
-    """Returns the path of the one version whose format the tree has."""
+    """Returns the path of clang-format in the version whose format the tree has."""
     found = []
     for name in f'clang-format-{CLANG_FORMAT}', 'clang-format':
         if command := shutil.which(name):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The words of the tree, as a TAP program: one case a measure, held against its limits.
+"""Measures the words of the tree, as a TAP program: one case for each measure, compared with its
+limits.
 
 Usage: words.py [ROOT]                            judges the tree
        words.py [ROOT] --show MEASURE [SUBJECT]   lists each value and the lines that it counts
@@ -46,8 +47,8 @@ class Count:
 
 
 def pages(files):
-    """Yields (path, text) of each Markdown page that has to be plain: results and DECISIONS have
-    not."""
+    """Yields (path, text) of each Markdown page that the measures apply to: not results and
+    DECISIONS."""
     for path, text in sorted(files.items()):
         if path.endswith('.md') and text is not None and is_judged(path):
             yield path, text
@@ -165,7 +166,7 @@ def c_comments(text):
 
 
 def python_comments(text):
-    """Comments, and strings that stand alone: docstrings."""
+    """Yields comments, and strings that are statements: docstrings."""
     for token in PYTHON_TOKEN.finditer(text):
         if token[0].lstrip().startswith('#'):
             yield token.start() + len(token[0]) - len(token[0].lstrip()), token[0].strip(' \t#\n')
@@ -193,7 +194,7 @@ def read_limits(files):
 
 
 def compare(counted, limits):
-    """Returns ({subject: value} of subjects above their limit, the same of those below their own
+    """Returns ({subject: value} of subjects above their limit, the same of subjects below their own
     limit)."""
     values = {subject: counted[subject].value if subject in counted else 0
               for subject in {*counted, *limits} if '*' not in subject}
@@ -218,8 +219,8 @@ def judge(number, name, files, limits):
 
 
 def tightened(text, files, limits):
-    """Returns the limits file with lower numbers. A row that its pattern makes needless is
-    removed."""
+    """Returns the text of the limits file with lower numbers. A row that its pattern makes
+    unnecessary is removed."""
     better = {name: compare(MEASURES[name](files), limits[name])[1] for name in MEASURES}
     kept = []
     for line in text.split('\n'):

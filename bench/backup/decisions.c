@@ -1,5 +1,5 @@
-/* Times decisions. Owns the state of one job and the list of times. Must never count the events
- * around a decision. */
+/* Measures the time of decisions. Owns the state of one job and the list of times. Must never
+ * include the events around a decision. */
 #include "bench/backup/decisions.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static struct backup_decision crowd_decide(struct crowd *c)
     return decision;
 }
 
-/* Plays events until the round closes. */
+/* Generates events until the round closes. */
 static void crowd_round(struct crowd *c)
 {
     struct backup_decision d = {.until_ns = BACKUP_NEVER_NS};
@@ -67,7 +67,7 @@ static void crowd_round(struct crowd *c)
     }
 }
 
-/* Sums as of a gradient with 30 times as much noise as signal. */
+/* Reports sums of gradients whose noise is 30 times the signal. */
 static void crowd_close(struct crowd *c)
 {
     struct backup_view view;

@@ -1,4 +1,4 @@
-/* Time of a decision, by the real clock. */
+/* Time of a decision, measured with the real clock. */
 #ifndef GRADPOOL_BENCH_BACKUP_DECISIONS_H
 #define GRADPOOL_BENCH_BACKUP_DECISIONS_H
 
@@ -9,8 +9,8 @@ struct decisions {
     double mean_ns, p99_ns;
 };
 
-/* Times the decisions of `auto` in rounds of that many workers, whose durations have a long tail;
- * up to `gradients` of a rank. -ENOMEM. */
+/* Measures the decisions of `auto`, in rounds of `workers` workers whose durations have a long
+ * tail. A rank has up to `gradients` gradients in a round. -ENOMEM. */
 int decisions_time(uint32_t workers, uint32_t gradients, struct decisions *ret_decisions);
 
 #endif

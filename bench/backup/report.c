@@ -1,5 +1,5 @@
-/* Prints rows, the table of ratios, figures with bars, and checks. Owns nothing. Must never leave a
- * missed target out of a figure: its time counts as the grid's time_unreached. */
+/* Prints rows, the table of ratios, figures with bars, and checks. Must never leave out a missed
+ * target: its time counts as the grid's time_unreached. */
 #include "bench/backup/report.h"
 
 #include <errno.h>
@@ -93,7 +93,7 @@ static size_t times_of(const struct study *study, const char *name)
     return times ? (size_t)(times - study->grid->times) : study->grid->times_count;
 }
 
-/* The least mean of a rule of one k over the whole grid. */
+/* Returns the smallest mean of all rules with one fixed k over the whole grid. */
 static double best_single(const struct study *study)
 {
     double least = NAN;
@@ -172,7 +172,7 @@ void report_bars(const struct study *study, const struct report_kind *kind,
 
 bool report_equals(const struct grid_check *check, const struct virtual_result *result)
 {
-    /* A run that ends at its last target counts the rounds before the last one. */
+    /* A run that ends at its last target does not count its last round. */
     uint32_t last = result->reached[GRID_TARGETS - 1] >= 0 ? 1 : 0;
     if (result->rounds - last != check->rounds || fabs(result->k_mean - check->k_mean) > 0.00501)
         return false;
@@ -188,7 +188,7 @@ static void print_outcome(const char *name, uint32_t rounds, double k_mean, cons
            reached[0], reached[1], reached[2], reached[3]);
 }
 
-/* Returns whether the run is as it should be. */
+/* Returns whether the run has the expected result. */
 static int run_check(const struct study *study, const struct grid_check *check)
 {
     const struct grid *g = study->grid;

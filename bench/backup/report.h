@@ -5,24 +5,24 @@
 #include "bench/backup/decisions.h"
 #include "bench/backup/study.h"
 
-/* One JSON line for each row, rule and seed. */
+/* Prints one JSON line for each row, rule and seed. */
 void report_rows(const struct study *study);
-/* The table of ratios, for all targets or, with `is_deepest`, for the last one. */
+/* Prints the table of ratios: for all targets, or with `is_deepest` for the last one. */
 void report_table(const struct study *study, bool is_deepest);
 struct report_kind {
-    bool is_fast_rate; /* the grid of rate 2 */
-    bool is_whole;     /* the whole grid, on digits of a file: figures are held against bars */
+    bool is_fast_rate; /* the grid with rate 2 */
+    bool is_whole;     /* the whole grid with digits from a file: figures are compared with bars */
     bool is_json;
 };
 
-/* The figures that have a bar, as text or as one JSON line. `decisions`: with one gradient a rank,
- * and with several. */
+/* Prints the figures with a bar, as text or as one JSON line. `decisions`: with one gradient of a
+ * rank, and with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
                  const struct decisions decisions[2]);
-/* Returns whether a run has the outcome, to the digits of the check. */
+/* Returns whether a run has the result of a check, to the digits of the check. */
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
- * of a static k that differ; rules that decide are printed only. -errno. */
+ * with a static k that differ; the other runs are only printed. Returns -errno. */
 int report_checks(const struct study *study, bool are_digits_read);
 
 #endif

@@ -143,7 +143,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The 90th percentile, linear between neighbours. */
+/* Returns the 90th percentile, interpolated between neighbours. */
 static double percentile_90(const double *sorted, size_t count)
 {
     double at = 0.9 * (double)(count - 1);

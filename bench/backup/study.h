@@ -1,4 +1,4 @@
-/* All runs of a grid, and rules beside the best static k. */
+/* All runs of a grid, and the comparison of rules with the best static k. */
 #ifndef GRADPOOL_BENCH_BACKUP_STUDY_H
 #define GRADPOOL_BENCH_BACKUP_STUDY_H
 
@@ -14,37 +14,38 @@ struct study {
     const struct digits *digits;
     const struct jitter *jitter;
     uint32_t absence;
-    struct virtual_result *results; /* by problem, times, straggler, rule, seed */
+    struct virtual_result *results; /* index: problem, times, straggler, rule, seed */
 };
 
-/* Ratios of a rule over the best static k of each row, over rows and seeds. */
+/* Ratios of a rule to the best static k of each row, over rows and seeds. */
 struct study_cell {
     size_t count;
-    double mean; /* geometric */
+    double mean; /* geometric mean */
     double p90;
-    size_t missed; /* targets that were not reached */
+    size_t missed; /* number of targets that were not reached */
 };
 
 #define STUDY_ALL SIZE_MAX
 
-/* `grid`, `digits` and `jitter` are lent. Runs everything. -errno. */
+/* Runs everything. `grid`, `digits` and `jitter` must stay valid. -errno. */
 int study_run(struct study *study);
 void study_fini(struct study *study);
 
 const struct virtual_result *study_result(const struct study *study, const struct study_row *row,
                                           size_t rule, size_t seed);
-/* Time of the target; the grid's time_unreached for a missed one. */
+/* Returns the time of the target; for a missed one the grid's time_unreached. */
 double study_time(const struct study *study, const struct study_row *row, size_t rule, size_t seed);
-/* The static rule with the least mean time; STUDY_ALL: the grid has none, or none reaches the
- * target. */
+/* Returns the static rule with the smallest mean time. STUDY_ALL: the grid has none, or none
+ * reaches the target. */
 size_t study_best_static(const struct study *study, const struct study_row *row);
 /* Calls `each` for every row. */
 void study_each_row(const struct study *study,
                     void (*each)(void *data, const struct study_row *row), void *data);
-/* Over the rows of one step time, or STUDY_ALL; of one target, or STUDY_ALL. */
+/* Returns the ratios over the rows of one step time (or STUDY_ALL) and one target (or
+ * STUDY_ALL). */
 struct study_cell study_cell_of(const struct study *study, size_t times, size_t target,
                                 size_t rule);
-/* Position of a rule, or STUDY_ALL. */
+/* Returns the position of a rule, or STUDY_ALL. */
 size_t study_find_rule(const struct study *study, const char *name);
 
 #endif

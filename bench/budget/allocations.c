@@ -1,4 +1,4 @@
-/* Owns the table of rows in which preloaded processes count (allocations_preload.c). */
+/* Owns the table of counters, with one row for each preloaded process (allocations_preload.c). */
 #include "bench/budget/allocations.h"
 
 #include "bench/lib/host.h"
@@ -24,7 +24,7 @@ static bool map_rows(const char *path)
     return rows != NULL;
 }
 
-/* The memory file lives as long as this process; other processes open it through /proc. */
+/* The memory file exists as long as this process. Other processes open it through /proc. */
 static bool make_rows(void)
 {
     char path[64];

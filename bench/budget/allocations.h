@@ -1,5 +1,5 @@
-/* Counts allocations of processes, with a library that is preloaded into this program and inherited
- * by every process that it starts. */
+/* Counts allocations of processes. A library is preloaded into this program, and all
+ * processes that it starts inherit the library. */
 #ifndef GRADPOOL_BENCH_ALLOCATIONS_H
 #define GRADPOOL_BENCH_ALLOCATIONS_H
 
@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define ALLOCATIONS_VARIABLE "BENCH_ALLOCATIONS" /* path of the file with the rows */
-#define ALLOCATIONS_ROWS 256                     /* most processes in the life of this program */
+#define ALLOCATIONS_VARIABLE "BENCH_ALLOCATIONS" /* path of the file with the counters */
+/* maximum number of processes that this program starts */
+#define ALLOCATIONS_ROWS 256
 #define ALLOCATIONS_BYTES (ALLOCATIONS_ROWS * sizeof(struct allocations_row))
 
 struct allocations_row {
@@ -16,9 +17,9 @@ struct allocations_row {
     uint64_t count;
 };
 
-/* Returns whether allocations are counted. Starts this program again with the library unless the
- * library is loaded. Returns false without the library (programs with sanitizers cannot use it).
- * `argv`: arguments of the command. */
+/* Returns whether allocations are counted. Unless the library is loaded, starts this program again
+ * with it. Returns false without the library (sanitizers exclude it). `argv`: arguments of the
+ * command. */
 bool allocations_counted(const char *command, int argc, char **argv);
 /* Returns the number of allocations of all threads of the process so far. */
 uint64_t allocations_of(pid_t pid);

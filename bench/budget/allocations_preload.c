@@ -1,5 +1,6 @@
 /* A preloaded library that counts allocations of its process in a file that all such processes map
- * (allocations.h). Wraps the C library's and jemalloc's functions; never allocates memory. */
+ * (allocations.h). Replaces allocation functions of the C library and of jemalloc; never allocates
+ * memory itself. */
 #include "bench/budget/allocations.h"
 
 #include <dlfcn.h>
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
-void *mallocx(size_t bytes, int flags); /* jemalloc's */
-/* Memory that dlsym() requests during the look-up of the real functions. */
+void *mallocx(size_t bytes, int flags); /* functions of jemalloc */
+/* Memory for requests of dlsym() during the search for the real functions. */
 #define EARLY_BYTES 4096
 
 static struct allocations_row nowhere, *row = &nowhere;
@@ -33,8 +34,8 @@ static void (*real_free)(void *);
 
 static void count(void) { __atomic_fetch_add(&row->count, 1, __ATOMIC_RELAXED); }
 
-/* A forked child takes its own row; after exec() the process keeps its row. Without a free row the
- * process counts for itself only. */
+/* Reserves a row for the process. A forked child reserves its own row; after exec() the process
+ * keeps its row. Without a free row the counts of the process are lost. */
 static void take_row(void)
 {
     int32_t mine = (int32_t)getpid();
@@ -67,7 +68,7 @@ static void find(void *at, const char *name)
     memcpy(at, &real, sizeof real);
 }
 
-/* Called early in the life of a process, but constructors of other libraries may run before. */
+/* Runs early in a process, but constructors of other libraries may run before. */
 __attribute__((constructor)) static void start(void)
 {
     if (has_started)

@@ -1,5 +1,5 @@
 /* `budget`: counts system calls, allocations and wake-ups for one GiB. Owns a service and one group
- * of workers (crew) at a time. */
+ * of workers (a crew) at a time. */
 #include "bench/budget/allocations.h"
 #include "bench/budget/trace.h"
 #include "bench/commands.h"
@@ -16,17 +16,17 @@
 
 struct budget {
     uint32_t rounds;
-    uint64_t tensor_bytes; /* 0: a short and a long one */
-    uint32_t tensors;      /* tensors of a group */
+    uint64_t tensor_bytes; /* 0: one short and one long tensor */
+    uint32_t tensors;      /* number of tensors in a group */
     bool is_json, counts_allocations;
     struct service service;
 };
 
-/* Counts by role, over equal numbers of rounds. */
+/* Counts for each role, over equal numbers of rounds. */
 struct counted {
     struct trace_counts calls[TRACE_ROLES];
     uint64_t sleeps[TRACE_ROLES], allocations[TRACE_ROLES];
-    bool lacks_allocations; /* the allocations of a process are unknown */
+    bool lacks_allocations; /* whether the allocations of a process are unknown */
 };
 
 enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_TENSORS, KEY_JSON };
@@ -64,7 +64,8 @@ static void add_process(pid_t pid, enum trace_role role, int64_t sign, struct co
 {
     counted->sleeps[role] += (uint64_t)sign * trace_sleeps(pid);
     counted->allocations[role] += (uint64_t)sign * allocations_of(pid);
-    counted->lacks_allocations |= allocations_of(pid) == 0; /* every process has made some */
+    /* a process without any allocation was not counted */
+    counted->lacks_allocations |= allocations_of(pid) == 0;
 }
 
 static void add_all(const struct budget *o, const struct crew *crew, int64_t sign,
@@ -76,8 +77,8 @@ static void add_all(const struct budget *o, const struct crew *crew, int64_t sig
         add_process(crew->children[i], TRACE_WORKER, sign, counted);
 }
 
-/* Counts sleeps and allocations first, because a traced thread sleeps at every call. The messages
- * between workers and conductor, a dozen calls in a run, are counted, too. */
+/* Counts sleeps and allocations first, because a traced thread sleeps at every call. The counts
+ * include a dozen messages between workers and conductor. */
 static int count(const struct budget *o, struct crew *crew, struct counted *ret_counted)
 {
     struct counted counted = {0};
@@ -99,7 +100,7 @@ static int count(const struct budget *o, struct crew *crew, struct counted *ret_
     return r;
 }
 
-/* Ends the line. Without counts of allocations nothing more is printed. */
+/* Ends the output line, with or without counts of allocations. */
 static void print_allocations(const struct budget *o, const struct counted *c, double gib)
 {
     const char *format = o->is_json ? ", \"lane_allocations_per_gib\": %.1f, "

@@ -1,6 +1,6 @@
-/* The tracer is a child process, so that its starter can talk to the traced processes meanwhile.
- * The tracer writes counts into shared memory and is killed at the end: the kernel then detaches
- * the traced threads. */
+/* The tracer is a child process, so that its parent can communicate with the traced processes. The
+ * tracer writes counts to shared memory and is killed at the end: the kernel then detaches the
+ * traced threads. */
 #include "bench/budget/trace.h"
 
 #include "bench/lib/host.h"
@@ -82,7 +82,7 @@ static void count(struct trace *t, pid_t thread)
     }
 }
 
-/* Resumes each thread that stops, forever. */
+/* Resumes each stopped thread, forever. */
 static void follow(struct trace *t)
 {
     int status;
@@ -98,7 +98,7 @@ static void follow(struct trace *t)
     }
 }
 
-/* Writes one number about the result of the start to the pipe, then traces. */
+/* Writes one number to the pipe, the result of the start, then traces. */
 static void run(struct trace *t, int pipe_fd, const pid_t *servers, size_t servers_count,
                 const pid_t *workers, size_t workers_count)
 {

@@ -1,5 +1,5 @@
-/* Counts the system calls of running processes, like strace -c. The count is exact, and so
- * slow that nothing else should be measured at the same time. */
+/* Counts the system calls of running processes, as strace -c does. The count is exact, but so
+ * slow that other measurements must not run at the same time. */
 #ifndef GRADPOOL_BENCH_TRACE_H
 #define GRADPOOL_BENCH_TRACE_H
 
@@ -16,15 +16,15 @@ struct trace_counts {
 
 struct trace;
 
-/* Traces all threads of the processes; returns once they are traced. Negative errno: -EPERM where
- * tracing is not allowed. */
+/* Traces all threads of the processes; returns after the start. -EPERM: tracing is not allowed;
+ * other negative errno. */
 int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers,
                 size_t workers_count, struct trace **ret_trace);
-/* Ends the tracing. `ret_counts`: one for each role. NULL is allowed. */
+/* Ends the trace. `ret_counts`: one for each role. NULL is fine. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
-/* Returns the number of voluntary sleeps of the process's threads so far, which is the number of
- * their wake-ups. */
+/* Returns the number of voluntary sleeps of all threads of a process. It equals the number of their
+ * wake-ups. */
 uint64_t trace_sleeps(pid_t pid);
 
 #endif

@@ -1,5 +1,6 @@
-/* Owns the order of a comparison. All systems with one number of workers are started together, and
- * all but one sleep, so that the systems of a cell run on the same machine state. */
+/* Owns the order of a comparison. All systems with one number of workers are started together. Only
+ * one runs at a time, and the others sleep, so all systems of a cell meet the same state of the
+ * machine. */
 #include "bench/compare/compare.h"
 
 #include "bench/compare/seat.h"
@@ -42,8 +43,8 @@ static bool is_chosen(const struct compare_options *o, const struct system *syst
     return !o->systems;
 }
 
-/* Drops a system that failed. The run fails only if the system is the service or a server of the
- * bench, or was running before. Other systems may be absent or broken on this host. */
+/* Drops a system that failed. The run fails if the system is the service or a server of the bench,
+ * or has run before. Other systems may be absent or broken on this host. */
 static void drop(struct comparison *c, size_t i)
 {
     const struct system *system = c->crews[i].system;
@@ -82,7 +83,7 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* `counts`: times and wrong elements are recorded; otherwise only wrong elements are. */
+/* Runs one turn. `counts`: whether its times are recorded; wrong elements always are. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {
@@ -100,7 +101,7 @@ static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool count
     return r;
 }
 
-/* Touches all memory, fills caches and windows, and measures the length of a round. */
+/* Accesses all memory, fills caches and windows, and measures the length of a round. */
 static int warm_up(struct comparison *c, size_t i)
 {
     const struct compare_options *o = c->options;

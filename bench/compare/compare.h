@@ -1,4 +1,4 @@
-/* Compares systems side by side: their turns alternate in one run. */
+/* Compares systems: their turns alternate in one run. */
 #ifndef GRADPOOL_BENCH_COMPARE_H
 #define GRADPOOL_BENCH_COMPARE_H
 
@@ -6,7 +6,7 @@
 
 #define COMPARE_CHOICES_MAX 16
 
-/* The tensors that a round pushes as one group. */
+/* The tensors of a round, pushed as one group. */
 struct compare_load {
     uint64_t tensor_bytes;
     uint32_t tensors;
@@ -16,9 +16,9 @@ struct compare_options {
     uint32_t workers[COMPARE_CHOICES_MAX];          /* 0 ends the list */
     struct compare_load loads[COMPARE_CHOICES_MAX]; /* 0 bytes ends the list */
     const char *systems;                            /* names, separated by commas; NULL: all */
-    uint32_t passes;                                /* turns of each system in a cell */
-    uint64_t cell_ns; /* total time of the rounds of a cell; each turn has two rounds at least */
-    /* This rank pauses ten times as long before each round; UINT32_MAX: no rank. */
+    uint32_t passes;                                /* number of turns of each system in a cell */
+    uint64_t cell_ns; /* total time of the rounds of a cell; each turn has at least two rounds */
+    /* This rank has ten times the pause before each round; UINT32_MAX: no rank. */
     uint32_t slow_rank;
     bool is_json;
 };
@@ -34,11 +34,11 @@ struct cell {
     size_t round_ns_count;
 };
 
-/* Exit code: 1 when a system failed that was there, or a result was wrong. */
+/* Returns the exit code. 1: a result was wrong, or a system that is installed has failed. */
 int compare_run(const struct compare_options *options);
 
-/* compare_report.c: prints `cells_count` cells of one load. Ratios in the table are to the lower
- * bound (system "sockets") of the same cell. Sorts the round times of the cells. */
+/* compare_report.c: prints `cells_count` cells of one load. The table has ratios to the lower bound
+ * of the same cell (system "sockets"). Sorts the round times of the cells. */
 void compare_report_start(const struct compare_options *options);
 void compare_report(const struct compare_options *options, struct cell *cells, size_t cells_count);
 

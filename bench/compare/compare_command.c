@@ -61,7 +61,7 @@ static void be_quick(struct compare_options *o)
     o->cell_ns = 350 * NS_PER_MS;
 }
 
-/* Sets a single load. 0: the load chosen before, or the default. */
+/* Sets a single load. A 0 keeps the value that was set before, or the default. */
 static void choose_load(struct compare_options *o, uint64_t tensor_bytes, uint32_t tensors)
 {
     struct compare_load load = {SMALL_BYTES, 1};

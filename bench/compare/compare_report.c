@@ -1,4 +1,4 @@
-/* Prints a comparison as text and as JSON. Owns nothing. */
+/* Prints a comparison as text and as JSON. */
 #include "bench/compare/compare.h"
 #include "svc/base/text.h"
 
@@ -34,7 +34,7 @@ static struct figures summarise(struct cell *cell)
     };
 }
 
-/* Reads one line of a small file, without its end; "?" without the file. */
+/* Reads one line of a small file, without the line feed; "?" if there is no file. */
 static const char *read_line(const char *path, char *buffer, int buffer_bytes)
 {
     FILE *file = fopen(path, "r");

@@ -63,7 +63,7 @@ int crew_start(struct crew *crew, const struct system *system, const struct serv
     return system->start(crew);
 }
 
-/* Waits for a connection; -ECHILD when a process of the crew has ended. */
+/* Waits for a connection. -ECHILD: a process of the crew has ended. */
 static int await_knock(const struct crew *crew, uint64_t deadline_ns)
 {
     struct pollfd fds[1 + CREW_SEATS_MAX] = {{.fd = crew->listen_fd, .events = POLLIN}};
@@ -170,7 +170,7 @@ static int prepare(struct crew *crew, const struct segment *segment)
     return r < 0 ? r : hear_all(crew, "ready");
 }
 
-/* Reads "done CPU ELAPSED ROUND...". The round times of a server are not used. */
+/* Reads "done CPU ELAPSED ROUND...". The round times of a server are ignored. */
 static int take_figures(struct crew *crew, uint32_t seat, struct segment *segment)
 {
     int r = hear(crew, seat, "done ");

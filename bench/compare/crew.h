@@ -1,5 +1,5 @@
-/* The processes of one system for one number of workers, and the requests to them (protocol:
- * seat.h). One thread; every wait has a deadline. */
+/* A crew: the processes of one system with one number of workers, and the requests to them
+ * (protocol: seat.h). Used by one thread; every wait has a deadline. */
 #ifndef GRADPOOL_BENCH_CREW_H
 #define GRADPOOL_BENCH_CREW_H
 
@@ -16,14 +16,14 @@ struct crew;
 
 struct system {
     const char *name, *transport;
-    bool uses_service;    /* its server is the gradpool service */
-    bool has_server_seat; /* its server is a process of the crew */
-    /* Results replace the gradients. After r rounds sums have grown by a factor of workers^(r-1),
-     * which stays exact for powers of two until the exponent overflows. */
+    bool uses_service;    /* whether the gradpool service is its server */
+    bool has_server_seat; /* whether its server is a process of the crew */
+    /* Results replace the gradients. After r rounds a sum has grown by workers^(r-1). For powers of
+     * two this is exact until the exponent overflows. */
     bool is_in_place;
-    bool takes_groups; /* has a way to push many tensors at once */
-    /* Starts the processes and records each with crew_note(). -ENOENT: the system is not installed;
-     * the reason is on standard error. */
+    bool takes_groups; /* whether the system can push many tensors in one call */
+    /* Starts the processes and records each with crew_note(). -ENOENT: the system is not installed,
+     * with a text on standard error. */
     int (*start)(struct crew *crew);
 };
 
@@ -31,43 +31,43 @@ struct crew {
     const struct system *system;
     const struct service *service; /* for systems that use the service */
     uint32_t workers, seats;
-    char address[64]; /* address that seats connect to */
+    char address[64]; /* address of this process, to which seats connect */
     char job[64];
-    char folder[PATH_MAX]; /* for systems that need a folder; removed at the end */
+    char folder[PATH_MAX]; /* folder for systems that need one; removed at the end */
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
-    FILE *in[CREW_SEATS_MAX]; /* by rank; the server of the system is last */
-    char *line;               /* last line from a seat */
+    FILE *in[CREW_SEATS_MAX]; /* index: rank; the system's server is last */
+    char *line;               /* last line of a seat */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;
 };
 
-/* One run of rounds without a pause. */
+/* Some rounds without an interruption. */
 struct segment {
     uint32_t rounds;
-    const uint32_t *pause_us;              /* per rank, before each round; NULL: none */
-    uint64_t worker_cpu_ns, server_cpu_ns; /* results, like the following members */
+    const uint32_t *pause_us;              /* for each rank, before each round; NULL: no pause */
+    uint64_t worker_cpu_ns, server_cpu_ns; /* results, as all following fields */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;
     uint64_t *round_ns; /* times of workers * rounds rounds */
 };
 
-/* Starts the processes and returns at once; crew_await() waits until all have connected. */
+/* Starts the processes and returns at once. crew_await() waits for the connections of all. */
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);
-/* `bytes`: of all tensors of a round together. */
+/* `bytes`: sum over all tensors of a round. */
 int crew_resize(struct crew *crew, uint64_t bytes, uint32_t tensors);
 int crew_run(struct crew *crew, struct segment *segment);
-/* Ends all processes. Allowed for a crew that did not start. */
+/* Ends all processes. May be called for a crew that did not start. */
 void crew_end(struct crew *crew);
 
 void crew_note(struct crew *crew, pid_t child);
-/* Returns the largest number of rounds of one run. */
+/* Returns the maximum number of rounds of one run. */
 uint32_t crew_rounds_max(const struct crew *crew);
-/* CPU time of the workers so far, by the kernel's clock. */
+/* Returns the CPU time of all workers, by the kernel's clock. */
 uint64_t crew_children_cpu_ns(const struct crew *crew);
 
 #endif

@@ -1,4 +1,4 @@
-/* gradpool in a comparison: each worker is an ordinary client, with separate tensors for each load.
+/* gradpool in a comparison. Each worker is an ordinary client, with separate tensors for each load.
  * Owns a worker's client and memory. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
@@ -68,7 +68,7 @@ static int declare(struct peer *p, uint64_t elements)
     return r < 0 ? complain("declare", r) : 0;
 }
 
-/* Shuffles the tensors: each rank has another order, which is the same in each run. */
+/* Shuffles the tensors. Each rank has another order, which is the same in each run. */
 static void shuffle(struct peer *p)
 {
     uint64_t state = p->rank + 1;

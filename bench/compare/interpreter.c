@@ -1,4 +1,4 @@
-/* Starts Python workers. Sets variables in the environment of this process for them. */
+/* Starts workers in Python. Sets environment variables of this process for them. */
 #include "bench/compare/interpreter.h"
 
 #include "bench/lib/host.h"
@@ -15,7 +15,7 @@ void interpreter_prepare(const struct service *service)
     snprintf(path, sizeof path, "%s%s%s", BENCH_PACKAGE, others ? ":" : "", others ? others : "");
     setenv("GRADPOOL_ENDPOINT", service->endpoint, 1);
     setenv("PYTHONPATH", path, 1);
-    setenv("PYTHONDONTWRITEBYTECODE", "1", 1); /* the package may lie in a source tree */
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1); /* a source tree must not get byte code */
     if (process_find_beside("../client/libgradpool.so", library, sizeof library) == 0)
         setenv("GRADPOOL_LIBRARY", library, 1);
 }

@@ -1,5 +1,4 @@
-/* Computes exact gradients from a hash. Owns nothing. bench/peers/gloo_worker.py computes the same
- * values. */
+/* Computes exact gradients from a hash. bench/peers/gloo_worker.py computes the same values. */
 #include "bench/compare/pattern.h"
 
 static float value(uint32_t place, uint32_t rank, uint32_t round)

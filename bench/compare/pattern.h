@@ -1,7 +1,7 @@
-/* Gradients whose sum is exact in any order (18 bits a value), so that systems with different
- * orders of summation have the same check. One element in PATTERN_PERIOD is a stamp of round and
- * place, so a result of an earlier round and a block in the wrong place count as wrong. Stamping
- * takes almost no time; filling takes long. */
+/* Gradients whose sums are exact in any order (18 bits a value), so that all systems can have the
+ * same check. One element in PATTERN_PERIOD is a stamp of round and place. So a result of an
+ * earlier round or a block in the wrong place is detected. Stamps take almost no time; filling the
+ * whole gradient takes long. */
 #ifndef GRADPOOL_BENCH_PATTERN_H
 #define GRADPOOL_BENCH_PATTERN_H
 
@@ -13,7 +13,7 @@
 
 void pattern_fill(float *values, uint64_t elements, uint32_t rank);
 void pattern_stamp(float *values, uint64_t elements, uint32_t rank, uint32_t round);
-/* Returns the number of `values` that are not the sum over all ranks in that round. */
+/* Returns the number of `values` that differ from the sum over all ranks in that round. */
 uint64_t pattern_count_wrong(const float *values, uint64_t elements, uint32_t workers,
                              uint32_t round);
 

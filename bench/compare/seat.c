@@ -1,5 +1,5 @@
-/* Carries out the requests of a conductor. Owns the socket and the round times; the system owns its
- * own memory. */
+/* Does what the conductor requests. Owns the socket and the round times; the system owns its
+ * memory. */
 #include "bench/compare/seat.h"
 
 #include "bench/compare/pattern.h"

@@ -1,5 +1,4 @@
-/* The worker's side of a comparison: a process that a conductor (crew.h) controls over a socket, in
- * lines of text:
+/* A seat: a process of a crew. The conductor (crew.h) controls it over a socket, in lines of text:
  *
  *   -> seat RANK                  rank of this process
  *   <- size BYTES TENSORS         -> ok                     memory for equal tensors, one group
@@ -8,7 +7,8 @@
  *   <- check                      -> wrong ELEMENTS         in the last round's result
  *   <- quit, or the end of the socket
  *
- * Between "go" and "done" the process only runs rounds: clocks are read at both ends only. */
+ * Between "go" and "done" the process only runs rounds; it reads clocks at the start and at the
+ * end. */
 #ifndef GRADPOOL_BENCH_SEAT_H
 #define GRADPOOL_BENCH_SEAT_H
 
@@ -17,13 +17,12 @@
 #define SEAT_ROUNDS_MAX 4000
 
 struct seat {
-    const char *address; /* the conductor's abstract socket, without the leading zero */
-    uint32_t rank;       /* workers: the server of the system, whose gradient is NULL */
+    const char *address; /* name of the conductor's abstract socket, without the leading zero */
+    uint32_t rank;       /* the value `workers` means the system's server, whose gradient is NULL */
     uint32_t workers;
 };
 
-/* The system's implementation. Each function returns 0, or a negative errno with a text on standard
- * error. */
+/* Functions of the system. Each returns 0, or a negative errno with a text on standard error. */
 struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
@@ -31,7 +30,7 @@ struct seat_work {
     int (*settle)(void *context); /* called after the clocks were read; may be NULL */
 };
 
-/* Returns at "quit" or at the end of the socket. */
+/* Returns after "quit" or at the end of the socket. */
 int seat_run(const struct seat *seat, const struct seat_work *work, void *context);
 
 #endif

@@ -1,7 +1,6 @@
-/* The lower bound: the cost of a server written by hand over plain TCP sockets. One thread reads a
- * piece from every worker, sums, and writes the result back. There is no framing, no failure
- * handling, and one tensor at a time. Server and workers use the same cores as gradpool's lane and
- * workers. */
+/* The lower bound: a simple server over plain TCP sockets. One thread reads a piece from every
+ * worker, sums, and writes the result back. It has no messages, handles no failures, and sums one
+ * tensor at a time. Server and workers use the same cores as gradpool's lane and workers. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/host.h"
@@ -108,8 +107,8 @@ static int serve(const struct crew *crew, int listen_fd)
     return seat_run(&seat, &verbs, &s);
 }
 
-/* Sends as much as the socket accepts without blocking. A worker blocked in send() would deadlock
- * with a server blocked in send() to this worker. */
+/* Sends as much as the socket accepts without blocking. Worker and server would deadlock if both
+ * blocked in send(). */
 static int push(const struct client *c, uint64_t limit, uint64_t *sent)
 {
     while (*sent < limit) {
@@ -150,7 +149,7 @@ static int push_pull(void *context)
     return r;
 }
 
-/* Tensors of a group lie one behind the other and are sent as one stream, as if fused by hand. */
+/* Tensors of a group are neighbours in memory, and are sent as one stream. */
 static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result)
 {
@@ -179,7 +178,7 @@ static int work(const struct crew *crew, uint32_t rank, const struct sockaddr_in
     return seat_run(&seat, &verbs, &c);
 }
 
-/* Runs one process and exits. Seat number `workers` is the server. */
+/* Runs one process and exits. The seat with the number `workers` is the server. */
 static void sit(const struct crew *crew, uint32_t seat, int listen_fd,
                 const struct sockaddr_in *server)
 {

@@ -1,4 +1,4 @@
-/* The table of systems, and functions that start separate programs. Owns nothing. */
+/* The table of systems, and functions that start separate programs. */
 #include "bench/compare/systems.h"
 
 #include "bench/lib/folder.h"
@@ -58,9 +58,9 @@ static bool is_in_path(const char *program)
     return false;
 }
 
-/* Starts the ranks with mpirun. Ranks bind themselves to cores, like those of other systems. A
- * launcher for other hosts is not needed. Two mpiruns that start at the same time would use the
- * same session folder, so each gets its own. */
+/* Starts the ranks with mpirun. The ranks bind themselves to cores, as those of other systems do.
+ * No launcher for other hosts is needed. Each mpirun has its own session folder, because two that
+ * start at the same time would use the same one. */
 static int start_mpi(struct crew *crew, const char *layer)
 {
     char program[PATH_MAX], workers[16];

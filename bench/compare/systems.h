@@ -6,9 +6,9 @@
 
 #define SYSTEMS_MAX 16
 
-/* In the order of runs and reports; the last has a NULL name. */
+/* In the order of runs and reports. The last entry has a NULL name. */
 extern const struct system systems[];
-/* Finds a row, which must exist. */
+/* Finds an entry, which must exist. */
 const struct system *system_find(const char *name, const char *transport);
 
 /* Ways in which a worker of gradpool pushes. */
@@ -19,7 +19,7 @@ struct gradpool_way {
     bool is_shuffled;   /* each worker has its own order of tensors */
 };
 
-/* Starts workers that are processes of gradpool. */
+/* Starts workers that are clients of gradpool. */
 int gradpool_start(struct crew *crew, const struct gradpool_way *way);
 int sockets_start(struct crew *crew);
 

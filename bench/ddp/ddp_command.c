@@ -1,5 +1,5 @@
-/* `ddp`: real training with PyTorch's DistributedDataParallel, gradients averaged by gloo and by
- * gradpool in turns. Owns the service and the workers of both (peers/ddp_worker.py). */
+/* `ddp`: trains with PyTorch's DistributedDataParallel. In turns gloo and gradpool average the
+ * gradients. Owns the service and the workers of both systems (peers/ddp_worker.py). */
 #include "bench/commands.h"
 #include "bench/compare/crew.h"
 #include "bench/compare/interpreter.h"
@@ -16,7 +16,7 @@ enum { GLOO, GRADPOOL, SYSTEMS };
 
 static const struct model {
     const char *name;
-    /* Approximate bytes of the gradients; ddp_worker.py chooses the model by this number. */
+    /* Approximate bytes of the gradients. ddp_worker.py chooses the model by this number. */
     uint64_t bytes;
 } models[] = {{"mlp", UINT64_C(40) << 20}, {"cnn", UINT64_C(4) << 20}};
 #define MODELS (sizeof models / sizeof *models)
@@ -31,10 +31,10 @@ struct ddp {
     struct service service;
     struct crew crews[SYSTEMS];
     struct figures turns[SYSTEMS][STATISTICS_TURNS_MAX];
-    struct figures ratios[MODELS]; /* gradpool divided by gloo */
+    struct figures ratios[MODELS]; /* gradpool's figures divided by gloo's */
     uint32_t turns_count;
     uint64_t turn_ns, wrong;
-    const char *model; /* NULL: all */
+    const char *model; /* NULL: all models */
     bool is_json, is_quick;
 };
 
@@ -106,8 +106,8 @@ static int take_turn(struct ddp *d, int system, uint32_t steps, struct figures *
     return 0;
 }
 
-/* Trains some steps first, because DDP makes its buckets again after the first step. Returns the
- * number of steps of a turn, which is the same for both systems. */
+/* Trains some steps first, because DDP rebuilds its buckets after the first step. Returns the
+ * number of steps of a turn, equal for both systems. */
 static int warm_up(struct ddp *d, const struct model *model, uint32_t *ret_steps)
 {
     struct figures f = {0};

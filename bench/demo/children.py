@@ -1,7 +1,8 @@
 """Child processes of the demo: their JSON lines, logs, deadlines and ends.
 
-Every child runs in a separate session, so that Ctrl-C reaches only the demo. A child is killed when
-the demo dies in any way. Grandchildren that lose their parent become children of the demo."""
+Every child runs in a separate session, so Ctrl-C reaches only the demo. When the demo ends, also
+by a crash, its children are killed. Grandchildren whose parent has ended become children of the
+demo."""
 import ctypes
 import json
 import os
@@ -18,8 +19,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def cpu_s(pids):
-    """Returns the CPU seconds, user and system, that these processes have used so far. An ended
-    process counts as 0."""
+    """Returns the CPU seconds, user and system, of these processes. An ended process counts as
+    0."""
     ticks = 0
     for pid in pids:
         try:
@@ -32,15 +33,15 @@ def cpu_s(pids):
 
 
 class Failed(Exception):
-    """The demo cannot continue. The text contains the failure and the end of a log."""
+    """The demo cannot continue. The text has the reason and the last lines of a log."""
 
 
 class Interrupted(Exception):
-    """A signal asks the demo to end."""
+    """A signal requests the end of the demo."""
 
 
 class Child:
-    """A running process. `events`: its JSON lines so far."""
+    """A running process. `events`: all JSON lines that it has printed."""
 
     def __init__(self, name, process, log):
         self.name, self.process, self.log = name, process, log
@@ -48,7 +49,7 @@ class Child:
         self._rest = b''
 
     def last(self, event):
-        """Returns the latest event of that name, or None."""
+        """Returns the latest event with that name, or None."""
         return next((e for e in reversed(self.events) if e['event'] == event), None)
 
     def tail(self):
@@ -57,7 +58,7 @@ class Child:
         return ''.join(f'\n    {line}' for line in lines) or '\n    (its log is empty)'
 
     def read(self):
-        """Reads the child's output; False at its end."""
+        """Reads output of the child; returns False at its end."""
         data = os.read(self.process.stdout.fileno(), 65536)
         *lines, self._rest = (self._rest + data).split(b'\n')
         for line in lines:
@@ -73,7 +74,7 @@ class Child:
 
 
 def _surroundings():
-    """Returns this environment without variables of gradpool, so that only the demo's settings
+    """Returns the environment without variables of gradpool, so that only the settings of the demo
     apply."""
     return {name: value for name, value in os.environ.items()
             if not name.startswith('GRADPOOL_') or name == 'GRADPOOL_LOG_LEVEL'}
@@ -84,8 +85,8 @@ def _die_with_parent():
 
 
 class Patience:
-    """A time limit that begins anew while one of `children` prints or uses CPU, up to ten times
-    `seconds` in all."""
+    """A time limit that is extended while one of `children` prints or uses CPU, up to ten times
+    `seconds`."""
     MOST_TIMES = 10
 
     def __init__(self, seconds, children):
@@ -106,8 +107,8 @@ class Patience:
 
 
 class Children:
-    """All children of the demo. `on_wait(now_s)` is called at least ten times a second while
-    something is waited for."""
+    """All children of the demo. During a wait `on_wait(now_s)` is called at least ten times a
+    second."""
 
     def __init__(self, folder, on_wait):
         self._folder = pathlib.Path(folder)
@@ -131,14 +132,14 @@ class Children:
         return child
 
     def interrupt(self, *_):
-        """Handler of a signal: ends the present wait, or the next one. An exception of a handler
-        could be raised where Python ignores it."""
+        """Signal handler: ends the present wait, or the next one. Raises no exception, because
+        Python ignores exceptions in some places."""
         self._is_interrupted = True
 
     def wait(self, what, is_done, needed, timeout_s, watched=None):
-        """Waits until is_done(). Raises Failed if there was no progress of `needed` for
-        `timeout_s`, if one of these children failed, or if all of them ended first. `watched`:
-        children whose progress counts instead. Raises Interrupted after a signal."""
+        """Waits until is_done(). Raises Failed if `needed` made no progress for `timeout_s`, if one
+        of these children failed, or if all of them ended. `watched`: children whose progress is
+        checked in place of `needed`. Raises Interrupted after a signal."""
         patience = Patience(timeout_s, needed if watched is None else watched)
         while not is_done():
             now_s = time.monotonic()
@@ -162,7 +163,7 @@ class Children:
                 for child in bad))
 
     def wait_ended(self, children, timeout_s):
-        """Waits until all have ended and all their output is read."""
+        """Waits until all of them have ended and all their output is read."""
         self.wait(' and '.join(child.name for child in children) + ' end',
                   lambda: all(child.process.poll() is not None for child in children), [],
                   timeout_s, children)
@@ -180,7 +181,7 @@ class Children:
                 self._selector.unregister(child.process.stdout)
 
     def orphans(self):
-        """Returns the pids of grandchildren that lost their parent and still run."""
+        """Returns the process ids of running grandchildren whose parent has ended."""
         ours = {child.process.pid for child in self._all}
         found = pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()
         return [int(pid) for pid in found if int(pid) not in ours]

@@ -1,4 +1,4 @@
-"""The demo's data: two real sets that come with scikit-learn, ready for training."""
+"""The data of the demo: two real data sets of scikit-learn, prepared for training."""
 import numpy
 from sklearn.datasets import load_breast_cancer, load_digits
 
@@ -6,9 +6,9 @@ ORDER_SEED = 20240229
 
 
 def prepare():
-    """Returns {name: array} of both data sets, shuffled and scaled. The last fifth is held out.
-    digits_x (1797, 1, 8, 8), cancer_x (569, 30), both float32; _y int64; _held: number of held-out
-    samples."""
+    """Returns {name: array} of both data sets, shuffled and scaled. The last fifth is for
+    validation. digits_x (1797, 1, 8, 8) and cancer_x (569, 30) are float32, _y int64; _held is the
+    number of validation samples."""
     arrays = {}
     for kind, load in (('digits', load_digits), ('cancer', load_breast_cancer)):
         data = load()

@@ -1,5 +1,4 @@
-"""The two jobs of the demo: starts their workers together, watches them, and returns their
-results."""
+"""The two jobs of the demo: starts their workers, waits for them, and returns their results."""
 import dataclasses
 import os
 import sys
@@ -10,12 +9,12 @@ from children import Failed
 
 START_TIMEOUT_S = 90
 TRAIN_TIMEOUT_S = 120
-WARM_STEPS = 10     # steps that are not timed: first allocations, new buckets of DDP
+WARM_STEPS = 10     # steps without timing, because of first allocations and new buckets of DDP
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job: training, number of workers, and the accuracy that the training must reach."""
+    """A job: its training, its number of workers, and the required accuracy."""
     name: str
     text: str
     workers: int
@@ -28,11 +27,11 @@ JOBS = (Job('digits', 'CNN, handwritten digits', 2, 400, 0.95),
 
 
 class Run:
-    """One job's workers, from start to end."""
+    """The workers of one job, from start to end."""
 
     def __init__(self, job, phase, stage, steps=None, holds=()):
-        """`stage`: environment of the demo (run.py). `holds`: shares of the training at which the
-        workers wait for let_go(), so that no job ends before the demo disturbs it."""
+        """`stage`: environment of the demo (run.py). `holds`: fractions of the training at which
+        workers wait for let_go(), so that no job ends before a disturbance."""
         self.job, self.phase, self.stage = job, phase, stage
         self._holds = [int(share * (steps or job.steps)) for share in holds]
         self.steps = steps or job.steps
@@ -54,7 +53,7 @@ class Run:
             'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
 
     def progress(self):
-        """Returns the step that all workers have reached, or their state before the first step."""
+        """Returns the last step of all workers, or their state before the first step."""
         steps = [worker.last('step') for worker in self.workers]
         if all(steps):
             return f'{self.job.name} {min(s["step"] for s in steps)}/{self.steps}'
@@ -65,7 +64,7 @@ class Run:
                    for worker in self.workers)
 
     def let_go(self):
-        """Starts the workers, or lets them continue at a hold."""
+        """Starts the training of the workers, or continues it after a hold."""
         for worker in self.workers:
             worker.tell('go')
 
@@ -79,11 +78,11 @@ class Run:
         return {worker.last('done')['digest'] for worker in self.workers}
 
     def ended_s(self):
-        """Returns the end of each step on rank 0. The ranks differ by one step at most."""
+        """Returns the end time of each step on rank 0. The ranks differ by at most one step."""
         return numpy.load(self._results[0])['ended_s']
 
     def start_reference(self):
-        """Starts the one-process training that this one must equal bit by bit."""
+        """Starts the training in one process, whose bits the result must equal."""
         stage = self.stage
         return stage.children.start(f'reference-{self.job.name}', [
             sys.executable, stage.here / 'reference.py', self.job.name, '--data', stage.data,
@@ -91,14 +90,14 @@ class Run:
 
 
 def wait_ready(runs):
-    """Waits until all workers have joined; they train after let_go()."""
+    """Waits until all workers have joined. They train after let_go()."""
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the workers join', lambda: all(w.last('ready') for w in workers),
                                 workers, START_TIMEOUT_S)
 
 
 def wait_over(runs):
-    """Waits until all workers have finished. Raises Failed if one ended in another way."""
+    """Waits until all workers have finished. Raises Failed if one has ended in another way."""
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the training ends', lambda: all(w.last('done') for w in workers),
                                 workers, TRAIN_TIMEOUT_S)
@@ -106,7 +105,7 @@ def wait_over(runs):
 
 
 def steps_per_s(runs):
-    """Returns {job: steps/s} over the time in which all these runs were training."""
+    """Returns {job: steps/s} over the time in which all these runs trained."""
     times = {run.job.name: run.ended_s()[WARM_STEPS:] for run in runs}
     begin_s = max(t[0] for t in times.values())
     end_s = min(t[-1] for t in times.values())
@@ -122,7 +121,7 @@ def longest_pause_s(run):
 
 
 def environment(library, package, transport):
-    """Returns the environment of all workers and references: one thread in each process, and the
+    """Returns the environment of all workers and references: one thread for each process, and the
     paths of gradpool."""
     return {'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1',
             'PYTHONDONTWRITEBYTECODE': '1', 'GRADPOOL_LIBRARY': str(library),

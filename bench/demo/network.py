@@ -1,8 +1,7 @@
-"""Places of the demo's processes: all on this host, or on nodes. A node is a network namespace.
+"""Where the demo's processes run: all on this host, or on nodes. A node is a network namespace.
 
-Nodes are connected by veth pairs to one bridge in a further namespace. The host's own network is
-not changed, and everything ends with the namespaces. All nodes have the same clock, files and
-process ids; only their networks differ."""
+veth pairs connect the nodes to one bridge in a further namespace. The network of the host is not
+changed. All nodes have the same clock, files and process ids; only their networks differ."""
 import dataclasses
 import os
 import subprocess
@@ -15,7 +14,7 @@ COMMAND_TIMEOUT_S = 20
 
 @dataclasses.dataclass
 class Place:
-    """Places of the parts of the service."""
+    """Nodes and addresses of the service's processes."""
     node: str                       # node of the coordinator
     address: str
     port: int
@@ -27,8 +26,8 @@ class Place:
         return bool(self.aggregator_nodes)
 
     def aggregator_options(self, node):
-        """Returns the cores of an aggregator. Two aggregators on one host share its cores, as with
-        `serve --aggregators 2`."""
+        """Returns options for the cores of an aggregator. Two aggregators on one host divide its
+        cores, as with `serve --aggregators 2`."""
         cores = sorted(os.sched_getaffinity(0))
         index, count = self.aggregator_nodes.index(node), len(self.aggregator_nodes)
         mine = cores[index::count] or cores[:1]
@@ -36,7 +35,7 @@ class Place:
 
 
 class Host:
-    """All processes are on this host."""
+    """All processes run on this host."""
 
     can_cut = False
     text = 'this host'
@@ -51,8 +50,7 @@ class Host:
         return ''
 
     def environment(self):
-        """Returns the variables of gloo, which only introduces the ranks to each other, over
-        loopback."""
+        """Returns variables of gloo, which only connects the ranks at the start, over loopback."""
         return {'GLOO_SOCKET_IFNAME': 'lo'}
 
     def remove(self):
@@ -60,7 +58,7 @@ class Host:
 
 
 class Nodes:
-    """Coordinator on node a, an aggregator on b and on c, workers on all three."""
+    """The coordinator runs on node a, aggregators on b and c, workers on all three."""
 
     can_cut = True
     text = 'three nodes: coordinator on a, an aggregator each on b and c, workers on a, b and c'
@@ -71,7 +69,7 @@ class Nodes:
         self._made = []
 
     def create(self):
-        """Makes the hub and the nodes. Needs root."""
+        """Creates the hub and the nodes. Needs root."""
         self._add('hub')
         self._ip('-n', self._name('hub'), 'link', 'add', 'bridge', 'type', 'bridge')
         self._ip('-n', self._name('hub'), 'link', 'set', 'bridge', 'up')
@@ -104,7 +102,7 @@ class Nodes:
         return Place('a', '10.77.0.1', 7077, aggregator_nodes=('b', 'c'))
 
     def inside(self, node, argv):
-        """Returns the command that runs argv on a node, under the node's own host name."""
+        """Returns the command that runs argv on a node, with the host name of the node."""
         return ['nsenter', f'--net=/run/netns/{self._name(node)}', 'unshare', '--uts', 'sh', '-c',
                 'hostname "$0" && exec "$@"', f'node-{node}', *argv]
 
@@ -115,7 +113,7 @@ class Nodes:
         return {'GLOO_SOCKET_IFNAME': 'eth0'}
 
     def cut(self, node):
-        """Disconnects the node: packets neither reach nor leave it any more."""
+        """Disconnects the node: no packet reaches it or leaves it."""
         self._ip('-n', self._name('hub'), 'link', 'set', f'port-{node}', 'down')
 
     def restore(self, node):

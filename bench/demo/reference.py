@@ -18,7 +18,8 @@ def gradients(model, batch):
 
 
 def mean_in_rank_order(of_ranks):
-    """Returns ((g0 + g1) + g2) + ..., divided once by their number, for each parameter."""
+    """Returns for each parameter the mean: ((g0 + g1) + g2) + ..., divided once by the number of
+    ranks."""
     means = []
     for tensors in zip(*of_ranks):
         total = tensors[0].clone()

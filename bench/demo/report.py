@@ -6,12 +6,12 @@ import time
 
 PLAIN_EVERY_S = 5.0
 TTY_EVERY_S = 0.2
-CORES_A_SERVER = 1      # cores of a dedicated server; usual are as many servers as workers
+CORES_A_SERVER = 1      # cores of a dedicated server; usually there are as many servers as workers
 
 
 class Progress:
-    """A progress line on standard error. A terminal shows one line that changes; other output gets
-    a new line now and then."""
+    """A progress line on standard error. A terminal shows one changing line; other output gets a
+    new line from time to time."""
 
     def __init__(self):
         self._is_tty = sys.stderr.isatty()
@@ -42,7 +42,7 @@ class Progress:
 
 
 class Stopped:
-    """Result of stopping the service while a job trains."""
+    """Result of a stop of the service while a job trains."""
 
     def __init__(self, exit_code, failures, left):
         self.exit_code, self.failures, self.left = exit_code, failures, left
@@ -53,13 +53,13 @@ class Stopped:
 
 
 class Result:
-    """All results; holds() returns whether the demo succeeded."""
+    """All results. holds() returns whether the demo succeeded."""
 
     def __init__(self, where, lanes):
         self._where, self._lanes = where, lanes
         self._alone, self._together, self._accuracy, self._jobs = {}, {}, {}, {}
         self._digests = {}
-        self._more = {}         # more values of the JSON line, if the stage has them
+        self._more = {}         # further values of the JSON line
         self._checks = []       # (statement, whether it is true, detail)
 
     def alone(self, run, rates):

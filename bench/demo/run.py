@@ -30,12 +30,12 @@ from service import Meter, Service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CUT_S = 2.0
 CUT_NODE = 'c'
-# Shares of the training at which workers wait until the disturbance of that part was made. On a
-# busy host a command of this process may take longer than the jobs.
+# Fractions of the training at which workers wait for a disturbance. On a busy host a command of
+# this process may take longer than the jobs.
 CUT_HOLDS, DISTURB_HOLDS = (0.5,), (0.5, 0.75, 1)
 STEPS_BEFORE_STOP = 40
 STEPS_WITHOUT_END = 1000000
-# SIGINT has to be set, too: a background job of a script starts with SIGINT ignored.
+# SIGINT needs a handler, too: a background job of a script starts with SIGINT ignored.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -56,7 +56,7 @@ class Stage:
         self.service = None
 
     def begin(self):
-        """Makes the data, the network and the service."""
+        """Creates the data, the network and the service."""
         self.progress.phase('data, service')
         numpy.savez(self.data, **datasets.prepare())
         if isinstance(self.network, Nodes):
@@ -77,8 +77,9 @@ def let_go(runs):
 
 
 def train(stage, phase, some_jobs, during=None, holds=()):
-    """Trains these jobs at the same time; returns (runs, service CPU s, s, result of `during`).
-    `holds`: shares of the training at which the workers wait until `during` lets them continue."""
+    """Trains these jobs at the same time. Returns (runs, CPU seconds of the service, seconds,
+    result of `during`). `holds`: fractions of the training at which the workers wait for
+    `during`."""
     runs = [jobs.Run(job, phase, stage, holds=holds) for job in some_jobs]
     stage.progress.phase(phase, runs)
     jobs.wait_ready(runs)
@@ -90,7 +91,8 @@ def train(stage, phase, some_jobs, during=None, holds=()):
 
 
 def cut_link(stage, runs):
-    """Disconnects a node for a while, when all jobs train and the first has done a quarter."""
+    """Disconnects a node for a while, when all jobs train and the first has done a quarter of its
+    steps."""
     workers = [worker for run in runs for worker in run.workers]
     stage.children.wait('a quarter of the training', lambda: (
         all(run.reached(1) for run in runs) and any(run.reached(run.steps // 4) for run in runs)),
@@ -104,7 +106,7 @@ def cut_link(stage, runs):
 
 
 def disturb(stage, runs):
-    """Disturbs two jobs that train: moves all tasks of the first to the other aggregator process,
+    """Disturbs two jobs in training: moves all tasks of the first one to the other aggregator,
     kills that process, and then writes the page. Returns the output of the move."""
     first, workers = runs[0], [worker for run in runs for worker in run.workers]
     service = stage.service
@@ -131,7 +133,7 @@ def disturb(stage, runs):
 
 
 def compare(stage, runs):
-    """Returns (wrong, compared) elements against the one-process references."""
+    """Returns the number of wrong and of compared elements, against references of one process."""
     stage.progress.phase('reference')
     references = [run.start_reference() for run in runs]
     stage.children.wait('the references', lambda: all(r.last('compared') for r in references),
@@ -141,7 +143,7 @@ def compare(stage, runs):
 
 
 def stop_in_mid_run(stage):
-    """Stops the service under a training job; returns the reports of its workers."""
+    """Stops the service while a job trains; returns the reports of its workers."""
     run = jobs.Run(jobs.JOBS[0], 'stopped', stage, STEPS_WITHOUT_END)
     stage.progress.phase('service stopped', [run])
     jobs.wait_ready([run])
@@ -167,7 +169,7 @@ def demonstrate(stage):
     if stage.network.can_cut:
         result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
     else:
-        # A separate run, so that the move and the kill do not affect the figures above.
+        # A separate run, so that move and kill do not affect the figures above.
         disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb,
                                      DISTURB_HOLDS)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))

@@ -10,7 +10,7 @@ STOP_TIMEOUT_S = 120
 
 
 class Service:
-    """A coordinator and two aggregator processes, on this host or spread over nodes."""
+    """A coordinator and two aggregators, on this host or on several nodes."""
 
     def __init__(self, program, folder, children, network):
         self._program, self._state, self._children = program, folder / 'state', children
@@ -40,7 +40,7 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """Returns the variable with the tenant's key. The first call makes the key."""
+        """Returns the variable with the tenant's key. The first call creates the key."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,
@@ -51,7 +51,7 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
 
     def environment(self, tenant):
-        """Returns the variables with which a tenant's workers find the service and are admitted."""
+        """Returns variables with endpoint and key for a tenant's workers."""
         key = self._key(tenant) if self._place.needs_keys() else {}
         return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 
@@ -78,7 +78,7 @@ class Service:
         return {lane for j in found if j['job'] == job for lane in j['lanes']}
 
     def home_of(self, job):
-        """Returns the aggregator, as in status(), that has the lanes of the job."""
+        """Returns the aggregator, as in status(), with the lanes of the job."""
         lanes = self.lanes_of(job)
         return next(a for a in self.status()['aggregators']
                     if lanes & {lane['lane'] for lane in a['lanes']})
@@ -89,7 +89,7 @@ class Service:
         return json.loads(self._ask('move', job, aggregator['lanes'][0]['lane'], '--json'))
 
     def write_report(self, path):
-        """Writes the page of saved cores."""
+        """Writes the page about saved cores."""
         self._ask('report', '--output', path)
 
     def pids(self):
@@ -101,8 +101,8 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """Runs `gradpool stop`: jobs end, then the aggregators on all nodes, then the coordinator.
-        Returns the exit code."""
+        """Runs `gradpool stop`, which ends the jobs, then the aggregators on all nodes, then the
+        coordinator. Returns the exit code."""
         stopped = subprocess.run([self._program, 'stop', '--state-dir', self._state], text=True,
                                  capture_output=True, timeout=STOP_TIMEOUT_S, check=False)
         if stopped.returncode != 0:
@@ -119,5 +119,5 @@ class Meter:
         self._cpu_s, self._at_s = cpu_s(pids), time.monotonic()
 
     def read(self):
-        """Returns (CPU seconds, seconds) since the meter was made."""
+        """Returns (CPU seconds, seconds) since the creation of the meter."""
         return cpu_s(self._pids) - self._cpu_s, time.monotonic() - self._at_s

@@ -1,7 +1,7 @@
-"""Data, models and batches of the two jobs. They are equal to the last bit in worker and reference.
+"""Data, models and batches of the two jobs, equal to the last bit in worker and reference.
 
-All values follow from the kind of job, the rank and the step. Nothing depends on time, on other
-ranks or on the service."""
+All values are functions of the kind of job, the rank and the step. No value depends on time, on
+other ranks or on the service."""
 import dataclasses
 import hashlib
 import typing
@@ -40,7 +40,7 @@ TRAININGS = {'digits': Training(make_cnn, 32, 0.05), 'cancer': Training(make_mlp
 
 
 class Data:
-    """One kind's data, read from the file to which datasets.prepare() was written."""
+    """Data of one kind, from the file that contains the result of datasets.prepare()."""
 
     def __init__(self, path, kind):
         arrays = numpy.load(path)
@@ -50,7 +50,7 @@ class Data:
         self._batch = TRAININGS[kind].batch
 
     def batches(self, rank, workers):
-        """Yields (x, y) of this rank's shard forever: every workers-th sample, in a new order in
+        """Yields (x, y) of this rank's samples forever: every workers-th sample, in a new order in
         each pass."""
         shard = torch.arange(rank, self._trained, workers)
         generator = torch.Generator().manual_seed(SEED + rank)
@@ -61,15 +61,14 @@ class Data:
                     yield self._x[part], self._y[part]
 
     def accuracy(self, model):
-        """Returns the share of the held-out samples that the model classifies correctly."""
+        """Returns the fraction of validation samples that the model classifies correctly."""
         with torch.no_grad():
             guesses = model(self._x[self._trained:]).argmax(1)
         return (guesses == self._y[self._trained:]).double().mean().item()
 
 
 def start(kind):
-    """Returns (model, optimizer) with which every rank of that kind starts. Limits torch to one
-    thread."""
+    """Returns (model, optimizer) for the start, equal on every rank. Limits torch to one thread."""
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
     training = TRAININGS[kind]
@@ -78,7 +77,7 @@ def start(kind):
 
 
 def backward(model, batch):
-    """Computes the gradients of one batch and leaves them in the model's parameters."""
+    """Computes the gradients of one batch and stores them in the model's parameters."""
     x, y = batch
     torch.nn.functional.cross_entropy(model(x), y).backward()
 
@@ -89,5 +88,5 @@ def flatten(model):
 
 
 def digest(model):
-    """Returns a hash of all parameters, which is equal if every bit is equal."""
+    """Returns a hash of all parameters. It is equal if all bits are equal."""
     return hashlib.sha256(flatten(model).tobytes()).hexdigest()

@@ -37,8 +37,8 @@ def parse():
 
 
 def train(model, optimizer, batches, steps, holds):
-    """Trains. Returns the end of each step in seconds of the host's monotonic clock, without the
-    time in which the worker was held."""
+    """Trains. Returns the end time of each step in seconds of the host's monotonic clock, without
+    the time of holds."""
     ended_s, held_s = [], 0
     for step, batch in enumerate(itertools.islice(batches, steps), 1):
         optimizer.zero_grad(set_to_none=True)
@@ -70,7 +70,8 @@ def main():
         ended_s = train(model, optimizer, data.batches(rank, workers), options.steps,
                         options.hold)
     except RuntimeError:
-        attachment.check()      # raises the error that backward() could not raise
+        # backward() could only raise a RuntimeError; this raises the error itself
+        attachment.check()
         raise
     numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)
     say('done', accuracy=data.accuracy(net), digest=training.digest(net))
@@ -78,7 +79,7 @@ def main():
 
 
 def run():
-    """Runs main(). Without a service a script gets an exception, which is reported here."""
+    """Runs main(). If the service ends, the script gets an exception, which is printed here."""
     try:
         return main()
     except gradpool.GradpoolError as error:

@@ -1,6 +1,6 @@
-/* `durability`: the cost of copies of parameters, on another aggregator (--durability replica) or
- * in a worker. Turns with copies alternate with turns without copies. Owns the measured service and
- * the workers of each turn. */
+/* `durability`: measures the cost of copies of parameters, on another aggregator (--durability
+ * replica) or in a worker. Turns with copies alternate with turns without. Owns the measured
+ * service and the workers of each turn. */
 #include "bench/commands.h"
 #include "bench/lib/own_service.h"
 #include "bench/migrate/crowd.h"
@@ -13,9 +13,9 @@
 
 #define WORKERS 2
 #define STATES_MAX 8
-#define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
+#define STATE_BYTES_PER_ELEMENT 12 /* of Adam */
 #define LOAD_ELEMENTS 16
-#define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time, in which results are checked */
+#define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time; results are checked in this time */
 #define WARM_ITERATIONS 5
 
 enum { NONE, REPLICA, WORKER, KINDS };
@@ -23,8 +23,7 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Values of a round, each the median or mean of a turn. Lane time includes the lanes that hold
- * copies. */
+/* Figures of a round, each the median or mean of a turn. Lane time includes lanes with copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };
@@ -94,7 +93,8 @@ static void reckon(const struct durability *d, const struct crowd *c, uint64_t l
     ret->lane_cpu_ms = (double)lane_cpu_ns / NS_PER_MS / d->rounds;
 }
 
-/* Reads the lanes' clocks while all workers pause, so that they cover whole iterations. */
+/* Reads the lanes' clocks while all workers pause, so that the difference covers whole
+ * iterations. */
 static int measure(struct durability *d, struct crowd *c, struct figures *ret)
 {
     int r = crowd_await(c, WARM_ITERATIONS - 1);

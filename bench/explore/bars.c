@@ -1,5 +1,5 @@
-/* The bars of `explore --simulate`: each a figure of our policy over the same figure of another one
- * in the same run. Owns nothing. */
+/* The bars of `explore --simulate`. Each compares a figure of our policy with the same figure of
+ * another policy in the same run. */
 #include "bench/explore/explore.h"
 
 #include <math.h>
@@ -12,7 +12,8 @@ static const char *const bars_names[] = {"feedback p50", "feedback p95", "speed"
                                          "wait of a stage"};
 
 struct bars_spec {
-    const char *subject, *against; /* prefixes of policies; `against`: the best of them */
+    /* prefixes of policies; the best policy with the prefix `against` is compared */
+    const char *subject, *against;
     enum bars_figure figure;
     double limit;
 };
@@ -61,7 +62,7 @@ static bool bars_is_policy(const char *name, const char *prefix)
            (name[length] == 0 || name[length] == '-' || name[length] == '/');
 }
 
-/* The best figure of the policies of a prefix; NaN: none. */
+/* Returns the best figure of the policies with a prefix; NaN: none. */
 static double bars_best(const struct explore_rows *rows, const char *prefix,
                         enum bars_figure figure)
 {

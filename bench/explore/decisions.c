@@ -1,5 +1,5 @@
-/* Times decisions: reports, ends and arrivals at random, one a second of virtual time. Owns the
- * scheduler that it measures. */
+/* Measures decisions: random reports, ends and arrivals, one in each second of virtual time. Owns
+ * the measured scheduler. */
 #include "bench/explore/decisions.h"
 #include "bench/sim/chance.h"
 #include "packer/elastic/scheduler.h"
@@ -13,7 +13,8 @@
 struct decisions_run {
     struct scheduler *scheduler;
     struct decisions *result;
-    uint32_t next_id, first_id; /* ids of the jobs are [first, next) but for the ended ones */
+    /* ids of jobs are in [first_id, next_id), without those of ended jobs */
+    uint32_t next_id, first_id;
     uint64_t now_ns, chance, step;
     double *times_us;
     uint32_t timed;
@@ -48,7 +49,7 @@ static int decisions_submit(struct decisions_run *run, bool is_timed)
     return decisions_send(run, &event, is_timed);
 }
 
-/* A worker that was asked to leave is out at once. */
+/* Reports the end of each worker that was asked to leave. */
 static int decisions_let_leave(struct decisions_run *run)
 {
     for (uint32_t slot = 0; slot < run->result->slots; slot++) {
@@ -73,7 +74,7 @@ static int decisions_report(struct decisions_run *run, uint32_t id)
     return decisions_send(run, &event, true);
 }
 
-/* One second: a report of a random job, or its end and an arrival in its place. */
+/* Simulates one second: a report of a random job, or its end and the arrival of another. */
 static int decisions_second(struct decisions_run *run)
 {
     uint32_t span = run->next_id - run->first_id;

@@ -5,11 +5,11 @@
 #include <stdint.h>
 
 struct decisions {
-    uint32_t jobs, slots, count; /* count: measured decisions */
+    uint32_t jobs, slots, count; /* count: number of measured decisions */
     double p50_us, p99_us, max_us;
 };
 
-/* -ENOMEM, or an error of the scheduler. */
+/* Returns -ENOMEM, or an error of the scheduler. */
 int decisions_measure(uint32_t jobs, uint32_t slots, uint32_t count, uint64_t seed,
                       struct decisions *ret_decisions);
 

@@ -1,4 +1,4 @@
-/* Runs policies over streams and seeds, and sums their figures. Owns nothing that lasts. */
+/* Runs policies over streams and seeds, and averages their figures. */
 #include "bench/explore/explore.h"
 #include "bench/explore/input/stages.h"
 

@@ -17,22 +17,23 @@ struct explore_rows {
     size_t count;
 };
 
-/* All policies over one stream. `trace` is needed by a stream of a trace. A negative errno. */
+/* Runs all policies over one stream. A stream of a trace needs `trace`. Returns a negative
+ * errno. */
 int explore_run(const struct trial_stream *stream, const struct stream_trace *trace,
                 struct explore_rows *ret_rows);
-/* The stage of 8 among narrow jobs. */
+/* Runs the stage of 8 workers among narrow jobs. */
 int explore_run_stages(const struct trial_stream *stream, struct explore_rows *ret_rows);
 
-/* A ratio between two policies, or a figure of one, and its limit. */
+/* A ratio between two policies, or a figure of one policy, with its limit. */
 struct explore_bar {
     char text[128];
     double value, limit;
-    bool is_least; /* value >= limit; else <= */
+    bool is_least; /* true: value >= limit; false: value <= limit */
 };
 
 #define EXPLORE_BARS_MAX 16
 
-/* The bars of a stream by its kind and load. Returns their number. */
+/* Computes the bars for the kind and load of a stream. Returns their number. */
 size_t explore_bars(const struct explore_rows *rows, struct explore_bar ret_bars[EXPLORE_BARS_MAX]);
 size_t explore_bars_of_stages(const struct explore_rows *rows,
                               struct explore_bar ret_bars[EXPLORE_BARS_MAX]);

@@ -17,7 +17,7 @@
 struct explore_arguments {
     const char *streams, *trace;
     bool simulates, has_stages, is_json, is_quick;
-    uint32_t seeds; /* 0: those of each stream */
+    uint32_t seeds; /* 0: the seeds of each stream */
 };
 
 enum {
@@ -114,7 +114,7 @@ static void explore_print_bar(const struct explore_arguments *a, const struct ex
                bar->is_least ? ">=" : "<=", bar->limit, a->is_quick ? "" : verdict);
 }
 
-/* Returns -EPROTO if a wait exceeded its bound. */
+/* Prints all rows. Returns -EPROTO if a wait has exceeded its bound. */
 static int explore_print(const struct explore_arguments *a, const struct explore_rows *rows,
                          bool has_stages)
 {

@@ -1,9 +1,9 @@
-/* Names and settings of policies. Owns nothing. */
+/* Names and settings of policies. */
 #include "bench/explore/policies.h"
 
 #include <stdio.h>
 
-#define POLICIES_S 1e9 /* ns */
+#define POLICIES_S 1e9 /* nanoseconds of a second */
 
 static struct world_policy *policies_add(struct world_policy *policies, size_t *count,
                                          const char *name)
@@ -25,8 +25,8 @@ static struct world_policy *policies_add_fixed(struct world_policy *policies, si
     return policy;
 }
 
-/* The same rules, but a change restarts the whole job, in the stream's time or a third of it; each
- * at two hold times. */
+/* Adds the same rules with restarts: each change restarts the whole job, in the stream's time or a
+ * third of it, with two hold times. */
 static void policies_add_restarts(struct world_policy *policies, size_t *count,
                                   const struct stream_costs *costs)
 {

@@ -6,11 +6,12 @@
 
 #define POLICIES_MAX 24
 
-/* `fifo-W`, `noreuse`, `eps`, `rest`, `preload` (rest with preloaded workers), and the variants of
- * `restart`. Returns their number. */
+/* Writes the policies `fifo-W`, `noreuse`, `eps`, `rest`, `preload` (rest with preloaded workers),
+ * and the variants of `restart`. Returns their number. */
 size_t policies_of(const struct trial_stream *stream,
                    struct world_policy ret_policies[POLICIES_MAX]);
-/* `priority`, `greedy`, `fifo-W`, `rest`: for stages among narrow jobs. */
+/* Writes the policies for stages among narrow jobs: `priority`, `greedy`, `fifo-W`, `rest`. Returns
+ * their number. */
 size_t policies_of_stages(uint32_t narrow, struct world_policy ret_policies[POLICIES_MAX]);
 
 #endif

@@ -1,5 +1,5 @@
-/* Strikes against workers and ends of aggregators with their times: the causes that excuse a
- * failure. A failure is judged by the time of the failure, not by the time of its detection. */
+/* Times of strikes against workers and of ends of aggregators. These causes excuse a failure. The
+ * time of the failure counts, not that of its detection. */
 #ifndef GRADPOOL_BENCH_FAULTS_BLAME_H
 #define GRADPOOL_BENCH_FAULTS_BLAME_H
 
@@ -10,32 +10,31 @@
 #define BLAME_HURTS 4
 #define BLAME_ENDS 16
 
-/* The times of the last strikes against a worker that may end the worker. */
+/* Times of the last strikes that may end a worker. */
 struct blame_hurts {
     uint64_t at_ns[BLAME_HURTS];
     uint32_t count;
 };
 void blame_hurt(struct blame_hurts *hurts, uint64_t at_ns);
-/* Returns whether a strike may have caused a failure at `failed_ns`: the failure came within 10 s
- * of the strike, or within `patience_ns`, the longest duration of the failed call, if that is
- * longer. */
+/* Returns whether a strike may have caused a failure at `failed_ns`. The failure must have come
+ * within 10 s of the strike, or within `patience_ns`, the longest duration of the failed call. */
 bool blame_was_hurt(const struct blame_hurts *hurts, uint64_t failed_ns, uint64_t patience_ns);
 
-/* The last ends of aggregators. Parameters and copies on an aggregator are lost with it. */
+/* The last ends of aggregators. Parameters and copies on an aggregator end with it. */
 struct blame_losses {
     struct blame_end {
         uint64_t from_ns, to_ns; /* the aggregator ended between these two times */
-        uint64_t still_ns;       /* total still time of the service until this end */
+        uint64_t still_ns;       /* total standstill of the service until this end */
     } ends[BLAME_ENDS];
     size_t count;
     uint64_t still_ns;
 };
 void blame_ended(struct blame_losses *losses, uint64_t from_ns, uint64_t to_ns);
-/* Adds a time without a coordinator or with a stopped process: no copy could be begun or
- * completed. */
+/* Adds a standstill: a time without a coordinator or with a stopped process, in which no copy can
+ * begin or complete. */
 void blame_stood_still(struct blame_losses *losses, uint64_t ns);
 /* Returns whether the failure may be a lost copy: two aggregators, owner and replica holder, ended
- * too soon after each other for another copy, at most 15 s before `failed_ns`. */
+ * so shortly after each other that no other copy was complete, at most 15 s before `failed_ns`. */
 bool blame_is_bereft(const struct blame_losses *losses, uint64_t failed_ns);
 
 #endif

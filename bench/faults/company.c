@@ -1,6 +1,5 @@
-/* Owns all worker processes of `faults`. Starts a failed job anew; a member of an elastic job comes
- * again by itself. Must never stop waiting for a worker that did not end: such a worker is a
- * hang. */
+/* Owns all worker processes of `faults`. Restarts a failed job. In an elastic job it restarts each
+ * ended member. Must wait for the end of every worker: a worker without an end is a hang. */
 #include "bench/faults/company.h"
 
 #include "bench/faults/ends.h"
@@ -18,13 +17,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Deadline for the end of a worker whose job has failed or is to end. */
+/* Deadline for the end of a worker, from the failure of its job or the order to end. */
 #define END_NS (40 * NS_PER_S)
-#define GRACE_NS (5 * NS_PER_S) /* shorter than the timeouts of the other members */
-#define AWAY_MS 300             /* least absence of a member before its next start */
+#define GRACE_NS (5 * NS_PER_S) /* shorter than the time-outs of the other members */
+#define AWAY_MS 300             /* shortest absence of a member before its next start */
 #define AWAY_MORE_MS 1500
-#define COMPUTE_NS (4 * NS_PER_MS) /* computing time of a worker in each round */
-/* The same in a short run, which leaves cores to other tests. */
+#define COMPUTE_NS (4 * NS_PER_MS) /* emulated computing time of each round */
+/* The same in a short run, which leaves the cores to other tests. */
 #define COMPUTE_SHORT_NS (40 * NS_PER_MS)
 
 static const char *const transports[] = {"shm", "tcp"};
@@ -32,8 +31,8 @@ static const char *const transports[] = {"shm", "tcp"};
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
 
-/* Alternates between both kinds of copies: at each start of a job, or by the seed for a job that is
- * never restarted. */
+/* Alternates between both kinds of copies: at each start of a job, or by the seed for an elastic
+ * job, which is not restarted. */
 static enum gp_durability durability_of(const struct company *c, size_t job)
 {
     bool has_updates = is_elastic(job) ? is_elastic_update(job) : job >= ELASTIC / 2;
@@ -75,7 +74,8 @@ bool company_may_strike(const struct company *c, size_t job)
     return !is_elastic(job) || c->jobs[job].has_begun;
 }
 
-/* Seed of the job's gradients. An elastic job keeps one seed: its gradients name themselves. */
+/* Returns the seed of the job's gradients. It changes with each start, except for an elastic job,
+ * whose gradients identify themselves. */
 uint64_t company_seed(const struct company *c, size_t job)
 {
     return c->about->seed + (is_elastic(job) ? 0 : c->jobs[job].number);
@@ -163,7 +163,7 @@ static int start_job(struct company *c, size_t job)
     return r;
 }
 
-/* Names a new elastic job. Pages of the former job must not match its first state. */
+/* Chooses the name of a new elastic job. Pages of the former job must not match its first state. */
 static void name_elastic(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -183,7 +183,7 @@ static bool have_all_results(const struct company *c, size_t job)
     return all;
 }
 
-/* Starts the first members once; each later start is a late worker or a returned one. */
+/* Starts the first members together; each later start is a late worker or a restarted one. */
 static int start_members(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -209,7 +209,8 @@ static bool was_hurt_itself(const struct company *c, size_t job, uint32_t rank,
                           failed->patience_ns);
 }
 
-/* A strike against one worker ends a job of two workers, but only that member of an elastic job. */
+/* Returns whether a strike may be the cause. A strike against one worker ends a job of two workers;
+ * in an elastic job it only ends that member. */
 static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
@@ -218,8 +219,8 @@ static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
     return was_hurt_itself(c, job, 0, board) || was_hurt_itself(c, job, 1, board);
 }
 
-/* Returns whether the operator has drained all running lanes: the worker that declares a tensor
- * gets an error and ends, and so does the other worker of the job. */
+/* Returns whether the operator has drained all running lanes. The worker that declares a tensor
+ * then gets an error and ends, and so does the other worker of the job. */
 static bool was_refused(const struct company *c, size_t job)
 {
     for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
@@ -230,15 +231,15 @@ static bool was_refused(const struct company *c, size_t job)
     return false;
 }
 
-/* Returns whether copies must have survived. A replica is lost when the aggregators of owner and
- * replica end shortly after each other, before the next replica is complete. */
+/* Returns whether a copy must exist. A replica is lost if the aggregators of owner and replica end
+ * shortly after each other, before the next replica is complete. */
 static bool has_copies(const struct company *c, size_t job, uint32_t rank)
 {
     bool is_bereft = blame_is_bereft(&c->losses, company_board(c, job, rank)->failed_ns);
     return durability_of(c, job) != GP_DURABILITY_REPLICA || !is_bereft;
 }
 
-/* Counts an error. A lost state is no fault only without copies; every other error needs a strike
+/* Counts an error. A lost state is expected only without a copy. Every other error needs a strike
  * or a drain as cause. */
 static void note_error(struct company *c, size_t job, uint32_t rank)
 {
@@ -280,8 +281,8 @@ void company_note_crash(struct company *c, const char *who, pid_t pid, int statu
     c->result->crashes++;
 }
 
-/* Compares a worker's exit status with its last error. Lanes kill a worker that was cut off and
- * does not leave. */
+/* Compares a worker's exit status with its last error. The bench kills a worker that was cut off
+ * from its lanes and does not leave. */
 static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
 {
     const struct trainer *t = &c->jobs[job].trainers[rank];
@@ -293,8 +294,8 @@ static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
     company_note_crash(c, who, t->pid, status);
 }
 
-/* The time of a member's next start is not drawn from the seed, because the time of its end is not
- * either. */
+/* The time of the next start is not from the seed, because the time of this end is not
+ * reproducible. */
 static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];
@@ -309,9 +310,8 @@ static void bury(struct company *c, size_t job, uint32_t rank)
     take_figures(c, job, rank);
 }
 
-/* Ends an elastic job when a member fails before all members have results, or with lost state.
- * Members without a result would wait for the failed one; before the first results the others would
- * continue. */
+/* Ends an elastic job if a member fails before all members have results, or with a lost state.
+ * Members without a result would wait for the failed one, and the others would continue. */
 static void break_elastic(struct company *c, size_t job, uint32_t rank)
 {
     struct job *j = &c->jobs[job];
@@ -340,7 +340,7 @@ static void bury_the_dead(struct company *c, size_t job)
         j->broken_ns = clock_now_ns();
 }
 
-/* Kills workers that should have ended long ago, as hangs. */
+/* Kills workers that should have ended, and counts them as hangs. */
 static void end_the_hung(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];

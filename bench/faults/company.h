@@ -1,5 +1,4 @@
-/* The jobs of `faults` and the processes of their workers: started, watched, reaped, started
- * again. */
+/* The jobs of `faults` and their worker processes: start, wait, restart. */
 #ifndef GRADPOOL_BENCH_FAULTS_COMPANY_H
 #define GRADPOOL_BENCH_FAULTS_COMPANY_H
 
@@ -11,16 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define JOBS 6    /* sums over shm and tcp, update rules over both, and the elastic ones */
-#define ELASTIC 4 /* the first whose workers come and go: sums; the other has an update rule */
-#define PAIR 2    /* workers of each other job */
+#define JOBS 6    /* sums over shm and over tcp, update rules over both, two elastic jobs */
+#define ELASTIC 4 /* the first elastic job, which sums; the second has an update rule */
+#define PAIR 2    /* number of workers of a job that is not elastic */
 #define WORKERS_MAX MEMBERS_MOST
 
 struct trainer {
-    pid_t pid;       /* 0: gone */
-    int fd;          /* pidfd */
-    uint32_t coming; /* number of starts of the process (elastic jobs) */
-    bool was_killed; /* the bench killed the process with signal 9 */
+    pid_t pid;       /* 0: ended */
+    int fd;          /* pidfd of the process */
+    uint32_t coming; /* number of starts of the process, for elastic jobs */
+    bool was_killed; /* whether the bench killed the process with signal 9 */
     struct blame_hurts hurts;
     uint64_t due_ns; /* time of the next start of an absent member */
 };
@@ -29,10 +28,10 @@ struct job {
     char name[32];
     uint32_t number; /* number of starts of the job */
     struct trainer trainers[WORKERS_MAX];
-    /* time at which a worker was lost without a request to leave; 0: no worker was lost */
+    /* time of the loss of a worker that was not asked to leave; 0: none was lost */
     uint64_t broken_ns;
-    uint32_t wanted; /* members of an elastic job that the last resize asked for */
-    bool has_begun;  /* the first members of an elastic job have results */
+    uint32_t wanted; /* number of members that the last resize requested */
+    bool has_begun;  /* whether the first members of an elastic job have results */
 };
 
 struct company {
@@ -45,36 +44,35 @@ struct company {
         struct victim_board boards[JOBS][WORKERS_MAX];
         struct ledger ledgers[JOBS - ELASTIC];
         struct mirror_book book;
-    } * memory; /* shared with them */
+    } * memory; /* shared with the workers */
 };
 
-/* -ENOMEM. The first company_tend() starts the workers. */
+/* -ENOMEM. The first call of company_tend() starts the workers. */
 int company_init(struct company *c);
 void company_fini(struct company *c);
 
-/* Reaps ended workers, kills workers that should have ended long ago, and if `starts_anew` starts
+/* Handles ended workers, kills workers that should have ended, and with `starts_anew` starts
  * missing workers. */
 int company_tend(struct company *c, bool starts_anew);
 /* Sleeps until `until_ns` or until a worker ends. */
 void company_sleep(const struct company *c, uint64_t until_ns);
 size_t company_alive(const struct company *c);
-/* Asks all workers to end. Members without a result are killed, because the other members of their
- * first round end. */
+/* Asks all workers to end. Members without a result are killed, because their first round would
+ * wait for members that end. */
 void company_order_end(struct company *c);
 
-/* Returns whether strikes may hit the job: an elastic job not before its first members have
+/* Returns whether strikes may hit the job. An elastic job is excluded until its first members have
  * results. */
 bool company_may_strike(const struct company *c, size_t job);
 uint64_t company_seed(const struct company *c, size_t job);
 struct victim_board *company_board(const struct company *c, size_t job, uint32_t rank);
-/* Enters a strike at `at_ns` that may end the worker. */
+/* Records a strike at `at_ns` that may end the worker. */
 void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
-/* Kills the worker with signal 9, as an expected end. */
+/* Kills the worker with signal 9. This end is expected. */
 void company_kill(struct company *c, size_t job, uint32_t rank);
 /* Reports an unexpected end of a process, which fails the run. */
 void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
-/* Called before a worker is killed: other members no longer have to agree with the worker's last
- * result. */
+/* Called before a worker is killed: its last result need not agree with those of other members. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 
 #endif

@@ -1,6 +1,5 @@
-/* Judges the ends of processes. Owns the table of running aggregators. Must report each end that
- * the bench did not cause and that is not documented as a crash, although another process takes
- * over. */
+/* Judges the ends of processes. Owns the table of running aggregators. Must report each end that is
+ * neither caused by the bench nor documented, although the service replaces the process. */
 #include "bench/faults/ends.h"
 
 #include <signal.h>
@@ -8,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXIT_NOTHING 3 /* the last that `gradpool` documents */
+#define EXIT_NOTHING 3 /* the last documented exit code of `gradpool` */
 
 static struct ends_process *find(const struct ends *e, pid_t pid)
 {

@@ -28,10 +28,10 @@
 
 #define WAYS 10
 
-#define HOSTILE_SLOT_MS 500  /* one attack of a short run, which has time for few */
-#define HOSTILE_LONG_MS 1500 /* an attack of a long run */
+#define HOSTILE_SLOT_MS 500  /* length of an attack in a short run */
+#define HOSTILE_LONG_MS 1500 /* length of an attack in a long run */
 #define COMPLETE_S 20        /* a run of fewer seconds is a short run */
-/* A short run lasts up to this many times longer, until each kind of strike was done. */
+/* A short run lasts up to this many times longer, until each kind of strike has happened. */
 #define SLOWER 3
 
 struct conductor {
@@ -49,7 +49,7 @@ struct conductor {
     char listen[HOSTILE_LISTEN_BYTES];
     pid_t leaving; /* the aggregator that was asked to end and still runs; 0: none */
     uint64_t random;
-    uint8_t ways[WAYS]; /* kinds of strikes that are still to come before all kinds come again */
+    uint8_t ways[WAYS]; /* kinds of strikes left in this turn; each turn has every kind once */
     uint32_t ways_left;
 };
 
@@ -59,7 +59,8 @@ static uint32_t draw(struct conductor *c, uint32_t below)
     return (uint32_t)(c->random >> 33) % below;
 }
 
-/* An end of the coordinator without a strike is reported, and the coordinator is started again. */
+/* Checks all processes. An unexpected end of the coordinator is reported, and the coordinator is
+ * restarted. */
 static int tend(struct conductor *c, bool starts_anew)
 {
     watch_look(&c->watch);
@@ -84,7 +85,8 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
-/* Returns an aggregator other than the last one that is up and stays, because the jobs need one. */
+/* Returns an aggregator that is up. The last remaining one is excluded, because the jobs need
+ * one. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
@@ -101,7 +103,7 @@ struct chosen {
     struct trainer *trainer;
 };
 
-/* A random worker, which may be absent: its pid is 0 then, and no strike may hit it. */
+/* Returns a random worker. An absent worker has pid 0, and must not be struck. */
 static struct chosen some_worker(struct conductor *c)
 {
     static struct trainer nobody;
@@ -115,7 +117,7 @@ static struct chosen some_worker(struct conductor *c)
     return who;
 }
 
-/* Prints each strike, so that the log of a failure shows the strikes before it. */
+/* Prints each strike, so that a log shows the strikes before a failure. */
 static void tell(const struct conductor *c, const char *what, const char *whom, pid_t pid)
 {
     double at_s = (double)(clock_now_ns() - c->began_ns) / 1e9;
@@ -141,8 +143,8 @@ static int kill_aggregator(struct conductor *c)
     return 0;
 }
 
-/* Asks an aggregator to end, which moves its tasks to others first. One aggregator at a time, like
- * an operator. */
+/* Asks an aggregator to end, which first moves its tasks to others. Only one aggregator at a time
+ * ends so. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)
@@ -172,7 +174,7 @@ static int kill_worker(struct conductor *c)
     return 0;
 }
 
-/* `status`: the expected exit status for `signal`. */
+/* `status`: expected exit status after `signal`. */
 static int end_and_start_coordinator(struct conductor *c, int signal, int status)
 {
     uint64_t began_ns = clock_now_ns();
@@ -192,7 +194,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* Makes a planned restart: the next coordinator takes over the jobs. */
+/* Restarts the coordinator as planned; the next one continues with the jobs. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);
@@ -200,7 +202,8 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* Stops a process. Its pid stays valid even if it dies, because it is reaped only later. */
+/* Stops a process for a while. Its pid stays valid, because the bench waits for its end only
+ * later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -248,7 +251,7 @@ static int cut_worker(struct conductor *c)
     return 0;
 }
 
-/* The peer of the connection is unknown, so every worker is excused for 10 s (B16). */
+/* The peer of the connection is unknown, so failures of every worker are excused for 10 s (B16). */
 static int cut_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
@@ -268,7 +271,7 @@ static int cut_somebody(struct conductor *c)
     return draw(c, 3) == 0 ? cut_aggregator(c) : cut_worker(c);
 }
 
-/* Asks a random member to resize its job by one; the member may be absent. */
+/* Asks a random member to resize its job by one. The member may be absent. */
 static int resize_elastic(struct conductor *c)
 {
     size_t job = ELASTIC + draw(c, JOBS - ELASTIC);
@@ -295,7 +298,7 @@ static int move_somebody(struct conductor *c)
 static int operate(struct conductor *c)
 {
     uint32_t kind = draw(c, 4), chance = draw(c, 1 << 16);
-    size_t job = ELASTIC / 2 + chance % (ELASTIC - ELASTIC / 2); /* one with update rules */
+    size_t job = ELASTIC / 2 + chance % (ELASTIC - ELASTIC / 2); /* a job with update rules */
     if (kind == 0)
         drains_step(&c->drains, chance);
     if (kind == 1)
@@ -336,7 +339,7 @@ static void end_hostile(struct conductor *c)
     c->result->crashes += c->hostile.crashes;
 }
 
-/* Draws a kind of strike. A short run makes each kind once, too. */
+/* Draws a kind of strike. Each kind is drawn once before any is repeated. */
 static uint32_t draw_way(struct conductor *c)
 {
     if (c->ways_left == 0) {
@@ -360,7 +363,7 @@ static int strike(struct conductor *c)
 
 /* --- all --- */
 
-/* Returns whether each kind of strike and of order was made. */
+/* Returns whether each kind of strike and of order has happened. */
 static bool is_complete(const struct conductor *c)
 {
     const struct faults_result *r = c->result;
@@ -369,7 +372,7 @@ static bool is_complete(const struct conductor *c)
            c->snapshots.done;
 }
 
-/* Returns whether the run continues. A slow host has more time for each kind. */
+/* Returns whether the run continues. On a slow host it continues until each kind has happened. */
 static bool goes_on(const struct conductor *c)
 {
     uint64_t now_ns = clock_now_ns(), for_ns = c->about->seconds * NS_PER_S;
@@ -396,7 +399,7 @@ static int rage(struct conductor *c)
     return r;
 }
 
-/* Waits until every worker has ended, by itself or as a hang. */
+/* Waits until every worker has ended; workers that hang are killed. */
 static int let_end(struct conductor *c)
 {
     company_order_end(&c->company);
@@ -424,7 +427,7 @@ static int train(struct conductor *c)
         r = rage(c);
     end_hostile(c);
     roam_end(&c->roam);
-    snapshots_end(&c->snapshots); /* while the snapshot's job exists */
+    snapshots_end(&c->snapshots); /* the job of the snapshot still exists */
     int ended = let_end(c);
     drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
     take_operated(c);
@@ -474,7 +477,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     hostile_find_listen(c.listen);
-    c.setting.listen = c.listen; /* the same address after a restart */
+    c.setting.listen = c.listen; /* the address stays the same after a restart */
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};
     int r = run(&c);
     if (r == 0)

@@ -1,4 +1,4 @@
-/* `faults`: its options and its last line. Owns nothing. */
+/* `faults`: its options and its summary line. */
 #include "bench/commands.h"
 #include "bench/faults/faults.h"
 

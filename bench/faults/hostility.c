@@ -1,5 +1,5 @@
 /* Starts and ends the process of the hostile tenant. Owns the process, the tenant's key and the
- * list of attacks. Must never excuse an error of another tenant's job with an attack. */
+ * list of attacks. An attack must never excuse an error of another tenant's job. */
 #include "bench/faults/hostility.h"
 
 #include "bench/lib/host.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define PORTS 16384 /* below the ports that the kernel assigns */
-/* the kernel's usual first port; used where no port below its range is left */
+/* the kernel's usual first port, used if no lower port is free */
 #define PORT_FIRST 49152
 #define KINDS_MAX 32
 #define TENANT_NS (20 * NS_PER_S)

@@ -12,22 +12,22 @@
 struct hostile {
     const struct service *service;
     pid_t pid;        /* 0: not running */
-    uint64_t attacks; /* attacks that were made */
-    uint64_t kinds;   /* different kinds of attack that the service let begin */
-    uint64_t crashes; /* the process ended by itself */
+    uint64_t attacks; /* number of attacks */
+    uint64_t kinds;   /* number of kinds of attack that the service did not refuse at once */
+    uint64_t crashes; /* number of unexpected ends of the process */
 };
 
-/* An attack lasts two to four times `slot_ms`; `rest_ms` without attacks follow. */
+/* An attack lasts for two to four times `slot_ms`. A pause of `rest_ms` follows. */
 struct hostile_pace {
     uint64_t slot_ms, rest_ms;
 };
 
-/* Finds an address for `serve --listen` whose port is free and stays free over a restart, because
- * the kernel never assigns it. */
+/* Finds an address for `serve --listen`. Its port is free, also after a restart, because the kernel
+ * never assigns it. */
 void hostile_find_listen(char *ret_listen);
-/* Makes the tenant and starts its process against `listen`, the address of the service. Without
- * gradpool-bench-hostile beside this program (an installation leaves it out) there is no tenant.
- * Returns a negative errno, with a text on standard error. */
+/* Creates the tenant and starts its process. `listen`: address of the service. Installations lack
+ * gradpool-bench-hostile; then there is no tenant. Returns a negative errno, with a text on
+ * standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
 /* Ends the process and reads its counts. */

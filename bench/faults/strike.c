@@ -1,5 +1,5 @@
-/* Cuts connections. Owns nothing that lasts. Must never touch a process that the bench or its
- * service has not started. */
+/* Cuts connections. Must never change a process that neither the bench nor its service has
+ * started. */
 #include "bench/faults/strike.h"
 
 #include "svc/base/cleanup.h"
@@ -17,7 +17,7 @@
 #define SOCKETS_MAX 256
 
 /* Returns whether the descriptor is a TCP or Unix connection to another process. Socket pairs
- * within the process only wake its threads, and a network cannot cut them. */
+ * within a process only wake its threads, and a network cannot cut them. */
 static bool is_connection(int fd, pid_t owner)
 {
     struct sockaddr_storage peer;

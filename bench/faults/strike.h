@@ -4,7 +4,7 @@
 
 #include <sys/types.h>
 
-/* Ends one of the process's open connections, selected by `chance`, as a network does. -ENOENT: the
- * process has none; -EPERM: not allowed here. */
+/* Ends one open connection of the process, selected by `chance`, as a network failure would.
+ * -ENOENT: the process has none; -EPERM: not allowed here. */
 int strike_cut(pid_t pid, unsigned chance);
 #endif

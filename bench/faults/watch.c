@@ -1,5 +1,5 @@
-/* Watches the processes of the service. Owns the reaping of aggregators whose coordinator ended.
- * Must never miss an end: the service replaces lost processes, so that nothing else shows a
+/* Watches the processes of the service. Waits for the ends of aggregators whose coordinator has
+ * ended. Must never miss an end: the service replaces lost processes, so nothing else shows a
  * crash. */
 #include "bench/faults/watch.h"
 
@@ -29,7 +29,8 @@ int watch_init(struct watch *w, struct service *service, struct company *company
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
-/* The end may have come at any time since the last look, and so may the loss of a copy. */
+/* The process may have ended at any time since the last check, and a copy may have been lost
+ * at that time. */
 static void judge(struct watch *w, pid_t pid, int status)
 {
     if (!ends_was_struck(&w->ends, pid) && !ends_was_planned(&w->ends, pid, status))
@@ -53,7 +54,7 @@ static void take_line(struct watch *w, const char *line)
     }
 }
 
-/* An incomplete last line is read again at the next look. */
+/* An incomplete last line is read again at the next check. */
 static void read_log(struct watch *w)
 {
     char line[LINE_BYTES];
@@ -73,10 +74,11 @@ static void read_log(struct watch *w)
 
 /* --- those of a former coordinator --- */
 
-/* Of the children of this process only orphaned aggregators lead a process group. */
+/* Among the children of this process only orphaned aggregators lead a process group. */
 static bool is_orphan(pid_t pid) { return getpgid(pid) == pid; }
 
-/* Reaps ended orphans. `ends`: also asks running orphans to end, after some time by force. */
+/* Handles ended orphans. `ends`: also asks running orphans to end, and kills them after some
+ * time. */
 static void reap_orphans(struct orphans *o, bool ends)
 {
     pid_t children[CHILDREN_MAX];
@@ -96,8 +98,8 @@ static void reap_orphans(struct orphans *o, bool ends)
     }
 }
 
-/* Reaps, reads the log, then judges: an aggregator that could not start has logged the reason
- * before its end. */
+/* Collects ends, reads the log, then judges: the log has the reason of a failed start before its
+ * end. */
 static void look(struct watch *w, bool ends)
 {
     struct orphans orphans;
@@ -115,7 +117,7 @@ void watch_look(struct watch *w) { look(w, false); }
 void watch_strike(struct watch *w, pid_t pid)
 {
     uint64_t now_ns = clock_now_ns();
-    read_log(w); /* the aggregator may have started since the last look */
+    read_log(w); /* the log may have the start of the aggregator */
     ends_strike(&w->ends, pid);
     blame_ended(&w->company->losses, now_ns, now_ns);
 }

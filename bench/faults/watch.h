@@ -1,6 +1,6 @@
-/* The ends of the service's processes during `faults`: the coordinator, the aggregators that it
- * starts and whose ends it logs, and the aggregators of a former coordinator, which become children
- * of this process. */
+/* The ends of the service's processes during `faults`: the coordinator; its aggregators, whose
+ * ends it logs; and the aggregators of a former coordinator, which become children of this
+ * process. */
 #ifndef GRADPOOL_BENCH_FAULTS_WATCH_H
 #define GRADPOOL_BENCH_FAULTS_WATCH_H
 
@@ -12,21 +12,21 @@
 struct watch {
     struct service *service;
     struct company *company;
-    FILE *log; /* NULL: not opened yet */
+    FILE *log; /* NULL: not open yet */
     struct ends ends;
     uint64_t looked_ns;
 };
 
-/* Before the service is started. */
+/* Called before the start of the service. */
 int watch_init(struct watch *watch, struct service *service, struct company *company);
-/* Judges all ends since the last look. */
+/* Judges all ends since the last call. */
 void watch_look(struct watch *watch);
 /* Called before an aggregator is killed. */
 void watch_strike(struct watch *watch, pid_t pid);
-/* Called before an aggregator is asked to end: a planned end excuses no loss. */
+/* Called before an aggregator is asked to end. A planned end excuses no loss. */
 void watch_retire(struct watch *watch, pid_t pid);
-/* Reaps the coordinator, which has ended or is about to. False, and a crash: its status (128 +
- * signal, or an exit code) is not `expected`. */
+/* Waits for the end of the coordinator. False: a crash, because its status (128 + signal, or an
+ * exit code) is not `expected`. */
 bool watch_bury_coordinator(struct watch *watch, int expected);
 /* Ends the service and judges the last ends. */
 void watch_end(struct watch *watch);

@@ -1,5 +1,5 @@
-/* One row of `fences`: a victim beside one load, over one transport. Turns with the load alternate
- * with turns with its control. */
+/* One row of `fences`: a victim job beside one load, over one transport. Turns with the load
+ * alternate with turns with its control. */
 #ifndef GRADPOOL_BENCH_FENCES_FENCES_H
 #define GRADPOOL_BENCH_FENCES_FENCES_H
 
@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define RUNS_MAX 64 /* STATISTICS_TURNS_MAX */
+#define RUNS_MAX 64 /* equal to STATISTICS_TURNS_MAX */
 #define P99_BAR 3.0
 #define P999_BAR 10.0
 #define VISIT_BAR_S 1.0
@@ -19,21 +19,22 @@ struct fences_row {
     const char *transport;
     uint32_t runs;
     double control_us[RUNS_MAX][FIGURES], beside_us[RUNS_MAX][FIGURES];
-    uint64_t done; /* requests, records and connections of the load in all turns */
+    uint64_t done; /* number of requests, records and connections of the load in all turns */
     uint64_t wrong;
-    uint32_t visits; /* visits of each kind during the last turn; 0: none */
+    uint32_t visits; /* number of visits of each kind during the last turn; 0: none */
     struct visited visited;
 };
 
-/* Returns the median over the runs of (figure beside the load) / (figure beside the control). */
+/* Returns the median over the runs of the figure beside the load divided by the figure beside the
+ * control. */
 double fences_ratio(const struct fences_row *row, enum figure figure);
 
-/* report.c: tables for people, lines of JSON for programs. */
+/* report.c: prints tables, or lines of JSON. */
 void fences_print_begin(bool is_json);
 void fences_print_row(const struct fences_row *row, bool is_json);
 void fences_print_visits(const struct visited *alone, const struct fences_row *rows, size_t count,
                          bool is_json);
-/* Prints how many limits are kept, and names the others. Returns whether all are kept. */
+/* Prints the number of bars that are met, and names the others. Returns whether all are met. */
 bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json);
 
 #endif

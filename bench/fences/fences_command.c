@@ -1,5 +1,5 @@
-/* `fences`: the cost of a hostile tenant for a victim and for visitors. Owns the service, and the
- * victims, which stay for all turns. */
+/* `fences`: measures the effect of a hostile tenant on a victim and on visitors. Owns the service,
+ * and the victims, which run during all turns. */
 #include "bench/commands.h"
 #include "bench/faults/hostility.h"
 #include "bench/fences/fences.h"
@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #define TRANSPORTS 2
-#define ROUNDS 4000 /* SEAT_ROUNDS_MAX */
+#define ROUNDS 4000 /* equal to SEAT_ROUNDS_MAX */
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
-#define BUSY 0.5 /* load average for each core from which figures are a hint at best */
+#define BUSY 0.5 /* above this load average per core figures are not reliable */
 
 struct fences {
     bool is_quick, is_json;
@@ -43,7 +43,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* NULL: all are. */
+/* Returns whether the list contains the name. NULL contains all names. */
 static bool is_named(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -168,7 +168,7 @@ static int start_victims(struct fences *f)
 
 static int run_load(struct fences *f, const struct load *load)
 {
-    bool has_visits = true; /* the coordinator has no transport */
+    bool has_visits = true; /* visits to the coordinator do not depend on the transport */
     int r = 0;
     for (size_t i = 0; r == 0 && i < TRANSPORTS; i++) {
         if (!is_named(f->transport, f->victims[i].transport))
@@ -193,7 +193,7 @@ static int run_all(struct fences *f)
     return r;
 }
 
-/* Warns of other processes, which change both figures of a ratio, and compete with each visit. */
+/* Warns of other processes: they change both figures of a ratio and delay visits. */
 static void warn_of_others(void)
 {
     double load = 0;

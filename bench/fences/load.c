@@ -1,4 +1,4 @@
-/* Begins and ends loads. Owns their process and their tenant. Must never leave connections of a
+/* Starts and ends loads. Owns their process and their tenant. Must never leave connections of a
  * load to the next turn. */
 #include "bench/fences/load.h"
 
@@ -22,7 +22,7 @@
 #define LOOK_NS (10 * NS_PER_MS)
 #define REST_NS (10 * NS_PER_S) /* longest wait until the service is idle */
 #define REST_LOOK_NS (100 * NS_PER_MS)
-/* CPU time between two measurements from which the service counts as busy */
+/* the service counts as busy above this CPU time between two measurements */
 #define REST_CPU_NS (5 * NS_PER_MS)
 
 extern char **environ;
@@ -80,7 +80,7 @@ static int spawn_hostile(struct running_load *l, const char *listen, const char 
     return make_nicer(pid);
 }
 
-/* The file's last line, without its end. */
+/* Reads the last line of the file, without the line feed. */
 static void read_output(const struct running_load *l, char *ret_line, size_t line_bytes)
 {
     FILE *file = fopen(l->output, "re");

@@ -1,5 +1,5 @@
-/* The load beside the victim, and its control: one process at a lower priority, so that the victim
- * has the same share of the cores beside both. */
+/* The load beside the victim, or its control: one process with a lower priority, so that the victim
+ * has the same part of the cores beside both. */
 #ifndef GRADPOOL_BENCH_FENCES_LOAD_H
 #define GRADPOOL_BENCH_FENCES_LOAD_H
 
@@ -8,15 +8,15 @@
 #include <stdint.h>
 
 #define LOADS 11
-#define LOAD_NICER 10 /* than this process */
+#define LOAD_NICER 10 /* difference of the nice value to that of this process */
 
 struct load {
     const char *name; /* an attack of gradpool-bench-hostile */
-    /* LOAD_BUSY, or another order of gradpool-bench-hostile; NULL: no control. */
+    /* LOAD_BUSY, or another attack of gradpool-bench-hostile; NULL: no control. */
     const char *control;
 };
 
-#define LOAD_BUSY "busy" /* a loop, as the process of the attack would be */
+#define LOAD_BUSY "busy" /* a loop that uses as much CPU as the process of the attack */
 
 extern const struct load loads[LOADS];
 
@@ -27,13 +27,12 @@ struct running_load {
     char output[PATH_MAX + 64];
 };
 
-/* Returns once the load runs. `listen`: TCP endpoint of the service; `what`: NULL is no load. A
- * hostile process has a tenant of its own. Returns a negative errno, with a text on standard
- * error. */
+/* Returns when the load runs. `listen`: TCP endpoint of the service; `what`: NULL is no load. A
+ * hostile process has its own tenant. Returns a negative errno, with a text on standard error. */
 int load_begin(struct running_load *running, const struct service *service, const char *listen,
                const char *what);
-/* Ends a load, its tenant and the tenant's jobs, and waits until the service is idle; allowed
- * without a load. `ret_done`: requests, records and connections of the load. */
+/* Ends a load, its tenant and the tenant's jobs, and waits until the service is idle. May be called
+ * without a load. `ret_done`: number of requests, records and connections of the load. */
 int load_end(struct running_load *running, uint64_t *ret_done);
 
 #endif

@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* Standard error goes to the log of the service. */
+/* Runs a command; its standard error is appended to the log of the service. */
 static int run(const struct service *service, char *const *argv, const char *output)
 {
     pid_t pid = process_spawn_apart(argv, environ, output, service->log);

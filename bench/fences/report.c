@@ -1,4 +1,4 @@
-/* Output of `fences`. Owns nothing. */
+/* Prints the results of `fences`. */
 #include "bench/fences/fences.h"
 #include "bench/savings/statistics.h"
 

@@ -1,4 +1,4 @@
-/* See victim.h. Owns the crew of the victim. */
+/* The victim job (victim.h). Owns its crew. */
 #include "bench/fences/victim.h"
 
 #include "bench/compare/systems.h"

@@ -1,5 +1,6 @@
-/* Times visits to the coordinator: joins by a client's calls, the rest as commands, with the start
- * of their processes. Owns the process that joins, which has the key of a tenant or none. */
+/* Measures visits to the coordinator. Joins are calls of a client; other visits are commands,
+ * including the start of their processes. Owns the process that joins, with or without a tenant's
+ * key. */
 #include "bench/fences/visits.h"
 
 #include "bench/fences/operator.h"
@@ -50,7 +51,7 @@ static void join_new_job(const char *endpoint, uint32_t number, struct visited *
     gp_disconnect(client);
 }
 
-/* Joins in a process of its own, so that the key does not stay in this one. */
+/* Joins in a separate process, so that this one does not keep the key. */
 static int join_jobs(const char *endpoint, const char *key, uint32_t count, struct visited *shared,
                      enum visit visit)
 {

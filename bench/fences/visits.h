@@ -1,4 +1,4 @@
-/* Requests of other users to the coordinator during a load: a new job, a status, the removal of a
+/* Requests of other users to the coordinator during a load: a new job, `status`, the removal of a
  * tenant. */
 #ifndef GRADPOOL_BENCH_FENCES_VISITS_H
 #define GRADPOOL_BENCH_FENCES_VISITS_H
@@ -20,7 +20,7 @@ enum visit {
 struct visitor {
     const struct service *service;
     const char *listen;                    /* the TCP endpoint */
-    const char *tenant_key, *operator_key; /* files, for TCP */
+    const char *tenant_key, *operator_key; /* paths of files with keys for TCP */
 };
 
 struct visited {
@@ -29,8 +29,8 @@ struct visited {
 };
 
 const char *visit_name(enum visit visit);
-/* Makes `count` visits of each kind. Negative errno: none was possible; refused visits are counted,
- * with a text on standard error. */
+/* Makes `count` visits of each kind. A negative errno: none was possible. Refused visits are
+ * counted, with a text on standard error. */
 int visits_make(const struct visitor *visitor, uint32_t count, struct visited *ret_visited);
 
 #endif

@@ -1,7 +1,7 @@
-/* A tenant that attacks the service. It draws one attack after the other, each once before any is
- * repeated, or runs one named attack. Each attack is a process that is killed at the end of its
- * time, with a rest after it. Owns that process. Prints a line for each attack with its name and
- * count. Prints "ready" when a named attack has begun. SIGTERM ends the program after that line. */
+/* A tenant that attacks the service. The program runs random attacks, each once before any is
+ * repeated, or one named attack. Each attack is a process, which is killed at the end of its time;
+ * a pause follows. Owns this process. Prints a line with name and count after each attack, and
+ * "ready" when a named attack has begun. SIGTERM ends the program after the next line. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -32,7 +32,7 @@ static const struct attack attacks[] = {
     {"wide", 4, 1 + WIDE, attack_wide},
     {"strangers", 2, 1, attack_strangers},
     {"junk", 2, 1, attack_junk},
-    {"narrow", 0, 1 + NARROW, attack_narrow}, /* honest: the control of `wide` */
+    {"narrow", 0, 1 + NARROW, attack_narrow}, /* harmless: the control of `wide` */
 };
 
 #define KINDS (sizeof attacks / sizeof *attacks)
@@ -59,7 +59,7 @@ static void say_ready(const struct tenant *t, const struct attack *attack)
     fflush(stdout);
 }
 
-/* Runs one attack until its time is over, or the signal has come. */
+/* Runs one attack until the end of its time, or until a signal. */
 static void run(struct tenant *t, const struct attack *attack, uint64_t ms, bool says_ready)
 {
     const pid_t parent = getpid();
@@ -97,7 +97,7 @@ static void run_all(struct tenant *t, uint64_t slot_ms, uint64_t rest_ms)
             const struct attack *attack = left[at];
             left[at] = left[count - 1];
             run(t, attack, attack->slots * slot_ms, false);
-            tenant_pause_us(rest_ms * 1000); /* others have the cores for a while */
+            tenant_pause_us(rest_ms * 1000); /* other processes use the cores meanwhile */
         }
     }
 }
@@ -111,8 +111,8 @@ static const struct attack *find(const char *name)
 }
 
 struct order {
-    const struct attack *attack; /* NULL: all, one after the other */
-    uint64_t ms, rest_ms;        /* length of the attack or of a slot; rest after each */
+    const struct attack *attack; /* NULL: all attacks in turn */
+    uint64_t ms, rest_ms;        /* length of the attack or of a slot; pause after each attack */
 };
 
 static bool parse(int argc, char **argv, uint64_t *ret_seed, struct order *ret_order)

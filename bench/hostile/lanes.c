@@ -1,6 +1,6 @@
-/* Attacks on lanes: memory that is huge, is lent and withdrawn, or loses its pages; very many
- * ranks; peers without a ticket; invalid records and rings. Own their fabric. Must send to the
- * lanes of their own job only. */
+/* Attacks on lanes: huge memory, memory that is lent and withdrawn or loses its pages; very many
+ * ranks; peers without a ticket; invalid records and rings. Own their fabric. Must send only to the
+ * lanes of their own job. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -21,7 +21,7 @@
 #define LENT_REGIONS 15
 #define PUNCHED_BYTES (1u << 20)
 #define WIDE_BYTES (256u << 10)
-#define STRANGERS 64 /* before a rest, because the kernel queues no more */
+#define STRANGERS 64 /* number of connections before a pause; the kernel queues no more */
 
 static struct fabric *open_fabric(const char *kind)
 {
@@ -30,7 +30,7 @@ static struct fabric *open_fabric(const char *kind)
     return fabric_open(kind, &options, &f) < 0 ? NULL : f;
 }
 
-/* Connects all ranks of one job. Returns the number of ranks that are connected. */
+/* Connects all ranks of one job. Returns the number of connected ranks. */
 static size_t take_seats(struct tenant *t, struct fabric *f, const char *job, struct seat *seats,
                          uint32_t ranks, uint64_t bytes)
 {
@@ -109,7 +109,7 @@ static bool all_announce(struct seat *seats, size_t count)
     return all;
 }
 
-/* False: some rank has lost its lane, or the time is over. */
+/* False: a rank has lost its lane, or the time is over. */
 static bool await_results(struct tenant *t, struct fabric *f, struct seat *seats, size_t count)
 {
     size_t words = 0;
@@ -128,7 +128,7 @@ static bool all_lend(struct seat *seats, size_t count, const struct region *regi
     return all;
 }
 
-/* `punches`: the pages go while the lane reads and writes them. */
+/* `punches`: removes pages while the lane reads and writes them. */
 static void run_rounds(struct tenant *t, const char *name, uint32_t ranks, uint64_t bytes,
                        bool punches)
 {
@@ -153,7 +153,7 @@ static void run_rounds(struct tenant *t, const char *name, uint32_t ranks, uint6
         }
         for (size_t i = 0; i < count; i++)
             seat_leave(f, &seats[i]);
-        *t->done += punches; /* counts even if the lane has ended the job for it */
+        *t->done += punches; /* counts also if the lane has ended the job because of it */
     }
 }
 
@@ -224,8 +224,8 @@ void attack_strangers(struct tenant *t)
 
 /* --- junk --- */
 
-/* Sends an announcement with a few bytes changed, so that the first check does not refuse all of
- * them. Sometimes sends random bytes. */
+/* Sends an announcement with a few changed bytes, so that it often passes the first checks.
+ * Sometimes sends random bytes. */
 static void send_junk(struct tenant *t, struct seat *seat)
 {
     uint8_t record[FABRIC_MESSAGE_BYTES_MAX];
@@ -258,7 +258,7 @@ static void scribble(struct tenant *t)
         return;
     for (int i = 0; i < 4096; i++) {
         uint32_t at = tenant_draw(t, (uint32_t)((end - first) / sizeof(uint32_t)));
-        /* The counters are in the first lines: every fourth value is written there. */
+        /* every fourth value goes to the first lines, which contain the counters */
         volatile uint32_t *word = (volatile uint32_t *)first + (i % 4 ? at : at % 128);
         *word = tenant_draw(t, UINT32_MAX);
     }

@@ -1,5 +1,5 @@
-/* One rank's way to its lane: join, declare, ticket, connection. Owns a seat's control connection;
- * the fabric owns the other one. */
+/* Connects one rank to its lane: join, declare, ticket, connection. Owns a seat's control
+ * connection; the fabric owns the connection to the lane. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +11,7 @@
 #define EVENTS 64
 #define OPEN_NS (2 * NS_PER_S)
 
-/* Returns the first piece of the tensor. */
+/* Declares the tensor and returns its first piece. */
 static bool declare(struct tenant *t, struct seat *seat, uint32_t *ret_lane)
 {
     WIRE_TYPE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};

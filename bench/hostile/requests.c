@@ -1,6 +1,5 @@
-/* Attacks on the coordinator: requests without end, messages and greetings that never end,
- * jobs that come and go. Each attack owns its connections, and sends to the tenant's endpoint
- * only. */
+/* Attacks on the coordinator: unlimited requests, incomplete messages and greetings, jobs that join
+ * and leave. Each attack owns its connections, and sends only to the tenant's endpoint. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/channel/internal.h"
@@ -10,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LISTS_OPEN 64 /* open lists of one connection */
+#define LISTS_OPEN 64 /* number of open lists of one connection */
 #define DRIP_US 5000  /* pause between two bytes of a greeting */
 
 /* --- requests without end --- */
@@ -20,7 +19,7 @@ struct asker {
     int open;
 };
 
-/* Returns the number of answers. Negative: the connection has ended. */
+/* Returns the number of received answers. Negative: the connection has ended. */
 static int take_answers(struct channel *ch)
 {
     envelope *message;
@@ -89,8 +88,8 @@ void attack_lists(struct tenant *t)
 
 /* --- messages without an end --- */
 
-/* Sends the length of a frame, and the frame without its last byte, so that the frame never
- * ends. */
+/* Sends the length of a frame, and the frame without its last byte: the message never becomes
+ * complete. */
 static void send_half(struct channel *ch)
 {
     const uint32_t frame_bytes = CHANNEL_FRAME_BYTES_MAX;
@@ -121,8 +120,7 @@ void attack_halves(struct tenant *t)
     }
 }
 
-/* Sends nothing, or the beginning of a TLS greeting, or of a plain one, and then a byte at a
- * time. */
+/* Sends nothing, or the first bytes of a TLS or plain greeting, and later one byte at a time. */
 static int begin_greeting(struct tenant *t)
 {
     static const struct {
@@ -148,7 +146,7 @@ static bool send_byte(int fd)
            recv(fd, &byte, 1, MSG_DONTWAIT) != 0;
 }
 
-/* One connection ends at once, and is made again. */
+/* Resets one connection at a time and opens another. */
 void attack_greetings(struct tenant *t)
 {
     const struct linger reset = {1, 0};

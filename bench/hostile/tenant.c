@@ -1,5 +1,5 @@
-/* A hostile tenant's control connections. Owns nothing. Must never wait beyond the end of its
- * attack, nor stop before it: the coordinator may have been killed, and may be restarting. */
+/* Control connections of a hostile tenant. Must never wait beyond the end of its attack, nor end
+ * before it: the coordinator may be restarting. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -79,7 +79,8 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    if (tenant_draw(t, 4) > 0) { /* otherwise the service cannot see the end of this process */
+    /* sometimes without a goodbye: the service then has to detect the end */
+    if (tenant_draw(t, 4) > 0) {
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);
     }

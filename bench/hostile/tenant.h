@@ -1,5 +1,5 @@
-/* The connection of a hostile tenant, and its attacks. Each attack is a process of its own, which
- * is killed at the end of its time: no attack cleans up. */
+/* The connection of a hostile tenant, and its attacks. Each attack is a separate process, which is
+ * killed at the end of its time without any clean-up. */
 #ifndef GRADPOOL_BENCH_HOSTILE_TENANT_H
 #define GRADPOOL_BENCH_HOSTILE_TENANT_H
 
@@ -16,16 +16,16 @@
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
 
 struct tenant {
-    struct endpoint endpoint; /* TCP: an owner of the Unix socket would be an operator */
+    struct endpoint endpoint; /* TCP, because a user of the Unix socket would be an operator */
     struct key key;
     uint64_t random, until_ns;
-    _Atomic uint64_t *done; /* requests, records, connections of this attack so far */
+    _Atomic uint64_t *done; /* number of requests, records and connections of this attack */
 };
 
 struct attack {
     const char *name;
-    uint32_t slots; /* length in slots of time */
-    uint64_t begun; /* count at which the attack is in full effect */
+    uint32_t slots; /* length in time slots */
+    uint64_t begun; /* from this count on the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
@@ -35,33 +35,35 @@ struct attack {
 #define HALVES 8 /* messages of 16 MiB each, which the coordinator may buffer */
 #define GREETINGS 96
 #define STORMS 8
-#define UNTOUCHED 160 /* regions of 1 TiB: more than an address space has */
+#define UNTOUCHED 160 /* regions of 1 TiB: together more than an address space */
 #define LENDS 4
 #define PUNCHED_RANKS 4
-#define WIDE 256 /* ranks of one job */
+#define WIDE 256 /* number of ranks in one job */
 #define NARROW 4
 
 void attack_plans(struct tenant *t);     /* dry runs of a tensor of 512 GiB */
-void attack_lists(struct tenant *t);     /* lists of jobs, many at a time */
-void attack_halves(struct tenant *t);    /* messages whose last byte never comes */
-void attack_greetings(struct tenant *t); /* connections that never send a greeting */
-void attack_storms(struct tenant *t);    /* joins, with a goodbye or without */
-void attack_untouched(struct tenant *t); /* huge regions without a page */
+void attack_lists(struct tenant *t);     /* many lists of jobs at a time */
+void attack_halves(struct tenant *t);    /* messages without their last byte */
+void attack_greetings(struct tenant *t); /* connections that never complete a greeting */
+void attack_storms(struct tenant *t);    /* joins, with or without a goodbye */
+void attack_untouched(struct tenant *t); /* huge regions without pages */
 void attack_lends(struct tenant *t);     /* the same memory lent and withdrawn */
-void attack_punches(struct tenant *t);   /* pages taken out of memory that a lane reads */
-void attack_wide(struct tenant *t);      /* sums of very many ranks of one process */
-void attack_narrow(struct tenant *t);    /* control: sums of four ranks of one process */
+void attack_punches(struct tenant *t);   /* removes pages from memory that a lane reads */
+void attack_wide(struct tenant *t);      /* sums of very many ranks in one process */
+void attack_narrow(struct tenant *t);    /* control: sums of four ranks in one process */
 void attack_strangers(struct tenant *t); /* connections to a lane without a ticket */
-void attack_junk(struct tenant *t);      /* records without sense, and rings overwritten */
+void attack_junk(struct tenant *t);      /* random records and overwritten rings */
 
 bool tenant_has_time(const struct tenant *t);
 uint32_t tenant_draw(struct tenant *t, uint32_t below);
 void tenant_pause_us(uint64_t us);
-/* A job name that no earlier attack has used: the service remembers workers without a goodbye. */
+/* Writes a job name that no earlier attack has used, because the service stores workers that left
+ * without a goodbye. */
 #define TENANT_JOB_BYTES 48
 const char *tenant_name_job(const char *attack, size_t number, char *ret_name);
 
-/* tenant.c. A greeted connection, tried again until the service accepts; NULL: the time is over. */
+/* tenant.c. Returns a connection after its greeting; tries again until the service accepts. NULL:
+ * the time is over. */
 struct channel *tenant_greet(struct tenant *t, WIRE_TYPE(Role) role);
 /* Returns the answer, which the caller frees; NULL: no answer, and the connection may be closed. */
 envelope *tenant_call(struct tenant *t, struct channel *ch, envelope *request);
@@ -78,18 +80,17 @@ struct seat {
     char shm[FABRIC_ADDRESS_BYTES_MAX], ofi[FABRIC_ADDRESS_BYTES_MAX]; /* addresses of the lane */
 };
 
-/* Joins, declares `bytes` of floats, finds the lane. False: refused, or the time is over. */
+/* Joins, declares `bytes` of floats, and finds the lane. False: refused, or the time is over. */
 bool seat_join(struct tenant *t, const char *job, uint32_t rank, uint32_t workers, uint64_t bytes,
                struct seat *ret_seat, void *ret_ticket);
-/* Like the above, and connects to the lane over the fabric. */
+/* The same, and connects to the lane over the fabric. */
 bool seat_take(struct tenant *t, struct fabric *f, const char *job, uint32_t rank, uint32_t workers,
                uint64_t bytes, struct seat *ret_seat);
-/* Writes the next announcement, at most FABRIC_MESSAGE_BYTES_MAX bytes: input at the beginning of
- * region 0, result behind the input. Returns the record's bytes. */
+/* Writes the next announcement of at most FABRIC_MESSAGE_BYTES_MAX bytes. The input is at the start
+ * of region 0, the result after it. Returns the size of the record. */
 size_t seat_write(const struct seat *seat, void *ret_record);
 bool seat_announce(struct seat *seat);
-/* Receives pending events. Returns the number of results; marks the seats whose connection has
- * ended. */
+/* Handles pending events. Returns the number of results; marks seats whose connection has ended. */
 uint32_t seat_look(struct fabric *f, struct seat *seats, size_t count);
 void seat_leave(struct fabric *f, struct seat *seat);
 

@@ -1,5 +1,5 @@
-/* `idle`: the cost of connected jobs without work. Owns a service and the crews of its jobs during
- * a run. */
+/* `idle`: measures the cost of connected jobs without work. Owns a service and the crews of its
+ * jobs. */
 #include "bench/commands.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/active.h"
@@ -12,8 +12,7 @@
 #include <time.h>
 
 #define TENSOR_BYTES 4096
-/* Time after the last round in which progress threads begin to sleep, and the last commits are
- * sent. */
+/* Time after the last round in which progress threads fall asleep and the last commits are sent. */
 #define SETTLE_NS NS_PER_S
 
 struct use {
@@ -22,11 +21,11 @@ struct use {
 
 struct idle {
     uint32_t jobs, workers, seconds;
-    const char *transport; /* NULL: job by job in turn */
+    const char *transport; /* NULL: jobs alternate between both */
     bool is_json, is_active;
     struct service service;
     struct crew *crews;
-    struct active active[2]; /* over shm and tcp */
+    struct active active[2]; /* over shm and over tcp */
     struct use first, last;
 };
 
@@ -62,7 +61,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Each job runs some rounds, so that a job is idle although it was used. */
+/* Each job runs some rounds, so that it is idle after use. */
 static int run_some_rounds(struct crew *crew)
 {
     uint64_t round_ns[2 * CREW_WORKERS_MAX];
@@ -156,8 +155,7 @@ static void print_active(const struct idle *o)
     }
 }
 
-/* Measures the active job alone before and after, so that a change of the machine is not taken for
- * an effect of the idle jobs. */
+/* Measures the active job without idle jobs before and after, to exclude changes of the machine. */
 static int watch_beside_active(struct idle *o)
 {
     double before[2], among[2], after[2];

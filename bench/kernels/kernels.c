@@ -1,7 +1,7 @@
-/* gradpool-bench kernels: speed of each kernel, compared with memcpy of the same run. Each timing
- * of a kernel follows one of memcpy over the same sources, so that a slow moment of the machine
- * affects both. Prints medians of CPU time, so that other processes do not count.
- * test_reduce_kernels checks the results. */
+/* gradpool-bench kernels: speed of each kernel relative to memcpy. Each measurement of a kernel
+ * follows one of memcpy over the same sources, so that a slow moment of the machine affects both.
+ * Prints medians of CPU time, which excludes other processes. test_reduce_kernels checks the
+ * results. */
 #include "bench/commands.h"
 
 #include "svc/base/clock.h"
@@ -14,16 +14,16 @@
 
 enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_TARGETS, KEY_STREAMS, KEY_ROUNDS, KEY_SET, KEY_JSON };
 #define ROUNDS_MOST 1000
-/* Bytes of one timing: short arrays are processed repeatedly. */
+/* Bytes of one measurement; a short array is processed repeatedly. */
 #define TIMING_BYTES (8u << 20)
 #define GIB 1073741824.0
 
 struct kernels_options {
     size_t bytes; /* bytes of a source */
     int sources, targets;
-    bool streams; /* sums only */
+    bool streams; /* for sums only */
     uint32_t rounds;
-    enum reduce_set set; /* REDUCE_BEST: all */
+    enum reduce_set set; /* REDUCE_BEST: all sets */
     bool is_json;
 };
 
@@ -37,13 +37,13 @@ struct kernel {
     enum reduce_set set;
     const char *name;
     enum reduce_dtype from, to;
-    reduce_fn reduce; /* NULL: an update */
+    reduce_fn reduce; /* NULL: an update rule */
     update_fn update;
     int moments;
 };
 
 struct timing {
-    double gib_per_s, memcpy_gib_per_s; /* read and written */
+    double gib_per_s, memcpy_gib_per_s; /* GiB read and written */
 };
 
 static const char *const operation_names[REDUCE_OPERATIONS] = {
@@ -89,8 +89,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Fills with small whole numbers in every dtype, so that there are no denormals, no overflow and no
- * other slow values. */
+/* Fills an array with small whole numbers, so that there are no denormals, no overflow and no other
+ * slow values. */
 static void fill(char *array, enum reduce_dtype dtype, size_t elements)
 {
     static const struct {
@@ -117,7 +117,7 @@ static double median(double *values, uint32_t count)
     return values[count / 2];
 }
 
-/* Returns the bytes read and written in a second. */
+/* Returns the GiB read and written in a second. */
 static double rate(uint64_t bytes, uint64_t spent_ns)
 {
     return (double)bytes / GIB / ((double)(spent_ns ? spent_ns : 1) * 1e-9);
@@ -129,7 +129,7 @@ static double time_memcpy(const struct arrays *a, const struct kernels_options *
     for (uint32_t i = 0; i < repeats; i++)
         for (int s = 0; s < o->sources; s++) {
             memcpy(a->target[0], a->source[s], o->bytes);
-            /* makes the compiler calculate each value */
+            /* prevents the compiler from removing the copy */
             __asm__ volatile("" : : "r"(a->target[0]) : "memory");
         }
     return rate(2 * (uint64_t)o->bytes * (uint64_t)o->sources * repeats,
@@ -176,7 +176,7 @@ static struct timing measure(const struct arrays *a, const struct kernel *k,
     uint32_t repeats = (uint32_t)(TIMING_BYTES / (o->bytes * (size_t)o->sources)) + 1;
     for (int s = 0; s < o->sources; s++)
         fill(a->source[s], k->from, o->bytes / reduce_element_bytes(k->from));
-    (void)time_kernel(a, k, o, 1); /* touches pages and fills caches */
+    (void)time_kernel(a, k, o, 1); /* the first run populates pages and fills caches */
     for (uint32_t i = 0; i < o->rounds; i++) {
         copy[i] = time_memcpy(a, o, repeats);
         kernel[i] = time_kernel(a, k, o, repeats);
@@ -231,8 +231,8 @@ static void measure_set(const struct arrays *a, const struct kernels_options *o,
     }
 }
 
-/* Allocates whole pages. Each array begins at another offset in its page, because equal offsets
- * would share cache sets. */
+/* Allocates whole pages. Each array has another offset in its page, because equal offsets would use
+ * the same cache sets. */
 static char *make_array(size_t bytes, int number)
 {
     size_t offset = (size_t)number * 576;
@@ -248,7 +248,7 @@ static char *make_array(size_t bytes, int number)
 static struct arrays make_arrays(size_t bytes, int targets)
 {
     struct arrays a = {0};
-    size_t wide_bytes = 2 * bytes; /* bytes of the same values as f32 */
+    size_t wide_bytes = 2 * bytes; /* bytes of the same number of f32 values */
     float *state[2][1 + UPDATE_MOMENTS_MAX];
     for (int s = 0; s < REDUCE_SOURCES_MAX; s++)
         a.source[s] = make_array(bytes, s);

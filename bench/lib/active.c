@@ -1,5 +1,5 @@
-/* See active.h. The job has two workers and 4 KiB: other connections slow down such a round most.
- * Owns the crew of the active job. */
+/* The active job (active.h) has two workers and 4 KiB, because other connections slow down short
+ * rounds most. Owns its crew. */
 #include "bench/lib/active.h"
 #include "bench/compare/systems.h"
 

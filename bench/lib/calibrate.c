@@ -1,4 +1,4 @@
-/* Owns a service and a crew of workers during a measurement. Must take every figure from the CPU
+/* Owns a service and a crew of workers during a measurement. Every figure must come from the CPU
  * clocks of the service's processes (B4). */
 #include "bench/lib/calibrate.h"
 
@@ -39,8 +39,8 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Measures several times and returns the middle result, because other load of the machine disturbs
- * some measurements. */
+/* Measures several times and returns the median, because other load of the machine disturbs some
+ * measurements. */
 static int measure(struct crew *crew, double *ret_gib_per_s)
 {
     uint64_t cpu_ns[PASSES] = {0};

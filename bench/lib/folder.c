@@ -1,6 +1,6 @@
-/* Owns temporary folders that are removed even if a signal ends this process. A child process (the
- * keeper of the folder) sleeps until this process and all processes started later have ended, and
- * then removes it. Must never remove the folder of a service that still drains. */
+/* Owns temporary folders that are removed even if a signal ends this process. A child process, the
+ * keeper, waits for the end of this process and of all processes that it started later, and then
+ * removes the folder. The folder of a service must never be removed while the service drains. */
 #include "bench/lib/folder.h"
 
 #include "bench/lib/host.h"
@@ -17,8 +17,8 @@
 
 #define KEEPERS_MAX 8
 
-/* Every process started from here inherits the writing end of the pipe, also across exec. The end
- * of the pipe means that all these processes have ended. */
+/* Every process started later inherits the writing end of the pipe, also across exec. When the
+ * reading end gets EOF, all these processes have ended. */
 static struct keeper {
     char path[PATH_MAX];
     pid_t pid; /* 0: a free row */
@@ -55,8 +55,7 @@ static struct keeper *keeper_of(const char *path)
     return NULL;
 }
 
-/* Starts the keeper. Without a keeper the folder remains after a signal, but measurements are still
- * possible. */
+/* Starts the keeper. Without one a signal leaves the folder, but measurements are possible. */
 static void keep(const char *path)
 {
     struct keeper *k = keeper_of("");

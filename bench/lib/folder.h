@@ -1,12 +1,12 @@
-/* A temporary folder under TMPDIR or /tmp. If this process is killed, the folder is removed once
- * all processes that it started have ended. */
+/* A temporary folder under TMPDIR or /tmp. If this process is killed, the folder is removed after
+ * the end of all processes that it started. */
 #ifndef GRADPOOL_BENCH_FOLDER_H
 #define GRADPOOL_BENCH_FOLDER_H
 
 #include <stddef.h>
 
-/* Returns a negative errno, with a text on standard error; the path is then empty. */
+/* Returns a negative errno, with a text on standard error and an empty path. */
 int folder_make(char *ret_path, size_t path_bytes);
-void folder_remove(const char *path); /* removes the folder with its contents; "" is allowed */
+void folder_remove(const char *path); /* removes the folder with its contents; "" is fine */
 
 #endif

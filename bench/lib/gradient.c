@@ -1,11 +1,11 @@
-/* Gradients from a hash. Owns nothing. */
+/* Computes gradients from a hash. */
 #include "bench/lib/gradient.h"
 
 #include <string.h>
 
-#define BLOCK 512 /* elements that are summed at a time */
+#define BLOCK 512 /* number of elements that are summed at a time */
 /* The loader calls resolvers of clones before a sanitizer's runtime is initialised, and clang
- * instruments them. */
+ * instruments these resolvers. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
@@ -13,8 +13,8 @@
 #define WITH_AVX2
 #endif
 
-/* ThreadSanitizer would spend most of a test's time on loops over elements. The loops are exempt,
- * and the written range is declared as a whole, for the memcpy() that reads it. */
+/* ThreadSanitizer would spend most of a test's time in loops over elements. The loops are exempt,
+ * and the written range is reported as a whole, for the memcpy() that reads it. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_write_range(void *memory, size_t bytes);
 #else
@@ -36,7 +36,7 @@ static uint64_t stream(const struct gradient *g, uint32_t rank)
     return mix(mix(mix(g->seed + 1) + g->tensor) + g->round * 65537 + rank);
 }
 
-/* Uses 32-bit arithmetic only, which a compiler turns into vector instructions. */
+/* Uses only 32-bit arithmetic, for which compilers generate vector instructions. */
 UNWATCHED static uint32_t mix_element(uint32_t x)
 {
     x ^= x >> 16;
@@ -67,7 +67,7 @@ WITH_AVX2 UNWATCHED void gradient_fill(const struct gradient *g, uint32_t rank, 
         values[i] = value(key, i);
 }
 
-/* Calculates sums of all ranks, in rank order, of the elements from `first` on. */
+/* Computes sums over all ranks in rank order, of the elements from `first` on. */
 WITH_AVX2 UNWATCHED static void sum_block(const uint64_t *keys, uint32_t workers, bool is_mean,
                                           uint64_t first, float *sums, uint32_t count)
 {

@@ -1,4 +1,4 @@
-/* Reads the state of processes from the kernel. Owns nothing. */
+/* Reads the state of processes from the kernel. */
 #include "bench/lib/host.h"
 
 #include "svc/base/cleanup.h"
@@ -22,7 +22,7 @@
 
 int process_core(uint32_t index)
 {
-    static cpu_set_t allowed; /* before anything is bound: a bound child would count one core */
+    static cpu_set_t allowed; /* read before any binding: a bound child would count one core */
     static int count;
     if (count == 0) {
         CPU_ZERO(&allowed);
@@ -118,7 +118,7 @@ uint64_t process_resident_bytes(pid_t pid)
     return sscanf(text, "%*u %llu", &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Parses /proc/PID/stat, whose name in brackets may contain anything, also brackets. */
+/* Parses /proc/PID/stat. The name in parentheses may contain any characters, also parentheses. */
 static pid_t parent_of(const char *pid)
 {
     char path[64], text[512];

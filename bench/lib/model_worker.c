@@ -1,5 +1,5 @@
-/* A client with a model's tensors. Owns the connection and the memory until the worker leaves. Must
- * compute only stamps while times are measured. */
+/* A client with a model's tensors. Owns the connection and the memory until the worker leaves.
+ * During a measurement it must write only stamps. */
 #include "bench/lib/model_worker.h"
 
 #include "bench/compare/pattern.h"

@@ -1,5 +1,5 @@
 /* Common part of the emulated workers of `savings` and `stragglers`: an ordinary client (B2) with
- * the scaled tensors of a real model, and gradients whose sums are known. */
+ * the scaled tensors of a real model, and gradients with known sums. */
 #ifndef GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 #define GRADPOOL_BENCH_LIB_MODEL_WORKER_H
 
@@ -11,25 +11,25 @@ struct model_worker {
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
-    double bytes_scale; /* bytes of a tensor divided by those of the table */
+    double bytes_scale; /* factor from the bytes of the model's tensor to those here */
     /* set by model_worker_come() */
     gp_client *client;
     gp_job *membership;
     gp_tensor **tensors;
-    gp_item *items;             /* one a tensor */
-    float *gradients, *results; /* of all tensors, one after the other */
+    gp_item *items;             /* one for each tensor */
+    float *gradients, *results; /* those of all tensors, one after the other */
 };
 
-/* Joins, declares, fills all gradients. Returns a negative errno, with a text on standard error;
- * model_worker_go() is due in any case. */
+/* Joins, declares, and fills all gradients. Returns a negative errno, with a text on standard
+ * error. The caller calls model_worker_go() also after an error. */
 int model_worker_come(struct model_worker *w);
 void model_worker_go(struct model_worker *w);
 /* Prints rank, failed step and the client's text; returns `code`. */
 int model_worker_complain(const struct model_worker *w, const char *what, int code);
 
-/* Writes one element in thousands, which differs in every round. */
+/* Writes one element in thousands, with another value in every round. */
 void model_worker_stamp(struct model_worker *w, uint32_t round);
-/* Returns the number of elements of all results that are not the sum of that round. */
+/* Returns the number of elements of all results that differ from the sum of that round. */
 uint64_t model_worker_count_wrong(const struct model_worker *w, uint32_t round);
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define START_NS (20 * NS_PER_S)
-#define STOP_NS (20 * NS_PER_S) /* longer than the coordinator's own timeout for its aggregators */
+#define STOP_NS (20 * NS_PER_S) /* longer than the coordinator's own time-out for its aggregators */
 #define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 extern char **environ;
@@ -25,7 +25,7 @@ struct words {
     size_t count;
 };
 
-/* NULL: the service chooses. */
+/* Adds an option. NULL: the service's default. */
 static void add(struct words *w, const char *option, const char *value)
 {
     if (!value)
@@ -61,7 +61,7 @@ static int spawn(struct service *s, const struct service_setting *setting)
     return 0;
 }
 
-/* `gradpool status` returns whether all lanes serve, and `gradpool jobs` whether the coordinator
+/* `gradpool status` returns whether all lanes are up, and `gradpool jobs` whether the coordinator
  * answers. */
 static int is_up(struct service *s, const char *command)
 {
@@ -145,7 +145,7 @@ int service_start_again(struct service *s, const struct service_setting *setting
 
 int service_end(struct service *s)
 {
-    kill(s->coordinator, SIGINT); /* SIGINT ends the jobs, too */
+    kill(s->coordinator, SIGINT); /* SIGINT also ends the jobs */
     int status = process_reap(s->coordinator, clock_now_ns() + STOP_NS);
     s->coordinator = 0;
     return status;

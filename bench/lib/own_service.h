@@ -1,5 +1,5 @@
-/* A separate gradpool service for the bench, with a private state directory and a free port. Its
- * program lies beside this one. */
+/* A separate gradpool service for the bench, with its own state directory and a free port. The
+ * program `gradpool` is in the folder of this one. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -19,33 +19,33 @@ struct service {
 };
 
 struct service_setting {
-    /* Options of `gradpool serve`; NULL: the service's default, except one aggregator and a free
-     * port. */
+    /* Options of `gradpool serve`. NULL: the service's default, except for one aggregator and a
+     * free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    /* NULL: jobs; SIGTERM comes when the bench dies, and the service is not started again */
+    /* NULL: `--stop jobs`, because SIGTERM comes when the bench ends, and no next start follows */
     const char *stop;
     const char *program; /* NULL: gradpool */
 };
 
-/* Starts a service with one lane on core 0 (host.h) and the default policy. Returns when its lane
- * serves. Returns a negative errno, with a text on standard error. */
+/* Starts a service with one lane on core 0 (host.h) and the default policy. Returns when the lane
+ * is up. Returns a negative errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts the ended coordinator again on the same state. Returns once the coordinator answers; its
- * aggregators reconnect, except those that are leaving. */
+/* Starts the coordinator again on the same state. Returns when it answers. Its aggregators
+ * reconnect, except those that are ending. */
 int service_start_again(struct service *s, const struct service_setting *setting);
-/* Returns whether the coordinator has ended by itself; it is not reaped. */
+/* Returns whether the coordinator has ended by itself. Its status is not collected. */
 bool service_has_ended(const struct service *s);
 /* Ends the coordinator and its jobs. Returns the status of process_reap(); a coordinator that is
  * too slow is killed. */
 int service_end(struct service *s);
-/* Moves the service's log to a place that service_stop() does not remove. */
+/* Moves the service's log to a folder that service_stop() does not remove. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);
-void service_stop(struct service *s); /* allowed on a service that did not start */
+void service_stop(struct service *s); /* allowed for a service that did not start */
 
-/* CPU time so far of the aggregators, and of the coordinator. */
+/* Return the CPU time of the aggregators, and of the coordinator. */
 uint64_t service_lanes_cpu_ns(const struct service *s);
 uint64_t service_coordinator_cpu_ns(const struct service *s);
 

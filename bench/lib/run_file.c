@@ -1,4 +1,4 @@
-/* Writes the page of a run. Owns the file while writing; must never remove the named file, which
+/* Writes the page of a run. Owns the file during the write. Must never remove the named file, which
  * may be a device. */
 #include "bench/lib/run_file.h"
 
@@ -49,7 +49,7 @@ static int complain(const char *path, int error)
     return error;
 }
 
-/* Opens for appending, so that an earlier page stays until the new one is written. */
+/* Opens the file for appending, so that an earlier page exists until the new one is written. */
 int run_can_write(const char *path)
 {
     FILE *out = fopen(path, "ae");

@@ -1,4 +1,4 @@
-/* Writes a run of the bench as a file: machine, settings, and the page of the run from svc/ops. */
+/* Writes a run of the bench as a page of svc/ops, with machine and settings. */
 #ifndef GRADPOOL_BENCH_LIB_RUN_FILE_H
 #define GRADPOOL_BENCH_LIB_RUN_FILE_H
 
@@ -19,8 +19,8 @@ void run_fact(struct run_facts *facts, const char *name, const char *format, ...
 /* Adds machine, load, commit and date. */
 void run_facts_of_host(struct run_facts *facts);
 
-/* Checks before a run, which takes minutes, that run_write() can open the file. Returns a negative
- * errno, with a text on standard error. */
+/* Checks that run_write() can open the file. Called before a run, which lasts for minutes. Returns
+ * a negative errno, with a text on standard error. */
 int run_can_write(const char *path);
 int run_write(const struct view_run *run, const char *path);
 

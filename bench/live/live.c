@@ -1,6 +1,6 @@
-/* Owns the order of a comparison and both services. The steps are: scale tensors, measure the jobs,
- * simulate them, and play the trace on own lanes of each job and on shared lanes. Must never give
- * the simulation a result of the two plays. */
+/* Owns the order of a comparison and both services: scales tensors, measures the jobs, simulates
+ * them, and replays the trace twice, on separate lanes for each job and on shared lanes. The
+ * simulation must never get a result of the two replays. */
 #include "bench/live/live.h"
 
 #include "bench/lib/host.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SCALE_FIRST 0.02 /* scale of tensors before the cost of a byte is known */
+#define SCALE_FIRST 0.02 /* scale of tensors for the first measurement */
 #define SCALE_NS 1e9
 #define MEASURE_PASSES 2
 #define LOOKS_FOR_JOBS 2
@@ -38,8 +38,8 @@ static double pushed_bytes(const struct live *live, const struct turn *turn)
     return bytes;
 }
 
-/* Measures twice with the jobs of the largest group: first to scale the tensors, then to find the
- * cost of a byte at that scale. */
+/* Measures twice with the jobs of the largest group: first to scale the tensors, then the lane time
+ * of a byte at that scale. */
 static int find_scale(struct live *live, const struct service *service)
 {
     live->plan.bytes_scale = SCALE_FIRST;
@@ -100,7 +100,7 @@ static size_t count_unknown(const struct live *live)
     return count;
 }
 
-/* Measures jobs on their own lanes, as many at the same time as there are lanes. The service stores
+/* Measures jobs on separate lanes, as many at the same time as there are lanes. The service stores
  * each profile for the next start of the job. */
 static int measure_jobs(struct live *live, const struct service *service)
 {
@@ -125,7 +125,7 @@ static int measure_jobs(struct live *live, const struct service *service)
     return r;
 }
 
-/* Plays the trace; each job does as many rounds as in the simulation. */
+/* Replays the trace. Each job does as many rounds as in the simulation. */
 static int play(struct live *live, const struct service *service, struct turn **ret_turn)
 {
     struct turn *turn = turn_create(live, service);
@@ -133,7 +133,7 @@ static int play(struct live *live, const struct service *service, struct turn **
         return -ENOMEM;
     turn_all(turn);
     for (size_t i = 0; i < live->plan.jobs_count; i++) {
-        uint32_t least = turn->jobs[i].rounds; /* rounds from step times alone */
+        uint32_t least = turn->jobs[i].rounds; /* number of rounds from step times alone */
         double rounds = round(live->plan.jobs[i].stay_ns / live->periods_ns[i]);
         turn->jobs[i].rounds = rounds < least ? (uint32_t)fmax(rounds, 1) : least;
     }

@@ -10,11 +10,11 @@ struct live {
     const char *trace, *models_folder;
     double replay_s;   /* length of the compressed trace */
     double time_scale; /* factor of step times */
-    double load;       /* mean lane time offered, in cores */
+    double load;       /* mean lane time of all jobs, in cores */
     struct setting setting;
     bool is_json;
 
-    /* The played trace. */
+    /* The replayed trace. */
     struct models models;
     struct workload workload;
     struct plan plan;
@@ -22,35 +22,37 @@ struct live {
     uint32_t lanes;
     double lane_ns_a_byte; /* measured during the run */
 
-    /* Lane time of each job as reported by the service, and its ratio to the clocks of the
-     * lanes. */
-    double lane_ns[PLAN_JOBS_MAX]; /* lane time a round of each job, by the service */
+    /* Lane time of each job as reported by the service, and the ratio of the lanes' clocks
+     * to it. */
+    double lane_ns[PLAN_JOBS_MAX]; /* lane time of a round of each job, reported by the service */
     double told_to_clock;          /* lane time by the clocks, divided by that of the service */
 
     /* Results. */
     struct turn *dedicated, *shared;
     struct simulated simulated;
     struct trail trail;
-    double losses[PLAN_JOBS_MAX]; /* measured loss of each job; 0: no window has one */
+    double losses[PLAN_JOBS_MAX]; /* measured loss of each job; 0: no window has a measurement */
     double periods_ns[PLAN_JOBS_MAX];
 };
 
 /* --- live_plan.c: pure --- */
 
-/* Reads the trace; fills models, workload and plan, but for the scale of tensors. -errno, with a
- * text in `error` (TABLE_ERROR_BYTES). */
+/* Reads the trace; sets models, workload and plan, except the scale of tensors. Returns -errno,
+ * with a text in `error` (TABLE_ERROR_BYTES). */
 int live_plan(struct live *live, char *error);
-/* Sets the scale of tensors for the load, with the given lane time for a pushed byte. */
+/* Sets the scale of tensors that results in the load, with the given lane time for a pushed
+ * byte. */
 void live_scale(struct live *live, double lane_ns_a_byte);
-/* Returns the end of the group of jobs from `first` on that fit on the lanes side by side. */
+/* Returns the end of the group of jobs from `first` on that fit on separate lanes at the same
+ * time. */
 size_t live_group(const struct live *live, size_t first);
-/* Plays the workload on the virtual clock with the measured lane time of each job. */
+/* Runs the workload on the virtual clock with the measured lane time of each job. */
 int live_simulate(struct live *live, char *error);
 void live_fini(struct live *live);
 
 /* --- live.c --- */
 
-/* Starts services, plays the trace on both and in the simulation, reports. Returns a negative
+/* Starts services, replays the trace on both and in the simulation, and reports. Returns a negative
  * errno, with a text on standard error. */
 int live_run(struct live *live);
 

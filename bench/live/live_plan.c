@@ -1,5 +1,5 @@
-/* Turns a trace into jobs that this machine can play, and into the same jobs of the simulation.
- * Owns only its results. Must never read a clock or ask a service. */
+/* Converts a trace into jobs for this machine, and into the same jobs for the simulation. Owns only
+ * its results. Must never read a clock or send a request to a service. */
 #include "bench/live/live.h"
 
 #include "bench/sim/chance.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #define HOURS_MAX 100000
-#define LINE_GBIT 1000 /* workers on the same machine have no network line */
-/* factor for the number of lanes: jobs arrive while late ones are still there */
+#define LINE_GBIT 1000 /* workers on one machine have no network limit */
+/* factor on the number of lanes: jobs arrive while late ones still run */
 #define LANES_ROOM 1.5
 #define LANES_MAX 96
 #define GIB ((double)(1 << 30))
@@ -25,7 +25,7 @@ static double end_of(const struct workload *workload)
     return end_ns;
 }
 
-/* Largest number of workers present at the same time. */
+/* Returns the largest number of workers at the same time. */
 static uint32_t peak_of(const struct workload *workload)
 {
     uint32_t peak = 0;
@@ -94,7 +94,7 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Each job counts with the time in which it is present, because jobs come and go. */
+/* Each job counts with the time in which it runs. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;
@@ -119,7 +119,7 @@ size_t live_group(const struct live *live, size_t first)
 
 /* --- the same jobs in the simulation --- */
 
-/* Scales tensors so that the simulated job takes the measured lane time at the setting's X. */
+/* Scales tensors so that the simulated job has the measured lane time in the setting's units. */
 static int make_model(const struct live *live, size_t i, struct model *ret_model)
 {
     const struct plan_job *job = &live->plan.jobs[i];

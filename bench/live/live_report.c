@@ -1,4 +1,4 @@
-/* Prints a comparison: both series, each job, a summary line. Owns nothing. */
+/* Prints a comparison: both time series, each job, a summary line. */
 #include "bench/live/live.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 #define NEAR 0.02
 
 struct sums {
-    double live, simulated, predicted;       /* losses, means */
-    size_t jobs, near, told, predicted_near; /* told: jobs with a prediction */
+    double live, simulated, predicted;       /* mean losses */
+    size_t jobs, near, told, predicted_near; /* told: number of jobs with a prediction */
 };
 
 void live_report_plan(const struct live *live)
@@ -35,7 +35,7 @@ void live_report_plan(const struct live *live)
     fflush(stdout);
 }
 
-/* Reports the cores that were busy between two times. */
+/* Prints the number of busy cores between two times. */
 static void report_series(const struct live *live)
 {
     double part_s = (double)live->workload.end_ns / 1e9 / TRAIL_PARTS;

@@ -1,4 +1,4 @@
-/* Runs `gradpool` for the conductors of `migrate`. Owns the process while it runs. */
+/* Runs `gradpool` for the conductors of `migrate`. Owns the running process. */
 #include "bench/migrate/ask.h"
 
 #include "bench/lib/host.h"
@@ -52,7 +52,7 @@ int ask_drain(const struct service *service, uint32_t lane, bool undoes)
     return run(service, argv);
 }
 
-/* Waits for the second aggregator, for which the service does not wait. */
+/* Waits for the second aggregator, because the start of the service does not. */
 int ask_lanes(const struct service *service, uint32_t ret_lanes[2])
 {
     struct look look = {0};

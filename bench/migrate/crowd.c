@@ -1,5 +1,5 @@
-/* Starts the workers of a job, passes orders and ends them. Owns these processes, their sockets and
- * boards. */
+/* Starts the workers of a job, sends orders and ends the workers. Owns these processes, their
+ * sockets and boards. */
 #include "bench/migrate/crowd.h"
 
 #include "bench/lib/host.h"
@@ -55,7 +55,7 @@ int crowd_start(struct crowd *c, const struct trainee *plan)
     return r;
 }
 
-/* Reads the next message of that worker. The end of a worker is not a message. */
+/* Reads the next message of a worker. If the worker has ended, there is none. */
 static int hear(struct crowd *c, uint32_t rank, char *ret_word)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

@@ -13,28 +13,28 @@ struct crowd {
     uint32_t workers;
     pid_t pids[CROWD_WORKERS_MAX];
     int fds[CROWD_WORKERS_MAX];
-    struct trainee_board *boards; /* shared with them */
+    struct trainee_board *boards; /* shared with the workers */
 };
 
-/* Returns a negative errno, with a text on standard error; crowd_end() is due in any case. */
+/* Returns a negative errno, with a text on standard error. The caller calls crowd_end() also after
+ * an error. */
 int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
 uint32_t crowd_iterations(const struct crowd *c);
-/* Orders all workers at the end of an iteration; returns when all pause (END: have ended). */
+/* Sends an order for the end of an iteration. Returns when all workers pause (END: have ended). */
 int crowd_order(struct crowd *c, enum trainee_order order);
 int crowd_go_on(struct crowd *c);
-/* Returns the length of the iteration, from the first begin to the last end of a worker. */
+/* Returns the length of the iteration, from the first start to the last end of a worker. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
-/* Returns the time from the first worker's end of aggregation until the last worker has carried out
- * the order. */
+/* Returns the time from the first end of aggregation until the last worker has obeyed the order. */
 double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
-/* CPU time of all workers for aggregation. */
+/* Returns the CPU time of all workers for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);
 /* Returns the number of wrong results of all workers; -ENOMEM. */
 int64_t crowd_count_wrong(const struct crowd *c);
-/* Workers that have failed. */
+/* Returns the number of workers that have failed. */
 uint32_t crowd_failed(const struct crowd *c);
 /* Kills remaining workers and frees all memory. */
 void crowd_end(struct crowd *c);

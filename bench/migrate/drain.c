@@ -1,6 +1,6 @@
-/* Conducts drains of an aggregator with the tasks of eight jobs, forwards and back, including the
- * state of update rules. Owns the workers. Must never read the times of an iteration before all
- * workers have ended. */
+/* Conducts drains of an aggregator with the tasks of eight jobs, from one aggregator to the other
+ * and back, with the state of update rules. Owns the workers. Must never read the times of an
+ * iteration before all workers have ended. */
 #include "bench/migrate/drain.h"
 
 #include "bench/migrate/ask.h"
@@ -17,14 +17,14 @@
 
 #define JOBS 8
 #define WORKERS 2
-#define STATE_TASKS 13 /* 256 KiB of parameters each, for each job */
+#define STATE_TASKS 13 /* number of tasks with state in each job, 256 KiB of parameters each */
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam: parameters and two moments */
-/* for the conductor's orders, which are sent with a sum beside the state */
+/* elements of the sum with which rank 0 sends the conductor's orders */
 #define LOAD_ELEMENTS 1024
 #define JOB_TASKS_MAX 64
-/* Computing time of each iteration, which is chosen and not calibrated. It belongs to short
- * iterations, of 100 to 200 ms, because a pause is a smaller part of a longer one (B15). */
+/* Computing time of each iteration, a fixed value. It results in short iterations of 100 to 200 ms,
+ * because a pause is a smaller fraction of a longer one (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define DRAINS_MAX 64
@@ -61,7 +61,7 @@ static int start_job(struct draining *d, size_t job, const char *transport)
     return r == 0 ? crowd_await(&d->crowds[job], 1) : r;
 }
 
-/* Counts the tasks as the service has cut and packed them. */
+/* Counts the tasks that the service has made from the tensors. */
 static int count_tasks(struct draining *d)
 {
     for (size_t job = 0; job < JOBS; job++) {
@@ -82,7 +82,7 @@ static void open_window(const struct draining *d, struct window *w)
         w->first[job] = crowd_iterations(&d->crowds[job]);
 }
 
-/* The window includes the iteration after the drain, which shows the cost of a new lane. */
+/* Ends a window after the iteration that follows the drain, which shows the cost of a new lane. */
 static int close_window(struct draining *d, struct window *w)
 {
     int r = 0;

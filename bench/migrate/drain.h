@@ -1,10 +1,10 @@
-/* Measures the pauses of jobs when the aggregator with all their tasks is drained. */
+/* Measures the pauses of jobs during a drain of the aggregator with all their tasks. */
 #ifndef GRADPOOL_BENCH_MIGRATE_DRAIN_H
 #define GRADPOOL_BENCH_MIGRATE_DRAIN_H
 
 #include "bench/lib/own_service.h"
 
-/* Largest piece of the service, which bounds the bytes of a task. */
+/* Maximum size of a piece, and so of a task. */
 #define DRAIN_PIECE_MAX "262144"
 
 /* The longest iteration of the worst job in a window, divided by that job's median without a
@@ -14,11 +14,11 @@ struct drain_longest {
 };
 
 struct drain_row {
-    uint32_t jobs, tasks, drains; /* tasks as the service counts them */
+    uint32_t jobs, tasks, drains; /* number of tasks, as counted by the service */
     uint64_t state_bytes;         /* parameters and moments of all jobs, which each drain moves */
-    double iteration_ms;          /* median of the medians of the jobs, without draining */
-    double drain_ms;              /* median: from order to answer */
-    struct drain_longest near, control; /* while an aggregator is drained; while none is */
+    double iteration_ms;          /* median of the jobs' medians, without a drain */
+    double drain_ms;              /* median time from order to answer */
+    struct drain_longest near, control; /* in windows with a drain, and in windows without */
     uint64_t failed_rounds, wrong;
 };
 

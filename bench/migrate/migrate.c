@@ -1,6 +1,6 @@
-/* Conducts one cell of `migrate`: calibrates a job, lets it train, migrates its tasks repeatedly,
- * and records the iterations near each migration; windows without a migration alternate with these.
- * Owns the job's workers. Must never let two windows share an iteration. */
+/* Conducts one cell of `migrate`: calibrates a job, trains it, migrates its tasks repeatedly, and
+ * records the iterations near each migration. Windows without a migration alternate with these.
+ * Owns the job's workers. Two windows must never share an iteration. */
 #include "bench/migrate/migrate.h"
 
 #include "bench/migrate/ask.h"
@@ -16,17 +16,18 @@
 #include <time.h>
 
 #define WORKERS 2
-#define STATE_BYTES_PER_ELEMENT 12 /* Adam's */
-/* Of larger states only a part is trained in each iteration, so that iterations stay short. */
+#define STATE_BYTES_PER_ELEMENT 12 /* of Adam */
+/* Of a larger state each iteration trains only a part of this size, so that iterations stay
+ * short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
-#define PROBE_COMPUTE_MS 100 /* longer than the check of results that runs meanwhile */
+#define PROBE_COMPUTE_MS 100 /* longer than the check of results, which runs meanwhile */
 #define PROBES_MAX 4
-#define GROWTH_MAX 8.0      /* largest growth of the load from one measurement to the next */
-#define AGGREGATION_MS 60.0 /* aggregation time for which the load is calibrated */
-#define ITERATION_MS 185.0  /* longest iteration wanted */
+#define GROWTH_MAX 8.0      /* largest growth of the load between two measurements */
+#define AGGREGATION_MS 60.0 /* aggregation time that the calibration aims at */
+#define ITERATION_MS 185.0  /* longest desired iteration */
 
 struct conductor {
     const struct service *service;
@@ -48,7 +49,7 @@ const char *migrate_mode_name(enum migrate_mode mode)
 
 /* --- the service --- */
 
-/* Moves all tasks of the job of that plan. */
+/* Moves all tasks of the plan's job. */
 static int move_to(const struct conductor *c, const struct trainee *plan, size_t lane)
 {
     char job[64], number[16];
@@ -92,7 +93,8 @@ static int migrate_stopped(struct conductor *c, struct migrate_window *w, size_t
     return r < 0 ? r : crowd_go_on(&c->crowd);
 }
 
-/* Drains the job's former lane, so that the new job is placed on the other one. */
+/* Restarts the job on the other lane. Drains the former lane first, so that the new job is placed
+ * on the other one. */
 static int migrate_by_restart(struct conductor *c, struct migrate_window *w, size_t lane)
 {
     int r = stop_all(c, w, TRAINEE_RESTART);
@@ -113,8 +115,8 @@ static struct migrate_window *add_window(struct conductor *c)
     return w;
 }
 
-/* The window includes the iteration after the last one of the migration, which shows the cost of a
- * new lane. */
+/* Ends a window after the iteration that follows the migration, which shows the cost of a new
+ * lane. */
 static int close_window(struct conductor *c, struct migrate_window *w)
 {
     w->last = crowd_iterations(&c->crowd) + 1;
@@ -131,7 +133,7 @@ static int migrate_once(struct conductor *c, size_t lane)
     return r < 0 ? r : close_window(c, w);
 }
 
-/* Watches a window as long as the last one, with a command that changes nothing. */
+/* Records a window as long as the last one, with a command that has no effect. */
 static int watch_once(struct conductor *c)
 {
     const struct migrate_window *before = &c->windows[c->windows_count - 1];
@@ -199,8 +201,8 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* Finds a load beside the parameters with the aggregation time AGGREGATION_MS; the computing time
- * is nearly twice AGGREGATION_MS if iterations stay short. */
+/* Finds the load beside the parameters with which the aggregation time is AGGREGATION_MS. The
+ * computing time is nearly twice as long, if iterations stay short. */
 static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;

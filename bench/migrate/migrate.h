@@ -1,5 +1,5 @@
-/* `gradpool-bench migrate`: pauses of a job by migrations of its tasks, compared with stopping all
- * workers and with a restart elsewhere. */
+/* `gradpool-bench migrate`: pauses of a job during migrations of its tasks, compared with a stop of
+ * all workers and with a restart on another lane. */
 #ifndef GRADPOOL_BENCH_MIGRATE_H
 #define GRADPOOL_BENCH_MIGRATE_H
 
@@ -16,7 +16,7 @@ const char *migrate_mode_name(enum migrate_mode mode);
 
 /* The job's load beside its state, calibrated for the length of iterations. */
 struct migrate_load {
-    uint64_t elements, compute_ns; /* elements 0: not known yet */
+    uint64_t elements, compute_ns; /* elements 0: not calibrated yet */
 };
 
 /* One job of two workers that migrates repeatedly. */
@@ -26,23 +26,24 @@ struct migrate_cell {
     uint64_t state_bytes;
     enum gp_durability durability; /* place of the copies */
     uint64_t seed;
-    uint32_t migrations; /* number of migrations wanted */
-    /* Load of this state and transport, calibrated by the first of its cells. */
+    uint32_t migrations; /* requested number of migrations */
+    /* Load for this state and transport, calibrated by the first cell that uses it. */
     struct migrate_load *load;
 };
 
 struct migrate_row {
-    double iteration_ms, aggregation_fraction; /* medians, without migrating */
+    double iteration_ms, aggregation_fraction; /* medians without a migration */
     double visible_pause_fraction, control_fraction;
-    /* Medians. Live: from order to answer, and the part of it that no iteration shows. Otherwise
-     * from the stop of the first worker until the last worker trains again; hidden_ms is 0. */
+    /* Medians. Live: time from order to answer, and the part of it that lengthens no iteration.
+     * Otherwise: time from the stop of the first worker until the last worker trains again;
+     * hidden_ms is 0. */
     double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;
 };
 
-/* The service has two aggregators of a lane each. Returns a negative errno, with a text on standard
- * error. */
+/* The service has two aggregators with one lane each. Returns a negative errno, with a text on
+ * standard error. */
 int migrate_run(const struct service *service, const struct migrate_cell *cell,
                 struct migrate_row *ret_row);
 

@@ -160,11 +160,11 @@ static int start(struct migrate *m, const char *piece_max)
                                                       .aggregators = "2",
                                                       .scale = "off",
                                                       .piece_max = piece_max,
-                                                      /* a late aggregator on a busy machine is not
-                                                       * lost */
+                                                      /* long enough for a late aggregator on a busy
+                                                       * machine */
                                                       .aggregator_timeout = "10",
-                                                      /* During a migration the state exists twice,
-                                                       * at both lanes. */
+                                                      /* During a migration the state exists on both
+                                                       * lanes. */
                                                       .job_memory_max = "2G",
                                                       .lane_memory_max = "4G"});
 }
@@ -189,7 +189,7 @@ static void print_drain(const struct migrate *m, const char *transport, const st
     fflush(stdout);
 }
 
-/* Runs on a separate service, which has not measured the jobs before. */
+/* Runs on a separate service, without measurements of the jobs. */
 static int run_drain(struct migrate *m, const char *transport)
 {
     struct drain_row row;
@@ -207,7 +207,7 @@ static int run_drain(struct migrate *m, const char *transport)
     return 0;
 }
 
-/* The rows of single migrations, on one service. */
+/* Prints the rows of single migrations, on one service. */
 static int run_cells(struct migrate *m)
 {
     int r = m->migrations ? start(m, NULL) : 0;

@@ -1,5 +1,5 @@
-/* Computes medians over windows and over the iterations without a migration. Owns nothing. Must
- * never count time as hidden in which workers stood still. */
+/* Computes medians over windows and over the iterations without a migration. Time in which workers
+ * stood still must never count as hidden. */
 #include "bench/migrate/reckon.h"
 
 #include "bench/savings/statistics.h"
@@ -22,7 +22,7 @@ static bool is_near(const struct migrate_window *windows, size_t count, uint32_t
     return false;
 }
 
-/* Adds iterations without a migration, including those of windows without one. */
+/* Adds iterations without a migration, also those of windows without one. */
 static void note_quiet(const struct crowd *c, const struct migrate_window *windows, size_t count,
                        struct migrate_row *row)
 {
@@ -54,7 +54,7 @@ static double taken_ms(const struct crowd *c, const struct migrate_window *w)
     return w->stands ? crowd_pause_ms(c, w->stood_in) : w->answer_ms;
 }
 
-/* Part of the migration time that does not lengthen any iteration near by. */
+/* Returns the part of the migration time that lengthens no iteration near the migration. */
 static double hidden_ms(const struct crowd *c, const struct migrate_window *w, double quiet_ms)
 {
     double seen = longest_ms(c, w) - quiet_ms;

@@ -5,19 +5,20 @@
 #include "bench/migrate/crowd.h"
 #include "bench/migrate/migrate.h"
 
-#define RECKON_WARM 6 /* first iterations, which do not count */
+#define RECKON_WARM 6 /* the first iterations do not count */
 #define RECKON_WINDOWS_MAX 512
 
-/* Iterations in which something was ordered. */
+/* The iterations during one order. */
 struct migrate_window {
     uint32_t first, last;
     bool migrates; /* false: an order without effect */
-    bool stands;   /* all workers stopped for the migration, in iteration `stood_in` */
+    bool stands;   /* whether all workers stopped for the migration, in iteration `stood_in` */
     uint32_t stood_in;
-    double answer_ms; /* live migrations: time from order to answer */
+    double answer_ms; /* for live migrations: time from order to answer */
 };
 
-/* Fractions and times, of at most RECKON_WINDOWS_MAX windows; the workers have ended. */
+/* Computes fractions and times over at most RECKON_WINDOWS_MAX windows, after the end of the
+ * workers. */
 void reckon(const struct crowd *c, const struct migrate_window *windows, size_t count,
             struct migrate_row *row);
 

@@ -1,6 +1,5 @@
 /* Replays the results of a job of `migrate` with the kernels of the lanes, block by block: all
- * rounds of a block while the block is in the cache. Owns nothing. Must never read a result of the
- * service. */
+ * rounds of one block while it is in the cache. Must never read a result of the service. */
 #include "bench/migrate/reference.h"
 
 #include "bench/lib/gradient.h"
@@ -54,7 +53,7 @@ struct block {
     const struct reference *r;
     uint64_t first, elements;
     float *gradients[REFERENCE_WORKERS_MAX]; /* gradients of each rank */
-    float *state[2][1 + UPDATE_MOMENTS_MAX]; /* the first array of each is the result */
+    float *state[2][1 + UPDATE_MOMENTS_MAX]; /* the first array of each state is the result */
     float *result;
 };
 
@@ -68,7 +67,7 @@ static void fill_block(struct block *b)
         b->state[0][0][i] = gradient_value(&begin, 0, b->first + i);
 }
 
-/* `step` counts from 1. Leaves the new state in state[0]. */
+/* `step` counts from 1. The new state is in state[0]. */
 static void update(struct block *b, const struct reduce_pass *sums, uint64_t step)
 {
     float **before = b->state[0], **after = b->state[1];

@@ -1,6 +1,6 @@
 /* The worker of a migrating job, an ordinary client (B2). Owns its client and its memory. Must
- * never compute while an iteration aggregates; results are checked during the emulated computing
- * time. */
+ * never compute during the aggregation of an iteration; results are checked during the emulated
+ * computing time. */
 #include "bench/migrate/trainee.h"
 
 #include "bench/migrate/reference.h"
@@ -30,7 +30,7 @@ struct worker {
     gp_tensor *tensors[TENSORS_MAX];
     size_t tensors_count;
     float *drawn;              /* gradients of the load and of each part, for later use */
-    float *gradients, *values; /* the order, the load, all parts: gradients and results */
+    float *gradients, *values; /* gradients and results of the order, the load and all parts */
 };
 
 static int complain(const struct worker *w, const char *what, int code)
@@ -209,8 +209,8 @@ static int restore(struct worker *w)
     return r < 0 ? complain(w, "restore", r) : 0;
 }
 
-/* Changes lanes by a restart, like a job without migration: snapshot, end, new job on a lane with
- * room, restore. A job without state saves nothing. */
+/* Moves the job by a restart: snapshot, end, new job on a lane with room, restore. A job without
+ * state saves nothing. */
 static int restart(struct worker *w)
 {
     int r = save(w);
@@ -255,7 +255,7 @@ static void stamp(struct worker *w, size_t tensor)
                     w->gradients + place_of(w->about, tensor));
 }
 
-/* Takes the checksums of the last iteration's results before the next results overwrite them. */
+/* Computes the checksums of the last iteration's results before the next results overwrite them. */
 static void compute(struct worker *w, uint64_t begin_ns)
 {
     size_t part = part_at(w->about, w->iteration);
@@ -305,7 +305,7 @@ static int aggregate(struct worker *w, struct trainee_lap *lap)
     return r < 0 ? complain(w, "wait", r) : 0;
 }
 
-/* Carries the order out. -ECANCELED: the order is TRAINEE_END. */
+/* Obeys the order. -ECANCELED: the order is TRAINEE_END. */
 static int obey(struct worker *w, enum trainee_order order)
 {
     if (order == TRAINEE_GO)

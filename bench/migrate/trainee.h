@@ -1,5 +1,5 @@
-/* One worker of a migrating job: sleeps for the emulated computing time, pushes a summed load and
- * parameters that lanes update, and records begin and end of each iteration. */
+/* One worker of a migrating job. It sleeps for the emulated computing time, pushes a summed load
+ * and parameters that lanes update, and records start and end of each iteration. */
 #ifndef GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 #define GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 
@@ -19,8 +19,8 @@ enum trainee_order { TRAINEE_GO = 0, TRAINEE_PAUSE = 1, TRAINEE_RESTART = 2, TRA
 /* Memory shared with the conductor, one struct for each worker. */
 struct trainee_board {
     _Atomic uint32_t order;      /* the conductor's next order, read by rank 0 */
-    _Atomic uint32_t iterations; /* ended iterations */
-    int code;                    /* error of an early end */
+    _Atomic uint32_t iterations; /* number of ended iterations */
+    int code;                    /* error that ended the worker */
     struct trainee_lap {
         /* aggregation lasts from pushed_ns to done_ns */
         uint64_t begin_ns, pushed_ns, done_ns, end_ns;
@@ -33,17 +33,17 @@ struct trainee {
     const char *endpoint, *transport, *job, *saved_path; /* saved_path: for restarts */
     uint32_t rank, workers;
     uint64_t load_elements;
-    uint64_t part_elements; /* elements with Adam; 0: lanes keep no state of the job */
+    uint64_t part_elements; /* number of elements with Adam; 0: lanes store no state of the job */
     uint32_t parts;         /* number of parts; each iteration trains the next one */
     uint64_t compute_ns, seed;
-    enum gp_durability durability; /* 0: none */
+    enum gp_durability durability; /* 0: no copies */
     struct trainee_board *board;
-    /* Socket to the conductor: 'i' an iteration has ended (rank 0), 'p' paused; from it:
-     * continue. */
+    /* Socket to the conductor. The worker sends 'i' when an iteration has ended (rank 0), and 'p'
+     * when it pauses; it receives one byte to continue. */
     int fd;
 };
 
-/* The name of the job, which changes with each restart. */
+/* Writes the name of the job, which changes with each restart. */
 void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *ret_name,
                       size_t name_bytes);
 /* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on

@@ -1,4 +1,5 @@
-"""DistributedDataParallel in a comparison: all ranks, one process each, with gloo or with gradpool.
+"""A worker program with DistributedDataParallel: all ranks, one process each, with gloo or with
+gradpool.
 
 Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool JOB
 
@@ -15,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gloo_worker import fork_all, join_gloo, Seat
 
-BATCHES = 8         # batches of each rank; a step takes the next one
+BATCHES = 8         # number of batches of each rank, which the steps use in turn
 CLASSES = 10
 PICTURE = 28
 
@@ -33,12 +34,12 @@ def cnn():
                          nn.Linear(324, CLASSES)), (1, PICTURE, PICTURE)
 
 
-# Models with their batch sizes, which are small, so that aggregation is a large part of a step.
+# Models with batch sizes. The batches are small, so that aggregation is a large part of a step.
 MODELS = {40 << 20: (mlp, 4), 4 << 20: (cnn, 8)}
 
 
 def batches(rank, shape):
-    """Returns training data of a rank, which every rank can draw."""
+    """Returns the training data of a rank. Every rank can compute those of the others."""
     generator = torch.Generator().manual_seed(1000 + rank)
     return [(torch.randn(*shape, generator=generator),
              torch.randint(CLASSES, shape[:1], generator=generator)) for _ in range(BATCHES)]
@@ -92,8 +93,8 @@ class Trainer(Seat):
         self.say(f'done {cpu} {elapsed} ' + ' '.join(map(str, times)))
 
     def check(self):
-        """Checks one more gradient against the mean of all ranks' gradients at this rank's
-        parameters: replicas that have drifted apart count as wrong, too."""
+        """Compares one more gradient with the mean of all ranks' gradients, at this rank's
+        parameters. Different parameters on the ranks thus count as wrong, too."""
         number = self.first % BATCHES
         self.optimizer.zero_grad()
         self.derive(self.model, self.data[number])
@@ -103,7 +104,7 @@ class Trainer(Seat):
         self.say(f'wrong {wrong}')
 
     def means(self, number):
-        """With two ranks both systems give the same bits, although gloo's DDP divides first."""
+        """With two ranks both systems compute the same bits, although gloo's DDP divides first."""
         total = None
         for rank in range(self.workers):
             twin = copy.deepcopy(self.net)

@@ -1,4 +1,4 @@
-"""PyTorch's gloo all_reduce in a comparison: all ranks, one process each.
+"""A worker program with PyTorch's all_reduce on gloo: all ranks, one process each.
 
 Usage: gloo_worker.py ADDRESS WORKERS
 
@@ -22,7 +22,7 @@ PERIOD = 16384
 
 
 def values(places, rank, turn):
-    """Calculates the same as value() of pattern.c."""
+    """Computes the same values as value() of pattern.c."""
     seed = (rank * 2246822519 + turn * 668265263 + 374761393) & 0xffffffff
     x = places.astype(numpy.uint32) * numpy.uint32(2654435761) + numpy.uint32(seed)
     x ^= x >> numpy.uint32(15)
@@ -60,7 +60,7 @@ class Seat:
         self.say('ok')
 
     def take(self, array, result):
-        """places of the gradient and of its sum"""
+        """Sets the memory of the gradient and of its sum."""
         self.array, self.result = array, result
         self.stamps = array[::PERIOD]
         self.places = numpy.arange(len(self.stamps))
@@ -109,7 +109,7 @@ class Seat:
 
 
 def bind(rank):
-    """Binds the process like process_bind() of bench/lib/host.c."""
+    """Binds the process to a core, as process_bind() of bench/lib/host.c does."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[(rank + 1) % len(cores)]})
 
@@ -128,8 +128,7 @@ def work(address, rank, workers, store):
 
 
 def fork_all(workers, function):
-    """Runs function(rank, store) in one process for each rank. Ends this process with their exit
-    code."""
+    """Runs function(rank, store) in one process for each rank, and exits with their exit code."""
     with tempfile.TemporaryDirectory(prefix='gradpool-bench-') as folder:
         ranks = []
         for rank in range(workers):

@@ -1,5 +1,5 @@
-/* gradpool-bench-mpi: a rank of Open MPI in a comparison. A separate program, because it needs
- * libmpi; built only if libmpi is installed. mpirun starts it with the conductor's address. */
+/* gradpool-bench-mpi: a rank of Open MPI in a comparison. It is a separate program that is only
+ * built if libmpi is installed. mpirun starts it with the conductor's address. */
 #include "bench/compare/seat.h"
 #include "bench/lib/host.h"
 
@@ -35,8 +35,8 @@ static int all_reduce(void *context)
     return r == MPI_SUCCESS ? 0 : -EIO;
 }
 
-/* Waits for all ranks. A rank moves data only inside MPI, so no rank may leave before all have
- * finished. */
+/* Waits for all ranks. A rank transfers data only inside MPI calls, so no rank may leave before all
+ * have finished. */
 static int settle(void *context) { return MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS ? 0 : -EIO; }
 
 int main(int argc, char **argv)

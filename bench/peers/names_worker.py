@@ -1,4 +1,4 @@
-"""Many named tensors from Python in a comparison: all ranks, one process each.
+"""A worker program that pushes many named tensors from Python: all ranks, one process each.
 
 Usage: names_worker.py ADDRESS WORKERS SYSTEM JOB
 

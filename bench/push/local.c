@@ -1,4 +1,4 @@
-/* All workers of a job on this host, a process each. */
+/* Runs all workers of a job on this host, one process each. */
 #include "bench/push/push.h"
 
 #include "bench/lib/host.h"

@@ -120,7 +120,7 @@ static void tear_down(struct worker *w)
 }
 
 /* Returns the tensor at a position in the rank's order. With the option each rank has another
- * order: forwards, backwards, rotated. */
+ * order: forwards, backwards, or rotated. */
 static uint32_t order(const struct push_options *o, uint32_t position)
 {
     if (!o->is_shuffled)
@@ -172,8 +172,8 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
 {
     const struct push_options *o = w->options;
     uint32_t requests = 0;
-    /* Without a check the first gradient is used again, so that a worker computes only for
-     * --compute-ms. */
+    /* Without the check the first gradient is used in every round, so that a worker computes only
+     * for --compute-ms. */
     for (uint32_t t = 0; t < o->tensors && (round == 0 || !o->skips_check); t++) {
         struct gradient g = {o->seed, t, round};
         gradient_fill(&g, o->rank, w->gradients[t], o->elements);
@@ -212,7 +212,7 @@ static void summarise(struct worker *w, struct push_result *result)
     result->round_us_p99 = w->round_us[result->rounds * 99 / 100];
 }
 
-/* 0, or the negative errno of the first call that failed (its text is on standard error). */
+/* Returns 0, or the negative errno of the first failed call, with a text on standard error. */
 static int push_run(const struct push_options *options, struct push_result *ret_result)
 {
     struct worker w = {.options = options};
@@ -252,6 +252,6 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        print_result(options, &result); /* without a round the reason is printed already */
+        print_result(options, &result); /* without a round the reason was printed already */
     return r < 0 || result.wrong ? 1 : 0;
 }

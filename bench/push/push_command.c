@@ -99,7 +99,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Fills in options that are not on the command line from the launcher's environment, then from
+/* Sets options that are not on the command line, first from the launcher's environment, then from
  * defaults. */
 static void fill_in(struct push_options *o, char *job, size_t job_bytes)
 {
@@ -116,7 +116,7 @@ static void fill_in(struct push_options *o, char *job, size_t job_bytes)
         o->endpoint = "gradpool://127.0.0.1:7077";
 }
 
-/* `job` is memory for the name of the job. */
+/* `job`: buffer for the name of the job. */
 static void parse_options(int argc, char **argv, const char *doc, struct push_options *ret_options,
                           char *job, size_t job_bytes)
 {

@@ -1,5 +1,5 @@
-/* The emulated worker. Owns its client until the worker leaves. Must never compute while rounds are
- * timed: a worker that uses a core would look like a slow service. */
+/* The emulated worker. Owns its client until the worker leaves. Must never compute during a
+ * measured round: a worker that uses a core would look like a slow service. */
 #include "bench/savings/emulated.h"
 
 #include "bench/lib/model_worker.h"
@@ -26,8 +26,8 @@ static void sleep_until(double at_ns)
     }
 }
 
-/* Returns how many tensors from `first` on are pushed in one call, and the time at which the last
- * of them is ready. */
+/* Returns the number of tensors from `first` on that are pushed in one call. `ret_ready_ns`: time
+ * at which the last of them is ready. */
 static size_t gather(const struct worker *w, size_t first, double step_ns, double *ret_ready_ns)
 {
     const struct model_tensor *all = w->client.model->tensors;

@@ -1,5 +1,5 @@
-/* One worker of an emulated job: sleeps for the computing time, pushes each tensor of a real model
- * when its gradient is ready, waits for all results, and begins the next step. */
+/* One worker of an emulated job. In each step it sleeps for the computing time, pushes each tensor
+ * of a real model when its gradient is ready, and waits for all results. */
 #ifndef GRADPOOL_BENCH_SAVINGS_EMULATED_H
 #define GRADPOOL_BENCH_SAVINGS_EMULATED_H
 
@@ -14,10 +14,10 @@ struct emulated {
 
 struct emulated_result {
     uint64_t timed_rounds, timed_ns;
-    uint64_t checked_rounds, wrong; /* elements */
+    uint64_t checked_rounds, wrong; /* wrong: number of elements */
 };
 
-/* 0, or the negative errno of the first call that failed, with a text on standard error. */
+/* Returns 0, or the negative errno of the first failed call, with a text on standard error. */
 int emulated_run(const struct emulated *worker, struct emulated_result *ret_result);
 
 #endif

@@ -1,5 +1,5 @@
-/* Runs `gradpool` and reads its answers. Owns the process and its output. Must never compute the
- * service's figures: allocated and used are those of the answers. */
+/* Runs `gradpool` and reads its answers. Owns the process and its output. The figures of allocated
+ * and used cores must come from these answers. */
 #include "bench/savings/look.h"
 
 #include "bench/lib/host.h"
@@ -15,7 +15,8 @@
 #define ANSWER_NS (20 * NS_PER_S)
 #define TRIES 5
 #define AGAIN_NS (200 * 1000 * 1000)
-#define EXIT_UNHEALTHY 3 /* for example, an aggregator that is silent for a moment */
+/* exit code of `gradpool status` if, for example, an aggregator is silent for a moment */
+#define EXIT_UNHEALTHY 3
 
 extern char **environ;
 
@@ -47,8 +48,8 @@ static void print_failure(const char *command, const char *errors_path, int code
     free(text);
 }
 
-/* Returns the exit code, negative if the command could not run. A complete answer counts, whatever
- * health it reports. */
+/* Returns the exit code; negative: the command could not run. Any complete answer counts, also an
+ * unhealthy one. */
 static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
 {
     unlink(path);
@@ -60,7 +61,8 @@ static int try_to_ask(char **argv, const char *path, const char *errors_path, ch
     return code;
 }
 
-/* The caller frees the text. On a loaded machine one query may fail, and the run continues. */
+/* Runs a command and returns its output, which the caller frees. On a loaded machine one query may
+ * fail; it is then repeated. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     const struct timespec again = {0, AGAIN_NS};

@@ -1,4 +1,4 @@
-/* The service's state as operators see it: `gradpool status --json` and `gradpool jobs --json`. */
+/* The service's state from `gradpool status --json` and `gradpool jobs --json`. */
 #ifndef GRADPOOL_BENCH_SAVINGS_LOOK_H
 #define GRADPOOL_BENCH_SAVINGS_LOOK_H
 
@@ -12,12 +12,12 @@ struct look {
     uint64_t at_ns;
     size_t lanes_count;
     struct look_lane {
-        uint32_t lane;       /* number of the lane, constant over looks */
+        uint32_t lane;       /* number of the lane, constant over time */
         uint32_t aggregator; /* aggregator of the lane */
         uint32_t tasks;      /* 0: the lane has no tasks */
-        bool is_open;        /* open or closing: the lane holds its core, with or without tasks */
+        bool is_open;        /* open or closing: the lane has a core, with or without tasks */
         uint64_t cpu_ns;     /* CPU time of the lane's thread */
-    } lanes[LOOK_LANES_MAX]; /* in the order of the status */
+    } lanes[LOOK_LANES_MAX]; /* sorted as in the status */
 };
 
 /* Returns a negative errno, with a text on standard error. */
@@ -26,35 +26,36 @@ int look_at_lanes(const struct service *service, struct look *ret_look);
 struct look_job {
     char name[64];
     uint64_t alone_period_ns; /* 0: not measured */
-    bool has_prediction;      /* which may be 0 */
+    bool has_prediction;      /* the prediction may be 0 */
     uint32_t predicted_loss_ppm;
-    uint64_t lane_ns; /* a round; 0: not known */
+    uint64_t lane_ns; /* for a round; 0: unknown */
 };
-/* Up to `most` jobs; returns how many, or a negative errno. */
+/* Reads up to `most` jobs. Returns their number, or a negative errno. */
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);
 
 #define LOOK_EVENTS_MAX 64
 struct look_events {
     struct look_event {
-        double at_s; /* since the service started */
+        double at_s; /* seconds since the start of the service */
         char kind[32], text[256];
     } events[LOOK_EVENTS_MAX];
     size_t count;
 };
-/* Returns the last decisions of growth, by `gradpool top --json`. Returns a negative errno, with a
+/* Reads the last decisions of growth, from `gradpool top --json`. Returns a negative errno, with a
  * text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
-/* Bytes of a job on each lane. Writes up to `most`; returns their number, or a negative errno. */
+/* Bytes of a job on each lane. Writes up to `most`. Returns their number, or a negative errno. */
 struct look_share {
     uint32_t lane;
     uint64_t bytes;
 };
 int look_at_shares(const struct service *service, const char *job, struct look_share *ret_shares,
                    size_t most);
-/* Numbers of its tasks; likewise. */
+/* Reads the numbers of its tasks, with the same result. */
 int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_tasks, size_t most);
-/* Processes of aggregators that serve; up to `most`; returns how many, or a negative errno. */
+/* Reads the processes of aggregators that are up, at most `most`. Returns their number, or a
+ * negative errno. */
 int look_at_aggregators(const struct service *service, pid_t *ret_pids, size_t most);
 
 /* Parse the output of the commands. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
@@ -66,7 +67,7 @@ int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
 /* Returns the CPU time of all lanes between two measurements, and that of the busiest lane. Lanes
- * are matched by their numbers, because aggregators come and go. */
+ * are matched by number, because aggregators start and end. */
 double look_cpu_s(const struct look *first, const struct look *last, double *ret_most_s);
 
 #endif

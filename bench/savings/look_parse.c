@@ -1,6 +1,5 @@
-/* Parses the parts of the service's JSON that the bench needs. Owns nothing that lasts. Must never
- * read a missing value as a measured 0: a status without lanes is an error, and a job without a
- * prediction has none. */
+/* Parses the parts of the service's JSON that the bench needs. A missing value must never become a
+ * measured 0: a status without lanes is an error, and a job without a prediction has none. */
 #include "bench/savings/look.h"
 
 #include <errno.h>
@@ -84,7 +83,7 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
     return r;
 }
 
-/* If there are too many, keeps the newest, which are last. */
+/* If there are too many, stores the newest, which come last. */
 int look_parse_events(const char *text, struct look_events *ret_events)
 {
     json_t *root = json_loads(text, 0, NULL), *event;

@@ -1,6 +1,6 @@
-/* Turns a list of models into jobs that come and go. Owns nothing: the caller keeps the models.
- * Must never draw differently for two settings, because jitter would then look like a difference of
- * the settings. */
+/* Makes jobs with arrivals and stays from a list of models. The caller owns the models. All
+ * settings must get the same random numbers, or jitter would look like a difference of the
+ * settings. */
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"
@@ -12,14 +12,14 @@
 #include <string.h>
 
 #define FORWARD_PART (1.0 / 3)
-/* Part of a turn in which jobs arrive; in an equal part at the end they leave. */
+/* Jobs arrive in this part of a turn, and leave in an equal part at its end. */
 #define COMING_PART 0.25
 #define ROUNDS_LEAST 8
 #define WARM_ROUNDS 2
 #define FACTOR_LEAST 0.5
 #define FACTOR_MOST 2.0
 
-/* Returns the index-th name of the list, starting over after the last. */
+/* Returns the index-th name of the list, counted cyclically. */
 static void name_of(const char *mix, size_t index, char *ret_name, size_t name_bytes)
 {
     size_t names = 1;

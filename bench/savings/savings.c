@@ -1,5 +1,5 @@
-/* Owns the order of a run (calibrate, profile, then turn by turn) and both services. Must never let
- * both services work at the same time: each would change the other's periods (B6). */
+/* Owns the order of a run (calibration, profiles, then turns) and both services. The services must
+ * never work at the same time, because each would change the other's periods (B6). */
 #include "bench/savings/savings.h"
 
 #include "bench/lib/host.h"
@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SCALE_FIRST 0.05 /* scale of tensors before the cost of a byte is known */
+#define SCALE_FIRST 0.05 /* scale of tensors for the first measurement */
 #define CALIBRATION_NS 1.5e9
 #define PROFILE_PASSES_MAX 3
-#define LOOKS_FOR_JOBS 4 /* enough for two seconds */
+#define LOOKS_FOR_JOBS 4 /* number of looks between two queries of jobs: two seconds */
 
 const char *savings_setting_name(enum savings_setting setting)
 {
@@ -43,8 +43,8 @@ static int run(struct savings *s, struct turn *turn)
     return r;
 }
 
-/* Measures the lane time of a pushed byte of exactly these jobs: tables with many small tensors
- * cost more. */
+/* Measures the lane time of a pushed byte with exactly these jobs, because tables with many small
+ * tensors cost more. */
 static int calibrate_once(struct savings *s)
 {
     struct turn *turn = turn_create(s, &s->dedicated);
@@ -65,8 +65,8 @@ static int calibrate_once(struct savings *s)
     return r;
 }
 
-/* The cost of a byte depends on the number of bytes, so calibration is repeated at the first
- * result. */
+/* Repeats the calibration at the scale of its first result, because the cost of a byte depends on
+ * the number of bytes. */
 static int calibrate_scale(struct savings *s)
 {
     s->plan.bytes_scale = SCALE_FIRST;
@@ -100,8 +100,8 @@ static size_t count_known(const struct savings *s)
     return known;
 }
 
-/* The service measures a new job on lanes of its own and keeps the profile for the job's next start
- * (K15 to K17, svc/coordinator/RULES.md). */
+/* Measures each new job on lanes without other jobs. The service stores the profile for the job's
+ * next start (K15 to K17, svc/coordinator/RULES.md). */
 static int profile(struct savings *s)
 {
     size_t jobs = s->plan.jobs_count;
@@ -139,7 +139,7 @@ static void keep_parts(const struct savings *s, struct savings_series *series,
     }
 }
 
-/* Records predictions of jobs that have one; a new job has none. */
+/* Records the predictions of jobs; a new job has none. */
 static void keep_predicted(struct savings *s, const struct turn *turn)
 {
     for (size_t i = 0; i < s->plan.jobs_count; i++) {
@@ -185,7 +185,7 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the period for the random numbers of the longer stays in the other settings. */
+/* Corrects the period for the other random numbers of the longer stays in the other settings. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];
@@ -212,7 +212,7 @@ static int run_each_alone(struct savings *s, uint32_t alternation)
     return r;
 }
 
-/* Runs the settings in turn. The first setting alternates, so that a machine that gets slower
+/* Runs the settings in turns. The first setting alternates, so a machine that becomes slower
  * favours neither. */
 static int alternate(struct savings *s)
 {
@@ -228,8 +228,8 @@ static int alternate(struct savings *s)
     return r;
 }
 
-/* Each job may need lanes of its own, one for each worker, at the same time as the others; the
- * lanes time-share the cores of this machine. */
+/* Starts both services. Each job may need separate lanes, one for each worker, at the same time as
+ * the others; these lanes time-share the cores of this machine. */
 static int start_services(struct savings *s)
 {
     char cores[256] = "", per_core[16];
@@ -265,7 +265,7 @@ int savings_run(struct savings *s)
     if (r == 0)
         r = alternate(s);
     if (r == 0 && s->report)
-        look_at_events(&s->shared, &s->events); /* on an error the page reports no known events */
+        look_at_events(&s->shared, &s->events); /* after an error the page has no events */
     service_stop(&s->shared);
     service_stop(&s->dedicated);
     struct savings_sums sums;

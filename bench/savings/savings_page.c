@@ -1,5 +1,4 @@
-/* Writes a run of `savings` as one page. Owns nothing. Must never show a figure that is not in the
- * lines of the run. */
+/* Writes a run of `savings` as one page. Every figure must also be in the lines of the run. */
 #include "bench/lib/run_file.h"
 #include "bench/savings/savings_report.h"
 

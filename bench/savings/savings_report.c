@@ -1,5 +1,5 @@
-/* Prints measurements as text and JSON lines. Owns nothing. Must never print a figure that cannot
- * be computed from the lines above. */
+/* Prints measurements as text and JSON lines. Every printed figure must be computable from the
+ * lines above. */
 #include "bench/savings/savings_report.h"
 
 #include "bench/savings/statistics.h"
@@ -43,7 +43,7 @@ void report_plan(const struct savings *s)
     fflush(stdout);
 }
 
-/* Prints the cores allocated over time: a pair at the begin and at each change. */
+/* Prints the allocated cores over time: one pair at the start and at each change. */
 static void print_allocated(const struct turn *turn)
 {
     const char *comma = "";
@@ -99,7 +99,7 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 struct losses {
     /* Loss of the shared period compared with these periods. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
-    size_t told, near; /* told: jobs with a prediction; near: those within 2 points */
+    size_t told, near; /* told: number of jobs with a prediction; near: of those within 2 points */
 };
 
 static void print_interval(const struct savings *s, enum savings_setting setting,
@@ -153,12 +153,12 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
     losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
     sums->losses[i] = losses->dedicated[i];
     losses->told += !isnan(predicted);
-    losses->near += fabs(losses->dedicated[i] - predicted) <= NEAR; /* never for NAN */
+    losses->near += fabs(losses->dedicated[i] - predicted) <= NEAR; /* false for NAN */
     print_losses(s, losses->dedicated[i], losses->alone[i], predicted);
 }
 
-/* Returns the cores of dedicated servers. A server of c cores has c times as many cores as a lane,
- * however much is used. */
+/* Returns the cores of dedicated servers. A server of c cores counts as c times the cores of a
+ * lane, whatever its load. */
 static double report_cores(const struct savings *s, uint32_t cores)
 {
     const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];

@@ -1,5 +1,5 @@
-/* Reports of a run of `savings` as text or JSON: a line as each turn ends, then jobs, cores, and
- * the summary line. */
+/* Reports of a run of `savings` as text or JSON: a line after each turn, then jobs, cores, and the
+ * summary line. */
 #ifndef GRADPOOL_BENCH_SAVINGS_SAVINGS_REPORT_H
 #define GRADPOOL_BENCH_SAVINGS_SAVINGS_REPORT_H
 
@@ -8,12 +8,12 @@
 void report_plan(const struct savings *s);
 void report_turn(const struct savings *s, enum savings_setting setting, uint32_t alternation,
                  const struct turn *turn);
-/* Figures of the summary line, and the figures behind them. */
+/* Figures of the summary line, and the figures from which they are computed. */
 struct savings_sums {
-    double saved[3]; /* against servers of 1, 2, 4 cores */
+    double saved[3]; /* compared with servers of 1, 2, 4 cores */
     double loss_mean, loss_p95, loss_worst, loss_worst_alone, offered, busiest;
     double losses[PLAN_JOBS_MAX]; /* loss of each job */
-    /* Part of the jobs with a prediction whose prediction is within 2 points; NAN: no job has
+    /* Of the jobs with a prediction: the part whose prediction is within 2 points. NAN: no job has
      * one. */
     double predicted_near;
     double periods_ns[PLAN_JOBS_MAX][SAVINGS_SETTINGS];

@@ -1,5 +1,4 @@
-/* Order statistics. Owns nothing. Must never hide an outlier in a mean: the ends of intervals are
- * measured values. */
+/* Order statistics. The ends of intervals are measured values, so no mean hides an outlier. */
 #include "bench/savings/statistics.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* Conducts the workers of a turn, one process each. Owns these processes and the memory shared with
- * them. One thread, because workers are forked here. */
+ * them. Has one thread, because it forks the workers. */
 #include "bench/savings/turn.h"
 
 #include "bench/lib/host.h"
@@ -23,7 +23,8 @@
 
 struct conductor {
     struct turn *turn;
-    struct emulated_result *results; /* a row a job, a column a rank; shared with the children */
+    /* a row for each job, a column for each rank; shared with the children */
+    struct emulated_result *results;
     struct child {
         pid_t pid;
         int fd;
@@ -31,7 +32,7 @@ struct conductor {
     size_t children_count;
     bool has_come[PLAN_JOBS_MAX];
     uint64_t begin_ns, next_look_ns, deadline_ns;
-    bool has_left; /* a job has left */
+    bool has_left; /* whether a job has left */
     struct look first, last;
     struct look full_first, full_last; /* first and last look with all jobs present */
 };
@@ -136,9 +137,9 @@ static bool are_all_there(const struct conductor *c)
     return !c->has_left;
 }
 
-/* Returns the allocated lanes. A lane counts as allocated from one measurement to the next. On a
- * service that parks no lanes only lanes with tasks count, because the others belong to absent
- * jobs. */
+/* Returns the number of allocated lanes. A lane counts as allocated from one measurement to the
+ * next. On a service that parks no lanes only lanes with tasks count, because the others belong to
+ * absent jobs. */
 static uint32_t count_allocated(const struct turn *turn, const struct look *now)
 {
     uint32_t lanes = 0;
@@ -193,7 +194,8 @@ static int complain_of(const struct conductor *c, int code)
     return -EIO;
 }
 
-/* Waits at most until then for the end of a worker. Reaps all that have ended. */
+/* Waits for the end of a worker, at most until the given time. Collects the results of all ended
+ * ones. */
 static int await_ends(struct conductor *c, uint64_t until_ns)
 {
     struct pollfd fds[CHILDREN_MAX];

@@ -1,9 +1,9 @@
-/* Draws random numbers. Owns nothing. Must never read a clock, or any state except the caller's. */
+/* Computes pseudo-random numbers. Must never read a clock, or any state except the caller's. */
 #include "bench/sim/chance.h"
 
 #include <math.h>
 
-/* splitmix64: public domain, by Sebastiano Vigna. */
+/* splitmix64, by Sebastiano Vigna, public domain. */
 static uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -29,7 +29,7 @@ double chance_unit(uint64_t *state)
 
 double chance_exponential(uint64_t *state) { return -log(1 - chance_unit(state)); }
 
-/* One of the two values of the Box-Muller transform. */
+/* Uses one of the two values of the Box-Muller transform. */
 double chance_normal(uint64_t *state)
 {
     double radius = sqrt(2 * chance_exponential(state));

@@ -1,10 +1,10 @@
-/* Pseudo-random numbers from a seed: equal on every machine, in any order of calls. */
+/* Pseudo-random numbers from a seed, equal on every machine. */
 #ifndef GRADPOOL_BENCH_SIM_CHANCE_H
 #define GRADPOOL_BENCH_SIM_CHANCE_H
 
 #include <stdint.h>
 
-/* Returns a number that depends on both arguments and looks random. */
+/* Returns a pseudo-random number that depends on both arguments. */
 uint64_t chance_hash(uint64_t a, uint64_t b);
 
 /* Each call changes the state. */

@@ -10,19 +10,19 @@
 
 struct setting {
     const char *policy;
-    double x_gib_per_s; /* pushed gradients that a core sums and returns, a second */
-    /* Line of each worker, each way; a lane has SETTING_LANE_LINES times as much. */
+    double x_gib_per_s; /* GiB of pushed gradients that a core sums and returns in a second */
+    /* Network of each worker, in each direction; a lane has SETTING_LANE_LINES times as much. */
     double line_gbit_per_s;
     double jitter;          /* jitter of a worker's step time: standard deviation divided by mean */
     uint32_t element_bytes; /* on the wire: 4 or 2 */
     uint32_t loss_limit_ppm;  /* loss limit of every job */
     uint64_t piece_bytes_max; /* as `serve --piece-max`; 0: the packer's default */
     uint32_t lanes;           /* number of shared lanes; 0: as many as needed */
-    uint32_t windows;         /* windows simulated chunk by chunk */
+    uint32_t windows;         /* number of windows that are simulated chunk by chunk */
     double window_s;
-    bool moves;    /* tasks move so that lanes get empty */
-    bool is_known; /* all jobs are measured before, and are placed at once */
-    bool overlaps; /* pieces go out during the backward pass; false: all at its end */
+    bool moves;    /* whether tasks move to empty lanes */
+    bool is_known; /* whether all jobs are measured before, so that they are placed at once */
+    bool overlaps; /* whether pieces are sent during the backward pass; false: all at its end */
     uint64_t seed;
 };
 

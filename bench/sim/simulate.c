@@ -1,5 +1,5 @@
-/* Owns the virtual clock: jobs come, are measured, are placed, leave; between these events the
- * windows are simulated. Must never read a clock of the machine. */
+/* Owns the virtual clock: jobs arrive, are measured, are placed, and leave. Between these events
+ * the windows are simulated. Must never read a clock of the machine. */
 #include "bench/sim/simulate.h"
 
 #include "bench/sim/chance.h"
@@ -26,26 +26,26 @@ struct simulation {
     const struct workload *workload;
     const struct setting *setting;
     struct cluster cluster;
-    struct job_profile *profiles; /* one for each kind of job so far */
+    struct job_profile *profiles; /* one for each kind of job */
     size_t profiles_count;
-    size_t *profile_of; /* by job */
+    size_t *profile_of; /* index: job */
     struct event *events;
     size_t events_count;
-    uint64_t *starts_ns; /* by job */
+    uint64_t *starts_ns; /* index: job */
     bool *is_refused;
     struct window_sums *sums;
     uint64_t now_ns;
-    double own_lanes;          /* held by jobs that are measured or were refused */
-    uint32_t window;           /* the next */
+    double own_lanes;          /* number of lanes of jobs that are measured or were refused */
+    uint32_t window;           /* number of the next window */
     struct trail_part present; /* cores of the present jobs: used lane time, dedicated servers */
-    struct trail *trail;       /* NULL: no trail wanted */
+    struct trail *trail;       /* NULL: no trail */
     struct simulated result;
     char *error;
 };
 
 /* --- setting up --- */
 
-/* One profile for all jobs of a model and a number of workers. */
+/* Finds the profile for a model and a number of workers, or makes it. */
 static int find_profile(struct simulation *s, const struct workload_job *job, size_t *ret_profile)
 {
     struct job_profile *all;
@@ -147,8 +147,8 @@ static void advance(struct simulation *s, uint64_t to_ns)
     s->now_ns = to_ns;
 }
 
-/* Returns the time of a window. The run is divided into as many equal parts as there are windows,
- * and a time is drawn in each. */
+/* Returns the time of a window. The run is divided into as many equal parts as there are windows.
+ * Each part has a window at a random time. */
 static uint64_t window_ns(const struct simulation *s, uint32_t window)
 {
     uint64_t state = chance_hash(s->setting->seed, UINT64_C(1) << 32 | window);
@@ -202,7 +202,7 @@ static int place(struct simulation *s, size_t job)
     int r = cluster_place(&s->cluster, job, profile_of(s, job));
 
     if (r == -ENOSPC) {
-        s->is_refused[job] = true; /* keeps the lanes of its measurement */
+        s->is_refused[job] = true; /* the job keeps the lanes of its measurement */
         s->result.refused++;
         return 0;
     }
@@ -235,7 +235,7 @@ static int handle(struct simulation *s, const struct event *event)
     }
 }
 
-/* Handles the event, and counts the lanes that it opens and closes, and the moves. */
+/* Handles the event, and counts the opened lanes, the closed lanes, and the moves. */
 static int handle_noted(struct simulation *s, const struct event *event)
 {
     size_t open = s->cluster.lanes_open;
@@ -321,7 +321,7 @@ static int sum_up(struct simulation *s)
     return 0;
 }
 
-/* Keeps the losses of each job with a window, in the order of the workload. */
+/* Stores the losses of each job with a window, in the order of the workload. */
 static int keep_jobs(const struct simulation *s, struct trail *trail)
 {
     trail->jobs = calloc(s->workload->count + 1, sizeof(*trail->jobs));

@@ -1,4 +1,4 @@
-/* Distributes values over the parts of a run. Owns the list of jobs. */
+/* Adds values to the parts of a run. Owns the list of jobs. */
 #include "bench/sim/trail.h"
 
 #include <stdlib.h>

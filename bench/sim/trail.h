@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TRAIL_PARTS 360 /* parts of equal length, from the begin to the end of the clock */
+/* number of parts of equal length, from the start to the end of the clock */
+#define TRAIL_PARTS 360
 
-/* Cores as in struct simulated, mean over the part. */
+/* Cores as in struct simulated; means over the part. */
 struct trail_part {
     double allocated, fluid, dedicated;
 };
@@ -19,10 +20,11 @@ struct trail_job {
     double alone_ns; /* round time on as many lanes as workers without other jobs */
 };
 
-#define TRAIL_SPANS 24 /* parts of equal length for the events, which are too many to list */
+/* number of parts of equal length for the events, which are too many to list */
+#define TRAIL_SPANS 24
 
 struct trail_span {
-    uint64_t opened, closed; /* shared lanes */
+    uint64_t opened, closed; /* numbers of shared lanes */
     uint64_t moves;          /* as in struct simulated */
 };
 
@@ -33,7 +35,7 @@ struct trail {
     size_t jobs_count;
 };
 
-/* Adds cores held from one time to another in a run that ends at `end_ns`. */
+/* Adds the cores between two times, in a run that ends at `end_ns`. */
 void trail_add(struct trail *trail, uint64_t end_ns, uint64_t from_ns, uint64_t to_ns,
                const struct trail_part *cores);
 /* Adds changes at one time. */

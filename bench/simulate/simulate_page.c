@@ -1,5 +1,5 @@
-/* Writes a simulation as one page. Owns nothing; of thousands of jobs the page shows those with the
- * largest loss. */
+/* Writes a simulation as one page. Of thousands of jobs the page shows those with the largest
+ * loss. */
 #include "bench/lib/run_file.h"
 #include "bench/simulate/simulate_report.h"
 
@@ -21,7 +21,7 @@ struct page {
     size_t figures_count;
     struct view_moment moments[TRAIL_PARTS];
     double *losses;
-    struct trail_job *worst; /* first */
+    struct trail_job *worst; /* sorted by loss, the largest first */
     struct view_run_job jobs[JOBS_SHOWN];
     size_t jobs_count;
 };

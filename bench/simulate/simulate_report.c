@@ -1,4 +1,4 @@
-/* Owns nothing. Must never leave out an assumption on which the figures depend. */
+/* Prints a simulation, with every assumption on which the figures depend. */
 #include "bench/simulate/simulate_report.h"
 
 #include <stdio.h>

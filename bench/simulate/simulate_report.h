@@ -10,24 +10,24 @@ double simulate_saving(const struct simulated *result, double cores);
 double simulate_moves_per_hour(const struct simulated *result);
 
 struct simulate_report {
-    const char *traces; /* NULL: drawn */
+    const char *traces; /* NULL: random jobs */
     const struct workload *workload;
     const struct setting *setting;
-    bool is_x_given; /* not measured */
+    bool is_x_given; /* given as an option, not measured */
     bool is_json;
 };
 
 /* Prints the assumptions; nothing with is_json. */
 void simulate_report_start(const struct simulate_report *report);
 void simulate_report_result(const struct simulate_report *report, const struct simulated *result);
-/* Simulates again with one assumption changed at a time, and prints a row for each. */
+/* Repeats the simulation with one changed assumption at a time, and prints a row for each. */
 int simulate_report_rows(const struct simulate_report *report, const struct simulated *usual,
                          char *error);
 /* Writes the result as one page with a chart. Returns a negative errno, with a text on standard
  * error. */
 int simulate_page(const struct simulate_report *report, const struct simulated *result,
                   const struct trail *trail, const char *path);
-/* Prints the last line. */
+/* Prints the summary line. */
 void simulate_report_json(const struct simulate_report *report, const struct simulated *result);
 
 #endif

@@ -1,5 +1,5 @@
 /* Conducts one cell. Owns its service, workers and injector. Must never query the service during
- * counted rounds, because the cost of a query would look like slowness. */
+ * measured rounds, because a query would look like slowness. */
 #include "bench/stragglers/cell.h"
 
 #include "bench/lib/host.h"
@@ -17,9 +17,10 @@
 
 #define WARM_ROUNDS 30
 #define BEFORE_WINDOWS 2
-#define SLOW_WINDOWS_SHORT 3 /* windows of a policy that does not adapt */
-#define QUIET_WINDOWS 6      /* windows of the two policies that are compared without an injector */
-#define DETECT_WINDOWS 2     /* windows of the stop-the-world baseline before it acts */
+#define SLOW_WINDOWS_SHORT 3 /* number of windows for a policy that does not adapt */
+/* number of windows of the two policies that are compared without an injector */
+#define QUIET_WINDOWS 6
+#define DETECT_WINDOWS 2 /* number of windows after which the stop-the-world baseline acts */
 #define COMMAND_NS (60 * NS_PER_S)
 #define PORT_FIRST 17300
 
@@ -91,7 +92,7 @@ static double mean_of(struct run *run, uint32_t first, uint32_t end, double *ret
     return mean;
 }
 
-/* Windows are counted from the start of the injector. */
+/* Finds the recovery. Windows are counted from the start of the injector. */
 static void see_recovery(struct run *run, uint32_t first, uint32_t windows)
 {
     struct cell *c = run->cell;
@@ -135,7 +136,7 @@ static int see_experiments(struct run *run)
 
 /* --- phases --- */
 
-/* Drains the lane; otherwise rows would include a lane that is still in use. */
+/* Drains the lane of the stop-the-world baseline, so that no task stays on the slow lane. */
 static int drain(const struct run *run)
 {
     char lane[16];
@@ -183,7 +184,7 @@ static int see_before(struct run *run, uint32_t *ret_round)
     return see_shares(run, ret_round);
 }
 
-/* Moves by the injector do not belong to the policy: counted rounds begin after them. */
+/* Starts the injector. Measured rounds begin after its moves, which do not belong to the policy. */
 static int begin_slow(struct run *run, uint32_t *first)
 {
     int r = injector_begin(&run->injector);

@@ -1,5 +1,5 @@
 /* Workers that sleep and push (B2), and the board with their orders to pause and stop. Owns the
- * processes and the memory shared with them. Must never compute while rounds are timed. */
+ * processes and the memory shared with them. Must never compute during measured rounds. */
 #include "bench/stragglers/herd.h"
 
 #include "bench/lib/host.h"
@@ -72,8 +72,8 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* Returns false after the last round. All ranks get the same answer, because an order is set before
- * their rounds meet. */
+/* Returns false after the last round. All ranks get the same answer, because an order is set two
+ * rounds ahead. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;
@@ -187,7 +187,7 @@ uint32_t herd_rounds(struct herd *herd)
     return rounds;
 }
 
-/* Sets the pause two rounds ahead, because no rank is more than a round ahead of the first rank. */
+/* Sets the pause two rounds ahead, because the ranks differ by at most one round. */
 int herd_pause(struct herd *herd)
 {
     struct herd_board *b = herd->board;
@@ -209,7 +209,7 @@ void herd_go_on(struct herd *herd)
     pthread_mutex_unlock(&herd->board->lock);
 }
 
-/* Reaps all workers, also after a failure of one. */
+/* Waits for the ends of all workers, also after a failure of one. */
 static int reap(struct herd *herd)
 {
     int r = 0;
@@ -226,7 +226,7 @@ static int reap(struct herd *herd)
     return r;
 }
 
-/* A worker that has checked no result must not count as a worker with right results. */
+/* Returns an error if a worker has checked no result, because it would count as right. */
 static int demand_checks(const struct herd *herd, const struct herd_checks *checks)
 {
     uint64_t due = UINT64_C(2) * herd->setting.workers;

@@ -1,5 +1,5 @@
-/* The workers of one job, a process each, that run rounds until they are stopped; and the time at
- * which each round ended. */
+/* The workers of one job, one process each, which run rounds until they are stopped. Records the
+ * end time of each round. */
 #ifndef GRADPOOL_BENCH_HERD_H
 #define GRADPOOL_BENCH_HERD_H
 
@@ -17,10 +17,11 @@ struct herd_setting {
     const char *endpoint, *transport; /* transport NULL: the client's default */
     const char *job;
     const struct model *model;
-    double bytes_scale; /* bytes of a tensor divided by those of the table */
+    double bytes_scale; /* factor from the bytes of the model's tensor to those here */
     uint64_t step_ns;   /* sleep of a worker before each push */
     uint32_t workers;
-    /* Bound to core `core` (index), so that an injector hits the lane and not the workers. */
+    /* Whether workers are bound to core number `core`, so that an injector slows the lane and not
+     * the workers. */
     bool is_bound;
     uint32_t core;
 };
@@ -29,9 +30,9 @@ struct herd_setting {
 struct herd_board {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    uint32_t rounds;                  /* ended rounds */
-    uint32_t stop_after, pause_after; /* rounds; UINT32_MAX: not yet */
-    uint32_t paused;                  /* waiting workers */
+    uint32_t rounds;                  /* number of ended rounds */
+    uint32_t stop_after, pause_after; /* numbers of rounds; UINT32_MAX: not set */
+    uint32_t paused;                  /* number of waiting workers */
     uint64_t wrong, checked;          /* results of herd_stop() */
     uint64_t ended_ns[HERD_ROUNDS_MAX];
 };
@@ -55,9 +56,9 @@ void herd_go_on(struct herd *herd);
 struct herd_checks {
     uint64_t wrong, checked;
 };
-/* Ends the workers and returns their checks, which include the last rounds. -EIO, with a text on
- * standard error: a worker failed, or has not checked twice. Allowed on a herd that did not start:
- * no checks. */
+/* Ends the workers and returns their checks, including the last rounds. -EIO, with a text on
+ * standard error: a worker failed, or has not checked two rounds. May be called for a herd that did
+ * not start; it has no checks. */
 int herd_stop(struct herd *herd, struct herd_checks *ret_checks);
 /* Returns the length of each of the rounds [first, end), including pauses. */
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns);

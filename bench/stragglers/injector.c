@@ -1,5 +1,5 @@
-/* Makes lanes slow on purpose. Owns the started hogs, a queueing discipline, and numbers in a
- * file. */
+/* Makes lanes slow. Owns the started hogs (programs that occupy a core), a queueing discipline, and
+ * the numbers in a file. */
 #include "bench/stragglers/injector.h"
 
 #include "bench/lib/host.h"
@@ -53,7 +53,7 @@ void injector_fini(struct injector *x, const char *path)
     unlink(path);
 }
 
-/* Runs a command given as words with spaces between. */
+/* Runs a command, given as words separated by spaces. */
 static int run(const char *words)
 {
     char text[512], *argv[WORDS_MAX + 1] = {0}, *at = text;

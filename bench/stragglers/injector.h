@@ -1,4 +1,4 @@
-/* Injectors: slow one lane, or skew the first placement. */
+/* Injectors: make one lane slow, or skew the first placement. */
 #ifndef GRADPOOL_BENCH_INJECTOR_H
 #define GRADPOOL_BENCH_INJECTOR_H
 
@@ -14,17 +14,18 @@
 enum injector_kind {
     INJECTOR_NONE,
     INJECTOR_SLEEP, /* the lane sleeps four times as long for each byte */
-    INJECTOR_TASK,  /* the lane of one task sleeps for it, also after the task moved */
-    INJECTOR_HOG,   /* other processes use the lane's core */
-    INJECTOR_CAP,   /* the lane's port has a bandwidth */
-    INJECTOR_SKEW,  /* all tasks are on the lane at first */
+    /* the lane with a certain task sleeps in each of its rounds, also after a move of the task */
+    INJECTOR_TASK,
+    INJECTOR_HOG,  /* other processes use the lane's core */
+    INJECTOR_CAP,  /* the bandwidth of the lane's port is limited */
+    INJECTOR_SKEW, /* all tasks are on the lane at first */
     INJECTORS,
 };
 
 struct injector {
     enum injector_kind kind;
     uint32_t lane;                   /* index, 0 to 3 */
-    struct slowing_numbers *numbers; /* read by the lanes */
+    struct slowing_numbers *numbers; /* the lanes read these */
     uint32_t usual, times; /* sleep of each lane in ns for each KiB; factor of the slow lane */
     uint32_t task_ns;      /* for each round of the slow task */
     uint16_t port;         /* port of the first lane */
@@ -35,7 +36,7 @@ struct injector {
 };
 
 const char *injector_name(enum injector_kind kind);
-/* Makes the file and sets its name in the environment for services that start later. */
+/* Creates the file and sets its name in the environment, for services that start later. */
 int injector_init(struct injector *injector, char *ret_path, size_t path_bytes);
 void injector_fini(struct injector *injector, const char *path);
 int injector_begin(struct injector *injector);

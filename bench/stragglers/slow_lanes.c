@@ -1,5 +1,5 @@
-/* Lanes of `gradpool-bench-slow`, which is `gradpool` with three functions of lanes wrapped by the
- * linker. Owns the sleep that each lane's thread still has to do. */
+/* Lanes of `gradpool-bench-slow`. This is `gradpool` with three functions of lanes wrapped by the
+ * linker. Owns the remaining sleep of each lane's thread. */
 #include "bench/stragglers/slowing.h"
 
 #include "svc/base/log.h"

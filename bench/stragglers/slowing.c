@@ -1,5 +1,4 @@
-/* Sleeps in proportion to the bytes that a lane has summed. Owns nothing: a mapping stays until the
- * process ends. */
+/* Sleeps in proportion to the bytes that a lane has summed. A mapping is never removed. */
 #include "bench/stragglers/slowing.h"
 
 #include "svc/base/clock.h"
@@ -50,6 +49,6 @@ void slowing_pay(struct slowing *s)
     uint64_t began_ns = clock_now_ns();
     const struct timespec nap = {0, ns};
     nanosleep(&nap, NULL);
-    /* a sleep that was too long is subtracted from later ones */
+    /* if a sleep was too long, the excess shortens later ones */
     s->debt_ns -= (int64_t)(clock_now_ns() - began_ns);
 }

@@ -11,12 +11,12 @@
 /* Contents of the file. Numbers may change at any time. */
 struct slowing_numbers {
     uint32_t ns_per_kib[SLOWING_LANES]; /* for each KiB that a lane has summed */
-    uint32_t task, task_ns; /* one task's number (0: none), and ns of each of its rounds */
+    uint32_t task, task_ns; /* number of one task (0: none), and ns for each of its rounds */
 };
 
 /* State of one lane. */
 struct slowing {
-    const struct slowing_numbers *numbers; /* lent; NULL: never slow */
+    const struct slowing_numbers *numbers; /* owned by the caller; NULL: never slow */
     uint32_t lane; /* position of the lane among the lanes of its aggregator */
     int64_t debt_ns;
 };
@@ -28,7 +28,7 @@ const struct slowing_numbers *slowing_map(const char *path);
 void slowing_owe(struct slowing *s, uint64_t bytes);
 /* Adds sleep for a round of this task. */
 void slowing_owe_task(struct slowing *s, uint32_t task);
-/* Sleeps the added time, at most 100 ms of it, before the next chunk begins. */
+/* Does the added sleep, at most 100 ms, before the next chunk begins. */
 void slowing_pay(struct slowing *s);
 
 #endif

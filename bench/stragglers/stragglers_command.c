@@ -13,9 +13,9 @@
 
 #define MIB 1048576.0
 #define TARGET_BYTES (1 * MIB) /* bytes of a scaled model */
-#define WORK_BYTES (8 * MIB)   /* model size where lanes work instead of sleeping */
+#define WORK_BYTES (8 * MIB)   /* bytes of the model if lanes work instead of sleeping */
 #define PIECES 64              /* minimum number of pieces of a model */
-#define LANE_MS 8.0            /* sleep in a round of a lane that is not slowed */
+#define LANE_MS 8.0            /* sleep in each round of a lane that is not slow */
 #define STEP_NS UINT64_C(20000000)
 #define WORKERS 8
 #define TIMES 4
@@ -42,8 +42,8 @@ struct stragglers {
     bool is_quick, is_json;
     const char *folder, *model, *injector, *policy; /* NULL: all */
     char cores[16], lanes_per_core[8];
-    char piece_max[16], work_piece_max[16]; /* for models of TARGET_BYTES, of WORK_BYTES */
-    /* Settled time of policy "nothing" with the present model; 0: not run. */
+    char piece_max[16], work_piece_max[16]; /* for models of TARGET_BYTES, and of WORK_BYTES */
+    /* Final round time of policy "nothing" with the present model; 0: not run. */
     double nothing_settled_ns[INJECTORS];
     double quiet_ns[2][QUIET_TURNS]; /* without an injector: policies "nothing" and "explore" */
     /* worst value over the models for each limit; NAN: not run */
@@ -98,7 +98,7 @@ static bool is_wanted(const struct stragglers *s, const struct policy *p, enum i
     if (!is_named(s->policy, p->name))
         return false;
     if (kind == INJECTOR_SKEW && !p->adapts && strcmp(p->name, "nothing") != 0)
-        return false; /* a policy that does not adapt behaves like "nothing" */
+        return false; /* a policy that does not adapt has the result of "nothing" */
     return !s->is_quick || (kind == INJECTOR_SLEEP && p < policies + 2);
 }
 
@@ -132,7 +132,7 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
         .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
         .times = TIMES,
         .task_ns = (uint32_t)(2 * LANE_MS * 1e6),
-        /* room in and out for each worker, in half of the slowed lane's time */
+        /* bandwidth for both directions of each worker, in half of the slow lane's time */
         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                (TIMES * LANE_MS * 1e-3) / 1e6)};
 }
@@ -212,7 +212,7 @@ static int run_cell(struct stragglers *s, struct cell *cell)
     return 0;
 }
 
-/* Both policies run turn by turn, so that other load of the machine hits both; medians are
+/* Both policies run in turns, so that other load of the machine affects both; medians are
  * compared. */
 static int run_quiet(struct stragglers *s, const struct model *model)
 {
@@ -313,7 +313,7 @@ static int run_all(struct stragglers *s, const struct models *models)
     return r < 0 ? r : demand_rows(s);
 }
 
-/* Chooses the cores for four lanes, two lanes on each core, because they sleep most of the time. */
+/* Chooses the cores for four lanes. Two lanes share a core, because they sleep most of the time. */
 static void choose_cores(struct stragglers *s)
 {
     bool has_two = sysconf(_SC_NPROCESSORS_ONLN) >= 2;

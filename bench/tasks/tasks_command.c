@@ -1,5 +1,6 @@
-/* `tasks`: memory of a coordinator with very many tasks, and the time until a new job is placed
- * beside them. Owns a service and the jobs, which are all in this process and push nothing. */
+/* `tasks`: measures the memory of a coordinator with very many tasks, and the time until a new job
+ * is placed beside them. Owns a service and the jobs, which are all in this process and push
+ * nothing. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/lib/own_service.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define TASK_ELEMENTS (UINT64_C(1) << 20) /* 4 MiB of f32: the most that one task has */
+#define TASK_ELEMENTS (UINT64_C(1) << 20) /* 4 MiB of f32, the maximum size of a task */
 
 struct tasks {
     uint32_t jobs, tasks_per_job, newcomers, newcomer_tasks, seconds;
@@ -67,8 +68,8 @@ static int complain(int code)
     return code;
 }
 
-/* Declares one tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): the time
- * until it is placed. */
+/* Declares one tensor, which the service cuts into tasks. `ret_wait_ns` (may be NULL): time until
+ * its placement. */
 static int place_job(struct tasks *o, const char *kind, uint32_t number, uint32_t tasks,
                      gp_job **ret_job, uint64_t *ret_wait_ns)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Asked by meson: the folder that the package is installed in, and the way from there to the
-library, a line each.
+"""Prints two lines for meson: the folder for the package, and the relative path from there to the
+library.
 
 Usage: install_places.py PREFIX LIBDIR
 """
@@ -11,8 +11,9 @@ import sysconfig
 
 
 def packages_folder(prefix):
-    """Folder where this interpreter itself looks below the prefix (on Debian dist-packages, for
-    /usr and /usr/local). Below any other prefix it looks nowhere; the usual folder is used then."""
+    """Returns the folder below the prefix that this interpreter searches: on Debian dist-packages,
+    for /usr and /usr/local. For other prefixes, which the interpreter does not search, returns the
+    usual folder."""
     for path in site.getsitepackages():
         if path.startswith(os.path.join(prefix, 'lib')):
             return path

@@ -1,5 +1,5 @@
-/* Owns the state of one job's rounds: ranks, the open round, the means over closed ones. Must never
- * allocate after backup_create(), and must never let a late gradient into the open round.
+/* Owns the state of one job's rounds: ranks, the open round, means over closed rounds. Must never
+ * allocate after backup_create(), and must never count a late gradient in the open round.
  * README.md: BK1 to BK12. */
 #include "packer/backup/internal.h"
 
@@ -70,7 +70,7 @@ static bool options_are_sound(const struct backup_options *o)
     return has_k ? o->k >= 1 && o->k <= o->workers : o->k == 0;
 }
 
-/* Means and estimates of closed rounds begin anew. */
+/* Deletes means and estimates of closed rounds. */
 static void backup_forget(struct backup *b)
 {
     b->measured_rounds = 0;
@@ -87,7 +87,7 @@ static void backup_forget(struct backup *b)
     backup_replaced(b);
 }
 
-/* Places of the parts in the allocation; without `b`, the bytes that they need. */
+/* Sets the pointers into the one allocation. With `b` NULL it only returns the bytes needed. */
 static size_t backup_place(struct backup *b, const struct backup_options *o)
 {
     size_t n = o->workers, bytes[] = {sizeof *b,
@@ -190,7 +190,7 @@ int backup_arrived(struct backup *b, uint32_t rank, uint64_t now_ns)
     return BACKUP_COUNTED;
 }
 
-/* The table of times is of one membership. */
+/* Deletes the table of times, which is valid for one membership only. */
 static void backup_clear_times(struct backup *b)
 {
     b->k = 0;

@@ -1,10 +1,10 @@
-/* Chooses k before a round: the reconstructed DBW, its variants and AdaSync. Owns nothing. Must
- * never return less than 1 or more than the members. README.md: BK9, BK10. */
+/* Chooses k before a round: the reconstructed DBW, its variants and AdaSync. Must never return less
+ * than 1 or more than the number of members. README.md: BK9, BK10. */
 #include "packer/backup/internal.h"
 
 #include <math.h>
 
-/* Worth of a round of k gradients. */
+/* Returns the value of a round with k gradients. */
 static double worth_of(const struct backup *b, uint32_t k)
 {
     return b->options->rule == BACKUP_BLIND
@@ -12,7 +12,7 @@ static double worth_of(const struct backup *b, uint32_t k)
                : gain_value(&b->estimates->gain, backup_step(b, k), (double)k);
 }
 
-/* The k of most worth a time; the number of members if no k is worth anything. */
+/* Returns the k with the largest value per time, or the number of members if no k has a value. */
 static uint32_t best_by_time(const struct backup *b)
 {
     uint32_t former = b->former_k ? b->former_k : b->members, best = b->members;
@@ -36,7 +36,7 @@ static uint32_t choose_by_time(struct backup *b)
     if (b->options->rule != BACKUP_BLIND && !b->estimates->gain.is_known)
         return b->members;
     uint32_t k = best_by_time(b);
-    /* A step that raised the loss was too noisy (the guard of DBW). */
+    /* The last step raised the loss, so it was too noisy: k must grow (guard of DBW). */
     if (b->options->rule == BACKUP_DBW && gain_recent_rises(&b->estimates->recent) &&
         k <= b->former_k)
         k = b->former_k + 1;

@@ -1,5 +1,5 @@
-/* A table of arrival times and its monotone fit: pool-adjacent-violators by rows and columns in
- * turn, with Dykstra's corrections. Owns nothing. Must never allocate. README.md: BK9. */
+/* A table of arrival times and its monotone fit: pool-adjacent-violators on rows and columns in
+ * turn, with Dykstra's corrections. Must never allocate. README.md: BK9. */
 #include "packer/backup/cells.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ static float weight_of(const struct cells *cells, size_t at)
     return weight > CELLS_EMPTY_WEIGHT ? weight : CELLS_EMPTY_WEIGHT;
 }
 
-/* Blocks of one line whose means rise. */
+/* Blocks of neighbours of one line, with ascending means. */
 struct cells_pool {
     double mean[CELLS_WORKERS_MAX], weight[CELLS_WORKERS_MAX];
     uint32_t length[CELLS_WORKERS_MAX], count;
@@ -68,8 +68,8 @@ static void pool_add(struct cells_pool *pool, double mean, double weight)
     pool->length[pool->count++] = length;
 }
 
-/* Makes one line of `fit` rise, from cell `first` in steps of `step` cells, behind `part`, the
- * correction of the line's former projection. */
+/* Makes the values of one line of `fit` ascend. The line starts at cell `first`, and its cells are
+ * `step` apart. `part` has the correction of the previous projection of the line. */
 static void cells_project(struct cells *cells, float *part, size_t first, ptrdiff_t step)
 {
     struct cells_pool pool;

@@ -1,16 +1,18 @@
-/* Decides at an arrival or a moment: wait or close, and which ranks begin another gradient. Owns
- * nothing. Must never close a round below `least`, and must never allocate. README.md: BK5 to BK12.
+/* Decides whether a round waits or closes, at each arrival and at set times, and which ranks begin
+ * another gradient. Must never close a round with fewer than `least` gradients, and must never
+ * allocate. README.md: BK5 to BK12.
  */
 #include "packer/backup/internal.h"
 
-/* Moments of a search, in mean times of a round. */
+/* Waiting times that the search tries, in units of the mean time of a round. */
 static const double moments[] = {0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0.27, 0.35,
                                  0.45, 0.6,  0.8,  1,    1.3,  1.7, 2.2,  3,   4,    6};
 #define MOMENTS (sizeof moments / sizeof *moments)
 
 /* --- expected arrivals --- */
 
-/* Scale of a rank that has completed nothing: the mean of the others, or of a round. */
+/* Returns the assumed mean time for a rank without a completed gradient: the mean of the other
+ * ranks, or of a round. */
 static double usual_scale_ns(const struct backup *b)
 {
     double sum = 0, known = 0;
@@ -22,7 +24,8 @@ static double usual_scale_ns(const struct backup *b)
     return known > 0 ? sum / known : b->round_ns;
 }
 
-/* A straggler ends its old gradient first, then begins one of the open round. */
+/* Describes the gradient in progress of a rank. A straggler first ends its old gradient, then
+ * begins one of the open round. */
 static struct backup_flight flight_of(const struct backup *b, const struct backup_rank *r,
                                       double usual_ns, uint64_t now_ns)
 {
@@ -47,7 +50,7 @@ static bool is_outstanding(const struct backup_rank *r)
     return r->is_member && (r->is_flying || r->counted == 0);
 }
 
-/* Lists the gradients that may still arrive. */
+/* Lists all gradients that may still arrive in the open round. */
 static void list_flights(struct backup *b, uint64_t now_ns)
 {
     double usual_ns = usual_scale_ns(b);
@@ -60,7 +63,7 @@ static void list_flights(struct backup *b, uint64_t now_ns)
             b->flights[b->flights_count++] = flight_of(b, &b->ranks[i], usual_ns, now_ns);
 }
 
-/* Mean number of listed gradients that arrive within that time. */
+/* Returns the expected number of listed gradients that arrive within a time. */
 static double expected_within(const struct backup *b, double ns)
 {
     double sum = 0;
@@ -80,14 +83,15 @@ static double gain_at(const struct backup *b, double k)
     return gain_value(&b->estimates->gain, backup_step(b, k), k);
 }
 
-/* Gain a time of the last rounds. */
+/* Returns the gain per time in the last rounds. */
 static double rate_of_gain(const struct backup *b)
 {
     double k = b->k_inverse > 0 ? 1 / b->k_inverse : (double)b->members;
     return b->round_ns > 0 ? gain_at(b, k) / b->round_ns : 0;
 }
 
-/* BACKUP_AUTO: the first moment by which waiting is worth its time; false: close now. */
+/* BACKUP_AUTO: sets `ret_until_ns` to the first time at which waiting has paid for itself. Returns
+ * false if no waiting does. */
 static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     double rate = rate_of_gain(b), counted = (double)b->counted;
@@ -110,7 +114,7 @@ static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *
 
 /* --- another gradient of a waiting rank --- */
 
-/* Gradients that the rule wants of the open round. */
+/* Returns the number of gradients that the rule requires for the open round. */
 static double wanted_of(const struct backup *b)
 {
     double most = (double)b->members * b->options->gradients;
@@ -125,14 +129,14 @@ static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
     return r->is_member && !r->is_flying && r->counted > 0 && r->counted < b->options->gradients;
 }
 
-/* Returns whether the set will be full within that time without another gradient of the waiting
- * ranks. */
+/* Returns whether the round gets enough gradients within a time even if waiting ranks begin no
+ * other gradient. */
 static bool will_be_full(const struct backup *b, double ns)
 {
     return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;
 }
 
-/* Scale of the fastest rank that may go on; 0: none may. */
+/* Returns the mean time of the fastest rank that may begin another gradient; 0: none may. */
 static double least_scale_ns(const struct backup *b)
 {
     double least_ns = 0;
@@ -144,8 +148,8 @@ static double least_scale_ns(const struct backup *b)
     return least_ns;
 }
 
-/* Lets waiting ranks begin another gradient if the round would not be full by then; they are
- * listed in `go_on` and among the flights. */
+/* If the round would not get enough gradients in time, makes waiting ranks begin another one. Adds
+ * them to `go_on` and to the list of flights. */
 static size_t begin_others(struct backup *b, uint64_t now_ns)
 {
     double least_ns = least_scale_ns(b);
@@ -234,7 +238,7 @@ void backup_decide(struct backup *b, uint64_t now_ns, struct backup_decision *re
             list_flights(b, now_ns);
         d.go_on_count = may_begin_others(b) ? begin_others(b, now_ns) : 0;
         if (rule_closes(b, now_ns, &d.until_ns)) {
-            /* No gradient begins at the moment of a close. */
+            /* The round closes, so the other gradients do not begin. */
             for (size_t i = 0; i < d.go_on_count; i++)
                 b->ranks[b->go_on[i]].is_flying = false;
             d = (struct backup_decision){

@@ -1,5 +1,5 @@
-/* Estimates V, N and c, and the gain of a round. Owns nothing. Must never divide by an
- * estimate, which may be zero or negative. README.md: BK1 to BK4. */
+/* Estimates V, N and c, and computes the gain of a round. Must never divide by an estimate, which
+ * may be zero or negative. README.md: BK1 to BK4. */
 #include "packer/backup/gain.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* V/N; without a signal the noise counts as the highest. */
+/* Returns V/N, or the maximum if N is not positive. */
 static double noise_of(double variance, double signal)
 {
     double positive = variance > 0 ? variance : 0;
@@ -71,7 +71,8 @@ void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sa
     windows->products += isfinite(sample->product) && windows->products < UINT32_MAX;
 }
 
-/* Upper end of N in window i: mean and two standard errors. `rounds` is at least 1. */
+/* Returns the upper bound of N in window i: the mean plus two standard errors. `rounds` is at least
+ * 1. */
 static double signal_above(const struct gain_windows *windows, size_t i)
 {
     const struct gain_window *w = &windows->windows[i];
@@ -80,7 +81,8 @@ static double signal_above(const struct gain_windows *windows, size_t i)
     return w->signal + 2 * sqrt(w->spread * (is_filling ? a : a / (2 - a)));
 }
 
-/* c of the window by the fall of the product, drawn to 1 while few rounds are known. */
+/* Returns c of the window, from the decrease of the product. Few rounds move the result towards
+ * 1. */
 static double curvature_of(const struct gain_windows *windows, const struct gain_window *w)
 {
     double signal = w->signal > 0 ? w->signal : 0;
@@ -112,7 +114,7 @@ struct gain gain_windows_read(const struct gain_windows *windows)
 
 /* --- the last rounds --- */
 
-/* The sample `back` rounds before the last one. */
+/* Returns the sample `back` rounds before the last one. */
 static const struct gain_sample *recent_at(const struct gain_recent *r, uint32_t back)
 {
     return &r->rounds[(r->count - 1 - back) % GAIN_RECENT];
@@ -136,7 +138,8 @@ void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sampl
 
 static double positive_of(double value) { return value > 0 ? value : 0; }
 
-/* c = rate * L: by how much losses fell less than a linear function would have. */
+/* Returns c = rate * L from the losses: by how much they decreased less than a linear function
+ * would have. */
 static double recent_curvature(const struct gain_recent *r)
 {
     double above = 0, below = 0;

@@ -1,6 +1,6 @@
-/* gain: noise and curvature of a training run from sums over its gradients, and the gain that a
- * round of k gradients promises. PURE: the caller owns the states, which begin as all zeros.
- * README.md: BK1 to BK4. */
+/* gain: estimates noise and curvature of a training run from sums over its gradients, and predicts
+ * the gain of a round with k gradients. PURE: the caller owns the states, which are all zeros at
+ * first. README.md: BK1 to BK4. */
 #ifndef GRADPOOL_PACKER_BACKUP_GAIN_H
 #define GRADPOOL_PACKER_BACKUP_GAIN_H
 
@@ -8,36 +8,41 @@
 #include <stdint.h>
 
 #define GAIN_WINDOWS 5
-#define GAIN_RECENT 20          /* rounds in the means of DBW, and of k and time (BK3, BK5) */
-#define GAIN_NOISE_MAX 1000.0   /* highest V/N */
-#define GAIN_CURVATURE_MAX 1.95 /* highest c of BACKUP_AUTO */
-#define GAIN_PRIOR_ROUNDS 5     /* weight of c = 1 at the start, in rounds */
+/* number of rounds in the means of DBW, and of k and time (BK3, BK5) */
+#define GAIN_RECENT 20
+#define GAIN_NOISE_MAX 1000.0   /* maximum of V/N */
+#define GAIN_CURVATURE_MAX 1.95 /* maximum of c for BACKUP_AUTO */
+#define GAIN_PRIOR_ROUNDS 5     /* weight of the assumption c = 1, in rounds */
 
 /* One round. `product`, `loss` and `rate` may be NAN. */
 struct gain_sample {
     double k;
-    double step;     /* s: 1, or k/n where the rate is proportional */
-    double variance; /* V: of one gradient, about the true one; may be negative by chance */
-    double signal;   /* N: squared norm of the true gradient; may be negative by chance */
-    double mean;     /* squared norm of the mean gradient */
-    double product;  /* with the mean gradient of the round before */
+    double step; /* s: 1, or k/n if the rate is proportional to k */
+    /* V: variance of one gradient around the true one; an estimate may be negative */
+    double variance;
+    double signal;  /* N: squared norm of the true gradient; an estimate may be negative */
+    double mean;    /* squared norm of the mean gradient */
+    double product; /* scalar product with the mean gradient of the previous round */
     double loss, rate;
 };
 
-/* Samples V and N of k gradients. False: fewer than two gradients, or sums that are not finite. */
+/* Computes samples of V and N from k gradients. False: fewer than two gradients, or sums that are
+ * not finite. */
 bool gain_sample(uint32_t k, double squares, double mean, struct gain_sample *ret_sample);
 
-/* Weight of the next sample in a running mean of `window` samples, of which `count` are known. */
+/* Returns the weight of the next sample in a running mean over `window` samples, of which `count`
+ * exist. */
 double gain_weight(uint32_t count, uint32_t window);
 
-/* Noise and curvature, as far as they are known. */
+/* Noise and curvature; valid if `is_known`. */
 struct gain {
     bool is_known;
     double noise;     /* V/N, 0 to GAIN_NOISE_MAX */
     double curvature; /* c */
 };
 
-/* Gain of a round of k gradients, in units of rate times N: s (1 - c s/2 (1 + V/(N k))). */
+/* Returns the gain of a round with k gradients, in units of rate times N: s (1 - c s/2 (1 + V/(N
+ * k))). */
 double gain_value(const struct gain *gain, double step, double k);
 
 /* --- BACKUP_AUTO: five windows, no loss and no rate --- */
@@ -48,7 +53,7 @@ struct gain_window {
 
 struct gain_windows {
     struct gain_window windows[GAIN_WINDOWS];
-    uint32_t rounds, products; /* samples so far */
+    uint32_t rounds, products; /* number of samples */
 };
 
 void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sample);
@@ -58,13 +63,13 @@ struct gain gain_windows_read(const struct gain_windows *windows);
 
 struct gain_recent {
     struct gain_sample rounds[GAIN_RECENT];
-    uint32_t count; /* samples so far */
+    uint32_t count; /* number of samples */
 };
 
-/* A change of the rate drops the former samples. */
+/* Adds a sample. After a change of the rate, all earlier samples are deleted. */
 void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sample);
 struct gain gain_recent_read(const struct gain_recent *recent);
-/* Returns whether the last loss is above the one before by more than 1 %. */
+/* Returns whether the last loss exceeds the previous one by more than 1 %. */
 bool gain_recent_rises(const struct gain_recent *recent);
 
 #endif

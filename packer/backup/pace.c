@@ -1,5 +1,5 @@
-/* Scales of ranks and the curve of durations. Owns nothing. Must never call the math library in
- * pace_survival(), which runs for each absent rank and each moment of a search. README.md: BK5,
+/* Mean times of ranks, and the distribution of durations. Must never call the math library in
+ * pace_survival(), which runs for each absent rank and each time of a search. README.md: BK5,
  * BK6. */
 #include "packer/backup/pace.h"
 
@@ -21,11 +21,11 @@ static const double edges[PACE_OCTAVE + 1] = {
     1.8877486253633868,
     2.0,
 };
-/* The bin of an octave in which each 32nd of 1 to 2 begins. */
+/* For each 32nd part of the range 1 to 2: the bin in which it begins. */
 static const uint8_t first_bins[32] = {0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4,  5,  5,  5,  6,  6,
                                        7, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 11, 11, 11};
 
-/* Position of a ratio among the bins, 0 to PACE_BINS; linear within a bin. */
+/* Returns the position of a ratio among the bins, 0 to PACE_BINS; linear within a bin. */
 static double pace_position(double ratio)
 {
     uint64_t bits, one = UINT64_C(1023) << 52;

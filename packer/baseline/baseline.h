@@ -1,5 +1,6 @@
-/* Baselines: policies of other systems, and two simpler rules of loss. `serve --policy` accepts
- * their names, but no help shows them. Only packer/ and its tests use this header. */
+/* Baselines for comparison: policies of other systems, and two simpler rules of loss. `serve
+ * --policy` accepts their names, but the help does not list them. Only packer/ and its tests use
+ * this header. */
 #ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
 #define GRADPOOL_PACKER_BASELINE_BASELINE_H
 

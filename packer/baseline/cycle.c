@@ -1,4 +1,5 @@
-/* Owns the policy `cycle`: all rounds within the longest period of a lane (L5). A baseline. */
+/* Owns the policy `cycle`: on each lane all rounds within its longest period must fit into that
+ * period (L5). A baseline. */
 #include "packer/baseline/baseline.h"
 #include "packer/policy/policy.h"
 
@@ -52,7 +53,7 @@ static bool cycle_holds(const struct cycle *cycle, const struct packer_resident 
     return true;
 }
 
-/* Halves the interval, which is simpler than solving for the many cases of the two maxima. */
+/* Bisects the interval, which is simpler than a formula for all cases of the two maxima. */
 static double cycle_room_ns(const struct packer_resident *residents, size_t count,
                             const struct packer_timing *job)
 {

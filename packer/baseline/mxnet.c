@@ -1,15 +1,14 @@
 /* Owns the rule of MXNet's key-value store: a small tensor goes to one server as a whole, a large
- * one is split evenly over all servers. A baseline, which never reads the load. Source:
- * README.md. */
+ * one is split evenly over all servers. A baseline that ignores the load. Source: README.md. */
 #include "packer/baseline/baseline.h"
 
-/* Size above which a tensor is split. With pieces below PACKER_PIECE_BYTES_MAX it is smaller in
- * proportion. */
+/* Number of elements above which a tensor is split. If pieces are smaller than
+ * PACKER_PIECE_BYTES_MAX, the number is smaller in proportion. */
 #define BIG_TENSOR_ELEMENTS 1000000
 #define KEY_FACTOR 9973
 
-/* Returns round(elements * part / parts), halves rounded up, without a product that could overflow:
- * there are 2^16 lanes at most (PLACEMENT_LANES_MAX). */
+/* Returns elements * part / parts, rounded to nearest, halves up. No product overflows, because
+ * there are at most 2^16 lanes (PLACEMENT_LANES_MAX). */
 static uint64_t split_point(uint64_t elements, uint64_t part, uint64_t parts)
 {
     uint64_t whole = elements / parts, rest = elements % parts;

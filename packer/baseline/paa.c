@@ -1,6 +1,6 @@
-/* Owns the parameter assignment algorithm (PAA) of Optimus: tensors in order of size, towards equal
- * bytes and equal numbers of keys on all servers. A baseline that knows only the job itself and
- * never reads the load of other jobs. Limits of memory are added. Source: README.md. */
+/* Owns the parameter assignment algorithm (PAA) of Optimus: places tensors in order of size, to
+ * equalize the bytes and the number of keys of all servers. A baseline that ignores the load of
+ * other jobs. Memory limits are our addition. Source: README.md. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -21,8 +21,8 @@ struct paa {
     uint64_t tiny_bytes;
     uint64_t *lane_bytes;  /* bytes of the job on each lane, in this call */
     uint64_t *lane_keys;   /* number of ranges of tensors on each lane, in this call */
-    struct sized *tensors; /* the largest is first */
-    struct sized *lanes;   /* buffer of put_large(); the emptiest lane is first */
+    struct sized *tensors; /* sorted, the largest first */
+    struct sized *lanes;   /* buffer of put_large(), sorted, the emptiest first */
 };
 
 static int compare_falling(const void *a, const void *b)
@@ -54,7 +54,7 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* Returns the lane with the smallest of `values` that has room; lanes_count: none. */
+/* Returns the lane with the smallest of `values` and enough room; lanes_count: none. */
 static size_t smallest(const struct paa *paa, const uint64_t *values,
                        const struct placement_need *need)
 {
@@ -67,7 +67,7 @@ static size_t smallest(const struct paa *paa, const uint64_t *values,
     return best;
 }
 
-/* Returns the fullest lane that stays within the mean. If none does, returns the emptiest. */
+/* Returns the fullest lane that stays within the mean. If no lane does, returns the emptiest. */
 static size_t best_fit(const struct paa *paa, const struct placement_need *need)
 {
     size_t best = paa->lanes_count;
@@ -103,8 +103,7 @@ static int put_tiny(struct paa *paa, size_t tensor)
     return put(paa, tensor, lane, 0, elements);
 }
 
-/* Returns the bytes that the lane can still take before it reaches the mean, limited by its
- * memory. */
+/* Returns the bytes up to which the lane may be filled: up to the mean, limited by its memory. */
 static uint64_t gap_bytes(const struct paa *paa, size_t lane)
 {
     uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
@@ -113,7 +112,7 @@ static uint64_t gap_bytes(const struct paa *paa, size_t lane)
     return gap < memory ? gap : memory;
 }
 
-/* Fills one lane after another up to the mean, the emptiest first. Best fit places the last
+/* Fills one lane after the other up to the mean, the emptiest first. Best fit places the last
  * part. */
 static int put_large(struct paa *paa, size_t tensor)
 {
@@ -164,7 +163,7 @@ static int paa_init(struct paa *paa, struct placement *placement)
     *paa = (struct paa){
         .placement = placement,
         .lanes_count = lanes,
-        /* Rounded up, so that the gaps of all lanes together have room for the job. */
+        /* Rounded up, so that all lanes filled to the mean have room for the job. */
         .mean_bytes = placement->total_bytes / lanes + (placement->total_bytes % lanes != 0),
         .tiny_bytes = placement->total_bytes / lanes / TINY_PARTS,
         .lane_bytes = calloc(lanes, sizeof(*paa->lane_bytes)),

@@ -1,4 +1,4 @@
-/* Owns the policy `rate`: the shares of a lane add up to at most 1 (L4). A baseline. */
+/* Owns the policy `rate`: the jobs' shares of a lane have a sum of at most 1 (L4). A baseline. */
 #include "packer/baseline/baseline.h"
 #include "packer/policy/policy.h"
 

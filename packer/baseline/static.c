@@ -1,6 +1,6 @@
-/* Owns round-robin and hash, the rules that use only the position or the name of a tensor.
- * Baselines, which never read the load. A lane without memory means a refusal, not the next lane.
- * Sources of the rules: README.md. */
+/* Owns round-robin and hash, which use only the position or the name of a tensor. Baselines that
+ * ignore the load. A lane without memory is an error; no other lane is tried. Sources of the rules:
+ * README.md. */
 #include "packer/baseline/baseline.h"
 
 static int put_whole(struct placement *placement, size_t tensor, uint64_t lane)
@@ -14,7 +14,7 @@ int policy_round_robin(struct placement *placement)
     const struct packer_request *request = placement->request;
 
     for (size_t i = 0; i < request->tensors_count; i++) {
-        /* Each term is reduced first, so that the sum does not wrap for large keys. */
+        /* Each term is reduced first, so that the sum does not overflow for large keys. */
         uint64_t start = request->job_key % request->lanes_count;
         int error =
             put_whole(placement, i, (start + i % request->lanes_count) % request->lanes_count);

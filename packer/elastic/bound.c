@@ -1,5 +1,5 @@
-/* Computes the promised waits (F7). Owns nothing. Must never use less than whole probes: the trials
- * of a burst probe at the same time, so that their slots come free together. */
+/* Computes the promised longest waits (F7). Must always count whole probes: trials that arrive
+ * together probe at the same time, so their slots become free together. */
 #include "packer/elastic/bound.h"
 
 static uint64_t bound_parts(uint64_t all, uint64_t part)
@@ -7,19 +7,19 @@ static uint64_t bound_parts(uint64_t all, uint64_t part)
     return part ? (all + part - 1) / part : all;
 }
 
-/* Slots that trials in probing leave to the others. */
+/* Returns the number of slots that probing jobs never use. */
 static uint32_t bound_running_slots(const struct bound_case *c)
 {
     return c->slots - c->slots * 3 / 4;
 }
 
-/* Time in which all overdue rests have had their quantum. */
+/* Returns the time within which all overdue rests have had their quantum. */
 static uint64_t bound_overdue_ns(const struct bound_case *c)
 {
     return (c->quantum_ns + c->leave_ns) * bound_parts(c->overdue, bound_running_slots(c));
 }
 
-/* A job cannot rest before its quantum, however early it reports. */
+/* A job never rests before its quantum has passed, even if it reports earlier. */
 static uint64_t bound_probes_ns(const struct bound_case *c, uint64_t probes)
 {
     uint64_t probe_ns = c->probe_ns > c->quantum_ns ? c->probe_ns : c->quantum_ns;

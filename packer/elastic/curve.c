@@ -1,6 +1,6 @@
-/* Fits the speed of jobs (F1). Owns nothing: the caller holds studies and curves. Must never return
- * a negative part. A study keeps sums of products, so that a point costs the same with any number
- * of jobs. */
+/* Fits the speed of jobs (F1). The caller owns studies and curves. Must never return a negative
+ * part. A study stores sums of products, so the cost of a point does not depend on the number of
+ * jobs. */
 #include "packer/elastic/curve.h"
 
 #include <math.h>
@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define PARTS 3
-#define PRIOR_WEIGHT 0.002 /* of the first shape, against 1 for a measured pair of points */
+#define PRIOR_WEIGHT 0.002 /* weight of the initial shape; a measured pair of points has weight 1 */
 #define CURVE_RATIO_LEAST 1e-3
 #define CURVE_RATIO_MOST 1e3
-#define RIDGE 1e-9 /* keeps each active set solvable */
+#define RIDGE 1e-9 /* makes each system of equations solvable */
 
 /* --- shape --- */
 
@@ -20,8 +20,8 @@ static double curve_shape_at(const struct curve_shape *shape, double workers)
     return shape->split / workers + shape->serial + shape->wide * workers;
 }
 
-/* Adds `weight` times the products of one row: the row times the shape is 0 where the ratio of the
- * step times at `w` and `base` workers is `ratio`. */
+/* Adds one equation with a weight: the ratio of the step times at `w` and `base` workers is
+ * `ratio`. The row times the shape is then 0. */
 static void curve_add_row(double sums[6], double w, double base, double ratio, double weight)
 {
     double row[PARTS] = {(1 / w - ratio / base) / ratio, (1 - ratio) / ratio,
@@ -38,8 +38,8 @@ static double curve_product(const double sums[6], size_t i, size_t k)
     return sums[places[i][k]] + (i == k ? RIDGE : 0);
 }
 
-/* Solves the system of the parts in `active` for a right side of ones, by elimination without
- * pivots: the matrix is positive definite. */
+/* Solves the equations of the parts in `active`, with a right side of ones. Elimination needs no
+ * pivots, because the matrix is positive definite. */
 static void curve_solve(const double sums[6], const size_t *active, size_t count, double *ret)
 {
     double m[PARTS][PARTS + 1];
@@ -62,7 +62,7 @@ static void curve_solve(const double sums[6], const size_t *active, size_t count
     }
 }
 
-/* The shape of one active set; false: a part would be negative. */
+/* Computes the shape with the parts in `mask`. False: a part would be negative. */
 static bool curve_try(const double sums[6], unsigned mask, double ret_parts[PARTS])
 {
     size_t active[PARTS], count = 0;
@@ -88,7 +88,7 @@ static double curve_misfit(const double sums[6], const double parts[PARTS])
     return misfit;
 }
 
-/* The best of the active sets: the empty one has no shape, so seven are tried. */
+/* Chooses the best of the seven sets of parts that are not empty. */
 static void curve_fit(struct curve_study *study)
 {
     double best[PARTS] = {0}, least = INFINITY;
@@ -120,7 +120,7 @@ void curve_init(struct curve *curve, struct curve_study *study)
     *curve = (struct curve){.study = study};
 }
 
-/* Limited, so that rows of absurd measurements can be taken back without a trace. */
+/* Limited, so that extreme measurements can be subtracted exactly later. */
 static double curve_ratio(double step_s, double base_s)
 {
     double ratio = step_s / base_s;
@@ -129,7 +129,7 @@ static double curve_ratio(double step_s, double base_s)
     return ratio < CURVE_RATIO_MOST ? ratio : CURVE_RATIO_MOST;
 }
 
-/* The rows of a job relate each of its points to the first one. */
+/* Adds or removes the equations of a job: they relate each of its points to the first one. */
 static void curve_weigh_points(struct curve *curve, double weight)
 {
     for (uint32_t i = 1; i < curve->count; i++) {
@@ -151,7 +151,7 @@ static void curve_put_point(struct curve *curve, uint32_t workers, double step_s
     curve->points[curve->count++] = (struct curve_point){workers, step_s};
 }
 
-/* Least squares of the relative errors. */
+/* Fits T(1) by least squares of the relative errors. */
 static void curve_fit_scale(struct curve *curve)
 {
     double sum = 0, squares = 0;

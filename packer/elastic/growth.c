@@ -1,15 +1,15 @@
-/* Free slots go to running and probing jobs, one by one to the largest relative gain (F4), and
- * growth that does not keep half of its promise is undone. Owns nothing. Must never grow a job
- * beyond its maximum, its lanes or a number of workers that was undone before. */
+/* Gives free slots to running and probing jobs, one at a time to the job with the largest relative
+ * gain (F4). Undoes growth with less than half of the promised gain. Must never grow a job beyond
+ * its maximum, its lanes or a number of workers that was undone before. */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 
-#define GROWTH_STAY_S 600    /* expected stay of a job of unknown length */
-#define GROWTH_PROMISE 0.5   /* part of the promised gain that a growth has to keep */
-#define GROWTH_PROBING 0.5   /* gain up to which running jobs rest for a probing one */
-#define GROWTH_EXCHANGE 1.25 /* gain over loss from which a worker changes its job */
-#define GROWTH_DRIFT 0.25    /* change of the step time that lifts a cap */
+#define GROWTH_STAY_S 600    /* assumed remaining time of a job of unknown length */
+#define GROWTH_PROMISE 0.5   /* part of the promised gain that growth has to reach */
+#define GROWTH_PROBING 0.5   /* running jobs rest for a probing job up to this gain */
+#define GROWTH_EXCHANGE 1.25 /* a worker moves to another job from this ratio of gain to loss on */
+#define GROWTH_DRIFT 0.25    /* relative change of the step time that removes a cap */
 
 /* --- worth --- */
 
@@ -33,7 +33,7 @@ static bool growth_is_possible(const struct scheduler *s, const struct roster_jo
     return !s->options.holds_growth || starts_now || pace_held_until_ns(s, job) <= s->now_ns;
 }
 
-/* Half of the time to the last step at the present speed. */
+/* Returns half of the time to the last step at the present speed. */
 static double growth_stay_s(const struct roster_job *job, uint32_t workers)
 {
     double step_s = curve_step_s(&job->history->curve, workers);
@@ -42,8 +42,8 @@ static double growth_stay_s(const struct roster_job *job, uint32_t workers)
     return 0.5 * (double)(job->wants.steps - job->step) * step_s;
 }
 
-/* Gain of one more worker in one-worker speeds; 0: less than the change costs. A job that starts
- * now pays no change. */
+/* Returns the gain of one more worker, in speeds of one worker; 0: less than the cost of the
+ * change. A job that starts now has no such cost. */
 static double growth_gain(const struct scheduler *s, const struct roster_job *job, uint32_t workers)
 {
     const struct curve *curve = &job->history->curve;
@@ -72,8 +72,8 @@ static size_t growth_collect(struct scheduler *s, struct growth_bid *bids, bool 
     return count;
 }
 
-/* The lowest tenant first (F6), then the largest gain, then the lowest id. Slots given in this call
- * already count in the tenant. */
+/* Returns the best bid: of the tenant with fewest slots (F6), then with the largest gain, then with
+ * the lowest id. The number of slots includes those of this call. */
 static struct growth_bid *growth_best(struct growth_bid *bids, size_t count)
 {
     struct growth_bid *best = NULL;
@@ -105,7 +105,7 @@ static void growth_remember(struct roster_job *job, uint32_t workers)
     history->promised = curve_relative(curve, workers) / curve_relative(curve, history->grown_from);
 }
 
-/* One call of roster_place() a job, so that its lanes widen once. */
+/* Calls roster_place() once for each job, so that its lanes change once. */
 static void growth_carry_out(struct scheduler *s, struct growth_bid *bids, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -119,7 +119,7 @@ static void growth_carry_out(struct scheduler *s, struct growth_bid *bids, size_
     }
 }
 
-/* Gives the best bids up to `count` slots, in the bids only. */
+/* Assigns up to `count` slots to the best bids; only the bids change. */
 static void growth_bid_for(struct scheduler *s, size_t count, uint32_t slots)
 {
     for (; slots > 0; slots--) {
@@ -140,7 +140,8 @@ static void growth_forget_bids(struct scheduler *s, size_t count)
 
 /* --- exchange --- */
 
-/* Returns whether a worker is worth more to the bid than to the victim, with the pauses of both. */
+/* Returns whether the bid gains more from a worker than the victim loses, including the pauses of
+ * both. */
 static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *bid,
                             const struct roster_job *victim, double loss)
 {
@@ -150,7 +151,7 @@ static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *
            (bid->gain - loss) * growth_stay_s(bid->job, bid->workers) > paused * s->pace->resize_s;
 }
 
-/* Asks running jobs for workers that are worth more elsewhere. */
+/* Makes running jobs release workers that are worth more in other jobs. */
 static void growth_exchange(struct scheduler *s)
 {
     size_t count = growth_collect(s, s->bids, false);
@@ -179,7 +180,8 @@ static uint32_t growth_probing_workers(const struct scheduler *s)
     return workers;
 }
 
-/* Room for one more worker of a probing job: a free or coming slot, else a running job gives. */
+/* Finds room for one more worker of a probing job: a free or coming slot, or a slot of a running
+ * job. */
 static bool growth_find_room(struct scheduler *s, const struct growth_bid *bid,
                              struct needs_room *room)
 {

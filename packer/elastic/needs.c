@@ -1,7 +1,7 @@
-/* Serves jobs without enough slots, in one order: jobs below their minimum, overdue rests, the
- * queue, other rests (F2 to F4, F6, F8). A job that cannot be served keeps the slots that are free
- * or come free, and all jobs behind it wait; so a gang gathers its slots and nobody starves. Owns
- * nothing. */
+/* Serves jobs without enough slots in this order: jobs below their minimum, overdue rests, the
+ * queue, other rests (F2 to F4, F6, F8). If a job cannot be served, free and coming slots are kept
+ * for it, and all later jobs wait. So a job with many workers collects its slots, and no job
+ * starves. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ static enum needs_class needs_class_of(const struct scheduler *s, const struct r
     return needs_rest_is_overdue(s, job) ? NEEDS_OVERDUE : NEEDS_REST;
 }
 
-/* Highest rung, then best report; jobs without one last. */
+/* Orders rests by the highest rung, then by the best report; jobs without a report are last. */
 static bool needs_rest_is_better(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->rung != b->rung)
@@ -37,7 +37,7 @@ static bool needs_rest_is_better(const struct roster_job *a, const struct roster
     return a->value < b->value;
 }
 
-/* Returns whether `a`, submitted after `b`, is served before `b` of the same class. */
+/* Returns whether `a`, which was submitted after `b`, is served before `b` of the same class. */
 static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
                             const struct roster_job *b)
 {
@@ -63,7 +63,7 @@ static void needs_collect(struct scheduler *s, struct needs_walk *walk)
     }
 }
 
-/* The entry of the job that is served next, up to a class; NULL: none. */
+/* Returns the entry of the next job to serve, up to a class; NULL: none. */
 static struct needs_entry *needs_find(const struct scheduler *s, const struct needs_walk *walk,
                                       enum needs_class most)
 {
@@ -101,8 +101,8 @@ static uint32_t needs_firm_workers(const struct scheduler *s)
     return firm;
 }
 
-/* Returns whether probing jobs and stages hold at most three quarters with `count` more slots, or
- * none but these (F3). */
+/* Returns whether probing jobs and stages have at most three quarters of the slots after `count`
+ * more, or only these (F3). */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
@@ -115,7 +115,7 @@ static uint32_t needs_missing(const struct roster_job *job)
     return job->wants.workers_min - job->workers;
 }
 
-/* Keeps slots for a job: coming ones where free ones do not suffice. */
+/* Keeps slots for a job: free ones first, then coming ones. */
 static void needs_keep(struct needs_room *room, uint32_t count)
 {
     uint32_t free = room->free < count ? room->free : count;
@@ -146,7 +146,8 @@ static void needs_place(struct scheduler *s, struct needs_walk *walk, struct ros
         walk->has_rests = needs_has_rests(s);
 }
 
-/* Makes room for the job, and keeps it. False: the job has to wait for more than asked workers. */
+/* Makes room for the job and keeps the slots. False: the job has to wait for more than leaving
+ * workers. */
 static bool needs_gather(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
                          uint32_t count)
 {
@@ -175,15 +176,15 @@ static bool needs_serve_entry(struct scheduler *s, struct needs_walk *walk,
     return true;
 }
 
-/* A queued job leaves a quarter of the site to rests, if there are any. */
+/* Returns whether a queued job has to leave a quarter of the site to rests. */
 static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct needs_entry *entry)
 {
     return entry->class == NEEDS_QUEUE && walk->has_rests &&
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* Keeps the coming slots for all jobs up to the queue at once, if they suffice: a burst has a
- * decision for each of its slots. */
+/* Keeps the coming slots for all jobs up to the queue at once if they suffice. Otherwise many
+ * arrivals would cost one decision for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;
@@ -205,7 +206,7 @@ static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
     return true;
 }
 
-/* Serves jobs up to the queue, until one has to wait. */
+/* Serves jobs up to the queue, until one of them has to wait. */
 static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
 {
     struct needs_entry *entry;
@@ -233,7 +234,7 @@ void needs_serve(struct scheduler *s, struct needs_walk *ret_walk)
     needs_serve_queue(s, ret_walk);
 }
 
-/* After a rest for which no victim was found, the others look for free slots alone. */
+/* If no victim is found for one rest, the other rests use only free slots. */
 static void needs_serve_other_rests(struct scheduler *s, struct needs_walk *walk)
 {
     for (bool may_ask = true; may_ask || walk->room.free > 0;) {
@@ -251,7 +252,7 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    if (walk->is_behind_rests) /* perhaps no rest is left */
+    if (walk->is_behind_rests) /* all rests may have been served */
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
         walk->room = (struct needs_room){.has_waiting = true};

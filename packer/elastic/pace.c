@@ -1,11 +1,11 @@
-/* Hold time, quantum and silence, from the median of the last probes (F5, F7). Owns nothing. */
+/* Computes hold time, quantum and silence from the median of the last probes (F5, F7). */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PACE_QUANTA 3   /* quanta of a hold time */
-#define PACE_SILENCE 10 /* median probes after which a job without a report counts as running */
+#define PACE_QUANTA 3   /* hold time in quanta */
+#define PACE_SILENCE 10 /* a job without a report for this many median probes counts as running */
 
 static int pace_compare(const void *a, const void *b)
 {

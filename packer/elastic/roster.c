@@ -1,5 +1,5 @@
-/* Jobs and slots of a site, and the list of actions. Every slot has at most one worker, and a rank
- * is not given again before its slot is free. Must never decide who gets a slot. */
+/* Owns the jobs and slots of a site, and the list of actions. Every slot has at most one worker,
+ * and a rank is used again only after its slot is free. Must never decide which job gets a slot. */
 #include "packer/elastic/internal.h"
 
 #include <errno.h>
@@ -57,7 +57,8 @@ struct roster_job *roster_find(const struct scheduler *s, uint32_t id)
     return NULL;
 }
 
-/* The array with room for one more pointer: the room doubles. NULL: no memory, nothing changed. */
+/* Returns the array with room for one more pointer, doubled if needed. NULL: no memory, nothing has
+ * changed. */
 static void *roster_room(void *array, size_t count, size_t bytes)
 {
     if (count & (count - 1))
@@ -166,7 +167,7 @@ uint32_t roster_count(const struct scheduler *s, enum roster_slot_state state)
     return count;
 }
 
-/* The ranks with a slot, as bits. */
+/* Sets a bit for each rank with a slot. */
 static void roster_mark_ranks(const struct scheduler *s, const struct roster_job *job,
                               uint64_t ret_ranks[SCHEDULER_WORKERS_MAX / 64])
 {
@@ -208,7 +209,7 @@ void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count)
     job->changed_ns = s->now_ns;
 }
 
-/* The slot with the highest rank that was not asked to leave. */
+/* Returns the slot of the highest rank that is not leaving. */
 static struct roster_slot *roster_highest(struct scheduler *s, const struct roster_job *job)
 {
     struct roster_slot *highest = NULL;

@@ -1,14 +1,14 @@
 /* Applies events to the state of a site, then decides: silent jobs, needs, growth. Owns jobs, slots
- * and actions. Must never change anything on an error: each event is checked, and memory reserved,
- * before it is applied. */
+ * and actions. After an error nothing has changed: each event is checked, and memory is reserved,
+ * before the event is applied. */
 #include "packer/elastic/internal.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define SCHEDULER_BACKOFF_MAX_S 60 /* wait before a lost worker is started again */
-#define SCHEDULER_SMOOTHING 0.3    /* weight of the newest pause */
+#define SCHEDULER_BACKOFF_MAX_S 60 /* longest wait before a lost worker is started again */
+#define SCHEDULER_SMOOTHING 0.3    /* weight of the newest pause in the mean */
 
 #define S_NS 1000000000
 
@@ -117,7 +117,8 @@ static void scheduler_order_rest(struct scheduler *s, struct roster_job *job)
     job->state = SCHEDULER_RESTING;
 }
 
-/* The rest of an order becomes an ordinary one, which is overdue after the usual time. */
+/* Turns the rest of an operator's order into an ordinary rest, which is overdue after the usual
+ * time. */
 static void scheduler_order_go_on(struct scheduler *s, struct roster_job *job)
 {
     if (job->rests_by_order)

@@ -1,11 +1,12 @@
-/* Room for a job that finds none: running jobs give workers (F2), then rest as a whole (F3). The
- * plan is made first, in `giving`, and carried out only if the room suffices. Owns nothing. Must
- * never take a slot from a probing job or a stage. */
+/* Makes room for a job: running jobs release workers (F2), then whole jobs rest (F3). The plan is
+ * first made in `giving`, and carried out only if the room suffices. Must never remove a worker
+ * from a probing job or a stage. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
 
-/* A tenant gives to itself, and to tenants that hold less (F6). */
+/* Returns whether the victim's tenant may release slots: to itself, or to a tenant with fewer slots
+ * (F6). */
 static bool victims_tenant_gives(const struct roster_job *victim, const struct roster_job *job)
 {
     return victim->tenant == job->tenant || victim->tenant->slots > job->tenant->slots;
@@ -25,7 +26,8 @@ static bool victims_may_shrink(const struct scheduler *s, const struct roster_jo
            pace_held_until_ns(s, victim) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Workers of a probing job above its minimum can be taken back at any time. */
+/* Returns whether a probing job may release workers above its minimum, which is allowed at any
+ * time. */
 static bool victims_may_probe_narrower(const struct roster_job *victim,
                                        const struct roster_job *job)
 {
@@ -35,7 +37,7 @@ static bool victims_may_probe_narrower(const struct roster_job *victim,
            victims_tenant_gives(victim, job);
 }
 
-/* Speed that the next given worker costs, in one-worker speeds. */
+/* Returns the speed lost with the next worker, in speeds of one worker. */
 static double victims_loss(const struct roster_job *victim)
 {
     const struct curve *curve = &victim->history->curve;
@@ -43,7 +45,8 @@ static double victims_loss(const struct roster_job *victim)
     return curve_relative(curve, workers) - curve_relative(curve, workers - 1);
 }
 
-/* The tenant with most slots gives first, then the job that loses least, then the lowest id. */
+/* Returns the next victim: of the tenant with most slots, then with the smallest loss, then with
+ * the lowest id. */
 static struct roster_job *victims_find_of(const struct scheduler *s, const struct roster_job *job,
                                           bool is_probing, double *ret_loss)
 {
@@ -80,7 +83,8 @@ static bool victims_may_rest(const struct scheduler *s, const struct roster_job 
            victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Returns whether `a` rests before `b`: lowest rung, then worst report, then latest submitted. */
+/* Returns whether `a` rests before `b`: the lowest rung first, then the worst report, then the
+ * latest submission. */
 static bool victims_ranks_below(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->tenant->slots != b->tenant->slots)
@@ -130,7 +134,8 @@ static uint32_t victims_plan_rests(struct scheduler *s, const struct roster_job 
     return planned;
 }
 
-/* Takes back shrinks that rests have made needless; returns what is left. */
+/* Cancels planned shrinks that rests have made unnecessary. Returns the number of workers still
+ * planned. */
 static uint32_t victims_spare(struct scheduler *s, uint32_t planned, uint32_t count)
 {
     for (size_t i = s->jobs_count; i-- > 0 && planned > count;) {

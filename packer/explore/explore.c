@@ -1,6 +1,6 @@
 /* Owns the states of one experiment: the end of a window, the choice of an arm, the verdict on a
- * try. A try that is not significantly better never stays (X5), and no try begins while no worker
- * waits (X3, X6). */
+ * try. A try that is not significantly better is always undone (X5), and no try begins unless
+ * workers wait (X3, X6). */
 #include "packer/explore/explore.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static bool is_sound(const struct explore_seen *seen)
     return true;
 }
 
-/* Finds the rate of a lane. The lanes stay the same within a window, because a change resets the
+/* Finds the rate of a lane. The lanes do not change within a window, because a change restarts the
  * window (X8). */
 static struct explore_rate *rate_of(struct explore *e, uint32_t id)
 {
@@ -84,7 +84,7 @@ static void count(struct explore *e, const struct explore_seen *seen)
     }
 }
 
-/* Adds a look. Returns whether the window is over with this look. */
+/* Adds the counts of one call. Returns whether this call ends the window. */
 static bool take(struct explore *e, const struct explore_options *o,
                  const struct explore_seen *seen, uint64_t now_ns)
 {
@@ -148,8 +148,8 @@ static bool is_uneven(const struct explore *e, const struct explore_view *view)
     return slowest_ns - half_of(e, id) > explore_view_even_time(view) * EXPLORE_UNEVEN_PPM / PPM;
 }
 
-/* Plans a move off a slow lane if workers wait and the gain is large enough (X3): evening out, or
- * emptying the lane while evening out is held off. */
+/* Plans a move off a slow lane if workers wait and the gain is large enough (X3). The first choice
+ * is EXPLORE_EVEN; while that arm is not allowed, EXPLORE_IN. */
 static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
                     struct explore_move *ret_moves, struct explore_decision *d)
 {
@@ -172,7 +172,7 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     return true;
 }
 
-/* Returns a number that depends on seed and window only (splitmix64). */
+/* Returns a pseudo-random number that depends only on seed and window (splitmix64). */
 static uint64_t chance(uint64_t seed, uint64_t window)
 {
     uint64_t x = seed + window * UINT64_C(0x9e3779b97f4a7c15);
@@ -187,7 +187,7 @@ static uint64_t chance_ppm(const struct explore *e)
     return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
 }
 
-/* Tries an arm by chance (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
+/* Tries an arm at random (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
  * EXPLORE_SHIFT. */
 static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
                         struct explore_move *ret_moves, struct explore_decision *d)

@@ -1,9 +1,9 @@
 /* explore: decides which pieces of one job move to other lanes because a lane is slow, and whether
  * the change stays. Pure: no clock, no randomness. The caller owns the state, which begins as all
- * zeros. RULES.md: X1 to X10. The rule is a reconstruction, not a published one.
+ * zeros. RULES.md: X1 to X10. The rule is our own reconstruction.
  *
- * A look is one call of explore_tick() with the counts since the call before. It returns at most
- * one decision. The caller carries the decision out, and then calls explore_moved(). */
+ * A look is one call of explore_tick() with the counts since the previous call. The call returns at
+ * most one decision. The caller does the moves, and then calls explore_moved(). */
 #ifndef GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 #define GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 
@@ -15,7 +15,7 @@
 #define EXPLORE_SAMPLES 4      /* least number of looks with rounds in a window */
 #define EXPLORE_LANES_MAX 32   /* a job on more lanes gets no decision (X9) */
 #define EXPLORE_GAIN_PPM 20000 /* least gain of a move, as a part of the round */
-/* a slowest lane is slow if its time exceeds the even time by this factor */
+/* the slowest lane counts as slow above this multiple of the even time */
 #define EXPLORE_UNEVEN_PPM 1100000
 /* X6 applies if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000
@@ -36,23 +36,23 @@ enum explore_arm {
 
 enum explore_verb {
     EXPLORE_NOTHING,
-    EXPLORE_MOVE, /* try `arm` by `moves` */
-    EXPLORE_KEEP, /* the last try stays */
+    EXPLORE_MOVE, /* try `arm` with `moves` */
+    EXPLORE_KEEP, /* the last try was better and stays */
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
-/* Options; 0 stands for the default. */
+/* Options; 0 means the default. */
 struct explore_options {
     uint32_t rounds, samples; /* default EXPLORE_ROUNDS; default EXPLORE_SAMPLES */
-    bool is_blind;            /* baseline: only EXPLORE_EVEN, without roll-back (X10) */
+    bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */
 };
 
 struct explore_lane {
     uint32_t id;
-    /* Since the look before: the time in which the job had work on the lane (X3), and, summed over
-     * the workers, their waits for a result that came last from this lane. */
+    /* Counts since the previous look: time in which the job had work on the lane (X3); waits for a
+     * last result from this lane, summed over the workers. */
     uint64_t handled_ns, stalled_ns;
-    uint64_t room_bytes; /* more bytes of the job that the lane may take; 0: none */
+    uint64_t room_bytes; /* bytes of the job that the lane has room for; 0: none */
 };
 
 struct explore_piece {
@@ -61,11 +61,11 @@ struct explore_piece {
 };
 
 struct explore_seen {
-    /* Number that changes when workers or tensors come or go, or when another part of the service
-     * moves pieces. Everything then begins again (X8). */
+    /* A number that changes with workers or tensors, and when another part of the service moves
+     * pieces. After a change all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
-    uint64_t rounds, elapsed_ns;      /* since the look before */
+    uint64_t rounds, elapsed_ns;      /* since the previous look */
     const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
@@ -81,7 +81,7 @@ struct explore_decision {
     enum explore_arm arm;
     size_t moves_count;
     double before_ns, after_ns; /* round time before and during the try; for KEEP and BACK only */
-    char reason[256];           /* one sentence, for EXPLORE_NOTHING too */
+    char reason[256];           /* one sentence, also for EXPLORE_NOTHING */
 };
 
 /* Mean and variance of weighted samples. */
@@ -92,8 +92,8 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    struct explore_meter handled; /* nanoseconds in each round */
-    struct explore_meter stalled; /* nanoseconds in each round, for one worker */
+    struct explore_meter handled; /* nanoseconds of each round */
+    struct explore_meter stalled; /* nanoseconds of each round, for one worker */
 };
 
 enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_RETURNING };
@@ -102,10 +102,11 @@ struct explore {
     enum explore_phase phase;
     enum explore_arm arm; /* arm of the current try */
     uint64_t membership, last_ns;
-    uint64_t windows, tries; /* counted since the start; explore_reset() does not reset them */
-    bool passes_over; /* the next look is skipped, because its counts began before a change */
+    uint64_t windows, tries; /* counted since the start, also over explore_reset() */
+    /* whether the next look is ignored, because its counts began before a change */
+    bool passes_over;
     struct explore_meter round;  /* round time in this window */
-    struct explore_meter before; /* round time in the window before the try */
+    struct explore_meter before; /* round time in the last window before the try */
     struct explore_rate rates[EXPLORE_LANES_MAX];
     size_t rates_count;
     struct {
@@ -119,17 +120,17 @@ struct explore {
 int explore_tick(struct explore *explore, const struct explore_options *options,
                  const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
                  struct explore_move *ret_moves, struct explore_decision *ret_decision);
-/* Reports the end of the moves of an EXPLORE_MOVE or EXPLORE_BACK. `has_moved`: false if the tasks
- * are on their former lanes. */
+/* Reports that the moves of an EXPLORE_MOVE or EXPLORE_BACK have ended. `has_moved`: false if the
+ * tasks are still on their former lanes. */
 void explore_moved(struct explore *explore, bool has_moved);
-/* Drops all measurements and the current try. */
+/* Deletes all measurements and the current try. */
 void explore_reset(struct explore *explore);
 const char *explore_arm_name(enum explore_arm arm);
 
 /* --- meter.c --- */
 
 void explore_meter_add(struct explore_meter *meter, double weight, double value);
-/* Returns half of the 95 % interval of the mean; HUGE with fewer than two samples. */
+/* Returns half of the 95 % confidence interval of the mean; HUGE with fewer than two samples. */
 double explore_meter_half(const struct explore_meter *meter);
 
 /* --- plan.c: the moves of an arm --- */
@@ -137,23 +138,22 @@ double explore_meter_half(const struct explore_meter *meter);
 struct explore_view {
     const struct explore *explore;
     const struct explore_seen *seen;
-    double load[EXPLORE_LANES_MAX]; /* bytes of the job on each lane, including planned moves */
+    double load[EXPLORE_LANES_MAX]; /* bytes of the job on each lane, after planned moves */
     double rate[EXPLORE_LANES_MAX]; /* bytes per nanosecond; 0: unknown (no pieces of the job) */
     double all_bytes, all_rate;
-    size_t slowest; /* lane that needs the longest time for a round */
+    size_t slowest; /* lane with the longest time for a round */
 };
 
-/* Builds the view. False: no lane has a known rate. */
+/* Fills the view. False: no lane has a known rate. */
 bool explore_view_make(const struct explore *explore, const struct explore_seen *seen,
                        struct explore_view *ret_view);
-/* Returns the time that the lane needs for a round with its load, in ns; 0 for a lane without a
- * rate. */
+/* Returns the time of the lane for a round with its load, in ns; 0 for a lane without a rate. */
 double explore_view_time(const struct explore_view *view, size_t lane);
-/* Returns the time for a round if all lanes needed equally long. */
+/* Returns the round time with the same time on all lanes. */
 double explore_view_even_time(const struct explore_view *view);
-/* Returns the longest time that a lane needs for a round, including planned moves. */
+/* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);
-/* Plans the moves of the arm, and applies them to `view`. Returns their number. */
+/* Plans the moves of the arm and applies them to `view`. Returns their number. */
 size_t explore_plan(enum explore_arm arm, struct explore_view *view,
                     struct explore_move *ret_moves);
 

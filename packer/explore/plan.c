@@ -1,6 +1,6 @@
-/* Owns the moves of each arm, which are greedy in order of size (X7). Of equal pieces the first one
- * moves; after a failed try the last one, because one of them may be the cause of a slow lane. The
- * room of a lane is never exceeded, and no target becomes slower than the limit of the arm. */
+/* Owns the moves of each arm: greedy, the largest piece first (X7). Of equal pieces the first
+ * moves. After a failed try the last moves instead, because one of the pieces may cause the slow
+ * lane. No move exceeds the room of a lane, or the time limit that the arm sets for targets. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>
@@ -62,7 +62,7 @@ struct plan {
     struct explore_view *view;
     uint32_t *at;                    /* lane of each piece, including planned moves */
     double limit_ns;                 /* longest time that a target may need for a round */
-    bool takes_last;                 /* of equal pieces the last one moves, not the first */
+    bool takes_last;                 /* whether of equal pieces the last one moves, not the first */
     double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes that planned moves use */
 };
 
@@ -74,8 +74,7 @@ static bool may_take(const struct plan *plan, size_t lane, double bytes)
            (view->load[lane] + bytes) / view->rate[lane] <= plan->limit_ns;
 }
 
-/* Returns the lane with the least room below the limit after the move; lanes_count: no lane may
- * take the piece. */
+/* Returns the target with the least room below the time limit after the move; lanes_count: none. */
 static size_t best_target(const struct plan *plan, size_t source, double bytes)
 {
     const struct explore_view *view = plan->view;
@@ -100,8 +99,8 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* Returns the largest piece of the lane that has at most `bytes` and less than `below`;
- * pieces_count: none. */
+/* Returns the largest piece of the lane with at most `bytes` and less than `below`; pieces_count:
+ * none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;
@@ -116,7 +115,7 @@ static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes
     return best;
 }
 
-/* Moves pieces off the lane until its time is within the limit or `most` bytes have moved. */
+/* Moves pieces off the lane until its time is within the limit, or `most` bytes have moved. */
 static void lighten(struct plan *plan, size_t source, double most)
 {
     const struct explore_view *view = plan->view;
@@ -138,8 +137,8 @@ static void lighten(struct plan *plan, size_t source, double most)
 
 /* --- arms --- */
 
-/* Pieces stay whole, so the even time is seldom reached exactly. The limit therefore grows by 3 %,
- * twice. */
+/* Equalizes the times of all lanes. Pieces are not cut, so the even time can seldom be reached
+ * exactly. The limit therefore grows by 3 %, twice. */
 static void make_even(struct plan *plan)
 {
     double even_ns = explore_view_even_time(plan->view);
@@ -150,7 +149,7 @@ static void make_even(struct plan *plan)
     }
 }
 
-/* Adds a lane without pieces of the job; its rate is assumed to be the mean of the others. */
+/* Adds a lane without pieces of the job. Its assumed rate is the mean of the other lanes. */
 static bool open_lane(struct plan *plan)
 {
     struct explore_view *view = plan->view;
@@ -167,8 +166,8 @@ static bool open_lane(struct plan *plan)
     return false;
 }
 
-/* Returns whether the lane is slow. The cause of one slow lane may slow others, too, and rounds do
- * not become shorter while any slow lane still has a piece. */
+/* Returns whether the lane is slow. One cause may slow several lanes, and rounds become shorter
+ * only when no slow lane has a piece. */
 static bool is_slow(const struct explore_view *view, size_t lane)
 {
     double best = 0;
@@ -192,7 +191,7 @@ static void empty_slow(struct plan *plan)
         return;
     for (size_t i = 0; i < count; i++)
         if (empties[i])
-            view->rate[i] /= 1e9; /* any piece exceeds the limit on this lane */
+            view->rate[i] /= 1e9; /* with this rate any piece exceeds the limit */
     for (int strict = 0; strict < 3; strict++) {
         plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
         for (size_t i = 0; i < count; i++)
@@ -214,7 +213,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
     size_t count = view->seen->pieces_count, moves = 0;
     struct plan plan = {.view = view, .at = malloc((count + 1) * sizeof *plan.at)};
     if (!plan.at)
-        return 0; /* memory is missing: a later window plans again */
+        return 0; /* no memory: a later window plans again */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
     plan.takes_last = view->explore->arms[arm].failed % 2;

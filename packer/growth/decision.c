@@ -1,4 +1,4 @@
-/* Fills parts of a decision for the rules. Owns nothing: scale_decision_fini() frees the memory. */
+/* Fills parts of a decision for the rules. scale_decision_fini() frees the memory. */
 #include "packer/growth/decision.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@ struct scale_plan;
 
 /* Allocates `lanes` of the decision for `count` lanes. Returns 0 or -ENOMEM. */
 int scale_name_lanes(struct scale_decision *decision, size_t count);
-/* Passes the moves and their memory from the plan to the decision. */
+/* Moves the list of moves, with its memory, from the plan to the decision. */
 void scale_take_moves(struct scale_plan *plan, struct scale_decision *decision);
 
 #endif

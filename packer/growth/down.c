@@ -21,7 +21,7 @@ static bool is_drainable(const struct scale_look *look, size_t lane)
            !look->lanes[lane].is_held;
 }
 
-/* The drainable lane of least load; the last of equals. lanes_count: none. */
+/* Returns the drainable lane with the least load; the last of equal ones. lanes_count: none. */
 static size_t emptiest(const struct scale_look *look, const bool *is_tried)
 {
     size_t best = look->seen->lanes_count;
@@ -95,7 +95,7 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
     return error;
 }
 
-/* --- down: lanes and aggregators that are not in use (G9) --- */
+/* --- down: lanes and aggregators that are not used (G9) --- */
 
 static void reverse(uint32_t *ids, size_t count)
 {

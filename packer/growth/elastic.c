@@ -1,5 +1,5 @@
-/* The elastic scheduler's two decisions: which job shrinks, which job grows. PURE: each change is
- * applied to the caller's jobs before the next decision. RULES.md: E1 to E5. */
+/* Decides which jobs shrink and which grow. PURE: each change is applied to the caller's jobs
+ * before the next decision. RULES.md: E1 to E5. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static double speed_with(const struct elastic_job *job, uint32_t workers, uint32
 
 /* --- jobs shrink --- */
 
-/* Slots that `need` has more than `free`. */
+/* Returns the slots that `need` has in addition to `free`. */
 static struct elastic_slots lack(const struct elastic_slots *free, struct elastic_slots need)
 {
     return (struct elastic_slots){need.workers > free->workers ? need.workers - free->workers : 0,
@@ -63,8 +63,8 @@ static size_t given_by(uint32_t tenant, const struct elastic_job *jobs, size_t c
     return given;
 }
 
-/* A job of the tenant that has given least so far, with the least loss of speed a slot; the first
- * of equal jobs. NULL: no job may give. */
+/* Returns a job of the tenant with the fewest released slots, with the least loss of speed for a
+ * slot; the first of equal jobs. NULL: no job may release a slot. */
 static struct elastic_job *find_victim(struct elastic_job *jobs, size_t count,
                                        struct elastic_slots lacking, uint64_t now_ns,
                                        const struct elastic_change *changes, size_t changes_count)
@@ -152,7 +152,8 @@ static bool lacks_least(const struct elastic_job *job, const struct elastic_slot
     return job->is_probing && (worker || server);
 }
 
-/* Rounds a second that the job gains; 0: fewer rounds in all than the change itself costs. */
+/* Returns the rounds per second that the job gains; 0: fewer rounds in all than the change
+ * costs. */
 static double gain_of(const struct elastic_job *job, struct elastic_slots by)
 {
     double before = speed_with(job, job->has.workers, job->has.servers);

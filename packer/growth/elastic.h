@@ -1,4 +1,4 @@
-/* Decides which running jobs give workers and servers to an arriving job, and which jobs get free
+/* Decides which running jobs release workers and servers for a new job, and which jobs get free
  * ones. PURE: no clock; the caller owns the jobs. RULES.md: E1 to E5. */
 #ifndef GRADPOOL_PACKER_GROWTH_ELASTIC_H
 #define GRADPOOL_PACKER_GROWTH_ELASTIC_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* time in which a changed job is not changed again */
+#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* a changed job is not changed again for this time */
 
 /* Rounds per second with w workers and s servers: 1 / (work/w + fixed + share*w/s + per_worker*w +
  * per_server*s). No coefficient is negative (E1). */
@@ -22,34 +22,33 @@ struct elastic_slots {
 
 struct elastic_job {
     uint32_t id, tenant;
-    /* the job waits for early feedback: it gives no slot, and is the first to get `least` */
+    /* the job waits for early feedback: it releases no slot, and gets its `least` slots first */
     bool is_probing;
     struct elastic_slots has, least;
     struct elastic_speed speed;
-    /* the job is not changed before this time; each change sets it ELASTIC_HOLD_NS ahead */
+    /* the job is not changed before this time; a change sets it to ELASTIC_HOLD_NS later */
     uint64_t held_until_ns;
     double stay_s;   /* expected time until the job ends */
-    double resize_s; /* time without rounds that a change takes */
+    double resize_s; /* time without rounds during a change */
 };
 
-/* One worker, one server, or one of each, that a job gives or gets. */
+/* One worker, one server, or one of each, that a job releases or gets. */
 struct elastic_change {
     uint32_t job;
     struct elastic_slots by;
 };
 
-/* Takes slots from running jobs until `free` contains `need`. Each change is applied to `jobs` and
- * `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free already.
- * -ENOSPC: the running jobs cannot give that much, so the new job has to wait; -ENOBUFS: there are
- * more changes than `room`. After an error `jobs` and `free` are unchanged. Cost: jobs times
- * changes. */
+/* Removes slots from running jobs until `free` contains `need`. Each change is applied to `jobs`
+ * and `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free.
+ * -ENOSPC: the running jobs cannot release enough, so the new job has to wait; -ENOBUFS: more
+ * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: jobs times changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
-/* Gives free slots to jobs, one worker or server at a time, until no job gains by more or `room`
- * changes are made. Changes are applied and appended as by elastic_make_room(). Returns their
- * number. */
+/* Gives free slots to jobs, one worker or server at a time, until no job gains from one or
+ * `room` changes are made. Applies and appends changes as elastic_make_room() does. Returns
+ * their number. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);
 

@@ -1,4 +1,4 @@
-/* Owns the counts of one window: lanes by their tasks, lanes short, lanes too many. Keeps no state
+/* Owns the counts of one window: lanes by their tasks, missing lanes, surplus lanes. Stores nothing
  * between windows and decides nothing. RULES.md: G2 to G6. */
 #include "packer/growth/look.h"
 
@@ -69,7 +69,7 @@ bool scale_is_over(const struct scale_job *job)
            job->loss_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Returns whether the lanes of the job may drain again after its last relief (G8). */
+/* Returns whether the lanes of the job may be drained again after its last relief (G8). */
 static bool is_calm(const struct scale_memory *memory)
 {
     return memory->reliefs == 0 || memory->within >= SCALE_CALM_WINDOWS << memory->reliefs;
@@ -80,7 +80,7 @@ bool scale_is_closed(const struct scale_lane *lane)
     return lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing;
 }
 
-/* Fills in the owners of lanes, shared lanes, and the lanes of each job. */
+/* Sets the owners of lanes, shared lanes, and the number of lanes of each job. */
 static void count_company(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -186,7 +186,7 @@ bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
     return runs;
 }
 
-/* Lanes of one aggregator are neighbours in `lanes`. */
+/* Counts aggregators that may stop. Lanes of one aggregator are neighbours in `lanes`. */
 static void count_resting(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;

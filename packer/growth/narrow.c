@@ -1,6 +1,6 @@
-/* Owns the rule by which a job that is alone on its lanes is tried on fewer of them, and gets lanes
- * back when these are too few. The profile keeps the result of a trial (R10). Must never touch a
- * lane with another job. RULES.md: G12. */
+/* Owns the trials with fewer lanes: a job that is alone on its lanes is moved to fewer of them, and
+ * back to more if these are too few. The profile stores the result of a trial (R10). Must never
+ * change a lane with another job. RULES.md: G12. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -12,7 +12,8 @@
 
 /* --- the next job, and its number of lanes --- */
 
-/* Lanes that the job should have; 0: the present lanes, or no trial may change them now. */
+/* Returns the number of lanes that the job should have; 0: the present number, or no trial may
+ * begin now. */
 static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
 {
     const struct scale_job *of = &look->seen->jobs[job];
@@ -25,7 +26,7 @@ static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
     return now < of->lanes_enough ? of->lanes_enough : 0;
 }
 
-/* Returns whether no decision opens, drains or fills a lane of the job. */
+/* Returns whether no decision in progress opens, drains or fills a lane of the job. */
 static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
 {
     for (size_t i = 0; i < look->seen->lanes_count; i++)
@@ -35,7 +36,7 @@ static bool owns_quiet_lanes(const struct scale_look *look, size_t job)
     return true;
 }
 
-/* A trial begins under the conditions of a drain (G5). */
+/* Returns whether a trial may begin: the conditions are those of a drain (G5). */
 static bool may_begin(const struct scale *scale, const struct scale_look *look)
 {
     bool helps = look->staying > look->options.lanes_min || look->short_of > 0;
@@ -43,8 +44,8 @@ static bool may_begin(const struct scale *scale, const struct scale_look *look)
            look->open == look->staying;
 }
 
-/* A job gets more lanes after a trial on too few, or when it is above its limit: a drain may have
- * put the job on fewer lanes than it needs without exceeding a limit. */
+/* Returns whether the job may change its number of lanes. A job gets more lanes after a trial with
+ * too few, or above its limit: a drain may have left too few lanes without exceeding a limit. */
 static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
                    uint32_t wanted)
 {
@@ -55,7 +56,8 @@ static bool may_go(const struct scale *scale, const struct scale_look *look, siz
     return is_tried || may_begin(scale, look);
 }
 
-/* Jobs with too few lanes come before jobs with too many. jobs_count: no job. */
+/* Returns the next job: jobs with too few lanes come before jobs with too many. jobs_count:
+ * none. */
 static size_t next_to_try(const struct scale *scale, const struct scale_look *look)
 {
     size_t best = look->seen->jobs_count;
@@ -82,7 +84,7 @@ static uint64_t bytes_on(const struct scale_plan *plan, size_t job, size_t lane)
     return 0;
 }
 
-/* Keeps the job on its `wanted` lanes with most of its bytes; the first of equal lanes. */
+/* Chooses the `wanted` lanes with most bytes of the job as targets; of equal lanes the first. */
 static void aim_fewer(const struct scale_look *look, struct scale_plan *plan, size_t job,
                       uint32_t wanted)
 {
@@ -118,7 +120,8 @@ static bool is_free(const struct scale_look *look, size_t lane, enum packer_lane
     return l->lane.state == state && scale_is_closed(l);
 }
 
-/* Lanes in `state` without a job, beyond those for waiting jobs and lanes_spare (G2). */
+/* Returns the number of lanes in `state` without a job, less those reserved for waiting jobs and
+ * lanes_spare (G2). */
 static size_t free_lanes(const struct scale_look *look, enum packer_lane_state state)
 {
     uint64_t kept = look->wished + look->options.lanes_spare;
@@ -160,8 +163,8 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 
 /* --- the decision --- */
 
-/* Each failed change doubles the windows before the next, so that a job whose change always fails
- * does not keep other jobs from theirs. */
+/* Records a try. Each failed one doubles the number of windows before the next, so that a job whose
+ * tries always fail does not block other jobs. */
 static void remember_try(struct scale_memory *memory, uint32_t wanted)
 {
     memory->narrow_to = wanted;
@@ -184,7 +187,8 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
              " (tasks: %zu, bytes: %" PRIu64 ")",
              job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);
-    /* Counts as a relief: a drain would put the job back on too few lanes at once (G8). */
+    /* More lanes count as a relief: otherwise a drain could move the job back to too few lanes at
+     * once (G8). */
     if (job->memory->narrowed == 0 && wanted > now)
         job->memory->reliefs += job->memory->reliefs < SCALE_RELIEFS_MAX;
     job->memory->narrowed = 1;
@@ -192,7 +196,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
     return 1;
 }
 
-/* Starts an aggregator with free lanes for the job. 0: there is none. */
+/* Decides to start an aggregator with free lanes for the job. 0: there is none. */
 static int start(const struct scale_look *look, const struct scale_job *job, uint32_t now,
                  uint32_t wanted, struct scale_decision *d)
 {
@@ -221,7 +225,7 @@ static int start(const struct scale_look *look, const struct scale_job *job, uin
     return 1;
 }
 
-/* 0: no plan for this job. */
+/* Returns 1 with a decision, 0 without a plan for this job, -ENOMEM. */
 static int try_job(struct scale *scale, const struct scale_look *look, size_t job,
                    struct scale_decision *d)
 {

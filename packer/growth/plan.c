@@ -1,6 +1,6 @@
 /* Owns the plan of moves for tasks that must leave a lane. packer_place() chooses every target, one
- * job after the other, each job beside the tasks of the jobs before (G5). Must never cut a task,
- * and must never decide that a task moves: the rules in up.c, down.c and narrow.c do. */
+ * job after the other, beside the tasks of the earlier jobs (G5). Must never cut a task. The rules
+ * in up.c, down.c and narrow.c decide which tasks move. */
 #include "packer/growth/plan.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ static uint64_t add_saturated(uint64_t a, uint64_t b) { return a + b < a ? UINT6
 
 /* --- the parts of jobs on lanes --- */
 
-/* Parts of the same job and lane become one. */
+/* Joins parts of the same job on the same lane. */
 static void merge_parts(struct scale_plan *plan)
 {
     size_t count = 0;
@@ -50,7 +50,8 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* The first part of the lane; parts_count or a part of a later lane if the lane has none. */
+/* Returns the first part of the lane. If the lane has none, returns a part of a later lane or
+ * parts_count. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;
@@ -108,7 +109,8 @@ void scale_plan_fini(struct scale_plan *plan)
 
 /* --- one request --- */
 
-/* A limit of 0 would be the default, so the strictest is 1. */
+/* Returns the timing with a stricter limit. A limit of 0 would mean the default, so the strictest
+ * is 1. */
 static struct packer_timing timing_of(const struct scale_plan *plan, uint32_t job)
 {
     struct packer_timing timing = plan->seen->jobs[job].timing;
@@ -125,7 +127,7 @@ static struct packer_resident resident_of(const struct scale_plan *plan,
                                     .timing = timing_of(plan, part->job)};
 }
 
-/* Describes the lane for a placement of the job; fills `residents` and returns their number. */
+/* Describes a lane for a placement of the job. Fills `residents` and returns their number. */
 static size_t describe_lane(const struct scale_plan *plan, uint32_t lane, uint32_t job,
                             struct packer_resident *residents, struct packer_lane *ret_lane)
 {
@@ -160,7 +162,7 @@ static size_t describe_lanes(struct scale_plan *plan, uint32_t job, uint32_t sou
     return count;
 }
 
-/* Lanes of the job outside the request count against the largest number of lanes of a job. */
+/* Returns lanes_max for the request. Lanes of the job outside the request count, too. */
 static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t source)
 {
     uint32_t workers = plan->seen->jobs[job].workers, elsewhere = 0;
@@ -172,9 +174,10 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
     return most > elsewhere ? most - elsewhere : 1;
 }
 
-/* Describes each task that leaves as one tensor of bytes. The largest task sets the size of a piece
- * (`ret_bytes_max`), so that no task is cut. `kept->bytes` on entry: bytes that stay (the first
- * task, and each that still fits; 0: none); on return `kept` is the part that stays. */
+/* Describes each leaving task as one tensor of bytes. The size of the largest task is the maximum
+ * size of a piece (`ret_bytes_max`), so no task is cut. `kept->bytes` on entry: bytes that stay on
+ * the lane: the first task, and each that still fits; 0: none. On return `kept` is the part that
+ * stays. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
                              struct scale_part *kept, uint64_t *ret_bytes_max)
 {
@@ -239,7 +242,7 @@ static void charge(struct scale_plan *plan, uint32_t target, const struct scale_
     uint64_t memory = task->state_bytes ? task->state_bytes : task->bytes;
     uint64_t rate = per_second(task->wire_bytes, plan->seen->jobs[task->job].timing.period_ns);
     take(&lane->memory_bytes, memory);
-    if (lane->nic_bytes_per_s > 0) { /* 0 would mean "not limited": a used-up lane has 1 */
+    if (lane->nic_bytes_per_s > 0) { /* a full lane has 1, because 0 would mean "not limited" */
         take(&lane->nic_bytes_per_s, rate);
         lane->nic_bytes_per_s += lane->nic_bytes_per_s == 0;
     }
@@ -315,7 +318,7 @@ int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
 
 /* --- all tasks of a lane, all lanes of a job --- */
 
-/* The part with most lane time on the lane; the first of equals. SIZE_MAX: the lane has none. */
+/* Returns the part with most lane time on the lane; the first of equal ones. SIZE_MAX: none. */
 static size_t largest_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t best = SIZE_MAX;

@@ -14,10 +14,10 @@ struct scale_part {
 struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
-    uint32_t margin_ppm; /* subtracted from every limit */
-    bool is_even;  /* tasks are distributed by bytes, as for a job that is not measured (P12) */
-    bool *targets; /* for each lane, whether it may take tasks; set by the caller */
-    /* The parts after the moves planned so far, sorted by lane, then by job. */
+    uint32_t margin_ppm; /* subtracted from every loss limit */
+    bool is_even;        /* whether tasks are spread by bytes, as for an unmeasured job (P12) */
+    bool *targets;       /* for each lane, whether tasks may move to it; set by the caller */
+    /* The parts after the planned moves, sorted by lane, then by job. */
     struct scale_part *parts;
     size_t parts_count, parts_capacity;
     struct packer_lane *lanes; /* one for each lane */
@@ -28,18 +28,18 @@ struct scale_plan {
     /* Buffers of one request to packer_place(). */
     struct packer_lane *offer;
     struct packer_resident *residents;
-    uint32_t *positions; /* task of each item */
+    uint32_t *positions; /* position of the task for each item */
     struct packer_tensor *items;
 };
 
-/* Creates a plan. -ENOMEM. The caller calls scale_plan_fini() even after an error. */
+/* Creates a plan. -ENOMEM. The caller calls scale_plan_fini() also after an error. */
 int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, const char *policy,
                     uint32_t margin_ppm);
 void scale_plan_fini(struct scale_plan *plan);
 
-/* Plans moves of all tasks of the job from the lane to targets. `job` and `lane` are positions.
- * Errors of packer_place(); -ENOSPC: the targets lack room. After an error only scale_plan_fini()
- * may be called. */
+/* Plans moves of all tasks of the job from the lane to target lanes. `job` and `lane` are
+ * positions. Errors of packer_place(); -ENOSPC: the targets lack room. After an error the plan can
+ * only be freed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
 /* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay: the first one, and each that
@@ -50,13 +50,13 @@ int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane
 /* Sorts the moves by task. Needed after more than one call of scale_plan_leave(). */
 void scale_sort_moves(struct scale_plan *plan);
 
-/* Plans moves of all tasks of the lane, beginning with the job that has the most lane time, and
- * sorts the moves. Errors of scale_plan_leave(). */
+/* Plans moves of all tasks of the lane, the job with the most lane time first, and sorts the moves.
+ * Errors of scale_plan_leave(). */
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
-/* Finds the lane on which the job has the highest loss by the policy's rule, among lanes that are
- * not about to change. `ret_loss`: that loss, 0 to 1. -ENOENT with a loss of 0: the job shares no
- * such lane; -ENOMEM. */
+/* Finds the lane on which the job has the highest predicted loss, among lanes without a change in
+ * progress. `ret_loss`: the loss, 0 to 1. -ENOENT with a loss of 0: the job shares no such lane;
+ * -ENOMEM. */
 int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
                           double *ret_loss);
 

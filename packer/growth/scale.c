@@ -1,6 +1,6 @@
-/* Owns the state that lasts from window to window, and the order of the rules. Must never read a
- * clock, and must never make two decisions in one call: the second would not see the effect of the
- * first. The rules are in up.c, down.c and narrow.c. RULES.md: G1 to G13. */
+/* Owns the state between windows, and the order of the rules. Must never read a clock. Must never
+ * make two decisions in one call, because the second would not see the effect of the first. The
+ * rules are in up.c, down.c and narrow.c. RULES.md: G1 to G13. */
 #include "packer/growth/scale.h"
 
 #include <inttypes.h>
@@ -15,7 +15,8 @@
 
 /* --- state from window to window --- */
 
-/* A clock that goes back or leaps completes no hold time (G7). */
+/* Returns the time since the last window. A clock that jumps, also backwards, completes no hold
+ * time (G7). */
 static uint64_t elapsed_ns(struct scale *scale, uint64_t now_ns)
 {
     uint64_t elapsed = scale->has_begun && now_ns > scale->last_ns ? now_ns - scale->last_ns : 0;
@@ -38,13 +39,13 @@ static void remember_job(const struct scale_job *job)
     m->over = 0;
     m->stay = SCALE_STAY_NOT;
     m->within += m->within < WINDOWS_MAX;
-    /* Reliefs are forgotten later than the lanes may drain: otherwise a drain that always needs a
-     * relief would be repeated at a constant rate. */
+    /* Reliefs are forgotten later than the lanes may be drained. Otherwise a drain that always
+     * needs a relief would be repeated at a constant rate. */
     if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)
         m->reliefs = 0;
 }
 
-/* Counts the windows of a job that wants to be measured alone (G11). */
+/* Counts the windows of a job that waits for a measurement without other jobs (G11). */
 static void remember_company(const struct scale_job *job, bool shares)
 {
     struct scale_memory *m = job->memory;
@@ -53,8 +54,7 @@ static void remember_company(const struct scale_job *job, bool shares)
     m->alone = counts && !shares ? m->alone + (m->alone < WINDOWS_MAX) : 0;
 }
 
-/* A trial lasts until the number of lanes that the job needs is known and the job is on them
- * (G12). */
+/* Ends a trial when the needed number of lanes is known and the job has that number (G12). */
 static void remember_narrow(const struct scale_job *job, uint32_t lanes, bool shares)
 {
     struct scale_memory *m = job->memory;
@@ -74,7 +74,7 @@ static bool is_low(const struct scale_look *look)
            look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
 }
 
-/* Updates the time since `now` was last 0, and the least value during that time. */
+/* Updates the time since `now` was last 0, and the minimum during that time. */
 static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 {
     *held_ns = now && *least ? *held_ns + elapsed : 0;

@@ -2,8 +2,8 @@
  * Pure: no clock. The caller owns the state, which begins as all zeros. RULES.md: G1 to G13.
  *
  * scale_tick() is called once in each window with the state of lanes, jobs and tasks, and returns
- * at most one decision. The caller carries the decision out. While a decision is not complete, the
- * caller marks its lanes and jobs as is_changing and is_moving. */
+ * at most one decision. The caller does what the decision requires. Until this is complete, the
+ * caller marks its lanes and jobs with is_changing and is_moving. */
 #ifndef GRADPOOL_PACKER_GROWTH_SCALE_H
 #define GRADPOOL_PACKER_GROWTH_SCALE_H
 
@@ -11,49 +11,50 @@
 
 #include "packer/packer.h"
 
-/* Number of windows above its limit after which a job is relieved (G4). */
+/* A job that is above its limit for this number of windows is relieved (G4). */
 #define SCALE_OVER_WINDOWS UINT32_C(3)
-/* Number of windows within the limit after which lanes of a relieved job may drain (G8). */
+/* After this number of windows within the limit the lanes of a relieved job may be drained (G8). */
 #define SCALE_CALM_WINDOWS UINT32_C(60)
-/* Number of windows for which lanes are reserved for a job that is measured alone or in a trial
+/* Lanes are reserved for this number of windows for a job that is measured alone or in a trial
  * (G11, G12). */
 #define SCALE_ALONE_WINDOWS UINT32_C(60)
-/* Number of windows in which a trial that ended without a verdict is not repeated (G12). */
+/* A trial that ended without a verdict is not repeated for this number of windows (G12). */
 #define SCALE_TRIAL_REST_WINDOWS UINT32_C(960)
-/* Each relief doubles SCALE_OVER_WINDOWS and SCALE_CALM_WINDOWS for its job, up to this many
+/* Each relief doubles SCALE_OVER_WINDOWS and SCALE_CALM_WINDOWS for its job, at most this many
  * times. */
 #define SCALE_RELIEFS_MAX UINT32_C(6)
 /* Number of windows between a move of tasks and the next drain, trial or measurement (G7, G11,
  * G12). */
 #define SCALE_SETTLE_WINDOWS UINT32_C(3)
-#define SCALE_MARGIN_PPM 10000 /* in the plan of a drain every limit is stricter by this much */
-/* 0.8 times the share of a lane that 64 equal jobs may use at a limit of 5 % */
+/* for the plan of a drain, this part is subtracted from every limit */
+#define SCALE_MARGIN_PPM 10000
+/* 0.8 times the part of a lane that 64 equal jobs may use at a limit of 5 % */
 #define SCALE_LOW_PPM 700000
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* maximum time that one call adds to a hold time */
-/* Without measured waits, lanes explain a loss of up to this many times the loss by the rule
+/* Without measured waits, other jobs explain a loss of up to this multiple of the rule's prediction
  * (G4). */
 #define SCALE_EXPLAINS 3
-#define SCALE_TRIES 4 /* maximum number of jobs or lanes for which one call makes plans */
+#define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
-/* Options. 0 stands for the default, which is at the end of each comment. */
+/* Options. 0 means the default, which ends each comment. */
 struct scale_options {
     const char *policy; /* policy with a rule of loss; "shared" */
     uint32_t lanes_min; /* number of lanes that always stay open; 1 */
     uint32_t lanes_max; /* maximum number of open lanes; no maximum */
-    /* number of lanes that stay open without a job, for the next unmeasured job; none */
+    /* number of empty lanes that stay open for the next unmeasured job; none */
     uint32_t lanes_spare;
-    uint32_t low_ppm;         /* load of a used lane below which a drain may begin; SCALE_LOW_PPM */
+    uint32_t low_ppm;         /* a drain may begin below this load of a used lane; SCALE_LOW_PPM */
     uint64_t drain_hold_ns;   /* time of low load before a drain; 30 s */
     uint64_t park_hold_ns;    /* time of a surplus lane before it parks; 10 s */
     uint64_t stop_hold_ns;    /* time without an open lane after which an aggregator stops; 300 s */
-    uint64_t drain_bytes_max; /* maximum bytes that a drain or a trial moves; 4 GiB */
+    uint64_t drain_bytes_max; /* a drain or a trial moves at most this many bytes; 4 GiB */
 };
 
 /* Result of the last attempt to relieve a job above its limit. */
 enum scale_stay {
-    SCALE_STAY_NOT, /* no attempt was made, the job was relieved, or it is within the limit again */
-    SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes explain too little of the loss */
-    SCALE_STAY_NO_LANE,     /* no placement on other lanes keeps every job within its limit */
+    SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
+    SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes explain too small a part of the loss */
+    SCALE_STAY_NO_LANE,     /* on any other lanes some job would exceed its limit */
 };
 
 /* State of a job that lasts from window to window. */
@@ -62,12 +63,12 @@ struct scale_memory {
     uint32_t within;  /* number of consecutive windows within the limit */
     uint32_t reliefs; /* number of recent reliefs, up to SCALE_RELIEFS_MAX; G8 resets it */
     enum scale_stay stay;
-    /* loss that lanes explain, measured or by the rule; valid with `stay` */
+    /* loss that other jobs explain, measured or predicted; valid with `stay` */
     uint32_t explained_ppm;
     uint32_t shares; /* number of consecutive windows of wants_alone on lanes with other jobs */
     uint32_t alone;  /* number of consecutive windows of wants_alone on lanes without another job */
-    uint32_t measures; /* number of moves to lanes of its own for a measurement (G11) */
-    /* number of windows since a trial last moved the job; 0: no trial is in progress (G12) */
+    uint32_t measures; /* number of moves to separate lanes for a measurement (G11) */
+    /* number of windows since the last move of a trial; 0: no trial is in progress (G12) */
     uint32_t narrowed;
     uint32_t narrow_to; /* number of lanes of the last trial */
     /* number of consecutive trials that did not reach their number of lanes */
@@ -78,26 +79,28 @@ struct scale_memory {
 struct scale_job {
     uint64_t id;
     uint32_t workers;
-    uint32_t loss_ppm;   /* measured loss; 0 also if it is unknown */
-    uint32_t shared_ppm; /* part of the loss that waits behind other jobs on lanes explain */
-    bool knows_shared;   /* shared_ppm was measured */
+    uint32_t loss_ppm;           /* measured loss; 0 also if it is unknown */
+    uint32_t shared_ppm;         /* part of the loss that waits behind other jobs explain */
+    bool knows_shared;           /* whether shared_ppm was measured */
     struct packer_timing timing; /* period_ns 0: not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
     bool is_ordered;             /* an operator's order pins the tasks to their lanes (G13) */
-    bool wants_alone;            /* the job trains, and its period alone is unknown (G11) */
+    /* whether the job trains and its period without other jobs is unknown (G11) */
+    bool wants_alone;
     uint32_t lanes_enough; /* smallest number of lanes known to be enough; 0: no trials (G12) */
     uint32_t lanes_next;   /* number of lanes for the next trial; 0: no trial */
-    struct scale_memory *memory; /* stored by the caller as long as the job exists */
+    struct scale_memory *memory; /* owned by the caller as long as the job exists */
 };
 
 struct scale_lane {
-    /* As for packer_place(), but jobs, load_bytes, job_bytes, job_lane_ns and residents are
-     * ignored, because they follow from the tasks. load_ppm is the load in the last window. */
+    /* As for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and residents
+     * are ignored, because they are computed from the tasks. load_ppm is the load in the last
+     * window. */
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
-    bool is_kept;     /* the caller may not stop the lane's aggregator */
-    bool is_awaited;  /* tasks are moving to the lane, so it counts as a lane with tasks */
+    bool is_kept;     /* whether the lane's aggregator must not be stopped */
+    bool is_awaited;  /* whether tasks are moving to the lane, so that it counts as used */
 };
 
 struct scale_task {
@@ -107,7 +110,7 @@ struct scale_task {
     uint64_t state_bytes, wire_bytes; /* as in struct packer_tensor */
 };
 
-/* A job that waits for lanes, because the open lanes cannot take it. */
+/* A job that waits for lanes, because it does not fit on the open ones. */
 struct scale_wish {
     uint64_t job;
     uint32_t lanes; /* number of lanes wanted in addition to the open ones */
@@ -130,10 +133,10 @@ enum scale_verb {
     SCALE_NOTHING,
     SCALE_OPEN,    /* open the parked `lanes` */
     SCALE_START,   /* start `aggregator` with `lanes` open */
-    SCALE_NARROW,  /* open the parked `lanes`, then `moves` put `job` on fewer or more lanes */
-    SCALE_MEASURE, /* open the parked `lanes`, then `moves` take `job` off its shared lanes */
-    SCALE_RELIEVE, /* open the parked `lanes`, then `moves` take `job` off `lane` */
-    SCALE_DRAIN,   /* `moves` empty `lane`; the caller places nothing new there */
+    SCALE_NARROW,  /* open the parked `lanes`, then do `moves`: `job` gets fewer or more lanes */
+    SCALE_MEASURE, /* open the parked `lanes`, then do `moves`: `job` leaves its shared lanes */
+    SCALE_RELIEVE, /* open the parked `lanes`, then do `moves`: `job` leaves `lane` */
+    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place nothing new on it */
     SCALE_PARK,    /* park `lanes`, which have no tasks */
     SCALE_STOP,    /* stop `aggregator`, which has no open lane */
 };
@@ -152,7 +155,7 @@ struct scale_decision {
     size_t lanes_count;
     struct scale_move *moves; /* sorted by task */
     size_t moves_count;
-    char reason[256]; /* one sentence, for SCALE_NOTHING too */
+    char reason[256]; /* one sentence, also for SCALE_NOTHING */
 };
 
 struct scale {
@@ -166,9 +169,9 @@ struct scale {
     size_t resting;    /* least number of aggregators to stop during rest_ns */
 };
 
-/* Handles a window. The caller calls scale_decision_fini() on the decision. An error leaves
- * `ret_decision` unchanged: -EINVAL: `seen` is inconsistent, and the state is unchanged; -ENOMEM:
- * the window counts, but there is no decision. */
+/* Handles a window. The caller calls scale_decision_fini() on the decision. After an error
+ * `ret_decision` is unchanged. -EINVAL: `seen` is inconsistent, and the state is unchanged;
+ * -ENOMEM: the window counts, but there is no decision. */
 int scale_tick(struct scale *scale, const struct scale_options *options,
                const struct scale_seen *seen, uint64_t now_ns, struct scale_decision *ret_decision);
 void scale_decision_fini(struct scale_decision *decision);

@@ -11,9 +11,9 @@
 
 #include "packer/growth/plan.h"
 
-/* --- up: lanes that are wanted (G2) --- */
+/* --- up: lanes for waiting jobs (G2) --- */
 
-/* The first lane in `state` that may open; lanes_count: none. */
+/* Returns the first lane in `state` that may open; lanes_count: none. */
 static size_t first_closed(const struct scale_seen *seen, enum packer_lane_state state)
 {
     size_t i = 0;
@@ -71,7 +71,8 @@ static uint32_t excess_ppm(const struct scale_job *job)
     return job->loss_ppm - packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Jobs with fewer recent reliefs come first: relief may not have helped the others. */
+/* Returns whether `a` is relieved before `b`. Jobs with fewer recent reliefs come first, because
+ * reliefs may not have helped the others. */
 static bool is_worse(const struct scale_job *a, const struct scale_job *b)
 {
     if (a->memory->reliefs != b->memory->reliefs)
@@ -79,7 +80,7 @@ static bool is_worse(const struct scale_job *a, const struct scale_job *b)
     return excess_ppm(a) > excess_ppm(b);
 }
 
-/* Returns the next job to relieve, above its limit for long enough; jobs_count: none. */
+/* Returns the next job to relieve, which was above its limit for long enough; jobs_count: none. */
 static size_t worst_job(const struct scale_seen *seen)
 {
     size_t worst = seen->jobs_count;
@@ -95,7 +96,7 @@ static size_t worst_job(const struct scale_seen *seen)
     return worst;
 }
 
-/* Makes up to `room` closed lanes in `state` targets; returns the room that remains. */
+/* Makes up to `room` closed lanes in `state` targets; returns the remaining room. */
 static size_t aim_closed(const struct scale_look *look, enum packer_lane_state state, size_t room,
                          bool *targets)
 {
@@ -155,7 +156,8 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
     d->lane = look->seen->lanes[lane].lane.id;
 }
 
-/* Restarts the count of the other jobs on the lane: the relief of one job may help them, too. */
+/* Restarts the count of windows of the other jobs on the lane, because the relief may help them,
+ * too. */
 static void start_anew(const struct scale_seen *seen, uint32_t lane)
 {
     for (size_t i = 0; i < seen->tasks_count; i++)
@@ -163,9 +165,9 @@ static void start_anew(const struct scale_seen *seen, uint32_t lane)
             seen->jobs[seen->tasks[i].job].memory->over = 0;
 }
 
-/* An aggregator of a target that is not started starts first; the job moves at its next relief. The
- * start counts as a relief, so that a job above its limit now and then starts aggregators less and
- * less often (G8). */
+/* Relieves a job. If a target's aggregator is not started, the decision is to start it, and the job
+ * moves at its next relief. The start counts as a relief. So a job that is sometimes above its
+ * limit starts aggregators less and less often (G8). */
 static int relieve(struct scale *scale, const struct scale_look *look, struct scale_plan *plan,
                    uint32_t job, uint32_t lane, struct scale_decision *d)
 {
@@ -185,8 +187,8 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* Returns whether other jobs on the lanes explain the loss; other loss would be the same on any
- * lane. `rule`: loss by the rule on the job's worst lane, 0 to 1. */
+/* Returns whether other jobs on the lanes explain the loss. Any other loss would be the same on
+ * every lane. `rule`: predicted loss on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
     if (!job->knows_shared)
@@ -211,7 +213,8 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (error == 0)
         error = scale_plan_worst_lane(&plan, job, &lane, &loss);
-    bool is_short = look->lanes_of[job] < of->lanes_enough; /* G12: explains a loss, too */
+    /* too few lanes explain a loss, too (G12) */
+    bool is_short = look->lanes_of[job] < of->lanes_enough;
     if (error != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
         error = -ENOENT;
@@ -254,8 +257,8 @@ static bool somebody_is_measured(const struct scale_look *look)
     return false;
 }
 
-/* The job with fewest moves for a measurement, then the longest time on shared lanes; jobs_count:
- * none. */
+/* Returns the next job to measure: with the fewest moves for a measurement, then with the longest
+ * time on shared lanes; jobs_count: none. */
 static size_t next_to_measure(const struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -291,7 +294,7 @@ static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
     return is_any;
 }
 
-/* Plans moves of all tasks of the job from lanes that it shares. */
+/* Plans moves of all tasks of the job from its shared lanes. */
 static int leave_company(const struct scale_look *look, struct scale_plan *plan, uint32_t job)
 {
     const struct scale_seen *seen = look->seen;
@@ -347,7 +350,8 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        look->seen->jobs[job].memory->shares = 0; /* the next attempt waits as long again */
+        /* the next attempt comes after the same time again */
+        look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;
 }

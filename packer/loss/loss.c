@@ -7,7 +7,7 @@
 
 #include "packer/baseline/baseline.h"
 
-/* A limit of 100 % would divide by 0. */
+/* A limit of 100 % would cause a division by 0. */
 #define LIMIT_PPM_MAX 999000
 
 static const struct loss_rule *const rules[] = {&loss_shared, &loss_rate, &loss_cycle};
@@ -44,8 +44,8 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* Returns the time by which the job's work on the lane ends late in its round (L8): from the
- * stretch of the last burst, or of all work if that lasts longer than span_ns. */
+/* Returns the delay of the end of the job's work on the lane (L8). It follows from the stretch of
+ * the last burst, or of all work if that lasts longer than span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;
@@ -112,7 +112,7 @@ double loss_share_room_ns(const struct packer_timing *timing, double share)
     double period_ns = (double)timing->period_ns, ns = share * period_ns;
 
     if (share >= 1)
-        return 1e300; /* a share cannot exceed 1, whatever the lane time */
+        return 1e300; /* a share is never above 1, whatever the lane time */
     return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
 }
 

@@ -13,32 +13,33 @@
 struct loss_rule {
     const char *name;
     double margin; /* added to every loss on a shared lane */
-    /* Predicted loss of each job, 0 to 1, without the margin. Each period_ns is known. */
+    /* Computes the predicted loss of each job, 0 to 1, without the margin. Each period_ns is
+     * known. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);
-    /* Computes the time on the lane until the work of job `self` is done, divided by its lane time.
-     * Negative: the sums overflowed. NULL: the function of `shared` applies. */
+    /* Computes the time on the lane until the work of job `self` ends, divided by its lane time.
+     * Negative: the sums overflowed. NULL: the function of `shared` is used. */
     double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
-    /* Computes the most lane time of a round, in ns, that one more job may use beside the residents
-     * so that no job exceeds its limit, margin included. Negative: the lane is closed to the job.
-     * Loss grows with lane time, so one number is enough for pieces of any size. */
+    /* Computes the largest lane time of a round, in ns, for one more job beside the residents, so
+     * no job exceeds its limit with the margin. Negative: the job may not use the lane. Loss grows
+     * with lane time, so this one number suffices for pieces of any size. */
     double (*room_ns)(const struct packer_resident *residents, size_t count,
                       const struct packer_timing *job);
 };
 
-/* Finds a rule. NULL: no rule has that name. */
+/* Finds a rule by name, or returns NULL. */
 const struct loss_rule *loss_rule_find(const char *name);
 
-/* Returns the round time of a job with `lane_ns` on a lane without another job (L3). */
+/* Returns the round time of a job with `lane_ns` on a lane without other jobs (L3). */
 double loss_alone_ns(const struct packer_timing *timing, double lane_ns);
 
-/* Returns the share of the lane that the job uses without another job: 0 to 1. */
+/* Returns the share of a lane without other jobs that the job uses: 0 to 1. */
 double loss_share(const struct packer_resident *job);
 
-/* Returns the most lane time with which the round time by loss_alone_ns() means at most the loss
+/* Returns the largest lane time whose round time by loss_alone_ns() means a loss of at most
  * `loss`. */
 double loss_alone_room_ns(const struct packer_timing *timing, double loss);
 
-/* Returns the most lane time with which the job's share of the lane is at most `share`. */
+/* Returns the largest lane time for which the job's share of the lane is at most `share`. */
 double loss_share_room_ns(const struct packer_timing *timing, double share);
 
 /* Returns loss_limit_ppm minus spent_ppm, as a fraction below 1. */

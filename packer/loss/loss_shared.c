@@ -1,14 +1,14 @@
 /* Owns the rule of loss `shared`: a closed queue with one processor-sharing server and one customer
- * for each job (L1, L2). A polynomial is never divided by a factor, because terms would cancel.
- * Every sum below has positive terms only, and stays exact for hundreds of jobs. */
+ * for each job (L1, L2). A polynomial is never divided by a factor, because the terms would cancel.
+ * All sums have only positive terms, so they are accurate for hundreds of jobs. */
 #include "packer/loss/loss.h"
 
 #include "packer/loss/loss_nodes.h"
 
-#define FULL 1e290 /* a larger sum is about to overflow: the lane is closed */
+#define FULL 1e290 /* a larger sum may overflow: the lane is then closed */
 
 /* Sums over a set of jobs with shares u. P(x) is the product of ((1-u) + u x), and S(sum of c_k
- * x^k) is the sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P). These three are enough to add
+ * x^k) is the sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P). These three suffice to add
  * two more jobs. */
 struct sums {
     double g, h, i;
@@ -34,7 +34,7 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* Returns the sums over the product's jobs without one job of this share (share 0: over all
+/* Returns the sums over the product's jobs except one job with this share (share 0: over all
  * jobs). */
 static struct sums sums_without(const struct product *product, double share)
 {
@@ -74,8 +74,9 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
 
 /* --- room for one more job --- */
 
-/* Returns the most lane time with which the new job stays within its own limit. Its waits are
- * linear in its lane time, and so is its own lengthening beyond the free lane time (L3). */
+/* Returns the largest lane time with which the new job is within its own limit. Its waits are
+ * linear in its lane time, and so is the lengthening of its own rounds beyond the free lane time
+ * (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;
@@ -90,7 +91,7 @@ static double own_room_ns(const struct packer_timing *job, const struct sums *me
     return (slack_ns + free_ns) / (1 + waits);
 }
 
-/* Returns the most lane time of the new job with which this resident stays within its limit.
+/* Returns the largest lane time of the new job with which this resident is within its limit.
  * `others`: sums over the other residents. */
 static double resident_room_ns(const struct packer_resident *resident, const struct sums *others,
                                const struct packer_timing *job)

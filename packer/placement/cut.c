@@ -1,5 +1,5 @@
-/* Owns the cutting of tensors into pieces, and the order in which pieces are placed. Chooses no
- * lane. The order of equal pieces never depends on qsort() (P1). */
+/* Cuts tensors into pieces and sorts the pieces. Chooses no lane. The order of equal pieces never
+ * depends on qsort() (P1). */
 #include "packer/placement/cut.h"
 
 #include <errno.h>

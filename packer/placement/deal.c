@@ -1,6 +1,7 @@
-/* Owns the order in which lanes get their pieces. Gradients become ready one after the other: a
- * lane with only the last ones would be idle at first and late afterwards (P14). Uses only lanes
- * with pieces of the placement, and never exceeds the room of a lane. */
+/* Distributes the pieces so that each lane gets some from all parts of the request. Gradients
+ * become ready one after the other: a lane with only the last ones would first be idle and then
+ * late (P14). Uses only lanes with pieces of the placement, and never exceeds the room of a
+ * lane. */
 #include "packer/placement/deal.h"
 
 #include <errno.h>
@@ -8,11 +9,11 @@
 
 struct hand {
     size_t lane;
-    double quota_ns; /* lane time of this placement on the lane before dealing */
-    double dealt_ns; /* lane time given to the lane so far */
+    double quota_ns; /* lane time of this placement on the lane before the distribution */
+    double dealt_ns; /* lane time of pieces assigned so far */
 };
 
-/* A piece that has no lane yet. */
+/* A piece without a lane. */
 struct card {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position of the tensor */
@@ -65,7 +66,7 @@ static void take_hands(struct deal *deal)
     }
 }
 
-/* Returns the lane that the piece would bring least far ahead of its quota; NULL: no lane has
+/* Returns the lane that this piece would bring the least ahead of its quota; NULL: no lane has
  * room. */
 static struct hand *choose(const struct deal *deal, const struct placement_need *need)
 {
@@ -87,7 +88,7 @@ static struct hand *choose(const struct deal *deal, const struct placement_need 
     return best;
 }
 
-/* Deals all pieces. -ENOSPC: the lanes that have room left cannot take a piece. */
+/* Distributes all pieces. -ENOSPC: no lane has room for a piece. */
 static int deal_all(struct deal *deal, int (*compare)(const void *, const void *))
 {
     int error = 0;

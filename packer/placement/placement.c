@@ -1,6 +1,6 @@
-/* Owns the state of one placement: the checked request, the load and the free room of each lane,
- * and the pieces placed so far. All or nothing (P2): nothing reaches the caller before
- * placement_finish(). Policies choose lanes; this file does not. */
+/* Owns the state of one placement: the checked request, load and free room of each lane, and the
+ * placed pieces. Nothing reaches the caller before placement_finish() (P2). The policies choose
+ * lanes. */
 #include "packer/placement/placement.h"
 
 #include <errno.h>
@@ -227,7 +227,7 @@ uint64_t placement_piece_elements(const struct placement *placement, size_t tens
     even = (elements - 1) / ((elements - 1) / largest + 1) + 1;
     if (CACHE_LINE_BYTES % element_bytes != 0)
         return even;
-    /* Pieces start on a cache line of the tensor if the limit allows that (P5). */
+    /* Pieces start at a cache line of the tensor if the maximum size permits (P5). */
     line = CACHE_LINE_BYTES / element_bytes;
     even = (even - 1) / line * line + line;
     return even < largest ? even : largest;
@@ -241,8 +241,7 @@ static uint64_t part_of(uint64_t number, uint64_t part, uint64_t whole)
     return (uint64_t)(((unsigned __int128)number * part + whole - 1) / whole);
 }
 
-/* Returns the bytes per second if a round has `bytes`, rounded up; 0 for a job that is not
- * measured. */
+/* Returns the bytes per second for `bytes` in each round, rounded up; 0 for an unmeasured job. */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate;

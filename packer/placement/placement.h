@@ -1,6 +1,5 @@
-/* placement: the state of one request while a policy places it. Counts bytes, memory and bandwidth,
- * so that no policy can overfill a lane or make a piece too large. Only packer/ uses this
- * header. */
+/* placement: the state of one request during its placement. Counts bytes, memory and bandwidth: no
+ * policy can overfill a lane or make a piece too large. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 #define GRADPOOL_PACKER_PLACEMENT_PLACEMENT_H
 
@@ -14,17 +13,18 @@
 #define PLACEMENT_PIECES_MAX (UINT32_C(1) << 22)
 
 struct placement_lane {
-    uint64_t bytes;           /* bytes of all pieces on the lane, including this placement */
+    uint64_t bytes;           /* bytes of all pieces on the lane, with those of this placement */
     uint64_t memory_bytes;    /* memory left; UINT64_MAX: not limited */
-    uint64_t load_step;       /* load in steps: lanes with the same step count as equally busy */
+    uint64_t load_step;       /* load in steps; lanes with the same step count as equally busy */
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* lane time of a round of the job to be placed */
-    bool usable;              /* false: the policy excludes the lane */
-    bool hosts_job;           /* the lane has pieces of the job, from this or earlier calls */
-    bool taken;               /* the lane has a piece from this placement */
+    uint64_t job_lane_ns;     /* lane time of a round of the placed job */
+    bool usable;              /* false: the policy may not use the lane */
+    /* whether the lane has pieces of the job, from this or earlier calls */
+    bool hosts_job;
+    bool taken; /* whether the lane has a piece from this placement */
 };
 
-/* Resources of a lane and its node that a range of a tensor needs. */
+/* Resources that a range of a tensor needs from its lane and node. */
 struct placement_need {
     uint64_t bytes; /* elements x element_bytes */
     uint64_t memory_bytes;
@@ -59,8 +59,8 @@ void placement_fini(struct placement *placement);
 uint64_t placement_piece_elements(const struct placement *placement, size_t tensor,
                                   uint64_t elements);
 
-/* Puts a range of a tensor on one lane, and cuts it if it is larger than a piece may be. -ENOSPC
- * with a reason: the lane lacks memory or bandwidth. */
+/* Places a range of a tensor on one lane, cut into several pieces if it is too large for one.
+ * -ENOSPC with a reason: the lane lacks memory or bandwidth. */
 int placement_put(struct placement *placement, size_t tensor, size_t lane, uint64_t first,
                   uint64_t elements);
 
@@ -70,24 +70,24 @@ struct placement_need placement_need(const struct placement *placement, size_t t
 /* Returns whether a usable lane and its node have the memory and the bandwidth (P7). */
 bool placement_lane_fits(const struct placement *placement, size_t lane,
                          const struct placement_need *need);
-/* Return the memory or bandwidth left on the lane or on its node, whichever is less. */
+/* Return the free memory or bandwidth of the lane or of its node, whichever is smaller. */
 uint64_t placement_memory_left(const struct placement *placement, size_t lane);
 uint64_t placement_nic_left(const struct placement *placement, size_t lane);
 
 uint64_t placement_tensor_bytes(const struct placement *placement, size_t tensor);
 
-/* Removes all pieces, so that the policy can place them anew, and makes all lanes usable. */
+/* Removes all pieces for another attempt, and makes all lanes usable. */
 void placement_reset(struct placement *placement);
 
-/* Sorts the pieces, replaces positions by ids, and passes pieces and shares to the plan. Cannot
- * fail. */
+/* Sorts the pieces, replaces positions by ids, and moves pieces and shares to the plan. Never
+ * fails. */
 void placement_finish(struct placement *placement, struct packer_plan *ret_plan);
 
 /* Writes the reason and returns `error`. */
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns -ENOSPC. The reason has the need of the piece, and the most that a lane has left. */
+/* Returns -ENOSPC with a reason: the need of the piece, and the largest free amount of a lane. */
 int placement_refuse_lanes(struct placement *placement, size_t tensor,
                            const struct placement_need *need);
 

@@ -1,11 +1,11 @@
-/* Owns the rule of dedicated servers: as many lanes as the job has workers, each without another
- * job, filled evenly. A lane of another job is never used, even if it is idle. */
+/* Owns the policy `dedicated`: as many lanes as the job has workers, without other jobs, filled
+ * evenly. A lane with another job is never used, even if that job is idle. */
 #include <errno.h>
 
 #include "packer/policy/policy.h"
 
-/* Makes up to `wanted` lanes usable that are in `state` and have no other job. `hosts_job`:
- * those that already have pieces of the job, or those that do not. Returns their number. */
+/* Makes up to `wanted` lanes in `state` without another job usable. `hosts_job`: choose lanes with
+ * pieces of the job, or lanes without. Returns their number. */
 static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_job,
                          enum packer_lane_state state)
 {
@@ -18,14 +18,14 @@ static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_
         if (given->jobs > 0 || given->state != state || lane->hosts_job != hosts_job)
             continue;
         lane->usable = true;
-        lane->load_step = 0; /* only the job itself loads the lane */
+        lane->load_step = 0; /* only this job loads the lane */
         taken++;
     }
     return taken;
 }
 
-/* Makes only lanes without another job usable, at most one for each worker, beginning with those of
- * the job. Returns their number. */
+/* Makes only lanes without another job usable, at most one for each worker; lanes of the job come
+ * first. Returns their number. */
 static size_t keep_own_lanes(struct placement *placement)
 {
     size_t wanted = placement->request->workers, taken = 0;

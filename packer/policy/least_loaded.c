@@ -1,11 +1,11 @@
-/* Owns the default rule: pieces in order of size, each on the lane with the least load. P6 decides
- * between equal lanes. */
+/* Owns the policy `least-loaded`: the largest piece first, each piece on the lane with the least
+ * load. P6 decides between equal lanes. */
 #include <stdlib.h>
 
 #include "packer/placement/cut.h"
 #include "packer/policy/policy.h"
 
-/* Returns whether lane a is preferred to lane b; a has the higher position (P6). */
+/* Returns whether lane a is better than lane b (P6). Lane a has the higher position. */
 static bool is_better(const struct placement_lane *a, const struct placement_lane *b)
 {
     if (a->load_step != b->load_step)

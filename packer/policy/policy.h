@@ -1,6 +1,6 @@
-/* The policies of the packer, one function each. A policy puts every element of every tensor of
- * placement->request on a lane with placement_put(), each once, and returns 0. Or it returns the
- * error of placement_refuse(), and all its pieces are dropped. Only packer/ uses this header. */
+/* The policies of the packer, one function each. A policy places every element of every tensor of
+ * placement->request once, with placement_put(), and returns 0. Or it returns the error of
+ * placement_refuse(), and all its pieces are dropped. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_POLICY_POLICY_H
 #define GRADPOOL_PACKER_POLICY_POLICY_H
 
@@ -11,11 +11,11 @@ typedef int (*policy_place_fn)(struct placement *placement);
 
 int policy_least_loaded(struct placement *placement);
 int policy_dedicated(struct placement *placement);
-/* Like dedicated, but on fewer lanes if there are not enough: for unmeasured jobs under a policy
+/* Like dedicated, but with fewer lanes if there are not enough. Places unmeasured jobs for policies
  * with a loss limit (P12). */
 int policy_unmeasured(struct placement *placement);
 int policy_shared(struct placement *placement);
-/* Packs under the loss limits of all jobs with the given rule of loss. */
+/* Packs with the given rule of loss, within the loss limits of all jobs. */
 int policy_under_limit(struct placement *placement, const struct loss_rule *rule);
 
 #endif

@@ -1,6 +1,6 @@
-/* Owns packing under a loss limit: best fit decreasing, all or nothing, with any rule of loss. No
- * job on a lane, including the placed one, exceeds its limit (P9). No lane is opened while an open
- * one has room (P10). loss.h has the rules of loss. */
+/* Owns packing within loss limits: best fit decreasing, all or nothing, with any rule of loss. No
+ * job on a lane exceeds its limit, nor does the placed one (P9). No lane opens while an open one
+ * has room (P10). loss.h has the rules of loss. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #define LANES_OF_A_JOB_MIN 8
 
-/* Lanes whose spare room differs by less than a hundredth of the period count as equal. */
+/* Lanes count as equal if their spare room differs by less than a hundredth of the period. */
 #define SPARE_STEPS 100
 
 #define PIECES_A_LANE_MIN 8
@@ -31,16 +31,16 @@ struct fit {
     const struct loss_rule *rule;
     struct cut *cuts; /* the piece with the most lane time is first */
     size_t cuts_count;
-    /* most lane time of the job on each lane; negative: the lane is closed to the job */
+    /* largest lane time of the job on each lane; negative: the job may not use the lane */
     double *room_ns;
-    double reserve_ns;   /* part of room_ns that stays free on each lane */
-    struct roomy *order; /* lanes; the one with the most room is first */
+    double reserve_ns;   /* part of room_ns that is not used */
+    struct roomy *order; /* lanes, the one with the most room first */
     size_t lanes_max;    /* maximum number of lanes of this job */
     size_t lanes_hosted; /* number of lanes with pieces of the job so far */
 };
 
-/* Obstacles for a piece without a lane: the number of lanes with each obstacle, and the most that
- * one of these lanes offered. */
+/* Reasons why a piece fits on no lane: for each reason the number of lanes and the largest free
+ * amount. */
 struct obstacles {
     size_t memory, network, loss, unmeasured, beyond;
     uint64_t memory_bytes, network_bytes_per_s;
@@ -83,13 +83,14 @@ static bool is_admissible(const struct fit *fit, size_t lane, const struct place
            placement_lane_fits(fit->placement, lane, need);
 }
 
-/* Returns the order of opening: 0 for a lane that is open or that this plan already opens. */
+/* Returns the rank of a lane in the order of opening; 0: the lane is open, or this plan opens it
+ * already. */
 static int opening(const struct fit *fit, size_t lane)
 {
     return fit->placement->lanes[lane].taken ? 0 : (int)lane_at(fit, lane)->state;
 }
 
-/* Returns whether lane a is preferred to lane b; a has the higher position (P10). */
+/* Returns whether lane a is better than lane b (P10). Lane a has the higher position. */
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
@@ -156,7 +157,7 @@ static void say_tensor(struct placement *placement, size_t *used,
 }
 
 /* Writes the reason: the need of the piece, and for each obstacle the number of lanes and the
- * largest offer of one of them (P11). */
+ * largest free amount (P11). */
 static int refuse(struct fit *fit, const struct cut *cut, const struct placement_need *need)
 {
     struct placement *placement = fit->placement;
@@ -219,7 +220,7 @@ static int put_all(struct fit *fit)
     return error;
 }
 
-/* Makes only the lanes of the job and the others with the most room usable, `lanes_max` in all. */
+/* Makes only `lanes_max` lanes usable: those of the job, then those with the most room. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;
@@ -242,9 +243,9 @@ static void start_again(struct fit *fit)
     fit->lanes_hosted = count_hosted(fit->placement);
 }
 
-/* Best fit takes the lanes with the least room, and may reach `lanes_max` before all pieces have a
- * lane. Then the open lanes with the most room are tried, and after them the lanes with the most
- * room of all (P10). */
+/* Best fit fills lanes with the least room first, so `lanes_max` may be reached before all pieces
+ * are placed. The next attempt uses the open lanes with the most room, and the last one the lanes
+ * with the most room of all (P10). */
 static int put_within_lanes_max(struct fit *fit)
 {
     int error, attempts;
@@ -292,9 +293,9 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* Dealing may fail on lanes that best fit has filled completely. With a reserve of one piece on
- * each lane dealing succeeds, but more lanes are needed. Only a job of many pieces gains from that,
- * and never by more lanes of its own than workers. */
+/* The distribution may fail if best fit has filled lanes completely. With a reserve of one piece on
+ * each lane it succeeds, but needs more lanes. Only a job of many pieces gains from this, and never
+ * with more lanes without other jobs than workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
@@ -329,8 +330,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Reduces the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Lanes that are
- * closed in `ret_room_ns` (negative) stay closed. */
+/* Limits the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Lanes that are closed
+ * in `ret_room_ns` (negative) stay closed. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
@@ -342,8 +343,9 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
     }
 }
 
-/* Places all pieces again on the same lanes, with less load on the job's own lanes. Dealing gets
- * room for one more piece. `room_ns` and `dealt_ns` are buffers with one value for each lane. */
+/* Places all pieces again on the same lanes, with less load on the job's own lanes. The
+ * distribution gets room for one more piece. `room_ns` and `dealt_ns` are buffers with one value
+ * for each lane. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
@@ -364,7 +366,7 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
     return error;
 }
 
-/* Levels the lanes of the job if best fit has filled one to the limit without saving a lane
+/* Equalizes the lanes of the job if best fit has filled one to the limit without saving a lane
  * (P15). */
 static int put_gently(struct fit *fit)
 {
@@ -391,8 +393,7 @@ static uint32_t to_ppm(double loss, double margin)
     return ppm < 0 ? 0 : ppm < 1e6 ? (uint32_t)ppm : 1000000;
 }
 
-/* Collects the residents of a lane and, as the last one, the placed job. Returns the number of
- * residents. */
+/* Lists the residents of a lane, then the placed job. Returns the number of residents. */
 static size_t gather_jobs(const struct fit *fit, size_t lane, struct packer_resident *ret_jobs)
 {
     const struct packer_lane *l = lane_at(fit, lane);

@@ -1,5 +1,5 @@
-/* Owns the smoothing of samples: a single stall, pause or preempted window does not change the
- * value. Reads no clock, so the same samples result in the same value. RULES.md: R2. */
+/* Smooths samples: one stall, pause or preempted window does not change the value. Reads no clock,
+ * so the same samples result in the same value. RULES.md: R2. */
 #include "packer/profile/estimate.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@ static uint64_t smooth(uint64_t value, uint64_t news)
     return news > value ? value + (news - value) / SMOOTHING : value - (value - news) / SMOOTHING;
 }
 
-/* The first ESTIMATE_RECENT medians are used without smoothing, because the value before them has
- * too few samples. */
+/* The first ESTIMATE_RECENT medians are not smoothed, because earlier values have too few
+ * samples. */
 void estimate_take(struct estimate *e, uint64_t sample)
 {
     e->recent[e->next] = sample;

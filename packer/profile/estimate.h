@@ -1,5 +1,5 @@
 /* estimate: a time, estimated as the smoothed median of its last samples. Pure: the caller owns the
- * state, which begins as all zeros. RULES.md: R2. */
+ * state, which is all zeros at first. RULES.md: R2. */
 #ifndef GRADPOOL_PACKER_PROFILE_ESTIMATE_H
 #define GRADPOOL_PACKER_PROFILE_ESTIMATE_H
 
@@ -15,8 +15,8 @@ struct estimate {
 };
 
 void estimate_take(struct estimate *estimate, uint64_t sample);
-/* Drops the samples, because the next ones are taken under other conditions. `value` stays until
- * the next sample. */
+/* Deletes the samples, because the conditions of the next ones differ. `value` stays until the next
+ * sample. */
 void estimate_restart(struct estimate *estimate);
 
 #endif

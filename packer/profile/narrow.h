@@ -1,27 +1,27 @@
-/* narrow: searches for the smallest number of lanes on which a job alone runs nearly as fast as on
- * its former lanes. Pure: no clock; the caller owns the state. RULES.md: R10. */
+/* narrow: searches for the smallest number of lanes on which a job without other jobs is nearly as
+ * fast as on its former lanes. Pure: no clock; the caller owns the state. RULES.md: R10. */
 #ifndef GRADPOOL_PACKER_PROFILE_NARROW_H
 #define GRADPOOL_PACKER_PROFILE_NARROW_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NARROW_PART_PPM 300000 /* part of the loss limit that fewer lanes may cost */
+#define NARROW_PART_PPM 300000 /* largest part of the loss limit that fewer lanes may cost */
 
-/* Search; all zeros: not begun. */
+/* The search; all zeros: not begun. */
 struct narrow {
-    uint32_t few;       /* largest number of lanes that was too small; 0: none was */
+    uint32_t few;       /* largest number of lanes that was too small; 0: none */
     uint32_t enough;    /* smallest number of lanes that was enough */
     uint32_t spent_ppm; /* loss of the job on `enough` lanes */
 };
 
-/* Begins a new search after the job ran alone on `lanes` lanes. */
+/* Begins a new search for a job that ran alone on `lanes` lanes. */
 void narrow_begin(struct narrow *narrow, uint32_t lanes);
-/* Returns the number of lanes to try next, less than `enough`; 0: the search is over. */
+/* Returns the number of lanes for the next trial, less than `enough`; 0: the search is over. */
 uint32_t narrow_next(const struct narrow *narrow);
-/* Records the trial on narrow_next() lanes: a round takes `now_ns` there, and `alone_ns` on all
- * lanes. Returns whether that number of lanes is enough. `limit_ppm`: the job's whole loss
- * limit. */
+/* Records the trial on narrow_next() lanes. `now_ns`: round time of the trial; `alone_ns`: round
+ * time on all lanes; `limit_ppm`: the job's whole loss limit. Returns whether the number of lanes
+ * is enough. */
 bool narrow_take(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm);
 /* Returns whether spent_ppm is within the part of `limit_ppm` that fewer lanes may cost. */
 bool narrow_allows(const struct narrow *narrow, uint32_t limit_ppm);

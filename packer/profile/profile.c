@@ -1,5 +1,5 @@
-/* Owns the computation of a job's times from samples. Depends on nothing but the samples, not even
- * on a clock, so the same samples result in the same profile. RULES.md: R1 to R10. */
+/* Computes a job's times from samples alone, without a clock, so the same samples result in the
+ * same profile. RULES.md: R1 to R10. */
 #include "packer/profile/profile.h"
 
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #define MILLION 1000000
 
-/* Offsets of the times that are estimated. estimates[0] is the period. */
+/* Offsets of the estimated times. estimates[0] is the period. */
 static const size_t times[] = {
     offsetof(struct profile_times, period_ns), offsetof(struct profile_times, busiest_ns),
     offsetof(struct profile_times, lanes_ns),  offsetof(struct profile_times, span_ns),
@@ -20,15 +20,15 @@ static uint64_t *time_at(struct profile_times *of, size_t offset)
     return (uint64_t *)((char *)of + offset);
 }
 
-/* Drops the times of the end of a round: beside other jobs they do not show the end alone. */
+/* Deletes the times at the end of a round: samples beside other jobs include their work. */
 static void forget_ending(struct profile_times *of)
 {
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Returns whether the period exceeds the explained one by a quarter. The explained period is the
- * period alone plus the growth of lane time on the busiest lane. Loss limits keep the effect of
- * other jobs far below a quarter, so the job itself has changed (R9). */
+/* Returns whether the period is a quarter longer than explained: than the period alone plus the
+ * growth of lane time on the busiest lane. Loss limits keep the effect of other jobs far below a
+ * quarter, so the job itself has changed (R9). */
 static bool is_strange(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
@@ -37,20 +37,20 @@ static bool is_strange(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
-/* Judges the trial with fewer lanes (R10). Returns whether there is a verdict. */
+/* Ends the trial with fewer lanes (R10). Returns whether there is a verdict. */
 static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
     uint64_t mean_ns =
-        p->setting_ns / p->setting_rounds; /* a median of 9 samples may cover few rounds */
+        p->setting_ns / p->setting_rounds; /* a median of 9 samples may include too few rounds */
     if (narrow_take(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
     return true;
 }
 
-/* On `enough` lanes the cost of fewer lanes is known. The period alone is computed from the present
- * one, and so follows the job when it changes. */
+/* On `enough` lanes the cost of fewer lanes is known. The period on all lanes is computed from the
+ * present one, so it follows changes of the job. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -59,7 +59,7 @@ static void follow_on_fewest(struct profile *p)
     p->strange = 0;
 }
 
-/* Drops the result of a trial that was made under a looser limit and exceeds the present limit. */
+/* Deletes the result of a trial under a looser limit if it exceeds the present limit. */
 static void heed_limit(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
@@ -70,7 +70,7 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
 
 enum profile_stand {
     STANDS_ELSEWHERE, /* beside other jobs, or alone on another number of lanes */
-    STANDS_TRIED,     /* alone on the lanes of the trial, or on lanes known to be too few */
+    STANDS_TRIED,     /* alone on the lanes of the trial, or on too few lanes */
     STANDS_FEWEST,    /* alone on the `enough` lanes of a completed search */
 };
 
@@ -91,9 +91,9 @@ static void begin_alone(struct profile *p, bool counts)
     narrow_begin(&p->narrow, p->alone_lanes);
 }
 
-/* Updates the known times from the estimates. `alone` has the times on the largest number of lanes,
- * so a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a new
- * verdict. */
+/* Updates the known times from the estimates. `alone` has the times on the largest number of
+ * lanes, so a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a
+ * new verdict. */
 static bool settle(struct profile *p, uint32_t limit_ppm)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
@@ -104,7 +104,7 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
         follow_on_fewest(p);
         return false;
     }
-    if (at == STANDS_TRIED) /* in a trial a longer period is expected (R9) */
+    if (at == STANDS_TRIED) /* a trial has an intended longer period (R9) */
         return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
     p->strange = is_strange(p) ? p->strange + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
@@ -121,8 +121,8 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* Returns whether the times have changed. A change of lane time below a hundredth of the period has
- * no effect on any loss. */
+/* Returns whether the times have changed. A change of lane time below a hundredth of the period
+ * affects no loss. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);
@@ -186,8 +186,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* On the fewest lanes, the busiest lane and the end of a round are not a loss, because spent_ppm
- * contains them (R10). */
+/* Returns the times on the fewest lanes. Busiest lane and end of a round are no loss there, because
+ * spent_ppm contains them (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -195,8 +195,8 @@ static struct profile_times on_fewest(const struct profile *p)
     return known;
 }
 
-/* Returns the best times: without times alone, present times beside other jobs are better than
- * recalled ones. */
+/* Returns the best times. Without times alone, present times beside other jobs are better than
+ * those of an earlier run. */
 static struct profile_times best_known(const struct profile *p)
 {
     if (profile_knows_alone(p))
@@ -206,9 +206,9 @@ static struct profile_times best_known(const struct profile *p)
     return known;
 }
 
-/* Sharing lengthens the period, not the lane time, so the present lane time is used. The busiest
- * lane keeps its part of the lane time under the known conditions, because lane time beyond it
- * counts as a longer period (L3). */
+/* Other jobs lengthen the period, but not the lane time, so the present lane time is used. The
+ * busiest lane keeps its part of the lane time, because lane time beyond it counts as a longer
+ * period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -1,5 +1,5 @@
 /* profile: estimates the period and the lane time of a job from samples, alone and beside other
- * jobs. Pure: no clock; the caller owns the state, which begins as all zeros. RULES.md: R1 to
+ * jobs. Pure: no clock; the caller owns the state, which is all zeros at first. RULES.md: R1 to
  * R10. */
 #ifndef GRADPOOL_PACKER_PROFILE_PROFILE_H
 #define GRADPOOL_PACKER_PROFILE_PROFILE_H
@@ -14,14 +14,14 @@
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
 #define PROFILE_TRIED_ROUNDS 50 /* number of rounds on fewer lanes before a verdict (R10) */
-/* number of consecutive strange samples that mean another job (R9) */
+/* after this many consecutive samples with an unexplained period the job counts as changed (R9) */
 #define PROFILE_STRANGE_SAMPLES 10
 #define PROFILE_TIMES 6 /* number of fields of struct profile_times */
 
-/* A sample covers the rounds that began since the sample before; at least one round. */
+/* A sample covers the rounds that began since the previous sample; at least one round. */
 struct profile_sample {
     uint64_t rounds;
-    /* time from the last beginning of a round before the sample to the last one in the sample */
+    /* time from the last start of a round before the sample to the last start in the sample */
     uint64_t elapsed_ns;
     uint64_t busiest_ns;     /* lane time of a round on the job's busiest lane */
     uint64_t lanes_ns;       /* lane time of a round on all lanes of the job */
@@ -29,7 +29,7 @@ struct profile_sample {
     uint64_t burst_ns;       /* as in struct packer_timing; valid with span_ns */
     uint64_t slack_ns;       /* as in struct packer_timing; valid with span_ns */
     uint32_t lanes;          /* number of lanes of the job */
-    bool is_alone;           /* no other job had pieces on these lanes during the sample */
+    bool is_alone;           /* whether no other job had pieces on these lanes during the sample */
     uint32_t loss_limit_ppm; /* the job's loss limit; 0: no verdict on fewer lanes (R10) */
 };
 
@@ -42,21 +42,21 @@ struct profile_times {
 
 struct profile {
     uint64_t rounds; /* number of rounds in all samples */
-    /* The conditions of the present estimates: alone or not, and the number of lanes. */
+    /* The conditions of the present estimates: whether alone, and the number of lanes. */
     bool is_alone;
     uint32_t lanes;
-    /* number of rounds, and time, of the samples under these conditions */
+    /* number of rounds and total time of the samples under these conditions */
     uint64_t setting_rounds, setting_ns;
     struct estimate estimates[PROFILE_TIMES];
     struct profile_times now; /* times under the present conditions */
-    /* last times without other jobs, on most lanes; period_ns 0: none */
+    /* last times without other jobs, on the most lanes; period_ns 0: none */
     struct profile_times alone;
     uint32_t alone_lanes;        /* number of lanes of `alone` */
     struct narrow narrow;        /* search for the fewest lanes of the job (R10) */
     struct profile_times fewest; /* times alone on narrow.enough lanes; period_ns 0: use `alone` */
     /* number of consecutive samples with a period that `alone` does not explain */
     uint32_t strange;
-    struct profile_times before; /* times of an earlier run beside other jobs, as recalled */
+    struct profile_times before; /* times of an earlier run beside other jobs */
     struct profile_times used;   /* times at the last profile_use() */
 };
 
@@ -67,10 +67,11 @@ enum profile_news {
     PROFILE_NARROWED, /* a trial with fewer lanes has a verdict */
 };
 
-/* Adds a sample. After any news the caller reads profile_known() and calls profile_use(). */
+/* Adds a sample. After any result but PROFILE_NOTHING the caller reads profile_known() and calls
+ * profile_use(). */
 enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
-/* Sets the times of an earlier run of the job on `lanes` lanes, with the state of its search for
+/* Sets the times of an earlier run of the job on `lanes` lanes, and the state of its search for
  * fewer lanes. Times beside other jobs are only a hint for placement (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
                     uint32_t lanes, const struct narrow *narrow);

@@ -1,5 +1,5 @@
-/* Owns the ends of connections of fabric_mem and the packets between them. A packet is the only way
- * in which one end learns of the other, except that mapped memory is touched directly (N3). */
+/* Owns the ends of connections of fabric_mem and the packets between them. An end gets information
+ * about the other end only from packets; mapped memory is accessed directly (N3). */
 #include "test/fabric_mem/conn.h"
 
 #include <assert.h>
@@ -19,8 +19,8 @@ struct mem_packet *mem_packet_create(enum mem_packet_kind kind, size_t bytes)
     return p;
 }
 
-/* Unmaps the region. The receiver has its own mapping, which stays valid after the lender's end, as
- * with fabric_shm. */
+/* Unmaps the region. The receiver has a separate mapping, which stays valid after the end of the
+ * lender, as with fabric_shm. */
 static void region_drop(const struct mem_network *n, struct region *region)
 {
     if (n->options.is_mapped && region->base != NULL)
@@ -84,7 +84,8 @@ static void unlink_peer(struct mem_conn *c)
     c->peer = NULL;
 }
 
-/* Drops events that were not handed out. With `keep_ops` events of operations stay. */
+/* Deletes events that the caller has not received yet. With `keep_ops` events of operations
+ * stay. */
 static void drop_events(struct mem_conn *c, bool keep_ops)
 {
     list_for_each_safe (node, &mem_fabric_of(c)->events) {
@@ -150,7 +151,7 @@ void mem_conn_end(struct mem_conn *c, int error, uint32_t reason)
     closed->word = reason;
 }
 
-/* Returns whether this end belongs to a connect that its fabric has not reported yet. */
+/* Returns whether this end belongs to a connection request that its fabric has not reported yet. */
 static bool is_unseen(const struct mem_conn *c) { return c->state == MEM_ASKED && !c->is_surfaced; }
 
 void mem_conn_leave(struct mem_conn *c)
@@ -181,7 +182,7 @@ static void cut_inbox(struct mem_network *n, struct list *inbox, uint64_t kept)
     }
 }
 
-/* Ends the other end with -ECONNRESET, after a part of the packets in flight to it has arrived. */
+/* Ends the other end with -ECONNRESET, after the arrival of some of the packets in flight. */
 static void cut_peer(struct mem_conn *c)
 {
     struct mem_network *n = mem_fabric_of(c)->network;
@@ -263,7 +264,7 @@ static void take_word(struct mem_conn *c, const struct mem_packet *p)
     mem_conn_happened(c, FABRIC_EVENT_WORD)->word = p->word;
 }
 
-/* The packet is the message's buffer. It lives until the message is given back. */
+/* The packet is the buffer of the message. It exists until the receiver returns the message. */
 static void take_message(struct mem_conn *c, struct mem_packet *p)
 {
     list_append(&c->messages, &p->node);

@@ -1,5 +1,5 @@
 /* Owns the fabrics of kind "mem": the verbs of fabric.h on virtual time, and the faults that tests
- * order. Single-threaded; must never sleep or read real time. README: N1 to N9. */
+ * request. Single-threaded; must never sleep or read real time. README: N1 to N9. */
 #include "test/fabric_mem/fabric_mem.h"
 
 #include "test/fabric_mem/conn.h"
@@ -14,8 +14,8 @@
 
 static struct mem_fabric *fabric_of(const struct fabric *f) { return (struct mem_fabric *)f; }
 
-/* Returns a connection that has not ended. This is no list_for_each, because ending a connection
- * may free another one, when both ends belong to one fabric. */
+/* Returns a connection that has not ended. A list_for_each is not possible: the end of a connection
+ * may free another one, if both ends belong to one fabric. */
 static struct mem_conn *first_live(struct mem_fabric *f)
 {
     list_for_each (node, &f->conns) {
@@ -150,7 +150,7 @@ static void hand_out(struct mem_event *e, struct fabric_event *ret_event)
     free(e);
 }
 
-/* Takes the packet that came first on any connection. */
+/* Handles the packet with the earliest time on all connections. */
 static bool take_packet(struct mem_fabric *f)
 {
     struct mem_conn *from = NULL;
@@ -290,7 +290,7 @@ int mem_fabric_open(struct mem_network *network, const struct fabric_options *op
     return 0;
 }
 
-/* --- accidents ------------------------------------------------------------------------------- */
+/* --- faults ---------------------------------------------------------------------------------- */
 
 void mem_fabric_kill(struct fabric *base)
 {

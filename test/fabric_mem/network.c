@@ -1,5 +1,5 @@
-/* Owns the virtual clock and the random numbers of fabric_mem. Must never read real time: two runs
- * with one seed and the same calls are the same run (README, N1). */
+/* Owns the virtual clock and the random numbers of fabric_mem. Must never read real time: with the
+ * same seed and calls, two runs are equal (README, N1). */
 #include "test/fabric_mem/network.h"
 
 #include "test/fabric_mem/conn.h"
@@ -39,7 +39,7 @@ void mem_network_destroy(struct mem_network *n)
     free(n);
 }
 
-/* splitmix64: short, and good enough to decide delays. */
+/* splitmix64: short, and good enough for random delays. */
 uint64_t mem_network_draw(struct mem_network *n, uint64_t most)
 {
     uint64_t z = n->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -57,8 +57,8 @@ void mem_network_advance(struct mem_network *n, uint64_t now_ns)
     n->now_ns = now_ns;
 }
 
-/* Returns the time of the first packet of an inbox that is not due yet. Packets that are due and
- * wait (for a poll, for a message buffer) do not depend on the clock. */
+/* Returns the time of the first packet of an inbox with a future time. Packets that wait for a poll
+ * or a message buffer do not depend on the clock. */
 static uint64_t inbox_next_ns(const struct mem_conn *c, uint64_t now_ns)
 {
     list_for_each (node, &c->inbox) {

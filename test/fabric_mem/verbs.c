@@ -1,5 +1,5 @@
 /* Verbs on an open connection of fabric_mem, and the memory lent on it. The checks are as strict as
- * those of the strictest real fabric. Allocates memory where real fabrics would not (N9). */
+ * those of the strictest real fabric. Allocates memory, which real fabrics do not (N9). */
 #include "test/fabric_mem/conn.h"
 
 #include <assert.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* fabric_read() writes this to the caller's memory until READ, because a caller must not rely on
- * the former contents. */
+/* fabric_read() fills the caller's memory with this until READ, because a caller must not use the
+ * former contents. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -28,7 +28,7 @@ static int try_later(struct mem_conn *c)
     return -EAGAIN;
 }
 
-/* Counts the post; returns an error if the test ordered one or if the queue is full. */
+/* Counts the post. Returns an error if the test has requested one, or if the queue is full. */
 static int begin_post(struct mem_conn *c)
 {
     struct mem_fabric *f = mem_fabric_of(c);
@@ -104,7 +104,7 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* Makes the region for the receiver: a separate mapping, or only the extent. */
+/* Creates the region for the receiver: a separate mapping, or only the extent. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {
@@ -205,7 +205,7 @@ int mem_verb_read(struct fabric_conn *base, uint32_t id, uint64_t offset, void *
     return 0;
 }
 
-/* A write: bytes into a region, a word, or both. */
+/* A write of bytes into a region, of a word, or of both. */
 struct write {
     uint32_t id, word;
     uint64_t offset;
@@ -214,7 +214,7 @@ struct write {
     bool has_word;
 };
 
-/* The bytes arrive at once; only the word is sent. */
+/* Writes the bytes at once; only the word is sent. */
 static void write_mapped(struct mem_conn *c, const struct write *w, void *target)
 {
     if (target != NULL && w->bytes > 0)
@@ -222,8 +222,8 @@ static void write_mapped(struct mem_conn *c, const struct write *w, void *target
     if (w->has_word) {
         struct mem_packet *p = mem_packet_create(MEM_WORD, 0);
         p->word = w->word;
-        /* Counts until the peer receives the word, so that a peer that does not poll is not
-         * flooded. */
+        /* The word counts until its arrival, so that a peer that does not poll gets a limited
+         * number. */
         c->posted++;
         mem_conn_send(c, p);
     }

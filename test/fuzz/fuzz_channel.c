@@ -1,6 +1,6 @@
-/* Fuzzes control connections: a peer that sends any bytes and hangs up yields whole messages, then
- * -EBADMSG or -ECONNRESET, without a leak. The first byte selects the portions in which the rest
- * arrives. */
+/* Fuzzes control connections. From a peer that sends any bytes and disconnects, only whole messages
+ * are received, then -EBADMSG or -ECONNRESET, without a leak. The first byte selects the portions
+ * in which the rest arrives. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Stays far below a socket's buffer: writing never waits for the reader. */
+/* Far below the size of a socket's buffer, so that no write waits for the reader. */
 #define STREAM_BYTES_MAX 32768
 
 static int receive_all(struct channel *ch)

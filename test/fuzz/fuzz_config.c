@@ -1,5 +1,5 @@
-/* Fuzzes a configuration file. The file is refused with a line and a reason that a terminal can
- * show, or its values are the same after they are written and read again. */
+/* Fuzzes a configuration file. Either the file is refused, with a line and a printable reason. Or
+ * its values are the same after they are written and read again. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/options.h"

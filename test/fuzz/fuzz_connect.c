@@ -1,5 +1,6 @@
 /* Fuzzes the first bytes of an unknown peer. The first byte selects connect data of fabric_ofi, or
- * a packet on the socket of fabric_shm. Both are refused, or valid and equal when packed again. */
+ * a packet on the socket of fabric_shm. Either they are refused, or they are valid and equal after
+ * they are packed again. */
 #include "svc/fabric/ofi/message/hello.h"
 #include "svc/fabric/shm/peer/socket.h"
 #include "test/lib/fuzz.h"

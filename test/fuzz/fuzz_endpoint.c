@@ -1,5 +1,5 @@
-/* Fuzzes the text of an endpoint: a text is refused with a sentence and without a change of the
- * result, or formatting and parsing it again gives the same endpoint. */
+/* Fuzzes the text of an endpoint. Either the text is refused with a reason, and the result is
+ * unchanged. Or the endpoint is the same after it is formatted and parsed again. */
 #include "svc/endpoint/endpoint.h"
 #include "test/lib/fuzz.h"
 

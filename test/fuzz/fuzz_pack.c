@@ -1,5 +1,5 @@
-/* Fuzzes a pack of a peer. Every item is within the pack, no byte belongs to two items, and the
- * items end exactly at the end. */
+/* Fuzzes a pack of a peer. Every item must be within the pack, no byte may belong to two items, and
+ * the items must end exactly at the end of the pack. */
 #include "svc/fabric/ofi/message/item.h"
 #include "test/lib/fuzz.h"
 

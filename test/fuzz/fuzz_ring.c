@@ -1,6 +1,6 @@
-/* Fuzzes the record ring of fabric_shm, in memory that the other side may write at any time: the
- * first bytes are its counters and lengths, the rest is a script of its writes between the reader's
- * steps. The reader must never leave the ring, take more records than it holds, or accept
+/* Fuzzes the record ring of fabric_shm, in memory that the other side may write at any time. The
+ * first bytes are its counters and lengths; the rest is a script of writes between the reader's
+ * steps. The reader must never leave the ring, read more records than it contains, or accept
  * impossible counters. */
 #include "svc/fabric/shm/peer/ring.h"
 #include "test/lib/fuzz.h"

@@ -1,6 +1,6 @@
-/* Fuzzes the index of a snapshot file. The file is refused with a reason, or all its extents are
- * within the file. The checksums would refuse most inputs, so each input is also tried with right
- * checksums. */
+/* Fuzzes the index of a snapshot file. Either the file is refused with a reason, or all its extents
+ * are within the file. The checksums would refuse most inputs, so each input is also tried with
+ * correct checksums. */
 #include "svc/state/state_file.h"
 #include "svc/state/state_layout.h"
 #include "test/lib/fuzz.h"

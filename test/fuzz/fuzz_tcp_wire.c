@@ -1,7 +1,7 @@
 /* Fuzzes the bytes of an accepted peer before they reach the tcp provider. The result must not
- * depend on the portions. No message may pass with fields that the provider would not check. The
- * counts of requests and answers must never become negative. The first byte selects the bytes sent
- * before, and the second byte the portions. */
+ * depend on the portions. No message may pass with invalid fields that the provider would not
+ * check. The counts of requests and answers must never become negative. The first byte selects the
+ * bytes sent before, and the second byte the portions. */
 #include "svc/fabric/ofi/door/tcp_wire.h"
 #include "test/lib/fuzz.h"
 
@@ -25,7 +25,7 @@ static void send_before(struct tcp_wire *w, unsigned reads, unsigned messages)
         assert(tcp_wire_went(w, sent_message, sizeof(sent_message)) == 0);
 }
 
-/* Checks the fields of a whole message that the provider trusts. */
+/* Checks the fields of a whole message that the provider does not check. */
 static size_t check_message(const uint8_t *bytes, unsigned *reads, unsigned *acks)
 {
     uint64_t total;

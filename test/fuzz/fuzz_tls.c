@@ -1,6 +1,6 @@
-/* Fuzzes accepting ends with keys: a peer that sends any bytes and hangs up never becomes a tenant,
- * and is classified as plain, TLS or invalid. The first byte selects the portions in which the rest
- * arrives. The corpus holds greetings made with this key. */
+/* Fuzzes accepting ends with keys. A peer that sends any bytes and disconnects never becomes a
+ * tenant, and is classified as plain, TLS or invalid. The first byte selects the portions in which
+ * the rest arrives. The corpus has greetings made with this key. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Stays far below a socket's buffer: writing never waits for the reader. */
+/* Far below the size of a socket's buffer, so that no write waits for the reader. */
 #define STREAM_BYTES_MAX 32768
 
 static int find(void *context, const char *tenant, struct key *ret_key)

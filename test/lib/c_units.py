@@ -1,7 +1,7 @@
 """Reads C sources without a compiler: functions, declarations, structs and names of each file.
 
-The tree has the format of clang-format, and every brace is closed in the file that opens it.
-Functions that macros define are not found."""
+The files have the format of clang-format, and each closes every brace that it opens. Functions that
+macros define are not found."""
 import functools
 import re
 
@@ -27,7 +27,7 @@ PLAIN_NAME = re.compile(r'(\w+)\s*(?:\[[^]]*\]\s*)*(?::[^:]*)?$')
 
 
 class Unit:
-    """A source file. `functions` and `statics` are defined here, `declared` are declarations for
+    """A source file. `functions` and `statics` are defined in it, `declared` are declarations for
     other files, and `variables` are data that other files may name. `structs` has the body of each
     tag, `aliases` the tag of each typedef name."""
 
@@ -89,7 +89,7 @@ def function_name(head):
 
 
 def data_names(head):
-    """Returns the names of variables that a declaration makes."""
+    """Returns the names of variables in a declaration."""
     head = ATTRIBUTE.sub('', head).split('=')[0]
     pieces = [re.sub(r'\[[^]]*\]', '', piece) for piece in split_commas(head)]
     return [found[0] for piece in pieces if (found := re.search(r'\w+(?=\s*$)', piece))]
@@ -171,8 +171,8 @@ def nothing():
 
 
 def declared_fields(declarators, inside):
-    """inside() returns the fields of the declared struct, or None. A pointer or an array is one
-    field."""
+    """Yields the names of declared fields. inside() returns the fields of the declared struct, or
+    None. A pointer or an array is one field."""
     for declarator in filter(None, split_commas(ATTRIBUTE.sub('', declarators))):
         name = POINTER_NAME.search(declarator) or PLAIN_NAME.search(declarator)
         name = name[1] if name else declarator

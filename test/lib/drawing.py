@@ -1,7 +1,7 @@
-"""Draws comments, messages and rules of the tree by a seed, for people who read them as a test.
+"""Draws random comments, messages and rules of the tree from a seed, for human readers.
 
-Nobody reads a comment without its code, so each item is printed with the lines that a reader of the
-file sees beside it: the code below a comment, the call of a message, the purpose of a rule's room.
+Each item is printed with the lines beside it: the code below a comment, the call of a message, the
+purpose of a rule's room.
 """
 import os
 import random
@@ -10,12 +10,12 @@ import re
 import words
 
 CODE_LINES = 3
-MESSAGE_CHARACTERS_MIN = 25   # shorter strings are formats and names
+MESSAGE_CHARACTERS_MIN = 25   # a shorter string is a format or a name
 CALL = re.compile(r'\b(?:err_set|client_error|log_[a-z_]+|\w*(?:_fail|_refused?|_break)|refuse'
                   r'|evict|doctor_say)\((?:"(?:\\.|[^"\\])*"|[^;"])*;')
 FUNCTION = re.compile(r'^[a-z][^\n;=]*?\b(\w+)\([^;{]*\)\s*\{', re.M)
-OUTER = re.compile(r'^[a-z@].*', re.M)   # a line at the margin: a function, a struct, a class
-SKIPPED = re.compile(r'--|clang-format|noqa')   # titles of sections, and words for tools
+OUTER = re.compile(r'^[a-z@].*', re.M)   # a line without indentation: a function, a struct, a class
+SKIPPED = re.compile(r'--|clang-format|noqa')   # titles of sections, and comments for tools
 NUMBER = re.compile(r'\([A-Z]{1,2}[0-9]+[^)]*\)')
 
 
@@ -43,7 +43,7 @@ def with_code(text, place, said):
 
 
 def messages(files):
-    """Yields (path, line, text) of each call of the programs in C with a sentence for a user."""
+    """Yields (path, line, text) of each call with a message for users, in the C programs."""
     for path, text in sources(files):
         if path.endswith('.py') or path.startswith('test/'):
             continue
@@ -70,8 +70,8 @@ def rules(files):
 
 
 def blocks(text):
-    """Yields (line, text) of the paragraphs, list items and table rows of a page. A row comes with
-    the names of its columns."""
+    """Yields (line, text) of the paragraphs, list items and table rows of a page. The text of a row
+    begins with the names of the columns."""
     begin, block, columns = 1, [], []
     for number, line, is_code in words.numbered_lines(text + '\n'):
         is_row = line.startswith('|')
@@ -100,7 +100,7 @@ KINDS = {kind.__name__: kind for kind in COUNTS}
 
 
 def draw(files, name, seed):
-    """Prints a sample of the kind; the same tree and seed give the same items."""
+    """Prints a sample of the kind. The same tree and seed give the same items."""
     found = list(KINDS[name](files))
     drawn = random.Random(seed).sample(found, min(len(found), COUNTS[KINDS[name]]))
     for number, (path, line, text) in enumerate(drawn, 1):

@@ -1,5 +1,5 @@
-/* Number of repetitions of a test: all of them with GRADPOOL_TEST_LONG, which `test/run.sh --long`
- * sets; fewer by default, and still fewer where sanitizers slow down each step. */
+/* Number of repetitions of a test: all with GRADPOOL_TEST_LONG, which `test/run.sh --long` sets;
+ * fewer by default; the fewest with sanitizers, which slow down each step. */
 #ifndef TEST_LIB_EXTENT_H
 #define TEST_LIB_EXTENT_H
 

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The target, with the name and type of libFuzzer. Passes the bytes to a parser, and asserts the
- * conditions that hold for all inputs. Returns 0. */
+/* The target, with the name and type of libFuzzer. Passes the bytes to a parser, and asserts
+ * conditions for all inputs. Returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 /* splitmix64: the same seed gives the same sequence on every machine. */
@@ -17,8 +17,8 @@ uint64_t fuzz_random_next(struct fuzz_random *random);
 /* Returns a number from 0 to below-1; `below` > 0. */
 uint64_t fuzz_random_below(struct fuzz_random *random, uint64_t below);
 
-/* Changes `bytes` bytes of `data` (room for `bytes_max`) in one to four places: bits, bytes, odd
- * integers, cuts, copies, pieces of `other`. Returns the new length. */
+/* Changes `data` (`bytes` bytes, room for `bytes_max`) in one to four places: bits, bytes, integers
+ * at the limits of types, cuts, copies, pieces of `other`. Returns the new length. */
 size_t fuzz_mutate(struct fuzz_random *random, uint8_t *data, size_t bytes, size_t bytes_max,
                    const uint8_t *other, size_t other_bytes);
 

@@ -1,6 +1,6 @@
-/* Replays a fuzz target without a fuzzer: every file of a corpus folder, then a seeded number of
- * mutations of them. Owns the input under test. A crash prints the name of a file with the input.
- * Must never judge an input, because the target asserts. See test/fuzz/README.md. */
+/* Replays a fuzz target without a fuzzer: every file of a corpus folder, then a number of mutations
+ * from a seed. Owns the present input. A crash prints the name of a file with the input. Only the
+ * target judges inputs. See test/fuzz/README.md. */
 #include "test/lib/fuzz.h"
 
 #include <dirent.h>
@@ -45,7 +45,7 @@ static void save_current(void)
 static void on_signal(int number)
 {
     save_current();
-    raise(number); /* kills the process now, because SA_RESETHAND restored the default action */
+    raise(number); /* ends the process now, because SA_RESETHAND restored the default action */
 }
 
 /* exists only with a sanitizer */
@@ -101,7 +101,7 @@ static void load_all(const char *folder)
         if (entry->d_name[0] != '.')
             load(folder, entry->d_name);
     closedir(dir);
-    /* the order depends on the seed and not on the folder */
+    /* the order then depends only on the seed */
     qsort(corpus, corpus_count, sizeof corpus[0], by_name);
 }
 
@@ -109,8 +109,8 @@ static void run(const uint8_t *data, size_t bytes)
 {
     memcpy(current, data, bytes);
     current_bytes = bytes;
-    /* A copy in an allocation of exact size, so that the address sanitizer detects an access
-     * beyond it. */
+    /* a copy in an allocation of exact size, so that the address sanitizer detects an access
+     * beyond it */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     if (!exact)
         die("malloc");

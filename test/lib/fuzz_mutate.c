@@ -1,4 +1,4 @@
-/* Seeded mutations of byte strings. Owns nothing; must never write beyond the given room. */
+/* Mutates byte strings with random numbers from a seed. Must never write beyond the given room. */
 #include "test/lib/fuzz.h"
 
 #include <string.h>

@@ -1,13 +1,12 @@
-"""Progress of processes, read from /proc: distinguishes a slow process from a hanging one.
+"""Measures the progress of processes from /proc, to distinguish slow processes from hanging ones.
 
-A process makes progress while one of its threads runs, waits for a core or waits for a disk. So a
-process counts as busy beside other load and on a host with slow memory. A hanging process
-sleeps."""
+A process makes progress while one of its threads runs, waits for a core or waits for a disk. So it
+counts as busy also on a loaded host or with slow memory. A hanging process sleeps."""
 import contextlib
 import os
 import time
 
-QUIET_CORES = 0.05  # below this use of cores a group of processes counts as standing still
+QUIET_CORES = 0.05  # a group of processes that uses fewer cores makes no progress
 SAMPLE_S = 1.0
 
 
@@ -30,7 +29,7 @@ def owners(roots, table):
 
     def owner(pid):
         if pid not in owned:
-            owned[pid] = None   # ends a cycle, which a reused pid could make
+            owned[pid] = None   # ends a cycle, which a reused pid could cause
             parent, session = table.get(pid, (0, 0))
             owned[pid] = session if session in roots else owner(parent) if pid in table else None
         return owned[pid]
@@ -39,7 +38,8 @@ def owners(roots, table):
 
 
 def thread_time(folder):
-    """Returns CPU and waiting time. A kernel without schedstat has only CPU time, in ticks."""
+    """Returns CPU time and waiting time. A kernel without schedstat has only the CPU time, in
+    ticks."""
     with contextlib.suppress(FileNotFoundError):
         with open(f'{folder}/schedstat', 'rb') as file:
             ran, waited, _ = map(int, file.read().split())
@@ -50,7 +50,7 @@ def thread_time(folder):
 
 
 def thread_times(pid):
-    """Returns tid -> nanoseconds on a core and in the queue for one. A wait for a disk counts as
+    """Returns tid -> nanoseconds on a core and in a queue for a core. A wait for a disk counts as
     busy."""
     times = {}
     with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ class Activity:
         self.times, self.at = {}, time.monotonic()
 
     def sample(self, groups):
-        """Returns root -> cores. `groups` is pid -> root. A new thread counts from its start."""
+        """Returns root -> cores. `groups`: pid -> root. A new thread counts from its start."""
         now, times, wanted = time.monotonic(), {}, dict.fromkeys(groups.values(), 0)
         for pid, root in groups.items():
             for tid, spent in thread_times(pid).items():
@@ -91,8 +91,8 @@ class Activity:
 class Patience:
     """A time limit for processes without progress.
 
-    is_over() becomes true after `seconds` in which neither the descendants of `root` were busy nor
-    `size()` grew. It also becomes true after ten times `seconds` without growth, so that a process
+    is_over() becomes true after `seconds` in which no descendant of `root` was busy and `size()`
+    did not grow. It also becomes true after ten times `seconds` without growth, so that a process
     in an endless loop ends, too."""
     BUSY_FACTOR = 10
 
@@ -107,14 +107,14 @@ class Patience:
             return False
         elapsed, self.sampled = now - self.sampled, now
         if self.is_quiet():
-            # A late sample counts as two at most, because the test itself could not run meanwhile.
+            # A late sample counts as at most two, because the test itself could not run.
             self.quiet_s += min(elapsed, 2 * SAMPLE_S)
         return (self.quiet_s >= self.seconds
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Only processes that existed at the last sample count: short commands of the waiting test
-        are no progress."""
+        """Only processes of the last sample count: short commands of the waiting test are no
+        progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:
@@ -128,7 +128,7 @@ class Patience:
 
 
 def idle_s():
-    """Returns the idle seconds of all cores of the host together, since its start."""
+    """Returns the idle seconds of all cores of the host, summed since its start."""
     with open('/proc/stat', encoding='ascii') as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) / os.sysconf('SC_CLK_TCK')
@@ -144,9 +144,8 @@ def pressure_s():
 
 
 class Stopwatch:
-    """Time without the seconds in which a process of the host waited for a core. Deadlines of the
-    service are compared with this time. On a busy or slow host it runs slower, on an idle one
-    normally."""
+    """Time without the seconds in which a process of the host waited for a core. Tests compare
+    deadlines of the service with this time. It is slower on a busy host."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

@@ -1,6 +1,6 @@
-/* cmocka installs a SIGBUS handler around each case and removes it between cases, while threads of
- * the fabric continue and rely on the handler that they have installed (S8 of svc/fabric/shm). So
- * cmocka's calls for that signal do nothing. */
+/* cmocka installs a SIGBUS handler for each case and removes it between cases. Meanwhile threads of
+ * the fabric continue, and need the handler that they have installed (S8 of svc/fabric/shm). So
+ * this file makes cmocka's calls for that signal ineffective. */
 #include <signal.h>
 #include <string.h>
 

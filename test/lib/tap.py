@@ -1,9 +1,9 @@
-"""Runs a unittest module as a TAP program, so that meson counts its cases one by one.
+"""Runs a unittest module as a TAP program, so that meson counts each case.
 
     if __name__ == '__main__':
         tap.main()
 
-The name of a case comes from its method: test_a_stale_route_is_refused -> "a stale route is
+The name of a case is made from its method: test_a_stale_route_is_refused -> "a stale route is
 refused"."""
 import fnmatch
 import os
@@ -11,12 +11,12 @@ import sys
 import traceback
 import unittest
 
-# Logs whose ends are printed for a failed case. Each has a name and a tail().
+# Logs whose last lines are printed for a failed case. Each has a name and a tail().
 witnesses = []
 
 
 def statement(test):
-    # A failure outside of a method (setUpClass) has only an id.
+    # Returns the name of a case. A failure outside of a method (setUpClass) has only an id.
     name = getattr(test, '_testMethodName', None) or test.id()
     return name.removeprefix('test_').replace('_', ' ')
 
@@ -27,7 +27,7 @@ def emit(line):
 
 
 class TapResult(unittest.TestResult):
-    """Prints one line for each case, and a failure's text as comments below it."""
+    """Prints one line for each case, and the text of a failure as comments below it."""
 
     def __init__(self):
         super().__init__()
@@ -70,7 +70,7 @@ class TapResult(unittest.TestResult):
 
 
 def seed(default):
-    """Returns the seed of the test's random numbers, and prints it: GRADPOOL_TEST_SEED, or
+    """Returns the seed for the test's random numbers, and prints it: GRADPOOL_TEST_SEED, or
     `default`."""
     chosen = int(os.environ.get('GRADPOOL_TEST_SEED') or default)
     emit(f'# GRADPOOL_TEST_SEED={chosen}')
@@ -78,8 +78,8 @@ def seed(default):
 
 
 def cases(suite, pattern):
-    """Yields the cases of a suite whose name matches `pattern`, which may contain *, written with
-    _."""
+    """Yields the cases of a suite whose name matches `pattern`. The name has _ for blanks, and the
+    pattern may contain *."""
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from cases(test, pattern)
@@ -88,8 +88,8 @@ def cases(suite, pattern):
 
 
 def main(module='__main__'):
-    """Runs every case of the module, or those of GRADPOOL_TEST_CASE. Exits with 1 if one failed.
-    Prints the plan of the run cases last."""
+    """Runs all cases of the module, or those of GRADPOOL_TEST_CASE. Prints the plan last. Exits
+    with 1 if one failed."""
     result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
     if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
         suite = unittest.TestSuite(cases(suite, pattern))

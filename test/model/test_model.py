@@ -1,6 +1,6 @@
-"""Searches models of protocols completely with spin, and checks that each planted mistake is found.
-shm_sleep.pml: no state in which a thread sleeps while work waits (W8). move.pml: a task moves while
-two workers train, with any loss (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches deeper."""
+"""Searches all states of protocol models with spin, and checks that spin finds each planted
+mistake. shm_sleep.pml: no thread sleeps while there is work (W8). move.pml: a task moves while two
+workers train, with any loss (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches deeper."""
 import os
 import pathlib
 import re
@@ -13,12 +13,12 @@ import tap
 
 HERE = pathlib.Path(__file__).parent
 IS_LONG = 'GRADPOOL_TEST_LONG' in os.environ
-# Compiling with optimisation takes ten seconds, longer than searching half a million states.
+# An optimized compilation takes ten seconds, longer than a search of half a million states.
 SHORT, LONG = ['-O0'], ['-O2', '-DCOLLAPSE']
 
 
 def search(model, *defines):
-    """Returns the errors found, and the number of states."""
+    """Returns the errors that spin found, and the number of states."""
     with tempfile.TemporaryDirectory(prefix='gradpool-model-') as folder:
         def run(*command):
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

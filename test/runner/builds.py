@@ -6,8 +6,8 @@ import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Sanitizers need lines (-g1) and no variables, and -O1 is enough compared with the cost of the
-# address sanitizer. Both halve the time of its build.
+# Sanitizers need line numbers (-g1) but no variables, and -O1 suffices beside the cost of the
+# address sanitizer. Both options halve the time of its build.
 CHECKED = ['-Doptimization=1', '-Ddebug=false', '-Db_lundef=false', '-Dc_args=-g1']
 ADDRESS = [*CHECKED, '-Db_sanitize=address,undefined']
 THREAD = [*CHECKED, '-Db_sanitize=thread']
@@ -35,9 +35,9 @@ class Build:
                                 stdout=log, stderr=subprocess.STDOUT)
 
     def make(self, tests):
-        """Builds all targets of the plain build. Of another build only the needed targets are
-        built, because most programs run in the plain build only. Returns True. After a failure
-        prints the end of the log."""
+        """Builds all targets of the plain build. Other builds only build the needed targets,
+        because most programs run only in the plain build. Returns True. After a failure prints the
+        last lines of the log."""
         targets = ['all'] if self.name == 'plain' else self.targets_of(tests)
         with open(self.log, 'a', encoding='utf-8') as log:
             ninja = self.start(['ninja', '-C', str(self.folder), 'build.ninja', *targets], log)
@@ -65,15 +65,14 @@ class Build:
 
 
 def steady_memory():
-    """Returns the words before a command of ThreadSanitizer, which needs the memory layout of its
-    build."""
+    """Returns words to put before a command of ThreadSanitizer: it needs a fixed memory layout."""
     words = ['setarch', platform.machine(), '--addr-no-randomize']
     works = subprocess.run([*words, 'true'], stderr=subprocess.DEVNULL, check=False)
     return [] if works.returncode else words
 
 
 def sanitizer_options():
-    """Returns the variables of the sanitizers' runtimes, from a file that meson.build reads,
-    too."""
+    """Returns the variables of the sanitizers' runtimes, from the file that meson.build also
+    reads."""
     lines = (ROOT / 'test/lib/sanitizers.env').read_text(encoding='utf-8').splitlines()
     return dict(line.replace('@ROOT@', str(ROOT)).split('=', 1) for line in lines)

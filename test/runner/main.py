@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""All tests of gradpool: set-up, builds, every case, one closing line. Started by test/run.sh."""
+"""Runs all tests of gradpool: set-up, builds, every case, one closing line. Started by
+test/run.sh."""
 import argparse
 import os
 import re
@@ -57,7 +58,7 @@ def refuse(text):
 
 
 def seeds(words):
-    """Returns (parts, seeds): "faults 4-8" is a part and its seeds."""
+    """Returns (parts, seeds). "faults 4-8" means a part and its seeds."""
     names = [word for word in words if word in parts.LONG]
     ranges = [word for word in words if word not in parts.LONG]
     for word in ranges:
@@ -71,7 +72,7 @@ def seeds(words):
 
 class Run:
     """One run of some programs of some builds, in one queue. Programs of sanitizer builds slow down
-    all programs beside them, so they come after those of the plain build."""
+    all others, so they come after those of the plain build."""
 
     def __init__(self, title=''):
         self.builds = parts.make_builds()
@@ -80,9 +81,10 @@ class Run:
 
     def run(self, chosen, names=()):
         """`chosen`: build name -> function that returns whether a program (name, suites) belongs to
-        the run. Each of `names` must be a program that runs."""
+        the run. Each of `names` must be a program of the run."""
         programs = []
-        for name in list(self.configure(chosen)):   # all of them, before the compilers start
+        # configures all of them before a compiler starts
+        for name in list(self.configure(chosen)):
             programs += self.make(self.builds[name], chosen[name])
         for word in names:
             if all(word not in (program.name, str(program)) for program in programs):
@@ -92,8 +94,8 @@ class Run:
         return self.summary.close()
 
     def configure(self, names):
-        """Configures all builds at once, because each configuration has one process. Yields the
-        builds that compilers can begin."""
+        """Configures all builds at the same time, because each needs one process. Yields the
+        configured builds."""
         started = {name: self.builds[name].configure() for name in names}
         for name, process in started.items():
             if process.wait() == 0 or self.builds[name].show_failure():
@@ -102,7 +104,7 @@ class Run:
                 self.summary.add_failed_build(name)
 
     def make(self, build, belongs):
-        """Returns the build's programs; none if the build failed."""
+        """Returns the programs of the build; none if the build failed."""
         programs = self.programs(build, belongs)
         self.summary.say(f'{build.name}: building in {build.folder.name}/')
         if not build.make([program.test for program in programs]):
@@ -141,7 +143,7 @@ def long_part(name):
 
 
 def named(words, known):
-    """Handles `--only`: BUILD:PROGRAM or PROGRAM."""
+    """Parses the arguments of `--only`: BUILD:PROGRAM or PROGRAM."""
     chosen = {}
     for word in words:
         build, _, program = word.rpartition(':')
@@ -167,10 +169,10 @@ def main(arguments):
     options = parse(arguments)
     names, seed_range = seeds(options.long or [])
     hear_interrupts()
-    for number in signal.SIGTERM, signal.SIGHUP:    # SIGHUP stays ignored with nohup
+    for number in signal.SIGTERM, signal.SIGHUP:    # under nohup SIGHUP remains ignored
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-    if not options.only:    # a filter of the shell that starts a run would hide cases
+    if not options.only:    # a filter in the environment of the shell would hide cases
         for name in 'GRADPOOL_TEST_CASE', 'GRADPOOL_TEST_LONG', 'GRADPOOL_TEST_SEEDS':
             os.environ.pop(name, None)
     if subprocess.run([builds.ROOT / 'test/setup.sh', '--tests'], check=False).returncode:

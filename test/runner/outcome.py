@@ -1,4 +1,4 @@
-"""Cases of one test program, counted from its output (TAP)."""
+"""Counts the cases of one test program from its output (TAP)."""
 import re
 
 CASE = re.compile(r'^(not ok|ok)\b\s*\d*\s*(?:-\s*)?(?P<name>.*?)\s*$')
@@ -6,16 +6,16 @@ SKIPPED = re.compile(r'^(?P<name>.*?)\s*#\s*skip\b:?\s*(?P<reason>.*)$', re.I)
 ALL_SKIPPED = re.compile(r'^1\.\.0\s*#\s*skip\S*\s*(?P<reason>.*)$', re.M | re.I)
 PLAN = re.compile(r'^1\.\.(\d+)', re.M)
 SEED = re.compile(r'GRADPOOL_TEST_SEED=(\d+)')
-SHADOW = re.compile(r'^Shadow bytes around', re.M)  # the sanitizer's map of memory
-SHOWN_LINES = 60  # number of lines shown of the beginning, and of the end
+SHADOW = re.compile(r'^Shadow bytes around', re.M)  # memory map in a sanitizer's report
+SHOWN_LINES = 60  # number of lines shown from the beginning, and from the end
 
 
 class Outcome:
     """One program: counts of its cases, and names of the failed and skipped ones.
 
-    `code` is the exit code, negative for a signal. `ended_for` is the reason for which the runner
-    ended the program. A program without TAP output (`is_tap` false) is one case. `left` is a text
-    about processes that the program has left behind."""
+    `code` is the exit code, negative for a signal. `ended_for` is the reason why the runner ended
+    the program, or None. A program without TAP output (`is_tap` false) is one case. `left`: text
+    about processes that remain after the program."""
 
     def __init__(self, name, code, stdout, stderr='', ended_for=None, is_tap=True, left=()):
         self.name, self.code, self.ended_for, self.is_tap = name, code, ended_for, is_tap
@@ -45,14 +45,14 @@ class Outcome:
         return len(self.skips)
 
     def count_cases(self):
-        # comments since the previous case: in cmocka's output they contain the reason of a skip
+        # comments since the previous case; cmocka prints the reason of a skip in them
         said = []
         for line in self.stdout.splitlines():
             if not (match := CASE.match(line)):
                 said.append(line.lstrip('# ').strip())
                 continue
             if skip := SKIPPED.match(match['name']):
-                # cmocka: "not ok 2 # SKIP name", the reason in a comment before.
+                # cmocka prints "not ok 2 # SKIP name", with the reason in a comment before
                 from_cmocka = match[1] == 'not ok'
                 if from_cmocka:
                     self.skips.append((skip['reason'], said[-1] if said else ''))
@@ -67,7 +67,7 @@ class Outcome:
             self.skips.append(('all', ALL_SKIPPED.search(self.stdout)['reason'] or ''))
 
     def find_problem(self):
-        """Returns why the program failed apart from its cases, or None."""
+        """Returns the reason why the program failed although its cases did not, or None."""
         if self.ended_for:
             return self.ended_for
         if self.code < 0:
@@ -81,7 +81,7 @@ class Outcome:
             return f'exit code {self.code} and no plan'
         if self.counted < int(plan[1]):
             return f'{self.counted} of {plan[1]} cases, then exit code {self.code}'
-        # cmocka exits with the number of failed cases.
+        # cmocka exits with the number of failed cases
         if self.code and not self.failures:
             return f'exit code {self.code} after good cases'
         return None
@@ -94,7 +94,7 @@ class Outcome:
         return found[-1] if found else None
 
     def lines(self):
-        """Returns the output without the cases that passed, shortened."""
+        """Returns the output without the passed cases, shortened."""
         told = [x for x in self.stdout.splitlines()
                 if not re.match(r'ok\b|1\.\.\d|TAP version', x)]
         told += SHADOW.split(self.stderr)[0].splitlines()

@@ -1,12 +1,12 @@
 """Suites and builds of a run, short or long.
 
-A suite is a word in a test's `suite:` of a meson.build. The suites of LONG are the named parts of
+A suite is a word in `suite:` of a test in a meson.build. The suites in LONG are the named parts of
 `test/run.sh --long`. A test with a long form has the name of its part as a suite."""
 import dataclasses
 
 from builds import ADDRESS, CHECKED, THREAD, Build
 
-# Suites of the sanitizer builds: programs that are linked whole from our own code. Parsers, pure
+# Suites of the sanitizer builds: programs that consist only of our own code. Parsers, pure
 # functions and simulated worlds have one thread.
 THREADED = {'unit', 'e2e-sanitized'}
 SANITIZED = THREADED | {'pure', 'fuzz', 'sim'}
@@ -19,7 +19,7 @@ class Part:
     minutes: int
     what: str
     builds: tuple
-    suites: set = frozenset()   # empty: the suite with the part's own name
+    suites: set = frozenset()   # empty: the suite with the name of the part
 
 
 LONG = {
@@ -55,8 +55,8 @@ def make_builds():
 
 
 def short_suites(build):
-    """Returns the suites of a build in a run without --long; None: all except those of LONG
-    alone."""
+    """Returns the suites of a build in a run without --long. None: all except those only in
+    LONG."""
     return {'address': SANITIZED, 'thread': THREADED}.get(build)
 
 

@@ -9,15 +9,16 @@ import time
 from outcome import Outcome
 import progress
 
-QUIET_S = 180       # longest time without progress: no CPU, no disk, no byte of output
-SILENT_S = 900      # longest time without a byte of output, even of a busy program
-SILENT_LONG_S = 2400    # the same in a long form, whose cases take longer
+QUIET_S = 180       # longest time without progress: without CPU, disk access, or output
+SILENT_S = 900      # longest time without output, also of a busy program
+SILENT_LONG_S = 2400    # the same for a long form, whose cases take longer
 ENDING_S = 0.2      # wait for processes that end with their program
 KILL_S = 10
 
 
 class Program:
-    """A test of a build. start() may be called once, and then finish() as soon as has_ended()."""
+    """A test of a build. start() may be called once; finish() is called when has_ended() is
+    true."""
 
     def __init__(self, test, build, order):
         self.test, self.build, self.order = test, build, order
@@ -41,7 +42,7 @@ class Program:
     def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
-        # Like meson does, so that fresh memory of the heap contains no zeros.
+        # As meson does: memory from malloc() then contains no zeros.
         perturb = environment.get('MALLOC_PERTURB_') or str(random.randrange(1, 256))
         environment = {**environment, **self.build.environment, **self.test['env'],
                        'MALLOC_PERTURB_': perturb}
@@ -65,7 +66,7 @@ class Program:
         if pid == 0:
             return False
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        # of the process and of all children that it waited for
+        # CPU time of the process and of all children that it has waited for
         self.cpu_s = used.ru_utime + used.ru_stime
         return True
 
@@ -106,18 +107,19 @@ class Program:
 
 
 def hear_interrupts():
-    """A shell starts background processes with SIGINT ignored, and children inherit this. Restores
-    an exception in the runner, and the default action in executed programs."""
+    """Makes SIGINT raise KeyboardInterrupt in the runner, and sets its default action in executed
+    programs. A shell starts background processes with SIGINT ignored, and children inherit this."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def session_of(root):
-    """Returns the processes of the program's session that still live."""
+    """Returns the running processes of the program's session."""
     return [pid for pid, (_, session) in progress.processes().items() if session == root]
 
 
 def left_behind(root):
-    """Returns pids and commands of processes that still live a moment after their program's end."""
+    """Returns pids and commands of processes that still run shortly after the end of their
+    program."""
     deadline, left = time.monotonic() + ENDING_S, commands(session_of(root))
     while left and time.monotonic() < deadline:
         time.sleep(ENDING_S / 10)
@@ -126,11 +128,12 @@ def left_behind(root):
 
 
 def commands(pids):
-    """Returns pids and commands of living processes, as text."""
+    """Returns pids and commands of running processes, as text."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            with open(f'/proc/{pid}/cmdline', 'rb') as file:    # empty: it only waits to be reaped
+            # empty for an ended process that its parent has not waited for
+            with open(f'/proc/{pid}/cmdline', 'rb') as file:
                 if command := file.read().replace(b'\0', b' ').decode(errors='replace').strip():
                     found.append(f'{pid} {command[:160]}')
     return found
@@ -143,8 +146,7 @@ def kill(pids):
 
 
 def describe(pid):
-    """Returns one line for each thread: its state and the kernel function in which the thread
-    waits."""
+    """Returns one line for each thread: its state, and the kernel function in which it waits."""
     lines = []
     with contextlib.suppress(OSError):
         with open(f'/proc/{pid}/cmdline', 'rb') as file:

@@ -1,8 +1,9 @@
-"""The order of programs: as many run at once as the cores allow, by the programs' use of cores.
+"""The order of programs: as many run at the same time as the cores permit, measured by the
+programs' use of cores.
 
-A waiting program leaves its core to others. A program that computes, or that other load on the host
-slows down, delays the queue. So the load stays near the number of cores on every host, and no
-program needs a separate setting."""
+While a program waits, another may use its core. A program that computes, or is slowed down by other
+load, delays the queue. So the load stays near the number of cores on every host, and no program
+needs a setting."""
 import os
 import time
 
@@ -10,20 +11,21 @@ import progress
 
 LOOK_S = 0.02
 SAMPLE_S = 0.4
-YOUNG_S = 0.75      # a younger program's use of cores is not known
+YOUNG_S = 0.75      # the use of cores of a younger program is not known
 YOUNG_CORES = 0.5
-MORE_CORES = 0.4    # programs may use this much more than the cores, because they wait now and then
-IDLE_CORES = 0.3    # idle cores for one more program, although running programs have bursts
-AT_ONCE = 12        # most programs for each core
-TORCH_AT_ONCE = 2   # each has one process for each rank, and imports torch
+MORE_CORES = 0.4    # programs may use this many more cores than exist, because they sometimes wait
+# number of idle cores needed for one more program, because running programs have bursts
+IDLE_CORES = 0.3
+AT_ONCE = 12        # maximum number of programs for each core
+TORCH_AT_ONCE = 2   # such a program has one process for each rank, and imports torch
 
 
 class Schedule:
-    """Runs programs in the order given; done(program, outcome) is called as each ends."""
+    """Runs programs in the given order, and calls done(program, outcome) at each end."""
 
     def __init__(self, programs, done, environment):
-        # Sanitizer builds slow down all programs beside them, so programs with deadlines come
-        # first. Programs that need the host alone come last, so that no other program waits for
+        # Sanitizer builds slow down all other programs. Programs with deadlines therefore start
+        # first. Programs that need the host alone start last, so that no other program waits for
         # them.
         self.queue = sorted(programs, key=lambda p: (p.is_alone, p.build.name != 'plain', p.order))
         self.running, self.done = [], done

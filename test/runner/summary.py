@@ -1,5 +1,5 @@
-"""Prints a line for each program during a run, and at its end failures, skips and the closing
-line."""
+"""Prints a line for each finished program. At the end of a run it prints failures, skips and the
+closing line."""
 import re
 import time
 
@@ -7,7 +7,7 @@ import time
 class Summary:
     def __init__(self, title=''):
         self.title, self.start = title, time.monotonic()
-        self.outcomes, self.expected = {}, {}   # build -> outcomes; build -> number of programs
+        self.outcomes, self.expected = {}, {}   # key: build; values: outcomes, number of programs
         self.failed_builds, self.failures, self.unknown = [], [], []
 
     def say(self, text):
@@ -49,8 +49,7 @@ class Summary:
             print('  ' + line, flush=True)
 
     def close(self):
-        """Prints the end of a run. Returns 0 only if all programs of the run have run and
-        passed."""
+        """Prints the end of a run. Returns 0 only if every program of the run passed."""
         for program, outcome in self.failures:
             for line in [f'---- failed: {program}', *repeat_lines(program, outcome)]:
                 print(line)
@@ -93,8 +92,8 @@ def repeat_lines(program, outcome):
     """Returns the command that repeats each failed case alone."""
     variables = [*program.again, *([f'GRADPOOL_TEST_SEED={outcome.seed}'] if outcome.seed else [])]
     command = ' '.join(['again:', *variables, f'test/run.sh --only {program}'])
-    # A subtest's name ends with its parameters. A sentence with other characters is no name of a
-    # case, but of a rule, a corpus file or a set-up. Such programs run as a whole.
+    # The name of a subtest ends with its parameters. A name with other characters belongs to a
+    # rule, a corpus file or a set-up, and cannot be run alone. Its whole program is repeated.
     cases = {name.partition(' {')[0].strip().replace(' ', '_') for name in outcome.failures}
     names = sorted(case for case in cases if re.fullmatch(r'\w+', case))
     for case in names:

@@ -1,4 +1,4 @@
-/* A planted mistake: a lane that has dropped a piece answers that it never had the piece. Linked
+/* A planted mistake: a lane that has dropped a piece answers like a lane that never had it. Linked
  * with --wrap=tell_error_now. */
 #include "svc/lane/job/tell.h"
 

@@ -1,5 +1,5 @@
-/* A planted mistake: a rank gets COMMIT as soon as its own result is posted, even if the results of
- * others are not. Linked with --wrap=fabric_write_word,--wrap=fabric_notify. */
+/* A planted mistake: a rank receives COMMIT as soon as its own result is posted. The results of
+ * other ranks may be missing. Linked with --wrap=fabric_write_word,--wrap=fabric_notify. */
 #include "svc/fabric/fabric.h"
 #include "svc/lane/types.h"
 
@@ -10,7 +10,7 @@ int __wrap_fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset
 int __real_fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
 int __wrap_fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
 
-/* Only lanes post words, each for the next rank of a transfer. */
+/* Only lanes post words. Each word belongs to the next rank of a transfer. */
 static int commit(struct transfer *t, int posted)
 {
     struct rank *rank = &t->piece->ranks[t->next_rank];

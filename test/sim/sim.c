@@ -1,6 +1,5 @@
-/* Owns the simulated world: builds it, gives lanes and workers turns in random order, moves the
- * clock, and frees it. All random numbers come from one seed. Must never read real time. README: S1
- * to S6. */
+/* Builds the simulated world, runs lanes and workers in random order, advances the clock, and frees
+ * the world. All random numbers come from one seed. Must never read real time. README: S1 to S6. */
 #include "test/sim/sim_types.h"
 
 #include <errno.h>
@@ -14,14 +13,14 @@
 
 #include <cmocka.h>
 
-/* A world that has not ended after so many turns will never end. */
+/* After this number of turns a world is considered stuck. */
 #define TURNS_MAX 400000
 #define STEP_NS_MOST 500
 
 /* --- chance and failure --- */
 
-/* splitmix64, separate from the random numbers of the network, so that one more number here does
- * not change delays. */
+/* Random numbers of splitmix64. The network has its own, so one more number here does not change
+ * its delays. */
 uint64_t sim_draw(struct sim *sim, uint64_t below)
 {
     uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -55,7 +54,7 @@ void sim_fail(const struct sim *sim, const char *format, ...)
     if (exit_code)
         _exit(exit_code);
     fail_msg("%s", text);
-    abort(); /* fail_msg() does not return, but lacks the attribute */
+    abort(); /* fail_msg() does not return, but the compiler does not know this */
 }
 
 struct sim_options sim_options_draw(uint64_t seed)
@@ -112,8 +111,8 @@ static uint64_t lay_out(struct sim_piece *piece, uint64_t at, uint64_t offset[2]
     return at;
 }
 
-/* Allocates a region. A mapped network needs mappable memory; otherwise plain memory of the exact
- * size, so that a sanitizer detects an access beyond its end. */
+/* Allocates a region. A mapped network needs mappable memory. Other networks use plain memory of
+ * the exact size, where a sanitizer detects an access beyond the end. */
 static void make_region(struct sim *sim, bool is_mapped, size_t bytes, struct region *ret_region)
 {
     int r = 0;
@@ -244,7 +243,7 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
-/* Returns whether the lane died at the post that the test has ordered. */
+/* Returns whether the lane died at the post number chosen by the test. */
 static bool has_died(struct sim *sim, const struct sim_lane *lane)
 {
     const struct sim_fault *fault = &sim->options.fault;
@@ -268,8 +267,8 @@ static bool lane_turn(struct sim *sim, struct sim_lane *lane)
            fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
 }
 
-/* Gives turns to lanes and workers in random order, some left out. Returns whether anything can
- * still happen now. */
+/* Runs lanes and workers in random order, and skips some. Returns whether anything can still happen
+ * now. */
 static bool give_turns(struct sim *sim)
 {
     struct actor actors[SIM_LANES_MAX + SIM_JOBS_MAX * SIM_WORKERS_MAX];
@@ -280,7 +279,7 @@ static bool give_turns(struct sim *sim)
         struct actor actor = actors[i];
         actors[i] = actors[left - 1];
         if (sim_chance(sim, 4))
-            did = true; /* an actor that was left out may have something to do */
+            did = true; /* a skipped lane or worker may have work */
         else if (actor.lane)
             did |= lane_turn(sim, actor.lane);
         else
@@ -302,7 +301,7 @@ static uint64_t next_wake_ns(const struct sim *sim)
     return next_ns;
 }
 
-/* Time of the next due packet or of the next wake-up of a stopped worker. */
+/* Returns the time of the next event: a due packet, or the wake-up of a stopped worker. */
 static uint64_t next_due_ns(const struct sim *sim)
 {
     uint64_t due_ns = next_wake_ns(sim);

@@ -1,7 +1,7 @@
-/* One or several whole jobs in one thread on a virtual clock: real lanes over fabric_mem,
- * workers that follow the client's protocol, and simulated coordinator, kills and stops.
- * test/sim/README.md has the invariants that hold after every step (S1, S2, ...). A broken
- * invariant fails the running cmocka case and prints the seed. */
+/* Simulates whole jobs in one thread on a virtual clock. Lanes are real and run over fabric_mem.
+ * Workers, coordinator, kills and stops are simulated. test/sim/README.md lists the invariants (S1,
+ * S2, ...), which are checked after every step. A broken invariant fails the running cmocka case
+ * and prints the seed. */
 #ifndef GRADPOOL_TEST_SIM_H
 #define GRADPOOL_TEST_SIM_H
 
@@ -11,39 +11,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The way in which workers reach the lanes. Mixed: each worker in another way. */
+/* Connection of workers to lanes. Mixed: chosen for each worker. */
 enum sim_reach { SIM_MESSAGES, SIM_MAPPED, SIM_MIXED };
 
-/* Kinds of pieces: plain sums of all ranks, or every kind, or all with an update rule. */
+/* Kinds of pieces. Plain: sums of all ranks. Mixed: every kind. Update: all have an update rule. */
 enum sim_kinds { SIM_KINDS_PLAIN, SIM_KINDS_MIXED, SIM_KINDS_UPDATE };
 
-/* A post that fails on purpose, once. The post is one of the first lane, or of the last rank of the
- * first job. */
+/* One post that fails on purpose: a post of the first lane, or of the last rank of the first
+ * job. */
 struct sim_fault {
-    uint64_t post; /* number of the post from the start; 0: none */
+    uint64_t post; /* number of the post, counted from the start; 0: none */
     enum mem_fault fault;
     bool is_worker;
 };
 
 struct sim_options {
-    uint64_t seed; /* decides delays, orders and contents */
+    uint64_t seed; /* seed of delays, orders and contents */
     uint32_t lanes, jobs, workers, pieces, rounds;
-    uint64_t elements_most; /* most elements of a piece */
-    bool is_exact; /* lanes, jobs, workers and pieces have exactly these numbers; false: at most */
+    uint64_t elements_most; /* maximum number of elements of a piece */
+    bool is_exact; /* true: exact numbers of lanes, jobs, workers and pieces; false: maxima */
     enum sim_kinds kinds;
-    bool has_copies; /* copies of states in workers' memory, which outlive their lanes */
+    bool has_copies; /* workers' memory contains copies of states, which survive the lanes */
     enum sim_reach reach;
-    uint32_t queue_depth; /* 0: the network's default */
+    uint32_t queue_depth; /* 0: default of the network */
     uint64_t delay_max_ns;
-    uint32_t payload_bytes_max; /* longer inputs do not travel inline */
+    uint32_t payload_bytes_max; /* longer inputs are not sent inline */
     bool laps;                  /* workers announce the next round early, from a second buffer */
-    bool repeats;               /* workers repeat announcements */
-    bool leaves_early;          /* workers leave once they hold their last results */
-    uint32_t stops;             /* long stops of workers */
-    uint32_t moves;             /* moves of a piece away from a live lane */
-    uint32_t handovers;         /* moves of a piece in use from lane to lane */
+    bool repeats;               /* workers send announcements twice */
+    bool leaves_early;          /* workers leave as soon as they have their last results */
+    uint32_t stops;             /* number of long stops of workers */
+    uint32_t moves;             /* number of moves of an unused piece away from a live lane */
+    uint32_t handovers;         /* number of moves of a piece in use between lanes */
     uint32_t lane_deaths, worker_deaths;
-    uint32_t cuts; /* number of times that a live worker loses a connection */
+    uint32_t cuts; /* number of lost connections of live workers */
     struct sim_fault fault;
     /* number of the failing allocation of all lanes, counted from the first poll; 0: none */
     uint64_t allocation_fails;
@@ -55,16 +55,16 @@ struct sim_result {
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings, comebacks;
     uint64_t handovers, undone; /* moves of pieces in use: completed; undone */
     uint64_t jobs_done, jobs_failed;
-    uint64_t losses;      /* losses of lane state that workers were informed of */
-    uint64_t bits;        /* hash of all results whose bits are fixed by their inputs */
-    uint64_t posts;       /* posts of the side that sim_fault names */
-    uint64_t allocations; /* allocations from the first poll on */
+    uint64_t losses;      /* lost lane states that workers were informed of */
+    uint64_t bits;        /* hash of all results with bits fixed by their inputs */
+    uint64_t posts;       /* posts of the side named by sim_fault */
+    uint64_t allocations; /* allocations since the first poll */
 };
 
-/* Returns a random mixture of options: every `seed` draws another world. */
+/* Returns random options. Each seed gives another world. */
 struct sim_options sim_options_draw(uint64_t seed);
 
-/* Makes a broken invariant end the process with this code, for tests that expect one. */
+/* A broken invariant ends the process with this exit status. For tests that expect one. */
 void sim_exit_on_failure(int code);
 
 /* Runs until every job has finished or failed, drops the jobs, and checks that no memory

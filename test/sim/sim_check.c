@@ -1,6 +1,5 @@
-/* Checks results and commits against sums that are computed here, one float after the other in rank
- * order, without code of svc/reduce except the formulas of update rules. Owns the contents of the
- * workers' memory. README: S1 to S9. */
+/* Checks results and commits against sums computed here in rank order. Uses no code of svc/reduce
+ * except the formulas of update rules. Also fills the workers' memory. README: S1 to S9. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
@@ -9,10 +8,10 @@
 
 #define GUARD 0xee
 #define GARBAGE 0xdb
-/* Most memory of a job's window and inbox (svc/lane/worker/window.c, inbox.c), rounded up to
+/* Maximum memory of a job's window and inbox (svc/lane/worker/window.c, inbox.c), rounded up to
  * pages. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
-#define JOB_BYTES_MOST (32u << 10) /* a job with its transfers */
+#define JOB_BYTES_MOST (32u << 10) /* memory of a job and its transfers */
 
 static uint32_t mix(uint64_t x)
 {
@@ -28,7 +27,7 @@ static uint32_t stream_of(const struct sim_piece *piece, uint64_t round, uint32_
     return mix(who * UINT64_C(1000003) + round);
 }
 
-/* Returns an element of a gradient. An element that is lost or added twice changes the sum. */
+/* Returns an element of a gradient. A lost or doubled element changes the sum. */
 static float value(uint32_t stream, uint64_t element)
 {
     uint32_t x = stream ^ (uint32_t)element * 2654435761u;
@@ -68,7 +67,7 @@ bool plan_has_input(struct sim_plan plan, uint32_t rank)
     return plan.operation != RECORD_BARRIER;
 }
 
-/* Returns false for the root of a broadcast, which gets no result. */
+/* Returns false for the root of a broadcast, which receives no result. */
 bool plan_has_output(struct sim_plan plan, uint32_t rank)
 {
     if (plan.operation == RECORD_BROADCAST)
@@ -110,7 +109,8 @@ static float *reduce(struct sim_piece *piece, uint64_t round)
     return sum;
 }
 
-/* Returns the expected result of a round. The result of an update depends on all rounds before. */
+/* Returns the expected result of a round. With an update rule the result depends on all earlier
+ * rounds. */
 static const float *expected(struct sim_piece *piece, uint64_t round)
 {
     uint64_t next = piece->kind == SIM_UPDATE ? piece->model_round + 1 : round;
@@ -215,8 +215,8 @@ uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t ro
     return of;
 }
 
-/* Checks that every worker holds the result. A worker that already got COMMIT has been checked, and
- * may have overwritten its result since. */
+/* Checks that every worker has the result. Skips workers that already received COMMIT: their result
+ * was checked before, and may be overwritten since. */
 static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     for (uint32_t i = 0; i < w->job->workers_count; i++) {
@@ -233,7 +233,7 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
     }
 }
 
-/* Adds the result's bits to the hash. The bits depend only on the inputs if all ranks take part. */
+/* Adds the result's bits to the hash. If all ranks take part, only the inputs decide the bits. */
 static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     const unsigned char *landing = landing_at(w, piece, round);
@@ -245,8 +245,8 @@ static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint6
     w->sim->result.bits += hash;
 }
 
-/* After the check input and landing area become garbage, so that a lane that still reads them
- * produces a wrong sum or result. */
+/* Fills input and landing area with garbage after the check. If a lane still reads them, its sum or
+ * result is wrong. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     uint64_t of = check_landed(w, piece, round);
@@ -258,7 +258,7 @@ void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t rou
     spoil(w, piece, round);
 }
 
-/* Fills input and landing area with garbage when they belong to the worker again. */
+/* Fills input and landing area with garbage as soon as they belong to the worker again. */
 void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     memset(input_at(w, piece, round), GARBAGE, bytes_of(piece));
@@ -267,8 +267,8 @@ void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 
 /* --- between two turns --- */
 
-/* Returns the bytes of parameters and moments (twice) or of a last result, rounded up like the
- * arena (a quarter). */
+/* Returns the bytes of parameters and moments (twice) or of a last result, rounded up by a quarter
+ * like the arena. */
 static size_t kept_bytes(const struct sim_job *job)
 {
     size_t bytes = 0;
@@ -280,8 +280,8 @@ static size_t kept_bytes(const struct sim_job *job)
     return bytes;
 }
 
-/* Pieces and ranks are allocated when they are placed; after that a job may only open its window
- * (A11). */
+/* Pieces and ranks are allocated when a piece is placed. Afterwards only the job's window may be
+ * allocated. */
 static void check_memory(struct sim *sim, const struct sim_lane *lane)
 {
     size_t most = 0;
@@ -289,7 +289,7 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
         return;
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
-        size_t rank_bytes = 2048; /* a rank's announcements, tickets and connection */
+        size_t rank_bytes = 2048; /* announcements, tickets and connection of a rank */
         most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) +
                 job->workers_count * rank_bytes * (1 + job->pieces_count);
     }

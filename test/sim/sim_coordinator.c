@@ -1,6 +1,6 @@
-/* Simulates the coordinator: places pieces, grants tickets, detects dead lanes with a delay, gives
- * their pieces a new owner with the next epoch, and informs each worker at another time. Must never
- * place a piece while another live lane still serves it (S3). */
+/* Simulates the coordinator. It places pieces, grants tickets and detects dead lanes after a delay.
+ * The pieces of a dead lane get a new owner and the next epoch, and each worker is informed at
+ * another time. Must never place a piece while another live lane still serves it (S3). */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define LANE_ID_FIRST 10
-/* Number of turns within which the survivors of a dead worker must learn of the death, unless they
- * are stopped. */
+/* Within this number of turns the survivors must learn that a worker died, unless they are
+ * stopped. */
 #define DOOM_TURNS 4000
 
 /* --- lanes --- */
@@ -134,8 +134,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* If the worker has not adopted the former route yet, a release by that route's predecessor stays
- * valid, because the worker goes straight to the new lane. */
+/* A worker that has not adopted the former route yet goes straight to the new lane. For this worker
+ * a release by the lane before remains valid. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -170,8 +170,7 @@ void coordinator_recover(struct sim *sim, struct sim_piece *piece)
         give_another(sim, piece);
 }
 
-/* Gives the piece of a dead lane a new owner, except while the store is about to write the
- * route. */
+/* Gives the piece of a dead lane a new owner. Waits while the store is about to write the route. */
 static void replace_owner(struct sim *sim, struct sim_piece *piece, uint32_t dead)
 {
     move_hear_losses(sim, piece);
@@ -198,8 +197,8 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* A lane that was ordered to drop a piece serves it until its open round is over. The piece may
- * return to the lane under another epoch. */
+/* A lane that was ordered to drop a piece serves it until its open round ends. Later the lane may
+ * receive the piece again under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
@@ -220,7 +219,7 @@ bool job_is_finished(const struct sim_job *job)
 }
 
 /* Returns whether all survivors know of the failure. Only lanes that a survivor shares with the
- * victim report it, so a worker that has lost such a lane may not learn of it. */
+ * victim report it. A worker that has lost such a lane may not learn of it. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -256,7 +255,7 @@ static void note_lost(void *context, uint32_t job, uint32_t rank, const char *pe
         of->lost_ranks |= UINT64_C(1) << rank;
 }
 
-/* A rank whose connection ended has left, is dead, or comes back (K6 of svc/coordinator). */
+/* A rank without a connection has left, is dead, or will reconnect (K6 of svc/coordinator). */
 static void judge_lost(struct sim *sim, struct sim_job *job, struct lane *lane)
 {
     bool is_dead = false;
@@ -275,7 +274,7 @@ static void judge_lost(struct sim *sim, struct sim_job *job, struct lane *lane)
         job->workers[rank].has_error |= is_dead;
 }
 
-/* A lane informs its connected workers; the coordinator informs the others (A12). */
+/* A lane informs its connected workers. The coordinator informs the other workers. */
 static void pass_failure_on(struct sim *sim, struct sim_job *job)
 {
     for (uint32_t i = 0; i < sim->lanes_count; i++) {
@@ -316,7 +315,7 @@ static bool end_job(struct sim *sim, struct sim_job *job)
         is_over = true;
     }
     if (!is_over && (job->is_doomed || !job_is_finished(job)))
-        return job->is_doomed; /* the failure is expected a while longer */
+        return job->is_doomed; /* the failure may still follow */
     sim->result.jobs_failed += job->is_doomed;
     sim->result.jobs_done += !job->is_doomed;
     drop_job(sim, job);

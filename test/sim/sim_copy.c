@@ -1,6 +1,6 @@
-/* Copies of the lanes' state of pieces with update rules, in the memory of each job's last rank
- * (W17): their places, and the messages about them. Must never read a copy: a wrong copy shows in
- * the results of a lane that continues from it. */
+/* Copies of the state of pieces with an update rule, stored in the memory of each job's last rank
+ * (W17). Sends the messages about them. Must never read a copy: a wrong copy shows in the results
+ * of a lane that continues from it. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t a
     return copy_is_kept(sim, piece) ? at + 2 * state_bytes(piece) : at;
 }
 
-/* Returns the number of updates since the parameters were set. */
+/* Returns the number of updates since the parameters were last set. */
 static uint64_t steps_after(const struct sim_piece *piece, uint64_t round)
 {
     uint64_t steps = 0;

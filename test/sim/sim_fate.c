@@ -1,13 +1,13 @@
 /* Stops and kills workers, kills lanes, and orders moves of pieces, at random times. Must never
- * handle the consequences: lanes, workers and coordinator do. */
+ * handle the consequences: this is the task of lanes, workers and coordinator. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>
 
-/* most turns between two accidents */
+/* maximum number of turns between two accidents */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
-/* Most turns until a coordinator knows that a lane is dead. */
+/* Maximum number of turns until a coordinator detects that a lane is dead. */
 #define NOTICE_TURNS_MOST 30
 
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim)
@@ -44,8 +44,8 @@ static void stop_worker(struct sim *sim)
     mem_fabric_stop(w->fabric, true);
 }
 
-/* Returns whether all workers are connected to the lanes of all pieces, so that each lane of a
- * victim can inform the others. */
+/* Returns whether all workers are connected to the lanes of all pieces. Each lane of a victim can
+ * then inform all survivors. */
 static bool is_everywhere(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {
@@ -58,8 +58,7 @@ static bool is_everywhere(const struct sim_job *job)
     return true;
 }
 
-/* Marks open rounds that need only some ranks as failing: these rounds fail when a connection ends
- * (A69). */
+/* Marks open rounds that need only some ranks as failing. They fail when a connection ends. */
 static void spoil_open_kinds(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pieces_count; i++)
@@ -79,7 +78,7 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* Marks the jobs with a connection to the lane, which may have missed its last messages. */
+/* Marks the jobs with a connection to the lane. They may have missed its last messages. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {

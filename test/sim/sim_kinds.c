@@ -1,13 +1,13 @@
-/* Pieces that are not a sum of all ranks: update rules, partial quorums, clocks of each rank.
- * Checks their results and the sets of ranks that results name (S7 to S9). Owns the pieces'
- * history. Must never read a lane's state. */
+/* Pieces other than sums of all ranks: update rules, partial quorums, clocks of each rank.
+ * Checks their results, and the sets of ranks named in results (S7 to S9). Must never read a
+ * lane's state. */
 #include "test/sim/sim_types.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Mantissa bits of a float: sums of this many different powers of two are exact in any order. */
+/* Mantissa bits of a float. Sums of this many different powers of two are exact in any order. */
 #define EXACT_BITS 24
 
 static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
@@ -19,19 +19,19 @@ bool kind_is_loose(const struct sim_piece *piece)
     return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
 }
 
-/* Returns whether a lane holds state of the piece that no worker has, and that is lost with the
+/* Returns whether the lane has state of the piece that no worker has. Such state is lost with the
  * lane. */
 bool kind_has_state(const struct sim_piece *piece)
 {
     return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
 }
 
-/* Returns whether each round is a round of some ranks, so that its result is not known
- * beforehand. */
+/* Returns whether only some ranks take part in a round, so that its result is not known in
+ * advance. */
 bool kind_is_open(const struct sim_piece *piece) { return piece->kind >= SIM_FIRST; }
 
-/* Returns whether the piece is beyond its last round: late ranks wait for a new owner's first
- * result (W12), which does not come. */
+/* Returns whether the piece is past its last round. Late ranks then wait for a first result of a
+ * new owner (W12), which never comes. */
 bool kind_is_stranded(const struct sim_piece *piece)
 {
     bool is_past = false;
@@ -51,7 +51,7 @@ static void draw_bound(struct sim *sim, struct sim_piece *piece)
         piece->bound = (uint32_t)sim_draw(sim, 3);
 }
 
-/* Returns the number of rounds whose contributions one element can hold. */
+/* Returns the number of rounds with contributions that one element can represent. */
 static uint32_t rounds_an_element(const struct sim_piece *piece)
 {
     return EXACT_BITS / piece->job->workers_count;
@@ -63,7 +63,7 @@ static uint64_t elements_least(const struct sim_piece *piece)
     return kind_is_loose(piece) ? (piece->job->rounds + rounds - 1) / rounds : 1;
 }
 
-/* Returns the most elements; FIRST stores all its results. */
+/* Returns the maximum number of elements. FIRST is limited, because it stores all its results. */
 static uint64_t elements_most(const struct sim_piece *piece)
 {
     return piece->kind == SIM_FIRST ? 600 : UINT64_MAX;
@@ -107,8 +107,7 @@ struct lane_terms kind_terms(const struct sim_piece *piece)
         .quorum = quorums[piece->kind], .bound = piece->bound, .rule = piece->rule};
 }
 
-/* Returns the settings of a round. They differ between rounds, so that settings of another round
- * are detected. */
+/* Returns the settings of a round. They differ between rounds, so a wrong round is detected. */
 struct update_settings kind_settings(const struct sim_piece *piece, uint64_t round)
 {
     (void)piece;
@@ -122,8 +121,8 @@ struct update_settings kind_settings(const struct sim_piece *piece, uint64_t rou
 
 /* --- update rules --- */
 
-/* Advances the model by one round: `mean` is the mean of its gradients or the broadcast, and
- * becomes the parameters. */
+/* Advances the model by one round. `mean` contains the mean of the gradients or the broadcast, and
+ * receives the parameters. */
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean)
 {
     const struct update_settings settings = kind_settings(piece, round);
@@ -191,7 +190,8 @@ static bool is_sum_of(const struct sim_piece *piece, uint32_t set, uint64_t roun
     return true;
 }
 
-/* Records the set of gradients in the first result of a round. All other results must be equal. */
+/* Stores the set of gradients in the first result of a round. All other results of the round must
+ * be equal. */
 static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *result)
 {
     struct sim_result_of *known = &piece->history[round];
@@ -208,7 +208,7 @@ static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *r
     return false;
 }
 
-/* Finds the round of a result: the given round or, for a late worker, a later one. 0: none. */
+/* Returns the round of a result: the given round or, for a late worker, a later one. 0: none. */
 static uint64_t find_round(struct sim_piece *piece, uint64_t round, const float *result)
 {
     while (round <= piece->job->rounds && !is_result_of(piece, round, result))
@@ -232,8 +232,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* Returns the number of rounds of the rank in the sum, which must be its first ones, each once. -1:
- * no such sum. */
+/* Returns the number of rounds of the rank in the sum, or -1 if the sum is impossible. They must be
+ * its first rounds, each once. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);
@@ -261,8 +261,8 @@ static bool is_whole(const struct sim_piece *piece, const float *sum)
     return true;
 }
 
-/* Checks a sum. It must contain all rounds committed before the announcement, none twice, and
- * none that no worker has begun. No rank may be further ahead than the terms allow. */
+/* Checks a sum. It must contain all rounds committed before the announcement, no round twice, and
+ * only rounds that a worker has begun. No rank may be further ahead than the terms allow. */
 static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                           const float *sum)
 {

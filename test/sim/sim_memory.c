@@ -1,5 +1,5 @@
-/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and lets one fail when a test
- * orders it. Serves one thread. Must never change a result of the arena in another way. */
+/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and lets one fail if a test
+ * requests it. For one thread. Must change no other result of the arena. */
 #include "test/sim/sim_types.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-/* Moves pieces in use from lane to lane like a coordinator: steps `migrator` and carries out its
+/* Moves pieces in use from lane to lane as a coordinator does: steps `migrator` and does its
  * actions. Each answer comes some turns after its request. A loss of a side, a time-out, or a
- * refusal by the store comes at random. */
+ * refusal by the store happens at random. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "test/sim/sim_types.h"
@@ -30,7 +30,7 @@ static void drop_from(struct sim *sim, const struct sim_piece *piece, uint32_t n
         lane_drop(lane, piece->job->id, &piece->id, 1);
 }
 
-/* Copies the state part by part, like a coordinator. */
+/* Copies the state part by part, as a coordinator does. */
 static int carry(struct lane *source, struct lane *target, const struct sim_piece *piece,
                  uint64_t bytes)
 {
@@ -70,7 +70,7 @@ static void release(struct sim *sim, struct sim_piece *piece)
         feed(sim, piece, MIGRATOR_E_REFUSED); /* the lane refuses because its job has failed */
 }
 
-/* A target needs no message to serve: workers contact it only after they get the new route. */
+/* The target needs no message: workers contact it only after they get the new route. */
 static void activate(struct sim *sim, struct sim_piece *piece)
 {
     piece->lane = piece->move.target;
@@ -99,8 +99,8 @@ static void finish(struct sim *sim, struct sim_piece *piece)
     sim->result.handovers++;
 }
 
-/* Gives another lane to a piece of a dead lane: now if the loss is detected already, else once it
- * is. */
+/* Assigns another lane to a piece of a dead lane: at once if the loss is detected, else after its
+ * detection. */
 static void recover(struct sim *sim, struct sim_piece *piece)
 {
     bool is_aborted = piece->move.state == MIGRATOR_C_ABORTED;
@@ -183,7 +183,7 @@ static void step(struct sim *sim, struct sim_piece *piece)
     }
 }
 
-/* Lets a random step fail. Before the switch any step may fail; after it none may. */
+/* Makes a random step fail. After the switch no step may fail. */
 static void go_wrong(struct sim *sim, struct sim_piece *piece)
 {
     bool is_stored = piece->move.state == MIGRATOR_C_COMMITTING;

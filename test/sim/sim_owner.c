@@ -1,5 +1,6 @@
-/* Checks between any two turns the owner of each piece and the lane that applies its rounds: the
- * state of lanes against the plan of the coordinator (S3, S10, S11). Must never change a lane. */
+/* Checks the owner of each piece between any two turns, and the lane that applies its rounds:
+ * compares the state of lanes with the plan of the coordinator (S3, S10, S11). Must never change a
+ * lane. */
 #include "svc/lane/job/table.h"
 #include "test/sim/sim_types.h"
 
@@ -17,7 +18,7 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
 }
 
 /* Returns whether a lane owns the piece. The target of a move owns it only after the routes are
- * written, whatever messages it got before. */
+ * written, whatever messages it had before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;
@@ -52,9 +53,8 @@ void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source
                 piece->job->id, piece->id);
 }
 
-/* Checks a lane that begins with the piece. A lane with installed state continues exactly at the
- * round of the former owner. A lane that had to ask its workers knows at least as much as they
- * do. */
+/* Checks a lane that starts with the piece. With installed state it must continue exactly at the
+ * round of the former owner. Without one it must know at least as much as its workers. */
 static void check_beginning(struct sim *sim, struct sim_piece *piece, const struct piece *p)
 {
     uint64_t before = p->round - 1;

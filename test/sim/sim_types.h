@@ -8,16 +8,15 @@
 #include "svc/reduce/update.h"
 #include "test/sim/sim.h"
 
-#define SIM_LANES_MAX 8 /* in the whole run: a lane that died is not used again */
+#define SIM_LANES_MAX 8 /* in the whole run; a lane that died is not used again */
 #define SIM_JOBS_MAX 4
 #define SIM_WORKERS_MAX 12
 #define SIM_PIECES_MAX 16
 #define SIM_NOWHERE UINT32_MAX
-enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* regions, by their ids */
+enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* ids of regions */
 #define SIM_GUARD_BYTES 64
 
-/* Kinds of pieces: ranks of a round, and state in the lane. From SIM_FIRST on the ranks of a round
- * are not known before. */
+/* Kinds of pieces. From SIM_FIRST on, the ranks of a round are not known in advance. */
 enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
 /* Operation of a round of a piece, known to all workers. */
@@ -30,27 +29,27 @@ struct sim_plan {
 
 enum sim_standing { SIM_IDLE, SIM_ANNOUNCED, SIM_LANDED };
 
-/* One of the two rounds of a piece that may be open, by the round's last bit. */
+/* One of the two rounds of a piece that may be open, selected by the lowest bit of the round. */
 struct sim_open {
     uint64_t round;
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
-    bool was_told;   /* the worker had a result already when the piece got this owner */
-    uint64_t landed; /* round of the received result: for a late worker a later one (W12) */
+    bool was_told;   /* the worker had a result before the piece got this owner */
+    uint64_t landed; /* round of the received result: for a late worker a later round (W12) */
 };
 
 struct sim_view {
-    bool has_failed; /* the piece's state was lost with a lane, and the worker was informed */
+    bool has_failed; /* the state of the piece was lost with a lane, and the worker was informed */
     uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that the open round must contain */
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
-    uint32_t next_lane, next_epoch; /* the route that will be known soon; SIM_NOWHERE: none */
-    bool is_released;               /* the lane that the piece leaves has released it */
+    uint32_t next_lane, next_epoch; /* the route that will become known; SIM_NOWHERE: none */
+    bool is_released;               /* the former lane has released the piece */
     uint32_t fence;                 /* lane that must not be able to write any more (W5) */
     bool owes_idle;                 /* the worker still has to report that no round is open */
-    bool told_copy; /* place of the state's copy was sent to the lane, if there is a copy */
+    bool told_copy; /* the address of the state's copy was sent to the lane, if there is a copy */
 };
 
 enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LINK_CLOSED };
@@ -60,7 +59,7 @@ struct sim_link {
     struct fabric_conn *conn;
     uint32_t number; /* number of the lane */
     bool said_goodbye;
-    struct record_settings settings; /* settings that the lane got last */
+    struct record_settings settings; /* settings that the lane received last */
 };
 
 struct sim_worker {
@@ -80,7 +79,7 @@ struct sim_worker {
 
 /* --- the world --- */
 
-/* A move of a piece in use, as its coordinator sees it. */
+/* A move of a piece in use, from the view of the coordinator. */
 struct sim_move {
     enum migrator_state state; /* state of the coordinator; MIGRATOR_C_IDLE: no move */
     uint32_t source, target, epoch;
@@ -93,10 +92,10 @@ struct sim_seen {
     uint64_t round;
 };
 
-/* The set of ranks of a round whose set is not known before. */
+/* The set of ranks of a round whose set is not known in advance. */
 struct sim_result_of {
     uint32_t set;
-    float *result; /* NULL: no worker has it yet */
+    float *result; /* NULL: no worker has the result yet */
 };
 
 struct sim_piece {
@@ -105,9 +104,9 @@ struct sim_piece {
     enum sim_kind kind;
     uint32_t bound;
     enum update_rule rule;
-    float *model[1 + UPDATE_MOMENTS_MAX]; /* update rule: parameters, then moments */
+    float *model[1 + UPDATE_MOMENTS_MAX]; /* with an update rule: parameters, then moments */
     uint64_t model_round, model_steps;    /* last round, and number of steps, in `model` */
-    struct sim_result_of *history;        /* SIM_FIRST: results by round */
+    struct sim_result_of *history;        /* for SIM_FIRST: results, indexed by round */
     uint64_t applied;                     /* the last round that a lane has applied to its state */
     struct sim_seen seen[SIM_LANES_MAX];
     bool state_died; /* the state was lost with its lane */
@@ -115,7 +114,7 @@ struct sim_piece {
     uint64_t input_offset[2], landing_offset[2]; /* the same for every worker */
     uint64_t copy_offset;
     uint32_t lane, epoch;
-    uint32_t epochs; /* epochs used so far */
+    uint32_t epochs; /* number of epochs so far */
     bool is_leaving; /* the lane was ordered to drop the piece */
     struct sim_move move;
     float *result[2];
@@ -125,8 +124,8 @@ struct sim_piece {
 struct sim_job {
     uint32_t id, workers_count, pieces_count;
     uint64_t rounds;
-    bool is_double; /* workers have two buffers: may announce the next round early */
-    bool is_inline; /* short inputs are sent inline */
+    bool is_double; /* workers have two buffers, so they may announce the next round early */
+    bool is_inline; /* short inputs are sent with the record */
     bool is_doomed; /* a worker was killed */
     bool lost_lane; /* a lane with a connection to a worker of the job was killed */
     bool is_dropped;
@@ -143,7 +142,7 @@ struct sim_lane {
     struct fabric *fabrics[2]; /* one for each network */
     struct lane *lane;
     bool is_alive;
-    uint64_t rerouted_turn; /* turn at which the coordinator detects the death */
+    uint64_t rerouted_turn; /* turn in which the coordinator detects the death */
     char address[FABRIC_ADDRESS_BYTES_MAX];
 };
 
@@ -151,7 +150,7 @@ struct sim {
     struct sim_options options;
     struct sim_result result;
     uint64_t random;
-    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; both have the same time */
+    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; their clocks are equal */
     struct sim_lane lanes[SIM_LANES_MAX];
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
@@ -181,19 +180,19 @@ void sim_fail(const struct sim *sim, const char *format, ...)
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
-/* Between two turns: sends routes and drops. Returns whether anything was done. */
+/* Acts between two turns: sends routes and drops. Returns whether anything was done. */
 bool coordinator_turn(struct sim *sim);
-/* Returns a ticket that the lane will accept; false: the lane is dead or does not know the job. */
+/* Returns a ticket that the lane accepts. False: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
                        struct record_connect *ret_ticket);
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
-/* Returns another lane that lives; SIM_NOWHERE: there is none. */
+/* Returns another running lane; SIM_NOWHERE: none. */
 uint32_t choose_lane(struct sim *sim, uint32_t but);
-/* Orders a lane to take the piece under this epoch, with recovery there. */
+/* Places the piece on a lane under this epoch, with recovery from the workers. */
 void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
-/* Announces the piece's lane and epoch to the workers, each of which learns it at another time. */
+/* Sends the piece's lane and epoch to the workers, each of which receives them at another time. */
 void tell_route(struct sim_piece *piece, bool is_released);
-/* Gives the piece another lane if its own is dead and this was detected. */
+/* Assigns another lane to the piece if its lane is dead and the death is detected. */
 void coordinator_recover(struct sim *sim, struct sim_piece *piece);
 bool job_is_finished(const struct sim_job *job);
 
@@ -206,16 +205,17 @@ static inline bool move_is_under_way(const struct sim_piece *piece)
 {
     return piece->move.state != MIGRATOR_C_IDLE;
 }
-/* Feeds the loss of the source or the target to the move, which may end. */
+/* Reports the loss of the source or the target to the move, which may end. */
 void move_hear_losses(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 
-/* Carries out kills, stops and moves that are due. Returns whether anything was done. */
+/* Does the kills, stops and moves that are due. Returns whether anything was done. */
 bool fate_turn(struct sim *sim);
-/* Like kill -9 of the lane's process: its posted packets may arrive in part, its memory is gone. */
+/* Simulates kill -9 of the lane's process: some of its packets may arrive, and its memory is
+ * lost. */
 void fate_bury(struct sim *sim, struct sim_lane *lane);
-/* Records a failure that the test has caused, so that the job will end with an error. */
+/* Records a failure that the test has caused: the job must end with an error. */
 void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 
 /* --- sim_worker.c --- */
@@ -229,7 +229,7 @@ bool worker_is_finished(const struct sim_worker *w);
 
 bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
 uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
-/* Sends the place of the copy to a lane, before any other message about the piece. -EAGAIN: no
+/* Sends the address of the copy to a lane, before any other message about the piece. -EAGAIN: no
  * room. */
 int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
@@ -241,18 +241,18 @@ bool plan_has_output(struct sim_plan plan, uint32_t rank);
 void *input_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
 void *landing_at(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round);
 void check_prepare_memory(struct sim_worker *w, size_t input_bytes, size_t landing_bytes);
-/* Writes the gradient of a round; the landing area gets bytes that are no result. */
+/* Writes the gradient of a round, and other bytes to the landing area. */
 void check_begin(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 /* Checks a received result: every element, and that the input is unchanged (S1). Returns the round
  * of the result, which is a later one for a late worker of a partial quorum. */
 uint64_t check_landed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* Checks the commit of a round (S2), then overwrites the round's memory with garbage. */
+/* Checks the commit of a round (S2), then overwrites the memory of the round with garbage. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* Overwrites the round's memory with garbage, as a worker may after COMMIT. */
+/* Overwrites the memory of the round with garbage, as a worker may after COMMIT. */
 void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round);
-/* Checks the invariants that hold between any two turns. */
+/* Checks invariants between any two turns. */
 void check_world(struct sim *sim);
-/* Checks that a lane without jobs holds no memory (S5). */
+/* Checks that a lane without jobs has freed all memory (S5). */
 void check_lane_is_empty(struct sim *sim, const struct sim_lane *lane);
 
 /* Returns an element of a worker's gradient. */
@@ -261,7 +261,7 @@ float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, 
 /* --- sim_owner.c --- */
 
 void check_owners(struct sim *sim, struct sim_job *job);
-/* Prints the state of lanes about the piece. */
+/* Prints the state of lanes for the piece. */
 void explain_owner(const struct sim *sim, const struct sim_piece *piece);
 /* Checks the piece after an undone move (S11). */
 void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source);
@@ -281,15 +281,15 @@ bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
                         uint64_t element);
-/* Records the committed rounds, which must be in the result of the beginning round. */
+/* Records the committed rounds, which must be in the result of the round that begins. */
 void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
-/* Returns the round whose result is in the landing area, for kinds with an open set. 0: none. */
+/* Returns the round whose result is in the landing area, for kinds with an open set; 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
 
 /* --- sim_memory.c: wraps the lanes' arenas --- */
 
 void memory_start(void);
-/* Lets the n-th allocation from now fail; 0: none. */
+/* Makes the n-th allocation from now on fail; 0: none. */
 void memory_fail(uint64_t n);
 uint64_t memory_allocations(void);
 /* Returns the number of allocations that were not freed. */

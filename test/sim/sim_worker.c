@@ -1,6 +1,7 @@
 /* A worker: the client's side of the protocol as one state machine for each piece, without the
- * client. Pushes in random order, reports its standing to a new owner, and never contacts a new
- * owner before the old one is cut off (W5). sim_check.c checks all messages that it gets. */
+ * client library. Pushes in random order, reports the state of its rounds to a new owner, and
+ * never contacts a new owner before the old one is disconnected (W5). sim_check.c checks all
+ * messages that it receives. */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -67,7 +68,7 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
     }
 }
 
-/* Sends the settings of a round; settings that the lane got last on this connection stay valid
+/* Sends the settings of a round, unless the lane has the same from before on this connection
  * (W14). */
 static int send_settings(struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
 {
@@ -121,7 +122,7 @@ static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
     return v->fence == SIM_NOWHERE && w->links[v->lane].state == SIM_LINK_OPEN;
 }
 
-/* Sends announcements in the order of rounds: the first open round is the standing (W5). false: no
+/* Sends announcements in the order of rounds. The first open round is the standing (W5). False: no
  * room now. */
 static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
 {
@@ -151,7 +152,7 @@ static void flush(struct sim_worker *w)
 
 /* --- messages from lanes --- */
 
-/* Finds the round of a word from this lane. NULL: an old round, or a piece with another lane
+/* Finds the round of a word from this lane. NULL: an old round, or a piece that has another lane
  * now. */
 static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *link, uint32_t word,
                                   struct sim_piece **ret_piece)
@@ -183,8 +184,8 @@ static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_ope
     w->sim->result.commits++;
 }
 
-/* A lane opens a round only after the commit of the round before, so a worker that is a round ahead
- * learns of that commit this way. */
+/* A lane opens a round only after the commit of the previous one. So a worker that is a round ahead
+ * learns of that commit from this message. */
 static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -198,8 +199,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED. The worker was late and has the result of another round; its next round comes
- * after that (W12). */
+/* Handles CLOSED. The worker was late and has the result of another round. Its next round is the
+ * one after that (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -244,7 +245,7 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
     w->sim->result.results++;
 }
 
-/* The lane's state was lost: each worker of the piece is informed, and its piece is over. */
+/* Handles a lost state: each worker of the piece is informed, and the piece ends. */
 static bool take_loss(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
@@ -336,7 +337,7 @@ static void say_again(struct sim_view *v)
     }
 }
 
-/* Makes another connection: the lane lives (A69, A70). */
+/* Makes another connection to a running lane (A69, A70). */
 static void come_back(struct sim_worker *w, struct sim_link *link)
 {
     link->state = SIM_LINK_NONE;
@@ -348,7 +349,7 @@ static void come_back(struct sim_worker *w, struct sim_link *link)
     w->sim->result.comebacks++;
 }
 
-/* Lets pieces that waited for the end of this lane's connection speak to the next owner. */
+/* Announces pieces that waited for the end of this connection to their next owner. */
 static void take_closed(struct sim_worker *w, struct sim_link *link)
 {
     bool is_over = !w->sim->lanes[link->number].is_alive || w->job->is_dropped || w->has_left ||
@@ -392,9 +393,8 @@ static void connect_lane(struct sim_worker *w, uint32_t number)
     link->state = SIM_LINK_CONNECTING;
 }
 
-/* Sends the messages for the old owner to the new one, once the old one is disconnected. The words
- * are new, because a piece may return to a lane whose COMMIT of the first stay is still on its
- * way. */
+/* Sends messages to the new owner after the old one is disconnected. The words are new, because the
+ * piece may return to a lane whose earlier COMMIT is still in flight. */
 static void adopt(struct sim_worker *w, struct sim_view *v)
 {
     uint32_t old = v->lane;
@@ -404,8 +404,8 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
     say_again(v);
-    /* A fence stays until its lane is disconnected, because no lane in between has been contacted.
-     * A lane that released the piece writes no more, dead or alive. */
+    /* A fence stays until its lane is disconnected, because no later owner was contacted. A
+     * lane that has released the piece writes no more, even if it is dead. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
         !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;
@@ -444,9 +444,9 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* Returns whether the next round may begin. A second buffer allows that without COMMIT once the
- * result has landed; and even earlier if no lane can be lost, which would leave the worker two
- * rounds behind (W5). */
+/* Returns whether the next round may begin. With a second buffer it may begin without COMMIT after
+ * the arrival of the result. If no lane can be lost, it may begin even earlier: otherwise the
+ * worker could be two rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     const struct sim_piece *piece = &w->job->pieces[v - w->views];
@@ -471,7 +471,7 @@ static void begin(struct sim_worker *w, struct sim_piece *piece)
     check_begin(w, piece, round);
 }
 
-/* Returns false if something must be committed before another round can begin. */
+/* Begins rounds. Returns false if a commit must arrive before another round can begin. */
 static bool begin_some(struct sim_worker *w)
 {
     uint32_t first = (uint32_t)sim_draw(w->sim, w->job->pieces_count);
@@ -513,8 +513,8 @@ static bool holds_everything(const struct sim_worker *w)
     return true;
 }
 
-/* Sends a goodbye on every connection, and leaves. A goodbye without room is sent later, because a
- * worker that vanishes without one ends the job. */
+/* Sends a goodbye on every connection, and leaves. Without room the goodbye is sent later, because
+ * a worker that ends without one fails the job. */
 static void leave(struct sim_worker *w)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -531,7 +531,7 @@ static void leave(struct sim_worker *w)
     }
 }
 
-/* Adopts new routes first, so that a new round uses them. */
+/* Uses new routes first, so that a new round uses them. */
 static bool act(struct sim_worker *w)
 {
     bool did = adopt_routes(w);

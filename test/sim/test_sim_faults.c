@@ -1,5 +1,5 @@
-/* Lets every operation fail, one after the other: the n-th post and the n-th allocation, for each n
- * until a run has no n-th one. There must be no crash, no leak and no wrong sum. */
+/* Makes every operation fail, one after the other: the n-th post and the n-th allocation, for each
+ * n until a run has no n-th one. There must be no crash, no leak and no wrong sum. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
@@ -17,7 +17,7 @@
 #define LANES 2
 #define JOBS 2
 
-/* A small world that has reads, writes, inline inputs, two chunks and two lanes. */
+/* A small world with reads, writes, inline inputs, two chunks and two lanes. */
 static struct sim_options small_world(enum sim_reach reach)
 {
     return (struct sim_options){.seed = 7,
@@ -33,7 +33,7 @@ static struct sim_options small_world(enum sim_reach reach)
                                 .payload_bytes_max = 4096};
 }
 
-/* Fails each post in turn; the results have the same bits. Returns the number of renewed
+/* Makes each post fail in turn; the results have the same bits. Returns the number of new
  * connections. */
 static uint64_t fail_each_post(struct sim_options options, struct sim_fault fault)
 {
@@ -91,8 +91,8 @@ static void a_step_of_an_update_rule_is_applied_once_wherever_a_connection_ends(
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* Runs all posts, so that the connection ends at every point of a round, also while the worker's
- * result is the only one that has not arrived and must not be committed. */
+/* Covers all posts, so the connection ends at every point of a round. At some points only the
+ * worker's result has not arrived, and must not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;
@@ -106,8 +106,7 @@ static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **
     assert_true(comebacks > 0);
 }
 
-/* More ranks than one pass sums, because partial sums then need slots even where everything is
- * mapped. */
+/* Has more ranks than one pass sums. Partial sums then need slots also in mapped memory. */
 static void any_allocation_of_a_running_lane_may_fail(void **state)
 {
     for (uint32_t workers = 2; workers <= 10; workers += 8) {
@@ -125,7 +124,7 @@ static void any_allocation_of_a_running_lane_may_fail(void **state)
     }
 }
 
-/* Opens a lane without a network, which placing does not need. */
+/* Opens a lane without a network, which placement does not need. */
 static struct lane *open_lane(struct arena **ret_arena)
 {
     struct lane *lane;

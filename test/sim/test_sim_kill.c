@@ -1,7 +1,7 @@
 /* Kills the owner of a piece before its n-th post, for each n (by default for some) until a world
- * has no n-th post. So it dies between every two RESULTs, and between every two transfers of a
- * chunk where chunks are posted. Posted packets arrive in part, which each seed decides. The next
- * owner finishes with the same bits. */
+ * has no n-th post. So the owner dies between any two RESULTs, and between any two transfers of a
+ * chunk. Posts in flight arrive in part, as the seed decides. The next owner finishes with the same
+ * bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 
@@ -17,7 +17,7 @@
 
 #define WORKERS 3
 #define CHUNKS 3
-/* A chunk of three workers is 512 KiB or less. */
+/* A chunk of three workers has at most 512 KiB. */
 #define LONG (CHUNKS * (512u << 10) / sizeof(float))
 
 static struct sim_options one_piece(enum sim_reach reach, enum sim_kinds kinds, uint64_t elements)
@@ -39,8 +39,8 @@ struct outcome {
     uint64_t posts, finished, lost;
 };
 
-/* Runs one world to its end. Each result is checked when it arrives (S1 to S6), and none comes
- * twice. */
+/* Runs one world to its end. Each result is checked at its arrival (S1 to S6), and must arrive
+ * once. */
 static void kill_before(struct sim_options options, uint64_t post, uint64_t bits,
                         struct outcome *outcome)
 {
@@ -93,7 +93,7 @@ static void a_sum_in_mapped_memory_is_finished_wherever_its_owner_dies(void **st
     a_sum_is_finished_wherever_its_owner_dies(SIM_MAPPED, LONG);
 }
 
-/* Until the first commit a new owner can repeat all rounds; afterwards parameters and moments are
+/* Until the first commit a new owner can repeat all rounds. Afterwards parameters and moments are
  * lost with their lane, and each worker that needs them is informed. */
 static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(void **state)
 {

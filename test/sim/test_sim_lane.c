@@ -1,4 +1,4 @@
-/* Many random worlds, each from a seed. GRADPOOL_TEST_SEED runs one of them again. */
+/* Many random worlds, each from a seed. GRADPOOL_TEST_SEED repeats one of them. */
 #include "test/lib/extent.h"
 #include "test/sim/sim.h"
 
@@ -74,7 +74,7 @@ static void the_same_seed_is_the_same_world(void **state)
     }
 }
 
-/* Update rules alone, each state with a copy in a worker's memory. */
+/* Update rules alone, with a copy of each state in a worker's memory. */
 static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(void **state)
 {
     struct sim_result sum = run_worlds(extent(WORLDS, WORLDS / 4, WORLDS_LONG) / 4, true);
@@ -85,7 +85,7 @@ static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(voi
     assert_true(sum.jobs_done > 0);
 }
 
-/* For sums and update rules the bits do not depend on the lanes. */
+/* The bits of sums and updates must not depend on the lanes. */
 static void what_moves_has_the_same_bits_as_what_stays(void **state)
 {
     uint64_t moved = 0;

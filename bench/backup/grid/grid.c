@@ -1,5 +1,4 @@
-/* The grids that the bench ships. Owns nothing. Must never hold a figure that a run has measured,
- * apart from the outcomes of the checks. */
+/* The built-in grids. Must never contain measured figures, except the results of the checks. */
 #include "bench/backup/grid/grid.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@ static const char *const rules[] = {
     "adasync:2",          "adasync:4",
 };
 
-/* By a program that shares no line with this one; those on digits with scikit-learn's. */
+/* Results from an independent program; those on digits are for scikit-learn's digits. */
 static const struct grid_check checks[] = {
     {"quadratic",
      "calm",

@@ -1,5 +1,5 @@
-/* The set-up of the virtual bench: problems, step times, rules, seeds and bounds of a run. Times
- * are in units of about one gradient. */
+/* Settings of the virtual bench: problems, step times, rules, seeds and limits of a run. The unit
+ * of time is about one gradient. */
 #ifndef GRADPOOL_BENCH_BACKUP_GRID_GRID_H
 #define GRADPOOL_BENCH_BACKUP_GRID_GRID_H
 
@@ -24,10 +24,10 @@ struct grid_problem {
     char name[GRID_NAME_BYTES];
     enum problem_kind kind;
     double rate;
-    double noise;                 /* quadratic: deviation of a gradient's norm */
-    uint32_t batch;               /* samples of a gradient; digits */
-    double targets[GRID_TARGETS]; /* losses, falling */
-    uint32_t falls[2];            /* rounds from which the rate is 0.3 of the former; 0: none */
+    double noise;                 /* for a quadratic: standard deviation of a gradient's norm */
+    uint32_t batch;               /* number of samples in a gradient, for digits */
+    double targets[GRID_TARGETS]; /* losses, in descending order */
+    uint32_t falls[2];            /* at these rounds the rate is multiplied by 0.3; 0: never */
 };
 
 enum times_kind {
@@ -45,19 +45,19 @@ enum times_kind {
 struct grid_times {
     char name[GRID_NAME_BYTES];
     enum times_kind kind;
-    double slower; /* HALF, DRIFT, ONE: factor of a slow rank */
+    double slower; /* for HALF, DRIFT and ONE: factor of a slow rank */
 };
 
 struct grid_rule {
     char name[GRID_NAME_BYTES];
     enum backup_rule rule;
     uint32_t k;
-    bool has_second; /* second gradients */
+    bool has_second; /* whether ranks compute second gradients */
 };
 
 enum straggler { STRAGGLER_WAIT, STRAGGLER_INTERRUPT };
 
-/* A run whose outcome is known. */
+/* A run with a known result. */
 struct grid_check {
     char problem[GRID_NAME_BYTES], times[GRID_NAME_BYTES], rule[GRID_NAME_BYTES];
     enum straggler straggler;
@@ -85,9 +85,9 @@ struct grid {
 
 /* The whole grid: 5 problems, 8 step times, 2 kinds of straggler, 4 targets. */
 void grid_whole(struct grid *ret_grid);
-/* Softmax regression at rate 2: where no static k is good. */
+/* Softmax regression with rate 2, for which no static k is good. */
 void grid_fast_rate(struct grid *ret_grid);
-/* A part of the whole grid that takes seconds. */
+/* A part of the whole grid that runs for some seconds. */
 void grid_quick(struct grid *ret_grid);
 
 /* Parses "static:12", "auto + second", "dbw", ...; -EINVAL. */
@@ -95,10 +95,10 @@ int grid_rule_parse(const char *name, struct grid_rule *ret_rule);
 /* Parses "wait" or "interrupt"; -EINVAL. */
 int grid_straggler_parse(const char *name, enum straggler *ret_straggler);
 const char *grid_straggler_name(enum straggler straggler);
-/* NULL: none of that name. */
+/* Return NULL if no problem or times have this name. */
 const struct grid_problem *grid_find_problem(const struct grid *grid, const char *name);
 const struct grid_times *grid_find_times(const struct grid *grid, const char *name);
-/* Adds a rule unless the grid has it. -EINVAL: unknown; -ENOBUFS: too many. */
+/* Adds a rule, unless the grid has it already. -EINVAL: unknown; -ENOBUFS: too many. */
 int grid_add_rule(struct grid *grid, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads a grid. Owns the JSON while it is read. Must never fill a gap of the file with a value of
- * its own: a missing field is an error that names the field. */
+/* Reads a grid. Owns the JSON during the read. Must never use a default for a missing field: the
+ * error names the field. */
 #include "bench/backup/grid/grid_file.h"
 
 #include <errno.h>
@@ -148,7 +148,7 @@ static void read_rule(struct reader *r, const char *name)
         fail(r, "the rule \"%s\" is not known", name);
 }
 
-/* "static:K" with a list of k: one rule for each. */
+/* "static:K" with a list of k: adds one rule for each. */
 static void read_rules_of(struct reader *r, const char *name, const json_t *list)
 {
     const char *mark = strstr(name, ":K");
@@ -197,7 +197,7 @@ static void read_straggler(struct reader *r, const char *name)
         fail(r, "the field \"stragglers\" is missing");
 }
 
-/* Cuts the text up to `mark` off the front of `rest`; NULL: there is no mark. */
+/* Removes the text up to `mark` from the front of `rest` and returns it; NULL: there is no mark. */
 static char *cut(char **rest, const char *mark)
 {
     char *piece = *rest, *end = strstr(piece, mark);
@@ -208,7 +208,7 @@ static char *cut(char **rest, const char *mark)
     return piece;
 }
 
-/* "problem | times | straggler | rule: rounds N, mean k K, times A, B, C, D" */
+/* Parses "problem | times | straggler | rule: rounds N, mean k K, times A, B, C, D". */
 static bool parse_check(const char *text, struct grid_check *c)
 {
     char copy[GRID_FILE_ERROR_BYTES], *rest = copy;

@@ -1,4 +1,4 @@
-/* Owns nothing but a CSV while it is read. Must never give two runs different labels. */
+/* Draws or reads images. Two runs must always get the same labels. */
 #include "bench/backup/training/digits.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define GLYPH_ROWS 8
 #define PIXEL_MAX 16
 
-/* Strokes of a class, a byte a row; the highest bit is the left pixel. */
+/* Shape of each class, one byte for each row; the highest bit is the left pixel. */
 static const uint8_t glyphs[DIGITS_CLASSES][GLYPH_ROWS] = {
     {0x3c, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x3c},
     {0x18, 0x38, 0x58, 0x18, 0x18, 0x18, 0x18, 0x3c},
@@ -47,7 +47,8 @@ static float glyph_at(const uint8_t *rows, int row, int column)
                : 0;
 }
 
-/* A glyph, moved by up to 0.7 of a pixel both ways, with an uneven stroke and grey noise. */
+/* Draws a glyph, moved by up to 0.7 of a pixel in both directions, with uneven strokes and grey
+ * noise. */
 static void digits_draw(const uint8_t *rows, uint64_t *state, float *ret_pixels)
 {
     double down = 1.4 * chance_unit(state) - 0.7, right = 1.4 * chance_unit(state) - 0.7;

@@ -1,4 +1,4 @@
-/* Images of 8 x 8 pixels of ten classes, with labels of which a fifth is wrong. */
+/* Images of 8 x 8 pixels in ten classes. A fifth of the labels is wrong. */
 #ifndef GRADPOOL_BENCH_BACKUP_TRAINING_DIGITS_H
 #define GRADPOOL_BENCH_BACKUP_TRAINING_DIGITS_H
 
@@ -12,13 +12,13 @@
 /* Sorted by true class. */
 struct digits {
     size_t count;
-    float pixels[DIGITS_MAX][DIGITS_PIXELS]; /* 0 to 1 */
+    float pixels[DIGITS_MAX][DIGITS_PIXELS]; /* values from 0 to 1 */
     uint8_t labels[DIGITS_MAX];
 };
 
-/* Draws 1,797 glyphs from a seed of the bench's own. */
+/* Draws 1,797 glyphs with a built-in seed. */
 void digits_generate(struct digits *ret_digits);
-/* Reads the CSV that digits.py writes: 64 pixels from 0 to 16 and the class, a line an image.
+/* Reads the CSV file of digits.py: on each line 64 pixels from 0 to 16 and the class. Returns
  * -errno, with a text on standard error. */
 int digits_read(const char *path, struct digits *ret_digits);
 

@@ -1,10 +1,10 @@
-/* Durations of gradients, drawn from a seed. */
+/* Random durations of gradients, from a seed. */
 #ifndef GRADPOOL_BENCH_BACKUP_TRAINING_DURATIONS_H
 #define GRADPOOL_BENCH_BACKUP_TRAINING_DURATIONS_H
 
 #include "bench/backup/grid/grid.h"
 
-/* Coefficients of variation of the workers of one job, over its iterations. */
+/* Coefficients of variation among the workers of one job, over its iterations. */
 struct jitter_row {
     double p50, p90, p99, most;
 };
@@ -16,8 +16,8 @@ struct jitter {
     size_t count;
 };
 
-/* Reads cov_p50, cov_p90, cov_p99 and cov_max of a CSV with a line of names. -errno, with a text on
- * standard error. */
+/* Reads cov_p50, cov_p90, cov_p99 and cov_max of a CSV file with a header. Returns -errno, with a
+ * text on standard error. */
 int jitter_read(const char *path, struct jitter *ret_jitter);
 
 struct durations {
@@ -27,10 +27,10 @@ struct durations {
     struct jitter_row row;
 };
 
-/* `jitter` has at least one row; it is read here only. */
+/* `jitter` has at least one row, and is not used after the call. */
 void durations_init(struct durations *durations, const struct grid_times *times, uint32_t workers,
                     uint64_t seed, const struct jitter *jitter);
-/* Duration of a gradient that the rank begins at time `t`. */
+/* Returns the duration of a gradient that the rank begins at time `t`. */
 double durations_draw(struct durations *durations, uint32_t rank, double t);
 
 #endif

@@ -1,5 +1,5 @@
-/* Quadratics, softmax regression and a multi-layer perceptron. Owns nothing. Must never draw from
- * the stream of batches but in problem_gradient(): runs of one seed see the same batches. */
+/* Quadratics, softmax regression and a multi-layer perceptron. Only problem_gradient() may draw
+ * from the stream of batches, so that runs with one seed get the same batches. */
 #include "bench/backup/training/problem.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 #define WEIGHT_SEED 4711
 #define MLP_LOSS_STRIDE 3 /* the loss is the mean over every third sample */
 
-/* Weights are stored by input, so that a sample adds rows. */
+/* Weights are sorted by input, so a sample adds rows. */
 #define SOFTMAX_BIASES (PIXELS * CLASSES)
 #define SOFTMAX_FLOATS (SOFTMAX_BIASES + CLASSES)
 #define MLP_BIASES (PIXELS * HIDDEN)
@@ -22,7 +22,7 @@
 #define MLP_OUTPUT_BIASES (MLP_OUTPUTS + HIDDEN * CLASSES)
 #define MLP_FLOATS (MLP_OUTPUT_BIASES + CLASSES)
 
-/* Box-Muller; `count` is even. */
+/* Draws by the Box-Muller method. `count` is even. */
 static void draw_normals(uint64_t *state, float *ret_values, size_t count)
 {
     for (size_t i = 0; i < count; i += 2) {
@@ -67,7 +67,7 @@ static double quadratic_gradient(struct problem *p, float *g)
 
 /* --- digits --- */
 
-/* Adds the product of a sample with `weights`, a row an input. */
+/* Adds the product of a sample with `weights`, whose rows belong to inputs. */
 static void add_product(const float *inputs, int count, const float *weights, int width,
                         float *outputs)
 {
@@ -80,7 +80,7 @@ static void add_product(const float *inputs, int count, const float *weights, in
     }
 }
 
-/* Adds the outer product: the gradient of add_product(). */
+/* Adds the outer product, which is the gradient of add_product(). */
 static void add_outer(const float *inputs, int count, const float *slopes, int width,
                       float *gradient)
 {
@@ -93,7 +93,7 @@ static void add_outer(const float *inputs, int count, const float *slopes, int w
     }
 }
 
-/* Turns outputs into the slope of the loss by them; returns the loss. */
+/* Replaces outputs by the derivative of the loss with respect to them; returns the loss. */
 static double cross_entropy(float *outputs, uint8_t label)
 {
     float most = outputs[0], sum = 0, wanted;
@@ -143,7 +143,7 @@ static void mlp_init(struct problem *p)
                 second[j * HIDDEN + i] * sqrtf(1.0f / HIDDEN);
 }
 
-/* The slope of the loss by the hidden values, 0 where ReLU is flat. */
+/* Computes the derivative of the loss with respect to the hidden values; 0 for inactive ReLUs. */
 static void mlp_backward(const float *weights, const float *slopes, const float *hidden,
                          float *ret_slopes)
 {

@@ -1,4 +1,5 @@
-/* Problems of the virtual bench: parameters, gradients of a batch, losses. Floats, plain SGD. */
+/* Problems of the virtual bench: parameters, gradients of batches, losses. 32-bit floats and plain
+ * SGD. */
 #ifndef GRADPOOL_BENCH_BACKUP_TRAINING_PROBLEM_H
 #define GRADPOOL_BENCH_BACKUP_TRAINING_PROBLEM_H
 
@@ -10,18 +11,19 @@
 struct problem {
     const struct grid_problem *setting;
     const struct digits *digits;
-    size_t floats;    /* of the parameters and of a gradient */
-    uint64_t batches; /* state of the stream of batches */
+    size_t floats;    /* number of floats in the parameters and in a gradient */
+    uint64_t batches; /* state of the random stream of batches */
     float parameters[PROBLEM_FLOATS_MAX];
-    float curvature[PROBLEM_FLOATS_MAX]; /* quadratic */
+    float curvature[PROBLEM_FLOATS_MAX]; /* for a quadratic */
 };
 
-/* `digits` may be NULL for a quadratic. */
+/* For a quadratic `digits` may be NULL. */
 void problem_init(struct problem *problem, const struct grid_problem *setting, uint64_t seed,
                   const struct digits *digits);
-/* Draws a batch and computes its gradient at the present parameters. Returns the batch's loss. */
+/* Draws a batch and computes its gradient at the present parameters. Returns the loss of the
+ * batch. */
 double problem_gradient(struct problem *problem, float *ret_gradient);
-/* Loss over the whole problem. */
+/* Returns the loss over the whole problem. */
 double problem_loss(const struct problem *problem);
 double problem_rate(const struct problem *problem, uint32_t round);
 void problem_step(struct problem *problem, const float *mean, float rate);

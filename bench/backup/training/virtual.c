@@ -1,5 +1,5 @@
-/* Owns one run: the clock, the gradients in flight, the parameters. Must never read the real clock
- * but to time a decision, and must never let that time change the run. */
+/* Owns one run: its clock, the gradients in progress, the parameters. Reads the real clock only to
+ * measure a decision. This time must never affect the run. */
 #include "bench/backup/training/virtual.h"
 
 #include <errno.h>
@@ -9,10 +9,10 @@
 
 #include "svc/base/clock.h"
 
-#define NS 1e9 /* of the rule's clock in a unit of time */
+#define NS 1e9 /* nanoseconds of the rule's clock in a unit of time */
 #define EVALUATE_ROUNDS 4
-#define EVALUATIONS 3 /* in the mean that is held against a target */
-#define DIVERGED 1000 /* times the first loss */
+#define EVALUATIONS 3 /* number of evaluations in the mean that is compared with a target */
+#define DIVERGED 1000 /* a run with this multiple of the first loss has diverged */
 
 struct run {
     const struct virtual_setting *setting;
@@ -20,10 +20,10 @@ struct run {
     struct backup *backup;
     struct durations durations;
     struct problem problem;
-    double now, moment;               /* moment: of the next decision without an arrival */
-    double ends[GRID_WORKERS_MAX];    /* of the gradient in flight; INFINITY: none */
-    float sum[PROBLEM_FLOATS_MAX];    /* then mean, of the closed round */
-    float former[PROBLEM_FLOATS_MAX]; /* mean of the round before */
+    double now, moment;               /* moment: time of the next decision without an arrival */
+    double ends[GRID_WORKERS_MAX];    /* end of the gradient in progress; INFINITY: none */
+    float sum[PROBLEM_FLOATS_MAX];    /* sum, later mean, of the closed round */
+    float former[PROBLEM_FLOATS_MAX]; /* mean of the previous round */
     float gradient[PROBLEM_FLOATS_MAX];
     double losses[EVALUATIONS], first_loss;
     uint32_t evaluations, reached;
@@ -93,7 +93,7 @@ static double dot(const float *a, const float *b, size_t count)
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* Adds the gradients of the set, by rank, then by number. */
+/* Adds the gradients of the round, sorted by rank, then by number. */
 static void run_sum(struct run *run, struct backup_measure *measure)
 {
     size_t floats = run->problem.floats;
@@ -108,7 +108,7 @@ static void run_sum(struct run *run, struct backup_measure *measure)
         }
 }
 
-/* The mean is over the set, never over all workers. */
+/* Divides the sum by the number of gradients in the round, not by the number of workers. */
 static struct backup_measure run_average(struct run *run)
 {
     struct backup_measure measure = {.product = NAN};
@@ -158,7 +158,7 @@ static void run_round(struct run *run)
 
 /* --- targets --- */
 
-/* Mean of the last evaluations; before there are three, the first loss. */
+/* Returns the mean of the last evaluations; with fewer than three, the first loss. */
 static double run_evaluate(struct run *run)
 {
     double mean = 0;
@@ -171,8 +171,8 @@ static double run_evaluate(struct run *run)
     return mean;
 }
 
-/* Returns whether the run is over, behind a round. The loss is evaluated behind rounds 0, 4, 8, ...
- * */
+/* Returns whether the run is over after a round. The loss is evaluated after each fourth round,
+ * from round 0 on. */
 static bool run_is_over(struct run *run)
 {
     const struct grid *grid = run->setting->grid;

@@ -1,4 +1,4 @@
-/* One training run on a virtual clock: the packer's rule closes its rounds, the gradients are real,
+/* One training run on a virtual clock. The packer's rule closes its rounds. The gradients are real;
  * messages and sums take no time. */
 #ifndef GRADPOOL_BENCH_BACKUP_TRAINING_VIRTUAL_H
 #define GRADPOOL_BENCH_BACKUP_TRAINING_VIRTUAL_H
@@ -7,7 +7,8 @@
 #include "bench/backup/training/durations.h"
 #include "bench/backup/training/problem.h"
 
-#define VIRTUAL_SECOND_MOST 6 /* gradients of a rank in one round, with second gradients */
+/* maximum number of gradients of a rank in one round, with second gradients */
+#define VIRTUAL_SECOND_MOST 6
 
 struct virtual_setting {
     const struct grid *grid;
@@ -22,13 +23,13 @@ struct virtual_setting {
 };
 
 struct virtual_result {
-    double reached[GRID_TARGETS]; /* times; -1: not reached */
+    double reached[GRID_TARGETS]; /* time of each target; -1: not reached */
     uint32_t rounds;
-    double k_mean;    /* gradients a round */
-    double dropped;   /* share of ranks outside a round's set */
-    uint32_t absence; /* most rounds in a row without a rank */
-    double decide_ns; /* mean time of a decision, by the real clock */
-    double loss;      /* at the end */
+    double k_mean;    /* mean number of gradients in a round */
+    double dropped;   /* mean part of the ranks without a gradient in a round */
+    uint32_t absence; /* largest number of consecutive rounds without a rank */
+    double decide_ns; /* mean time of a decision on the real clock */
+    double loss;      /* at the end of the run */
 };
 
 /* -ENOMEM; -EINVAL: the rule does not fit the number of workers. */

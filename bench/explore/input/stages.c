@@ -1,10 +1,10 @@
-/* Draws stages among narrow jobs. Owns nothing but what it returns. */
+/* Draws stages among narrow jobs. */
 #include "bench/explore/input/stages.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGES_STEP_S 0.8   /* one worker */
+#define STAGES_STEP_S 0.8   /* of one worker */
 #define STAGES_LENGTH_S 120 /* with all workers */
 
 struct trial_stream stages_stream(void)

@@ -7,10 +7,10 @@
 #define STAGES_WORKERS 8
 #define STAGES_COUNT 20
 
-/* The stream of narrow jobs. */
+/* Returns the stream of narrow jobs. */
 struct trial_stream stages_stream(void);
-/* Narrow trials of the stream, and STAGES_COUNT stages evenly between them; the caller frees them.
- * NULL: no memory. */
+/* Draws narrow trials of the stream, and STAGES_COUNT stages at equal distances among them. The
+ * caller frees the result. NULL: no memory. */
 struct trial *stages_draw(const struct trial_stream *stream, uint64_t seed, size_t *ret_count);
 
 #endif

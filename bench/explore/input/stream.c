@@ -1,4 +1,4 @@
-/* The streams of the bars, and arrivals of a trace. Owns nothing that lasts. */
+/* The built-in streams, and arrival times of a trace. */
 #include "bench/explore/input/stream.h"
 #include "bench/sim/input/csv.h"
 

@@ -1,5 +1,5 @@
-/* Reads streams from JSON: an object with `streams` (an array) and `constants`, which hold for each
- * stream without its own. Owns nothing that lasts. Must never take a number of a file unchecked. */
+/* Reads streams from JSON: an object with `streams` (an array) and `constants`, the defaults of all
+ * streams. Must check every number of a file. */
 #include "bench/explore/input/stream.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static void stream_fail(struct stream_source *source, const char *name, const ch
     source->failure = -EINVAL;
 }
 
-/* The number of the stream, else of the constants, else `usual`; NAN-free. */
+/* Returns the number of the stream, or of the constants, or else `usual`. Never returns NAN. */
 static double stream_number(struct stream_source *source, const char *name, double usual,
                             double least, double most)
 {

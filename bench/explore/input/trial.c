@@ -1,5 +1,4 @@
-/* Draws trials and judges their reports. Owns nothing but what it returns. Must never draw from
- * anything but the seed. */
+/* Draws trials and judges their reports. Every random number must come from the seed. */
 #include "bench/explore/input/trial.h"
 #include "bench/sim/chance.h"
 
@@ -8,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIAL_KEEP 0.5      /* part of the reports of a rung that goes on */
-#define TRIAL_REPORTS_MIN 4 /* fewer reports at a rung end nobody */
+#define TRIAL_KEEP 0.5      /* fraction of the reports at a rung whose trials continue */
+#define TRIAL_REPORTS_MIN 4 /* with fewer reports at a rung every trial continues */
 #define TRIAL_BURST_S 60    /* a burst arrives within this time */
 #define TRIAL_STEPS_MIN 81
 
@@ -69,7 +68,7 @@ static double trial_expected_steps(const struct trial *trial)
     return expected;
 }
 
-/* Mean time between two trials for the load of the stream. */
+/* Returns the mean time between two trials that results in the load of the stream. */
 static double trial_gap_s(const struct trial_stream *stream, const struct trial *trials)
 {
     double sum = 0;

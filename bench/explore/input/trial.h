@@ -1,4 +1,5 @@
-/* Drawn trials of a stream, and the search that ends bad ones. PURE: everything from a seed. */
+/* Random trials of a stream, and the search that ends bad ones. PURE: all numbers come from a
+ * seed. */
 #ifndef GRADPOOL_BENCH_EXPLORE_INPUT_TRIAL_H
 #define GRADPOOL_BENCH_EXPLORE_INPUT_TRIAL_H
 
@@ -9,25 +10,26 @@
 
 struct trial {
     double submit_s;
-    double split_s, serial_s, wide_s; /* a step takes split/w + serial + wide w */
+    double split_s, serial_s, wide_s; /* step time with w workers: split/w + serial + wide w */
     uint32_t workers_min, workers_max;
-    double rungs[TRIAL_RUNGS];   /* steps of each; rises */
-    double reports[TRIAL_RUNGS]; /* the lower, the better */
+    double rungs[TRIAL_RUNGS];   /* number of steps at each rung; ascending */
+    double reports[TRIAL_RUNGS]; /* a lower value is better */
     double quality;
-    bool is_stage;  /* no reports, no growth: runs its steps with workers_min */
-    bool is_silent; /* reports nothing before its end */
+    bool is_stage;  /* without reports and growth: all steps with workers_min */
+    bool is_silent; /* without a report before the end */
 };
 
-/* Trials in the order of submit_s; the caller frees them. `trace` is read by STREAM_TRACE alone.
- * NULL: no memory, or a trace with fewer jobs. */
+/* Draws trials, sorted by submit_s; the caller frees them. Only STREAM_TRACE uses `trace`. NULL: no
+ * memory, or the trace has too few jobs. */
 struct trial *trial_draw(const struct trial_stream *stream, uint64_t seed,
                          const struct stream_trace *trace);
-/* Steps a second; 0 workers: 0. */
+/* Returns the steps per second; 0 for 0 workers. */
 double trial_speed(const struct trial *trial, uint32_t workers);
-/* Steps of the whole training. */
+/* Returns the number of steps of the whole training. */
 double trial_steps(const struct trial *trial);
 
-/* Asynchronous halving: at a rung the better half goes on, judged among the reports so far. */
+/* Asynchronous halving: at each rung the better half of the trials continues, compared with the
+ * reports so far. */
 struct trial_search {
     double *reports[TRIAL_RUNGS]; /* sorted */
     size_t counts[TRIAL_RUNGS];
@@ -35,7 +37,7 @@ struct trial_search {
 
 int trial_search_init(struct trial_search *search, size_t trials);
 void trial_search_fini(struct trial_search *search);
-/* Adds the report of a rung; true: the trial goes on. */
+/* Adds the report of a rung. Returns whether the trial continues. */
 bool trial_search_keeps(struct trial_search *search, uint32_t rung, double value);
 
 #endif

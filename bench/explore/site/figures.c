@@ -1,4 +1,4 @@
-/* Figures of a finished run, and the bounds of waits during it. Owns nothing. */
+/* Computes the figures of a finished run, and checks the bounds of waits during the run. */
 #include "bench/explore/site/site.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static int figures_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest value that `part` of all values do not exceed; sorts. */
+/* Returns the smallest value that is not exceeded by `part` of all values. Sorts the values. */
 static double figures_percentile(double *values, size_t count, double part)
 {
     if (count == 0)
@@ -48,7 +48,7 @@ uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial 
 
 static uint64_t figures_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Workers of overdue rests, and the number of wide ones. */
+/* Returns the number of workers of overdue rests, and how many of these rests are wide. */
 static struct site_wait figures_overdue(const struct site *site)
 {
     struct site_wait sum = {0};
@@ -62,7 +62,7 @@ static struct site_wait figures_overdue(const struct site *site)
     return sum;
 }
 
-/* A silent trial probes until the scheduler counts it as running. */
+/* Updates the longest probe. A silent trial probes until the scheduler counts it as running. */
 static void figures_watch_silence(struct site *site, struct site_trial *t)
 {
     struct scheduler_view view;
@@ -74,7 +74,8 @@ static void figures_watch_silence(struct site *site, struct site_trial *t)
     site->probe_ns = figures_max(site->probe_ns, site->now_ns - t->start_ns);
 }
 
-/* A gang that probes on more than three quarters leaves less than the quarter of the rests. */
+/* Returns whether a trial probes on more than three quarters of the slots, which leaves less than a
+ * quarter for rests. */
 static bool figures_has_wide_probe(const struct site *site)
 {
     for (size_t i = 0; i < site->setting->count; i++) {

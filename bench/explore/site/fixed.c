@@ -1,4 +1,4 @@
-/* Starts waiting jobs in one pass over the queue. Owns the list of waiting jobs. */
+/* Starts waiting jobs in passes over the queue. Owns the list of waiting jobs. */
 #include "bench/explore/site/fixed.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ int fixed_submit(struct fixed_queue *queue, uint32_t id, uint32_t workers, uint3
     return 0;
 }
 
-/* False: the job does not fit; its anger grows. */
+/* Starts the job if it fits. False: it does not fit, and its anger grows. */
 static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
 {
     if (job->workers > queue->free) {
@@ -44,7 +44,8 @@ static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
     return true;
 }
 
-/* Angry jobs in order of arrival; false: one of them waits, and all free slots are kept for it. */
+/* Starts angry jobs in order of arrival. False: one of them has to wait, and all free slots are
+ * kept for it. */
 static bool fixed_serve_angry(struct fixed_queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)

@@ -1,14 +1,14 @@
-/* Carries out what a policy decides. Owns nothing. Must never let a trial have two workers of one
- * rank: an action against the state is an error of the run. */
+/* Applies the actions of a policy to the site. An impossible action, such as a second worker of one
+ * rank, is an error of the run. */
 #include "bench/explore/site/site.h"
 
 #include <errno.h>
 
-#define ORDERS_LEAVE_STEPS 2 /* steps of a worker after it was asked to leave */
-#define ORDERS_LEAVE_S 0.2   /* until its slot is free then */
+#define ORDERS_LEAVE_STEPS 2 /* a worker ends this many steps after the request to leave */
+#define ORDERS_LEAVE_S 0.2   /* its slot is free after this time */
 #define ORDERS_MEASURE_STEPS 12
 
-/* A new number of workers is measured some steps later. */
+/* Schedules a measurement of the new number of workers some steps later. */
 static void orders_changed(struct site *site, struct site_trial *t)
 {
     t->measure_at = t->steps + ORDERS_MEASURE_STEPS;
@@ -62,7 +62,7 @@ static void orders_activate(struct site *site, struct site_trial *t)
     t->state = SITE_ACTIVE;
 }
 
-/* A restarting policy stops the whole job instead of starting beside it. */
+/* Starts a worker. A policy with restarts stops the whole job meanwhile. */
 static int orders_start(struct site *site, struct site_trial *t, uint32_t number, bool wakes)
 {
     const struct stream_costs *costs = &site->setting->costs;
@@ -128,7 +128,7 @@ static int orders_ask_scheduler(struct site *site, const struct scheduler_event 
 {
     const struct scheduler_action *actions = NULL;
     int count = scheduler_step(site->scheduler, event, &actions);
-    figures_watch(site); /* before a wait ends by an action */
+    figures_watch(site); /* checks bounds before an action ends a wait */
     for (int i = 0; i < count; i++) {
         int error = orders_carry_out(site, &actions[i]);
         if (error < 0)

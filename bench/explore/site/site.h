@@ -13,11 +13,11 @@ enum site_state { SITE_COMING, SITE_WAITING, SITE_ACTIVE, SITE_RESTING, SITE_OVE
 
 struct site_rank {
     bool is_present, helps, leaves;
-    uint64_t at_ns;    /* time of helping or leaving, if that is ahead */
-    uint64_t since_ns; /* begin of holding the slot */
+    uint64_t at_ns;    /* time of a scheduled start or leave */
+    uint64_t since_ns; /* time from which the rank has the slot */
 };
 
-/* A wait that the scheduler has a bound for. */
+/* A wait for which the scheduler promises a bound. */
 struct site_wait {
     uint64_t from_ns, length_ns;
     uint32_t ahead, overdue, wide, wide_overdue;
@@ -30,10 +30,10 @@ struct site_trial {
     double steps;
     uint64_t updated_ns, stopped_until_ns, next_ns;
     uint32_t rung;
-    double measure_at; /* steps at which the speed is reported */
+    double measure_at; /* the speed is reported at this number of steps */
     uint64_t submit_ns, start_ns, feedback_ns, end_ns;
     struct site_wait arrival, rest;
-    bool was_silent; /* counted as running without a report */
+    bool was_silent; /* whether the trial counted as running without a report */
 };
 
 struct site_list {
@@ -47,9 +47,9 @@ struct site {
     struct site_trial *trials;
     size_t over;
     struct trial_search search;
-    struct scheduler *scheduler; /* NULL: fixed */
+    struct scheduler *scheduler; /* NULL: fixed numbers of workers */
     struct fixed_queue queue;
-    uint32_t *started; /* room for the answer of a pass */
+    uint32_t *started; /* buffer for the result of a pass */
     struct site_list pauses;
     double held_s; /* slot time with a worker */
     double resizes, lane_changes;
@@ -65,15 +65,15 @@ struct site {
 uint64_t site_ns(double seconds);
 double site_rate(const struct site *site, const struct site_trial *t);
 uint32_t site_helpers(const struct site_trial *t);
-/* Brings the progress of a trial up to the clock. */
+/* Updates the progress of a trial to the present time. */
 void site_advance(struct site *site, struct site_trial *t);
-/* Finds its next time again; after each change. */
+/* Computes the time of the next event of a trial. Called after each change. */
 void site_plan(struct site *site, struct site_trial *t);
 int site_append(struct site_list *list, double value);
 
 /* --- orders.c --- */
 
-/* Gives an event to the policy and carries out what it answers. */
+/* Sends an event to the policy and applies its actions. */
 int orders_send(struct site *site, const struct scheduler_event *event);
 void orders_release(struct site *site, struct site_rank *rank);
 int orders_stop(struct site *site, struct site_trial *t, double seconds);
@@ -81,9 +81,9 @@ int orders_stop(struct site *site, struct site_trial *t, double seconds);
 /* --- figures.c --- */
 
 void figures_of(struct site *site, struct world_figures *ret_figures);
-/* Watches the scheduler for the bounds, after each event and before its actions. */
+/* Updates the inputs of the bounds, after each event and before its actions. */
 void figures_watch(struct site *site);
-/* Bounds of the trial's wait and rest (F7), with what was seen so far. */
+/* Return the bounds of the trial's wait and rest (F7), from the values so far. */
 uint64_t figures_arrival_bound_ns(const struct site *site, const struct site_trial *t);
 uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial *t);
 

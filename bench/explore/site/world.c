@@ -1,5 +1,5 @@
-/* The virtual clock: trials arrive, compute, report and end. Owns the site. Must never move a trial
- * by anything but its own speed. */
+/* The virtual clock: trials arrive, compute, report and end. Owns the site. A trial's progress
+ * depends only on its own speed. */
 #include "bench/explore/site/world.h"
 #include "bench/explore/site/site.h"
 #include "bench/sim/chance.h"
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define WORLD_MEASURE_ERROR 0.02 /* deviation of a measured step time */
-#define WORLD_STEP_SLACK 1e-6    /* of a step, for sums of doubles */
+#define WORLD_MEASURE_ERROR 0.02 /* standard deviation of a measured step time */
+#define WORLD_STEP_SLACK 1e-6    /* tolerance for sums of doubles, in steps */
 
 /* --- progress of a trial --- */
 
@@ -42,7 +42,8 @@ double site_rate(const struct site *site, const struct site_trial *t)
     return t->stopped_until_ns > site->now_ns ? 0 : trial_speed(t->trial, site_helpers(t));
 }
 
-/* The rate is constant since the last change, but for a stop that ended between. */
+/* Updates the progress. The rate has been constant since the last change, except for a pause that
+ * has ended. */
 void site_advance(struct site *site, struct site_trial *t)
 {
     uint64_t from_ns = t->updated_ns;
@@ -179,7 +180,7 @@ static int world_measure(struct site *site, struct site_trial *t)
     return orders_send(site, &event);
 }
 
-/* The first thing that happens to the trial now; false: nothing more. */
+/* Handles the first event of the trial at the present time. False: there is none. */
 static bool world_happen(struct site *site, struct site_trial *t, int *ret_error)
 {
     *ret_error = 0;
@@ -273,7 +274,7 @@ static int world_play(struct site *site)
     while (site->over < count && error == 0) {
         uint64_t next_ns = world_next_ns(site, arrived);
         if (next_ns == SITE_NEVER)
-            return -EPROTO; /* trials wait for ever */
+            return -EPROTO; /* trials would wait forever */
         site->now_ns = next_ns;
         while (arrived < count && error == 0 &&
                site_ns(site->setting->trials[arrived].submit_s) <= site->now_ns)

@@ -1,6 +1,5 @@
-/* A site with trials on a virtual clock, under one policy. PURE: links packer/elastic as the
- * coordinator will. A reported figure comes from the trials' progress, never from the scheduler's
- * curves. */
+/* A site with trials on a virtual clock, under one policy. PURE: uses packer/elastic directly.
+ * Figures come from the trials' progress, never from the scheduler's curves. */
 #ifndef GRADPOOL_BENCH_EXPLORE_SITE_WORLD_H
 #define GRADPOOL_BENCH_EXPLORE_SITE_WORLD_H
 
@@ -13,38 +12,41 @@
 struct world_policy {
     char name[WORLD_NAME_BYTES];
     bool is_fixed;
-    enum fixed_rule rule;             /* fixed */
-    uint32_t workers;                 /* fixed: of each trial that is no stage */
-    struct scheduler_options options; /* of the scheduler, where no fixed number is set */
-    bool preloads;                    /* workers start in `preload_start_s` */
-    double restart_s; /* a change restarts the whole job; 0: it joins and leaves live */
+    enum fixed_rule rule;             /* for fixed numbers of workers */
+    uint32_t workers;                 /* fixed number of workers of each trial that is no stage */
+    struct scheduler_options options; /* options of the scheduler, without a fixed number */
+    bool preloads;                    /* workers start within `preload_start_s` */
+    double restart_s;                 /* pause of a restart at each change; 0: no restart */
 };
 
 struct world_setting {
     const struct world_policy *policy;
-    const struct trial *trials; /* in the order of submit_s */
+    const struct trial *trials; /* sorted by submit_s */
     size_t count;
     uint32_t slots;
     struct stream_costs costs;
-    uint64_t seed; /* of the errors of measurements */
+    uint64_t seed; /* seed of measurement errors */
 };
 
 struct world_figures {
-    double feedback_p50_s, feedback_p95_s; /* submit to first report */
-    double speed;       /* mean over trials of steps/s from submit to end, in one-worker speeds */
+    double feedback_p50_s, feedback_p95_s; /* time from submit to first report */
+    /* mean over trials of steps/s from submit to end, in speeds of one worker */
+    double speed;
     double whole_speed; /* the same over trials that ran all their steps */
     double makespan_s;
-    double slot_use;                 /* part of the slot time with a worker on it */
+    double slot_use;                 /* fraction of the slot time with a worker */
     double best, best_s;             /* best report of a whole training, and its time */
-    double pause_p50_s, pause_max_s; /* stops of jobs by changes */
+    double pause_p50_s, pause_max_s; /* pauses of jobs by changes */
     double resizes, lane_changes;
     double stage_wait_mean_s, stage_wait_max_s;
-    double bound_use;  /* largest wait over its bound (F7), stages first; 0 without stages */
-    double waits_over; /* arrivals and rests beyond their bound; scheduler with rests only */
+    /* largest ratio of a wait to its bound (F7), of stages if there are any; 0 without */
+    double bound_use;
+    /* number of arrivals and rests beyond their bound; only for the scheduler with rests */
+    double waits_over;
     double rests_over;
 };
 
-/* A negative errno of the policy, or -EPROTO: an action that the site cannot carry out. */
+/* Returns a negative errno of the policy, or -EPROTO: an action that the site cannot apply. */
 int world_run(const struct world_setting *setting, struct world_figures *ret_figures);
 
 #endif

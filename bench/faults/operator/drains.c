@@ -1,5 +1,5 @@
-/* Drains aggregators and undoes the drains, in turn. Owns the running command. Must never count a
- * failed command as a fault: a strike may have hit the process that carries it out. */
+/* Drains aggregators and undoes the drains, in turn. Owns the running command. A failed command is
+ * no fault, because a strike may have hit its process. */
 #include "bench/faults/operator/drains.h"
 
 #include "bench/savings/look.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXIT_NOTHING 3 /* `gradpool` finds no such aggregator: its drain is gone, too */
+#define EXIT_NOTHING 3 /* `gradpool` finds no such aggregator: its drain has ended, too */
 
 static void order(struct drains *d, bool undoes)
 {
@@ -18,7 +18,7 @@ static void order(struct drains *d, bool undoes)
     errand_begin(&d->errand, arguments);
 }
 
-/* A failed command may have taken effect all the same: a failed drain is undone, too. */
+/* A failed command may have had an effect, so a failed drain is undone, too. */
 static void take(struct drains *d, int code)
 {
     if (code != 0) {

@@ -8,11 +8,12 @@ struct drains {
     struct errand errand;
     uint32_t aggregator; /* aggregator of the last drain; 0: none */
     bool undoes;
-    uint64_t done, undone, refused; /* drains; undone drains; failed commands of both kinds */
+    /* numbers of drains, of undone drains, and of failed commands of both kinds */
+    uint64_t done, undone, refused;
 };
 
-/* Begins the next command: drains the aggregator that `chance` selects, or undoes the drain. Does
- * nothing while a command runs. */
+/* Begins the next command: drains the aggregator selected by `chance`, or undoes the drain. No
+ * effect while a command runs. */
 void drains_step(struct drains *drains, uint32_t chance);
 /* Waits for the running command. */
 void drains_end(struct drains *drains);

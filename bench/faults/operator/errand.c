@@ -1,5 +1,5 @@
-/* Runs `gradpool` commands as an operator does. Owns the running process and its files. Must never
- * wait for the process while strikes are due. */
+/* Runs `gradpool` commands of an operator. Owns the running process and its files. Must never wait
+ * for the process while strikes are due. */
 #include "bench/faults/operator/errand.h"
 
 #include "bench/faults/ends.h"
@@ -41,7 +41,7 @@ void errand_begin(struct errand *e, const char *const *arguments)
     e->began_ns = clock_now_ns();
 }
 
-/* Keeps only the last line, because the lines before report progress. */
+/* Stores only the last line, because earlier lines report progress. */
 static void keep_text(struct errand *e)
 {
     char path[PATH_MAX + 64], line[ERRAND_TEXT_BYTES];

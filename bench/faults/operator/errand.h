@@ -1,5 +1,5 @@
-/* One operator command during `faults`: runs in the background, may fail when a strike hits the
- * service, and must end in any case. */
+/* One operator's command during `faults`. It runs in the background, may fail when a strike hits
+ * the service, and must always end. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 
@@ -18,15 +18,15 @@ struct errand {
     const char *name; /* prefix of the command's files in the service's folder */
     pid_t pid;        /* 0: no command runs */
     uint64_t began_ns;
-    char text[ERRAND_TEXT_BYTES]; /* last line of the last command on standard error */
+    char text[ERRAND_TEXT_BYTES]; /* last line of the last command's standard error */
     uint64_t hangs, crashes;
 };
 
-/* `gradpool ARGUMENTS`, which end with NULL; at most ten. Returns at once. */
+/* Runs `gradpool ARGUMENTS` and returns at once. At most ten arguments, then NULL. */
 void errand_begin(struct errand *errand, const char *const *arguments);
-/* Returns the exit code of the ended command, once; ERRAND_RUNS while the command runs; -ENOENT
- * without one. A command that takes more than a minute is killed and counts as a hang. `waits`:
- * wait for the end. */
+/* Returns the exit code of an ended command, once; ERRAND_RUNS during the command; -ENOENT without
+ * one. A command that runs for more than a minute is killed and counts as a hang. `waits`: wait for
+ * the end. */
 int errand_end(struct errand *errand, bool waits);
 
 #endif

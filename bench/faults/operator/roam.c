@@ -1,5 +1,5 @@
-/* Moves tasks as an operator does. Owns the process of the running command. Must never count a
- * failed command as a fault: a strike may have hit the process that carries it out. */
+/* Moves tasks as an operator does. Owns the process of the running command. A failed command is no
+ * fault, because a strike may have hit its process. */
 #include "bench/faults/operator/roam.h"
 
 #include "bench/faults/ends.h"

@@ -1,4 +1,4 @@
-/* An operator that moves tasks of jobs from lane to lane during `faults`. */
+/* An operator who moves tasks of jobs from lane to lane during `faults`. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_ROAM_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_ROAM_H
 
@@ -13,8 +13,8 @@ struct roam {
     uint64_t asked, done, crashes;
 };
 
-/* Begins a move of the job or of one task, as `chance` selects, and returns at once. Does nothing
- * while a command runs or without an answer of the service. */
+/* Begins a move of the job or of one task, selected by `chance`, and returns at once. No effect
+ * while a command runs, or if the service does not answer. */
 void roam_begin(struct roam *roam, const char *job, uint32_t chance);
 /* Waits for the running command. */
 void roam_end(struct roam *roam);

@@ -1,5 +1,5 @@
-/* Takes snapshots and compares them with a replay. Owns the running command and the file. Must
- * never compare with memory of the job's workers: a snapshot is made from the lanes. */
+/* Orders snapshots and compares them with a replay. Owns the running command and the file. Must
+ * never compare with memory of the job's workers, because a snapshot contains the lanes' state. */
 #include "bench/faults/operator/snapshots.h"
 
 #include "bench/faults/worker/replay.h"
@@ -32,8 +32,8 @@ static uint64_t count_different(const float *a, const float *b, uint64_t element
 /* The service counts rounds from 1, the bench from 0. */
 static uint64_t set_round_of(const struct state_tensor *t) { return t->round - 1 - t->steps; }
 
-/* Compares the tensor from its last broadcast on. Moments before the first step are undefined and
- * not compared. */
+/* Compares the tensor after its last broadcast. Moments before the first step are undefined and not
+ * compared. */
 static uint64_t count_wrong(struct replay *r, const struct state_tensor *t, float *saved)
 {
     uint64_t set_round = set_round_of(t), wrong;

@@ -1,5 +1,5 @@
-/* An operator that takes snapshots of jobs during `faults`. Either a file is complete, of one
- * iteration, and bit by bit right, or there is no file, and a sentence has the reason. */
+/* An operator who orders snapshots of jobs during `faults`. A file must be complete, of one
+ * iteration, and right to the last bit. Otherwise there is no file, and the error has a reason. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 
@@ -13,8 +13,8 @@ struct snapshots {
     uint64_t done, refused, unnamed, elements_checked, wrong;
 };
 
-/* Orders a snapshot of the job, which trains with update rules, after checking the snapshot before.
- * Does nothing while a command runs. */
+/* Checks the last snapshot, then orders the next one of the job, which has update rules. No effect
+ * while a command runs. */
 void snapshots_step(struct snapshots *snapshots, const char *job, uint64_t seed, uint32_t workers);
 /* Waits for the running command. */
 void snapshots_end(struct snapshots *snapshots);

@@ -1,8 +1,7 @@
-/* The worker of the elastic jobs of `faults`, an ordinary client (B2). The job has one tensor,
- * because a late worker enters each tensor at the tensor's own round, and so the pushes of a round
- * are known for one tensor only. Owns its client, its memory, and the thread that resizes. Must
- * never rely on the service alone for the gradients of a result: each gradient names itself, and
- * the other members confirm. */
+/* The worker of the elastic jobs of `faults`, an ordinary client (B2). A late worker enters each
+ * tensor at another round, so the pushes of a round are known for one tensor only: the job has one
+ * tensor. Owns its client, its memory, and the thread that resizes. The service alone must never
+ * confirm a result: each gradient identifies itself, and the other members confirm. */
 #include "bench/faults/worker/member.h"
 
 #include "bench/faults/worker/timed.h"
@@ -16,17 +15,17 @@
 #include <string.h>
 #include <time.h>
 
-/* Pause between joins until the service knows that the rank's former process is gone. */
+/* Pause between attempts to join, until the service knows the end of the rank's former process. */
 #define JOIN_NS (15 * NS_PER_S)
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000
 
 struct resize {
     gp_job *job;
-    uint32_t wanted; /* 0: none is under way */
+    uint32_t wanted; /* 0: no resize is running */
     struct call call;
     _Atomic bool is_done;
-    int code; /* result of the call, its text, and its time */
+    int code; /* result, text and time of the call */
     char text[VICTIM_TEXT_BYTES];
     uint64_t ended_ns;
     pthread_t thread;
@@ -38,23 +37,23 @@ struct worker {
     gp_job *job;
     gp_tensor *tensor;
     float *gradient, *result;
-    float *pushed; /* gradients of all ranks, drawn again for the comparison */
+    float *pushed; /* gradients of all ranks, computed again for the comparison */
     uint32_t count;
-    struct trail trail;   /* for sums */
-    struct mirror mirror; /* for updates */
+    struct trail trail;   /* for a job that sums */
+    struct mirror mirror; /* for a job with an update rule */
     struct resize resize;
 };
 
 /* --- coming and going --- */
 
-/* Returns whether the join failed because the rank is not among the wanted ones. */
+/* Returns whether the join failed because the job does not want this rank. */
 static bool is_not_wanted(int code)
 {
     return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
 }
 
-/* Returns whether a join may succeed later: the service may not know yet that the rank's former
- * process is gone, that the rank is wanted again, or that all members have left. */
+/* Returns whether a later join may succeed. The service may not know yet that the rank's former
+ * process has ended, that the rank is wanted again, or that all members have left. */
 static bool may_join_later(int code)
 {
     return code == -EEXIST || code == -ESTALE || is_not_wanted(code);
@@ -124,7 +123,7 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* Runs in a thread of its own, because a leaving member may need further rounds of this one. */
+/* Runs in a separate thread, because a leaving member may need further rounds of this one. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;
@@ -135,8 +134,8 @@ static void *run_resize(void *context)
     return NULL;
 }
 
-/* A resize may fail if a strike killed a member that should join or leave. An error is no fault
- * then, unless it comes late or names no cause. */
+/* Handles the end of a resize. It may fail if a strike killed a member that should join or leave.
+ * Such an error is no fault, unless it is late or names no cause. */
 static void end_resize(struct worker *w)
 {
     struct resize *resize = &w->resize;
@@ -183,8 +182,8 @@ static void go(struct worker *w)
 
 /* --- a result --- */
 
-/* Compares with the sum in rank order over the ranks of the round. Element PUSH_END is not
- * compared: any rank may set it. */
+/* Compares a result with the sum in rank order over the ranks of the round. Element PUSH_END is not
+ * compared, because any rank may set it. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];
@@ -215,8 +214,8 @@ static uint64_t follow_update(struct worker *w, struct pushes *ret_pushes)
     return mirror_find(&w->mirror, w->result, a->ledger->grace_ns, ret_pushes) ? 0 : PUSH_ELEMENTS;
 }
 
-/* A late worker of an update tensor copies a trail that others have followed, so its first round is
- * not entered again. */
+/* A late worker of a tensor with a rule copies the trail of another member, so it does not record
+ * its first round again. */
 static bool follow_trail(struct worker *w, const struct pushes *pushes)
 {
     bool was_found = w->about->updates && !w->about->begins && w->count == 1;
@@ -270,7 +269,7 @@ static bool is_last(const struct worker *w)
     return w->about->updates ? mirror_ends(&w->mirror) : w->result[PUSH_END] > 0;
 }
 
-/* Returns 1 after the last round. */
+/* Runs one round. Returns 1 after the last one. */
 static int run_round(struct worker *w)
 {
     const struct member *a = w->about;
@@ -292,7 +291,7 @@ static int run_round(struct worker *w)
     return is_last(w);
 }
 
-/* Sets the first parameters: each member draws them, and rank 0 broadcasts them to the lanes. */
+/* Sets the first parameters: each member computes them, and rank 0 broadcasts them to the lanes. */
 static int begin(struct worker *w)
 {
     gp_request *request;

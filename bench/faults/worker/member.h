@@ -1,29 +1,31 @@
-/* One worker of an elastic job: sums, or updates parameters, with all present members. Each
- * gradient names its rank and number, so that a result shows which gradients it must have. */
+/* One worker of an elastic job. It sums or updates parameters with all present members. Each
+ * gradient contains its rank and number, so a result shows which gradients it contains. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_MEMBER_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_MEMBER_H
 
 #include "bench/faults/worker/mirror.h"
 #include "bench/faults/worker/victim.h"
 
-#define MEMBERS_FEWEST 3 /* first members of the job */
+#define MEMBERS_FEWEST 3 /* number of first members of the job */
 #define MEMBERS_MOST LEDGER_RANKS
 
 struct member {
     const char *endpoint, *transport, *job;
     uint32_t rank;
-    uint32_t coming;               /* number of this process among the rank's processes, from 1 */
-    bool updates;                  /* parameters with an update rule, copied; otherwise sums */
+    /* number of this process among the processes of its rank, from 1 */
+    uint32_t coming;
+    /* whether the job has parameters with an update rule and copies; otherwise it sums */
+    bool updates;
     enum gp_durability durability; /* place of the copies */
-    bool begins;                   /* one of the first members of the job */
-    uint64_t seed, compute_ns;     /* the pause of the worker in each round */
+    bool begins;                   /* whether this is one of the first members of the job */
+    uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
     struct victim_board *board;
     struct ledger *ledger;
-    struct mirror_book *book; /* for updates */
+    struct mirror_book *book; /* for a job with an update rule */
 };
 
-/* Returns at the ordered end, when a resize removes the rank, or after an error: 0, or a negative
- * errno. */
+/* Returns at the ordered end, after a removal of the rank by a resize, or after an error: 0, or a
+ * negative errno. */
 int member_run(const struct member *member);
 
 #endif

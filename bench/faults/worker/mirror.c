@@ -1,6 +1,6 @@
 /* Computes the gradient of a momentum step from the states before and after, for the elements that
- * name gradients: these are whole numbers, which rounding cannot turn into others. Owns two states.
- * Must never copy other numbers from the service: a wrong result would become the next
+ * identify gradients. These are small whole numbers, so rounding cannot change them. Owns two
+ * states. Must never copy other numbers from the service: a wrong result would become the next
  * reference. */
 #include "bench/faults/worker/mirror.h"
 
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-/* Decay keeps the parameters small that are always pushed, and so they stay exact. */
+/* Decay limits the size of parameters that are pushed in every round, so they stay exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
-#define SOME 0.125 /* a mean of four numbers of which one is 1 is larger */
+#define SOME 0.125 /* a mean of four numbers, one of which is 1, is larger */
 #define AGAIN_NS NS_PER_MS
 
 int mirror_init(struct mirror *k, struct mirror_book *book, uint64_t seed)
@@ -52,7 +52,7 @@ void mirror_set(struct mirror *k, float *values)
 
 /* --- a step --- */
 
-/* Returns the mean of the gradients at that place. */
+/* Returns the mean of the gradients at that element. */
 static double undo(const struct mirror_state *s, const float *result, size_t i)
 {
     double step = (double)s->parameters[i] - (double)result[i];
@@ -130,7 +130,7 @@ void mirror_show(struct mirror *k, uint32_t rank)
     atomic_store(&page->turn, turn + 1);
 }
 
-/* False: the page is empty or is being written. */
+/* Reads a page of another member. False: the page is empty or is being written. */
 static bool read_page(struct mirror *k, struct mirror_page *page)
 {
     uint64_t turn = atomic_load(&page->turn);
@@ -141,7 +141,8 @@ static bool read_page(struct mirror *k, struct mirror_page *page)
     return atomic_load(&page->turn) == turn;
 }
 
-/* Another member may be where the result leads already, or one step before. */
+/* Returns whether the result belongs to this state. The other member may already have the state of
+ * the result, or the one before. */
 static bool leads_to(struct mirror *k, const float *result, struct pushes *ret_pushes)
 {
     if (k->now->step > 0 && count_wrong(k->now, result) == 0) {

@@ -1,4 +1,4 @@
-/* Draws and reads the gradients of elastic jobs. Owns nothing. */
+/* Computes and reads the gradients of elastic jobs. */
 #include "bench/faults/worker/pushes.h"
 
 #include "bench/lib/gradient.h"

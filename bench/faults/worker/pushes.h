@@ -1,5 +1,5 @@
-/* Gradients of an elastic job: the first elements name rank and number of the push, so that a
- * result shows which gradients it has. */
+/* Gradients of an elastic job. The first elements contain rank and number of the push, so a result
+ * shows which gradients it contains. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_PUSHES_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_PUSHES_H
 
@@ -9,18 +9,18 @@
 #include <stdint.h>
 
 #define PUSH_ELEMENTS 120000 /* enough for several pieces */
-/* index of the element behind two numbers of each rank: whether to end */
+/* index of the element after two numbers for each rank: not 0 in the last round */
 #define PUSH_END (2 * LEDGER_RANKS)
-#define PUSH_FIRST (PUSH_END + 1) /* index of the first drawn element */
+#define PUSH_FIRST (PUSH_END + 1) /* index of the first pseudo-random element */
 
 struct pushes {
     struct ledger_push of[LEDGER_RANKS]; /* count 0: the rank was not in the round */
 };
 
-/* Draws the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END, which any rank may set, is
- * 0 here. */
+/* Computes the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END is 0; any rank may
+ * set it. */
 void pushes_draw(uint64_t seed, uint32_t rank, struct ledger_push push, float *ret_values);
-/* Draws the gradients of all ranks of the round, in rank order, one after the other into `memory`,
+/* Computes the gradients of all ranks of the round, in rank order, one after the other in `memory`,
  * which has room for LEDGER_RANKS. Returns their number. */
 uint32_t pushes_draw_all(uint64_t seed, const struct pushes *pushes, float *memory,
                          const void *ret_gradients[LEDGER_RANKS]);

@@ -1,5 +1,5 @@
-/* Parameters and moments, kept beside the service. Owns their memory. Must never copy a result of
- * the service: a wrong result would become the next reference. */
+/* Owns parameters and moments computed without the service. Must never copy a result of the
+ * service: a wrong result would become the next reference. */
 #include "bench/faults/worker/replay.h"
 
 #include "bench/lib/gradient.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ARRAYS (1 + UPDATE_MOMENTS_MAX)
-#define SETTINGS 8 /* number of settings, used in turn */
+#define SETTINGS 8 /* number of settings, which are used in turn */
 
 static struct gradient drawn(const struct replay *r, uint64_t round)
 {
@@ -51,7 +51,7 @@ struct update_settings replay_settings(uint64_t round)
                                     .epsilon = 1e-8};
 }
 
-/* Updates in place: the replay repeats no round. */
+/* Updates in place, because no round is repeated. */
 void replay_step(struct replay *r, uint64_t round)
 {
     const struct gradient g = drawn(r, round);

@@ -1,5 +1,5 @@
-/* The right state of a tensor with an update rule after each round: parameters and moments of one
- * worker, stepped beside the service in plain C. */
+/* The expected state of a tensor with an update rule after each round: one worker computes
+ * parameters and moments in plain C, without the service. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_REPLAY_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_REPLAY_H
 
@@ -13,21 +13,22 @@ struct replay {
     enum update_rule rule;
     uint64_t seed, tensor, elements;
     uint32_t workers;
-    uint64_t step;                                   /* since the parameters were set */
-    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* with the values that the lane must have */
+    /* number of steps since the parameters were set */
+    uint64_t step;
+    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* values that the lane must have */
     float *gradients[REPLAY_WORKERS_MAX];            /* gradients of each rank */
 };
 
-/* -ENOMEM; replay_fini() is due in any case. */
+/* -ENOMEM. The caller calls replay_fini() also after an error. */
 int replay_init(struct replay *replay);
 void replay_fini(struct replay *replay);
 
-/* Draws the broadcast parameters of that round into `values`; the update rule begins anew. */
+/* Computes the broadcast parameters of that round in `values`, and resets the moments. */
 void replay_set(struct replay *replay, uint64_t round, float *values);
-/* Returns the hyper-parameters of that round. Each round has different ones, so that a step with
- * those of another round is detected. */
+/* Returns the settings of that round. Each round has other settings, so a step with those of
+ * another round is detected. */
 struct update_settings replay_settings(uint64_t round);
-/* Makes one step with the gradients of that round (bench/lib/gradient.h). */
+/* Does one step with the gradients of that round (bench/lib/gradient.h). */
 void replay_step(struct replay *replay, uint64_t round);
 /* Returns the number of elements that differ in any bit. */
 uint64_t replay_count_wrong(const struct replay *replay, const float *values);

@@ -1,5 +1,4 @@
-/* Times calls and judges their errors. Owns nothing. Must never excuse a late call because of its
- * error text. */
+/* Measures calls and judges their errors. The text of an error must never excuse a late call. */
 #include "bench/faults/worker/timed.h"
 
 #include "svc/base/clock.h"
@@ -7,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LATE_NS (2 * NS_PER_S) /* beyond a deadline: a hang */
+#define LATE_NS (2 * NS_PER_S) /* a call that lasts this long beyond its deadline is a hang */
 
 bool call_names_a_cause(const char *text)
 {

@@ -1,4 +1,4 @@
-/* Times a call of a worker against its deadline, and checks that its error names a cause. */
+/* Measures a worker's call against its deadline, and checks that its error names a cause. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_TIMED_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_TIMED_H
 
@@ -11,17 +11,17 @@ struct call {
     uint32_t stops;
 };
 
-/* Begins a call that may take `deadline_ns` and 2 s more. */
+/* Begins a call that may last for `deadline_ns` and 2 s more. */
 struct call call_begin(struct victim_board *board, const char *name, uint64_t deadline_ns);
-/* Judges the call by its end. A call that took too long is a hang, unless its worker was stopped
- * meanwhile. */
+/* Judges the duration of the call. A call that lasted too long is a hang, unless its worker was
+ * stopped meanwhile. */
 void call_time(const struct call *call, uint64_t ended_ns);
-/* Like call_time() for a call that has just returned. Returns `code`. */
+/* The same for a call that has just returned. Returns `code`. */
 int call_end(const struct call *call, int code);
-/* Judges an error that does not end the worker: an error without a cause is counted. The last error
- * of a worker is judged elsewhere. */
+/* Counts an error that does not end the worker and names no cause. The last error of a worker is
+ * judged elsewhere. */
 void call_judge(struct victim_board *board, const char *name, int code, const char *text);
-/* Returns whether the text names a rank, a process or a peer of a connection. */
+/* Returns whether the text names a rank, a process or the peer of a connection. */
 bool call_names_a_cause(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* The worker of `faults`, an ordinary client (B2). Owns its client and its memory. Must end with
- * the text of the first failure, and must never continue after it: the job is started anew. */
+/* The worker of `faults`, an ordinary client (B2). Owns its client and its memory. Ends at the
+ * first failure with its text; the job is then restarted. */
 #include "bench/faults/worker/victim.h"
 
 #include "bench/faults/worker/replay.h"
@@ -16,14 +16,15 @@
 #include <unistd.h>
 
 #define TENSORS_MAX 5
-#define CONNECT_NS (10 * NS_PER_S) /* timeout of gp_connect(), and of all attempts together */
-#define DECLARE_NS (15 * NS_PER_S) /* VICTIM_TIMEOUT */
-#define LEAVE_NS (10 * NS_PER_S)   /* several steps of a second each */
+#define CONNECT_NS (10 * NS_PER_S) /* time-out of gp_connect(), and of all attempts together */
+#define DECLARE_NS (15 * NS_PER_S) /* as VICTIM_TIMEOUT */
+#define LEAVE_NS (10 * NS_PER_S)   /* several steps of one second each */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define LONG_WAIT_NS (4 * NS_PER_S)
-#define TRIES 3 /* attempts of a wait that has timed out */
+#define TRIES 3 /* number of attempts of a wait that has timed out */
 
-/* The first tensor announces the end. Lanes cannot reach private memory. */
+/* The first tensor announces the end of the run. Its memory is private, so lanes cannot read it in
+ * place. */
 struct plan {
     uint64_t elements;
     enum gp_rule rule;
@@ -53,7 +54,7 @@ struct worker {
     gp_job *job;
     gp_tensor *tensors[TENSORS_MAX];
     gp_item items[TENSORS_MAX];
-    struct replay replays[TENSORS_MAX]; /* for updates */
+    struct replay replays[TENSORS_MAX]; /* for tensors with an update rule */
     uint64_t round;
 };
 
@@ -67,7 +68,7 @@ int victim_fail(struct victim_board *board, int code)
 
 /* --- coming and going --- */
 
-/* Returns whether the coordinator was just killed and will be replaced. */
+/* Returns whether the coordinator was just killed and will be restarted. */
 static bool is_away(int code)
 {
     return code == -ECONNREFUSED || code == -ECONNRESET || code == -ENOENT;
@@ -214,7 +215,7 @@ static void go(struct worker *w)
 
 /* --- waiting --- */
 
-/* Records the time of a wait, unless the bench stopped the process meanwhile. */
+/* Records the duration of a wait, unless the bench stopped the process meanwhile. */
 static void note_wait(const struct call *call)
 {
     struct victim_board *board = call->board;
@@ -228,8 +229,8 @@ static void note_wait(const struct call *call)
         board->longest_wait_ns = waited_ns;
 }
 
-/* Losses and stops are shorter than the deadlines: a wait longer than all attempts has been
- * forgotten by the service. */
+/* Losses and stops are shorter than the deadlines. If all attempts fail, the service has lost the
+ * round. */
 int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;
@@ -251,8 +252,8 @@ static bool sets_parameters(const struct worker *w)
     return w->about->updates && w->round % VICTIM_SET_ROUNDS == 0;
 }
 
-/* Rank 0 broadcasts parameters from its replay; the landing area of other ranks must not hold them
- * yet. */
+/* Fills the gradients. Rank 0 broadcasts parameters of its replay; the landing areas of other ranks
+ * get other values before. */
 static void compute(struct worker *w)
 {
     const struct victim *a = w->about;
@@ -285,7 +286,7 @@ static int update(struct worker *w, gp_request **ret_request)
                            w->about->rank == 0 ? &settings : NULL, ret_request);
 }
 
-/* Pushes all tensors that this worker announces in this round. */
+/* Pushes all tensors of this round. */
 static int push(struct worker *w, gp_request **ret_requests, size_t *ret_count)
 {
     size_t together = w->about->updates ? 1 : w->tensors_count, count = 0;
@@ -320,8 +321,8 @@ static void note(struct worker *w, size_t tensor, uint64_t wrong)
     board->elements_checked += w->plan[tensor].elements;
 }
 
-/* The first tensor's result must equal the announcement of rank 0, 0 or 1, known exactly in rank
- * 0. */
+/* Returns whether the first tensor's result differs from the announcement of rank 0, which is 0 or
+ * 1. Rank 0 knows the exact value. */
 static bool is_first_wrong(const struct worker *w)
 {
     float result = *(const float *)w->items[0].result;
@@ -338,7 +339,7 @@ static void check(struct worker *w)
     w->about->board->rounds++;
 }
 
-/* Returns 1 after the last round. */
+/* Runs one round. Returns 1 after the last one. */
 static int run_round(struct worker *w)
 {
     gp_request *requests[TENSORS_MAX];

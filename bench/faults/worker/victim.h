@@ -1,5 +1,5 @@
-/* One worker of a job under strikes: pushes gradients for sums or updates of parameters, checks
- * every element of every result, and records its longest wait and its last error. */
+/* One worker of a job under strikes. It pushes gradients for sums or updates, checks every element
+ * of every result, and records its longest wait and its last error. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 
@@ -16,14 +16,14 @@
 
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
-    _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
-    /* number of stops by the bench: time measured across a stop does not count */
+    _Atomic uint32_t ends; /* set at the end of the run: rank 0 announces the end in a round */
+    /* number of stops by the bench; a duration with a stop in it does not count */
     _Atomic uint32_t stops;
-    /* number of workers for which the member calls gp_job_resize(); 0: no request */
+    /* number of workers for which the member calls gp_job_resize(); 0: none */
     _Atomic uint32_t wanted;
-    uint64_t resizes; /* resizes done as asked */
+    uint64_t resizes; /* number of resizes done as requested */
     uint64_t rounds, elements_checked, wrong, hangs, longest_wait_ns;
-    uint64_t unnamed;     /* errors that did not end the worker and that name no cause */
+    uint64_t unnamed;     /* number of errors without a cause that did not end the worker */
     uint64_t patience_ns; /* longest duration of the last call (timed.h) */
     int code;             /* error that ended the worker; 0: ordered end, or killed */
     uint64_t failed_ns;   /* time of that error */
@@ -33,31 +33,33 @@ struct victim_board {
 struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
-    bool updates; /* momentum and Adam, with copies of parameters and moments; else sums */
+    bool updates;                  /* momentum and Adam, with copies of the state; otherwise sums */
     enum gp_durability durability; /* place of the copies */
-    uint64_t seed, compute_ns;     /* the pause of the worker in each round */
+    uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
     struct victim_board *board;
 };
 
-/* A tensor with an update rule, numbered from 1, named "tensor.N". False: no such tensor. */
+/* Returns tensor number N, from 1, with the name "tensor.N" and an update rule. False: no such
+ * tensor. */
 struct victim_rule {
     uint64_t elements;
     enum gp_rule rule;
 };
 bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
-/* gp_connect(), repeated for some seconds without a coordinator, which a strike may have killed. */
+/* Calls gp_connect(), for some seconds without a coordinator, because a strike may have
+ * killed it. */
 int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
                    gp_client **ret_client);
-/* gp_job_join(), repeated likewise. */
+/* Calls gp_job_join(), with the same repetition. */
 int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
                 gp_job **ret_job);
-/* Like gp_tensors_declare() and gp_job_leave(). */
+/* Call gp_tensors_declare() and gp_job_leave(). */
 int victim_declare(struct victim_board *board, gp_job *job, const gp_tensor_spec *specs,
                    size_t count, gp_tensor **ret_tensors);
 void victim_leave(struct victim_board *board, gp_job *job);
-/* One wait, again after its deadline, some times. -ETIMEDOUT: nothing came, which is a hang. */
+/* Waits, several times after a time-out. -ETIMEDOUT: no result has arrived, which is a hang. */
 int victim_wait(struct victim_board *board, gp_request *request);
-/* Keeps the text of the last error for the conductor; returns `code`. */
+/* Stores the text of the last error for the conductor; returns `code`. */
 int victim_fail(struct victim_board *board, int code);
 /* Returns at the ordered end or after an error of the job: 0, or a negative errno. */
 int victim_run(const struct victim *victim);

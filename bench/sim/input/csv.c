@@ -1,5 +1,5 @@
-/* Reads a table. Owns one open file and its present line. Must never trust the contents, which come
- * from a user. */
+/* Reads a table. Owns one open file and its present line. The contents come from a user, so every
+ * value must be checked. */
 #include "bench/sim/input/csv.h"
 
 #include <errno.h>
@@ -20,8 +20,7 @@ int table_complain(struct table *table, const char *format, ...)
     return -EINVAL;
 }
 
-/* Cuts the line at its commas; returns the number of fields, TABLE_COLUMNS_MAX + 1 when there are
- * too many. */
+/* Splits the line at its commas. Returns the number of fields; TABLE_COLUMNS_MAX + 1: too many. */
 static size_t cut_line(struct table *table)
 {
     char *rest = table->text, *field;
@@ -36,7 +35,7 @@ static size_t cut_line(struct table *table)
     return count;
 }
 
-/* Returns 1: a line that is not empty; 0: the end. */
+/* Reads the next line that is not empty. Returns 1, or 0 at the end of the file. */
 static int next_line(struct table *table)
 {
     while (getline(&table->text, &table->text_bytes, table->file) >= 0) {
@@ -77,7 +76,7 @@ int table_open(struct table *table, const char *path, const char *const *names)
     }
     r = next_line(table);
     if (r == 0)
-        table->line = 1; /* line of the error: the missing first line */
+        table->line = 1; /* the error is in the missing first line */
     if (r == 0)
         return table_complain(table, "expected a first line with the names of columns");
     if (r < 0)

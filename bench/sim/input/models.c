@@ -1,5 +1,5 @@
-/* Reads the tables of models, and owns them meanwhile. Must never accept half a table: a model
- * without its tensors would cost nothing. */
+/* Reads the tables of models. Must never accept a partial table: a model without its tensors would
+ * cost nothing. */
 #include "bench/sim/input/models.h"
 
 #include "bench/sim/input/csv.h"

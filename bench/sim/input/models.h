@@ -8,7 +8,7 @@
 
 struct model_tensor {
     uint64_t elements;
-    double ready; /* share of the backward pass after which its gradient is complete */
+    double ready; /* fraction of the backward pass after which the gradient is complete */
 };
 
 struct model {
@@ -20,17 +20,18 @@ struct model {
 };
 
 struct models {
-    struct model *all; /* in the order of profiles.csv */
+    struct model *all; /* sorted as in profiles.csv */
     size_t count;
 };
 
-/* `folder` holds profiles.csv (model, iter_ms; rows whose default_for is v100) and a <model>.csv
- * for each model (elements, ready_frac). An error text (TABLE_ERROR_BYTES) names file and line. */
+/* `folder` contains profiles.csv (model, iter_ms; the rows with default_for v100 are used) and a
+ * <model>.csv for each model (elements, ready_frac). An error text (TABLE_ERROR_BYTES) names file
+ * and line. */
 int models_load(struct models *models, const char *folder, char *error);
 void models_fini(struct models *models);
-/* Returns NULL if there is none of that name. */
+/* Returns NULL if no model has this name. */
 const struct model *models_find(const struct models *models, const char *name);
-/* Returns the elements of a scaled tensor; at least one. */
+/* Returns the number of elements of a scaled tensor; at least one. */
 uint64_t models_elements(const struct model_tensor *tensor, double scale);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads the list of jobs from a file, and owns the list. Must never guess: an inconsistent row is
- * an error with file and line. */
+/* Reads the list of jobs from a file, and owns the list. An inconsistent row is an error with file
+ * and line. */
 #include "bench/sim/input/workload.h"
 
 #include "bench/sim/input/csv.h"
@@ -18,7 +18,7 @@ int workload_add(struct workload *workload, const struct workload_job *job)
 {
     struct workload_job *jobs;
 
-    /* Doubles its room at each power of two. */
+    /* doubles the array at each power of two */
     if ((workload->count & (workload->count - 1)) == 0) {
         jobs =
             reallocarray(workload->jobs, workload->count ? 2 * workload->count : 1, sizeof(*jobs));
@@ -74,7 +74,7 @@ static int add_row(struct workload *workload, struct table *table, const struct 
     return r < 0 ? table_complain(table, "no memory"), r : 0;
 }
 
-/* Drops jobs after the end of the clock, and cuts the run time of others. */
+/* Removes jobs after the end of the clock, and shortens the run time of others. */
 static void cut_at_end(struct workload *workload)
 {
     while (workload->count > 0 && workload->jobs[workload->count - 1].submit_ns >= workload->end_ns)

@@ -1,4 +1,4 @@
-/* The jobs of a simulation with their arrivals and lengths: from a file, or drawn from a seed. */
+/* The jobs of a simulation with their arrivals and lengths, from a file or random with a seed. */
 #ifndef GRADPOOL_BENCH_SIM_INPUT_WORKLOAD_H
 #define GRADPOOL_BENCH_SIM_INPUT_WORKLOAD_H
 
@@ -8,30 +8,32 @@
 
 struct workload_job {
     char name[40];
-    uint64_t submit_ns, end_ns; /* submission, and end of a run alone without queueing */
-    uint32_t workers;           /* 2 or more */
+    /* time of submission; end of the job if it is alone and does not wait */
+    uint64_t submit_ns, end_ns;
+    uint32_t workers; /* 2 or more */
     const struct model *model;
 };
 
 struct workload {
-    struct workload_job *jobs; /* by submit_ns */
+    struct workload_job *jobs; /* sorted by submit_ns */
     size_t count;
-    size_t single;   /* jobs of one worker, left out because they aggregate nothing */
-    uint64_t end_ns; /* the clock stops here */
+    /* number of jobs with one worker, which are left out because they aggregate nothing */
+    size_t single;
+    uint64_t end_ns; /* the clock stops at this time */
 };
 
-/* Columns job_id, submit_s, duration_s, workers, model. `hours` 0: up to the last submission,
- * rounded up to whole hours. An error text (TABLE_ERROR_BYTES) names file and line. */
+/* Reads the columns job_id, submit_s, duration_s, workers, model. `hours` 0: up to the last
+ * submission, rounded up to whole hours. An error text (TABLE_ERROR_BYTES) names file and line. */
 int workload_read(struct workload *workload, const char *path, double hours,
                   const struct models *models, char *error);
 
-/* Poisson arrivals; durations with a heavy tail; workers as real clusters have them; models
- * uniform. Returns 0 or -ENOMEM. */
+/* Draws Poisson arrivals, durations with a heavy tail, numbers of workers as in real clusters, and
+ * models with equal probability. Returns 0 or -ENOMEM. */
 int workload_generate(struct workload *workload, uint64_t seed, double hours,
                       const struct models *models, char *error);
 void workload_fini(struct workload *workload);
 
-/* Adds a job. Its time is cut at end_ns. Returns 0 or -ENOMEM. */
+/* Adds a job, which ends at end_ns at the latest. Returns 0 or -ENOMEM. */
 int workload_add(struct workload *workload, const struct workload_job *job);
 
 #endif

@@ -1,9 +1,9 @@
-/* Draws jobs for simulations without a trace. Must depend on the seed only: the same seed means the
- * same jobs everywhere.
+/* Draws jobs for simulations without a trace. Depends only on the seed: the same seed gives the
+ * same jobs on every machine.
  *
- * Arrivals have a constant mean rate. A run time is exp(mu + sigma z) seconds, z normal: half of
- * the jobs end within half an hour, the longest tenth takes most of the time. Two, four or eight
- * workers are usual, more are rare; multi-worker jobs of public traces look like this. */
+ * Arrivals have a constant mean rate. A run time is exp(mu + sigma z) seconds with normal z: half
+ * of the jobs end within half an hour, and the longest tenth needs most of the time. Two, four or
+ * eight workers are usual, more are rare, as in public traces. */
 #include "bench/sim/chance.h"
 #include "bench/sim/input/csv.h"
 #include "bench/sim/input/workload.h"

@@ -1,5 +1,5 @@
-/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must never contain
- * a rule of placement: the packer decides, and this file carries out the plan. */
+/* Owns lanes, residents, the pieces of placed jobs, and the moves between lanes. Must contain no
+ * rule of placement: the packer decides, and this file applies the plan. */
 #include "bench/sim/lanes/cluster.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #define GIB ((double)(1 << 30))
 #define LANES_OF_A_JOB_MIN 8 /* equal to the packer's value */
-#define DRAINS_TRIED 8       /* least busy lanes that consolidation tries to empty */
+#define DRAINS_TRIED 8       /* consolidation tries to empty this many of the least busy lanes */
 #define NO_LANE SIZE_MAX
 
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count)
@@ -64,7 +64,8 @@ static int add_work(struct cluster *cluster, size_t lane_id, size_t job, uint64_
     return 0;
 }
 
-/* Residents keep their order, because the packer's result must not depend on earlier placements. */
+/* Removes work from a lane. Residents keep their order, because the packer's result must not depend
+ * on earlier placements. */
 static void remove_work(struct cluster *cluster, size_t lane_id, size_t job, uint64_t ns)
 {
     struct cluster_lane *lane = &cluster->lanes[lane_id];
@@ -110,7 +111,7 @@ static int add_lanes(struct cluster *cluster, size_t closed_wanted)
 
 /* --- requests --- */
 
-/* The lanes as the packer gets them. `others`: residents of lanes that host the job, without the
+/* The lanes for a request to the packer. `others`: residents of the job's lanes, without the
  * job. */
 struct view {
     struct packer_lane *lanes;
@@ -137,7 +138,7 @@ static int view_init(struct view *view, const struct cluster *cluster, size_t jo
     return view->lanes && view->others ? 0 : -ENOMEM;
 }
 
-/* Returns the free bandwidth. Every pushed byte passes the lane's line once in each direction. */
+/* Returns the free bandwidth. Every pushed byte uses the lane's network once in each direction. */
 static uint64_t network_left(const struct cluster *cluster, size_t lane)
 {
     const struct setting *s = cluster->setting;
@@ -165,7 +166,7 @@ static void view_lane(struct view *view, const struct cluster *cluster, size_t i
     if (own == lane->count)
         return;
     shown->job_lane_ns = lane->residents[own].lane_ns;
-    shown->job_bytes = 1; /* any value above 0: the job is on the lane */
+    shown->job_bytes = 1; /* any value above 0 means that the job is on the lane */
     shown->residents = view->others + view->others_count;
     for (size_t i = 0; i < lane->count; i++)
         if (i != own)
@@ -173,7 +174,7 @@ static void view_lane(struct view *view, const struct cluster *cluster, size_t i
     shown->residents_count = --shown->jobs;
 }
 
-/* Closed lanes that the job may be offered. */
+/* Returns the number of closed lanes to offer to the job. */
 static size_t lanes_to_open(const struct cluster *cluster, const struct job_profile *profile)
 {
     size_t most = profile->workers > LANES_OF_A_JOB_MIN ? profile->workers : LANES_OF_A_JOB_MIN;
@@ -184,7 +185,7 @@ static size_t lanes_to_open(const struct cluster *cluster, const struct job_prof
     return all < open ? 0 : all - open < most ? all - open : most;
 }
 
-/* Fills in all open lanes except `but`, and `closed` closed ones. */
+/* Describes all open lanes except `but`, and `closed` closed ones. */
 static void view_fill(struct view *view, const struct cluster *cluster, size_t job, size_t but,
                       size_t closed)
 {
@@ -296,7 +297,7 @@ static int move_piece(struct cluster *cluster, size_t job, size_t piece, uint32_
     return 0;
 }
 
-/* A job's pieces on the lane, as if each were a tensor. */
+/* Describes a job's pieces on the lane, each as a tensor. */
 static size_t gather(const struct drain *drain, size_t job, struct packer_tensor *ret_tensors)
 {
     const struct cluster_job *j = &drain->cluster->jobs[job];
@@ -368,7 +369,7 @@ static void put_back(struct drain *drain)
     }
 }
 
-/* Counts the jobs' parts that moved from this lane to different lanes. */
+/* Counts the parts of jobs that moved from this lane to different lanes. */
 static uint64_t count_moves(const struct drain *drain)
 {
     uint64_t moves = 0;
@@ -385,7 +386,7 @@ static uint64_t count_moves(const struct drain *drain)
     return moves;
 }
 
-/* Empties the lane completely or not at all. 1: the lane is empty; 0: it cannot be emptied. */
+/* Empties the lane completely or not at all. 1: the lane is empty; 0: not possible. */
 static int drain_lane(struct cluster *cluster, size_t lane)
 {
     struct drain drain = {.cluster = cluster, .lane = (uint32_t)lane};
@@ -401,7 +402,7 @@ static int drain_lane(struct cluster *cluster, size_t lane)
     return r == 0 ? 1 : r == -ENOSPC ? 0 : r;
 }
 
-/* Writes the open lanes, least busy first. Returns their number. */
+/* Writes the open lanes, the least busy first. Returns their number. */
 static size_t least_busy(const struct cluster *cluster, size_t *ret_lanes, size_t most)
 {
     double busy[DRAINS_TRIED];

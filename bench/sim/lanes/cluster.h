@@ -6,7 +6,7 @@
 #include "bench/sim/lanes/job_profile.h"
 
 struct cluster_lane {
-    struct packer_resident *residents; /* none: the lane is closed and costs nothing */
+    struct packer_resident *residents; /* without residents the lane is closed and costs nothing */
     size_t count, capacity;
 };
 
@@ -20,9 +20,9 @@ struct cluster_job {
 
 struct cluster {
     const struct setting *setting;
-    struct cluster_lane *lanes; /* position = id */
+    struct cluster_lane *lanes; /* index: id */
     size_t lanes_count, lanes_open;
-    struct cluster_job *jobs; /* position = the workload's */
+    struct cluster_job *jobs; /* index: position in the workload */
     size_t jobs_count;
     uint64_t moves;   /* number of moves of a job's part of one lane to another lane */
     char reason[256]; /* reason of the last refusal */
@@ -37,7 +37,7 @@ void cluster_remove(struct cluster *cluster, size_t job);
 /* Empties every lane whose tasks fit on other lanes within all loss limits. Returns 0 or
  * -ENOMEM. */
 int cluster_consolidate(struct cluster *cluster);
-/* Share of the lane's time that the jobs would use without any loss. */
+/* Returns the part of the lane's time that the jobs would use without any loss. */
 double cluster_busy(const struct cluster *cluster, size_t lane);
 
 #endif

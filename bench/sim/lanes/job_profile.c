@@ -1,5 +1,5 @@
 /* Owns the profile of one kind of job (model, workers). Must never use the packer's formula: all
- * times come from the event simulation, as in the service they come from clocks. */
+ * times come from the event simulation, as those of the service come from clocks. */
 #include "bench/sim/lanes/job_profile.h"
 
 #include "bench/sim/chance.h"
@@ -15,11 +15,11 @@
 #define GIB ((double)(1 << 30))
 /* part of a step; the backward pass takes twice as long as the forward pass */
 #define FORWARD_PART (1.0 / 3)
-#define ROUNDS 100 /* rounds simulated for the times; the service's mean refines the first 20 */
-#define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count, during which lanes are held */
+#define ROUNDS 100         /* number of simulated rounds; the service's mean refines the first 20 */
+#define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count; lanes are held during these */
 #define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
 #define TRIED_ROUNDS 50
-/* Least length of a trial: its move, 3 windows of rest, 2 more. */
+/* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */
 #define TRIED_NS UINT64_C(6000000000)
 #define CHUNK_BYTES (2 << 20) /* 512 KiB of each of four workers */
 
@@ -156,8 +156,8 @@ static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double
     return busiest;
 }
 
-/* As in the service: a lane does not know when other lanes have ended, but rounds begin nearly
- * together on all lanes. */
+/* Measures the end of a round as the service does: a lane does not know when other lanes have
+ * ended, but rounds begin almost at the same time on all lanes. */
 static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t rounds,
                           struct measurement *m)
 {
@@ -176,7 +176,7 @@ static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t 
     return r;
 }
 
-/* Each number of lanes gets other rounds, as it would in the service. */
+/* Measures on a number of lanes. Each number gets other rounds, as in the service. */
 static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t rounds,
                    struct measurement *ret, char *error)
 {
@@ -210,7 +210,7 @@ static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t r
     return 0;
 }
 
-/* Fills in the packer's spread and the end of a round. */
+/* Sets the packer's spread and the end of a round. */
 static void take_ending(struct packer_timing *timing, const struct measurement *m)
 {
     timing->spread_ns = (uint64_t)m->busiest_ns;

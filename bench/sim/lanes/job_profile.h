@@ -14,27 +14,27 @@ struct job_profile {
     struct packer_tensor *tensors; /* tensors of the request to the packer */
     size_t tensors_count;
     struct packer_timing timing;
-    uint64_t lane_ns;      /* lane time a round of all tensors */
+    uint64_t lane_ns;      /* lane time of a round of all tensors */
     uint64_t piece_bytes;  /* largest piece */
-    double deviation_ns;   /* standard deviation of a round's time */
-    uint64_t measuring_ns; /* time for which the measurement held as many lanes as workers */
+    double deviation_ns;   /* standard deviation of the round time */
+    uint64_t measuring_ns; /* time for which the measurement used as many lanes as workers */
     struct queue_piece *dedicated; /* pieces on as many lanes as workers */
     size_t dedicated_count;
 };
 
-/* -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
+/* Returns -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);
 
-/* Lane time a round of a piece; at least 1. */
+/* Returns the lane time of a round of a piece; at least 1. */
 uint64_t job_profile_piece_ns(const struct job_profile *profile, const struct packer_piece *piece);
-/* Converts pieces for the event simulation: a lane is as slow as its core or its line. */
+/* Converts pieces for the event simulation. The slower of core and network limits a lane. */
 void job_profile_to_queue(const struct job_profile *profile, const struct packer_piece *pieces,
                           size_t count, struct queue_piece *ret_pieces);
 /* Returns the job for the simulation, except pieces, seed and start. */
 struct queue_job job_profile_queue_job(const struct job_profile *profile);
-/* Lane time of one chunk. */
+/* Returns the lane time of one chunk. */
 double job_profile_chunk_ns(const struct setting *setting);
 
 #endif

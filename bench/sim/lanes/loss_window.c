@@ -1,5 +1,5 @@
-/* Owns the input of one event simulation. Must never change the cluster, and must never mix the two
- * figures: the measured loss uses no formula, the predicted one no event. */
+/* Owns the input of one event simulation. Must never change the cluster. The two losses must stay
+ * independent: the measured one uses no formula, the predicted one no events. */
 #include "bench/sim/lanes/loss_window.h"
 
 #include "bench/sim/chance.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define WARM_ROUNDS 2
-#define ROUNDS_MIN 5 /* least rounds of a meaningful window */
+#define ROUNDS_MIN 5 /* smallest number of rounds in a meaningful window */
 
 struct window {
     const struct cluster *cluster;
@@ -26,7 +26,7 @@ struct formulas {
     double predicted, counted;
 };
 
-/* Returns the time from now to the next round of a job. Rounds have kept their period since the
+/* Returns the time from now to the next round of a job. Rounds have had the same period since the
  * start of the job, except for jitter, so their phase is a random walk. */
 static double next_start_ns(const struct cluster_job *job, uint64_t age_ns, uint64_t seed)
 {

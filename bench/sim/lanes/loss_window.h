@@ -7,13 +7,13 @@
 /* Figures of one job, summed over the windows in which the job is placed. */
 struct window_sums {
     uint32_t windows;
-    double loss;      /* measured loss against as many lanes as workers, without other jobs */
+    double loss;      /* measured loss compared with as many lanes as workers, without other jobs */
     double own;       /* part of `loss` on the same lanes without other jobs */
-    double predicted; /* packer_predict() */
+    double predicted; /* result of packer_predict() */
     double counted;   /* loss by the rule of the policy, without margin */
 };
 
-/* `starts_ns` and `sums` by job. `number` seeds the window. Returns 0 or -ENOMEM. */
+/* `starts_ns` and `sums`: one for each job. `number`: seed of the window. Returns 0 or -ENOMEM. */
 int window_look(const struct cluster *cluster, const uint64_t *starts_ns, uint64_t now_ns,
                 uint32_t number, struct window_sums *sums);
 

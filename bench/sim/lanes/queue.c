@@ -1,9 +1,10 @@
 /* Owns the state of one event simulation: jobs, their streams of pieces to each lane, the lanes,
- * and a heap of the lanes' next events. Must never use a formula of loss: formulas are checked
- * against this simulation.
+ * and a heap of the lanes' next events. Must never use a formula of loss, because formulas are
+ * compared with this simulation.
  *
- * A lane with work of one job serves it without events until a piece of another job arrives, and
- * then stops at the end of the chunk: events occur only where a decision is due. */
+ * A lane with work of only one job serves it without events until a piece of another job
+ * arrives. It then stops at the end of the chunk. So there are events only where a decision is
+ * due. */
 #include "bench/sim/lanes/queue.h"
 
 #include "bench/sim/chance.h"
@@ -17,7 +18,7 @@
 #define PIECE_NS_MIN 1
 #define NOBODY UINT32_MAX
 
-/* The pieces of one job on one lane, in the order in which they come. */
+/* The pieces of one job on one lane, in the order of their arrival. */
 struct stream {
     uint32_t job, lane, next_on_lane;
     uint32_t first, count; /* range in run.order */
@@ -36,7 +37,7 @@ struct run_lane {
     uint32_t first_stream, serving;
     uint32_t heap_at;
     double due_ns;     /* time of the lane's next event; INFINITY: none */
-    double started_ns; /* begin of the present work */
+    double started_ns; /* start of the present work */
     double arrival_ns; /* next known arrival of a piece */
 };
 
@@ -55,12 +56,12 @@ struct run {
     struct run_job *states;
     struct run_lane *lanes;
     struct stream *streams;
-    uint32_t *order;     /* positions in the job's pieces, by job, lane, arrival */
-    double *arrivals_ns; /* in the order of the jobs' pieces */
+    uint32_t *order;     /* positions of the job's pieces, sorted by job, lane, arrival */
+    double *arrivals_ns; /* sorted as the jobs' pieces */
     struct heap_entry *heap;
 };
 
-/* fmax() and fmin() are calls, because they handle NaN; no value here is NaN. */
+/* No value here is NaN. fmax() and fmin() handle NaN and would be function calls. */
 static double later(double a, double b) { return a > b ? a : b; }
 
 static double sooner(double a, double b) { return a < b ? a : b; }
@@ -94,13 +95,14 @@ static void draw_arrivals(const struct queue_job *job, uint64_t round, double st
     }
     if (job->pieces_count == 0)
         return;
-    /* A round takes as long as its computing even if nothing is left to send. */
+    /* a round lasts at least as long as its computing, even if nothing is left to send */
     size_t last = job->pieces_count - 1;
     ret_arrivals_ns[last] =
         later(ret_arrivals_ns[last], start_ns + factor * (job->forward_ns + job->backward_ns));
 }
 
-/* Returns the work of a piece. A piece without work would never be finished. */
+/* Returns the work of a piece. It is positive, because a piece without work would never be
+ * finished. */
 static double work_ns(const struct queue_piece *piece)
 {
     return later(piece->lane_ns, PIECE_NS_MIN);
@@ -163,7 +165,7 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
     return r;
 }
 
-/* A lane's work of one round. */
+/* A lane's work in one round. */
 struct lane_round {
     double begun_ns, free_ns, burst_ns;
 };
@@ -275,7 +277,7 @@ static double piece_ns(const struct run *run, const struct stream *stream, uint3
     return work_ns(&run->jobs[stream->job].pieces[run->order[stream->first + at]]);
 }
 
-/* Admits all pieces that have arrived by now, and stores the time of the next arrival. */
+/* Admits all pieces that have arrived, and stores the time of the next arrival. */
 static void admit(struct run *run, struct run_lane *lane, double now_ns)
 {
     double next_ns = INFINITY;
@@ -294,7 +296,7 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* Chooses the next job with work after `last`; `last` itself comes last. */
+/* Chooses the next job with work after `last`; `last` itself is the last choice. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;
@@ -320,7 +322,7 @@ static bool has_rivals(const struct run *run, const struct run_lane *lane, uint3
     return false;
 }
 
-/* Returns the end of the chunk during which a piece arrives, or the end of all work. */
+/* Returns the end of the chunk in which a piece arrives, or the end of all work. */
 static double stop_ns(const struct run *run, const struct run_lane *lane, double arrival_ns)
 {
     double end_ns = lane->started_ns + run->streams[lane->serving].backlog_ns;
@@ -340,8 +342,8 @@ static double others_arrival_ns(const struct run *run, const struct run_lane *la
     return next_ns;
 }
 
-/* The lane serves its job's pieces without a break, up to the first arrival of another job. An
- * arrival during that time is served later, never earlier than it arrived. */
+/* Serves one job without interruption until a piece of another job arrives. This piece is served
+ * later, never before its arrival. */
 static double serve_alone(struct run *run, struct run_lane *lane)
 {
     struct stream *stream = &run->streams[lane->serving];
@@ -369,7 +371,7 @@ static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
         set_due(run, id, serve_alone(run, lane));
 }
 
-/* Tells the lane about a piece that will arrive. */
+/* Informs the lane about a piece that will arrive. */
 static void announce(struct run *run, uint32_t id, double arrival_ns)
 {
     struct run_lane *lane = &run->lanes[id];
@@ -451,7 +453,7 @@ static int compare_pieces(const void *a, const void *b, void *context)
     return (x > y) - (x < y);
 }
 
-/* Sorts the job's pieces by lane and makes a stream of each lane's. */
+/* Sorts the job's pieces by lane and makes one stream for each lane. */
 static void add_streams(struct run *run, uint32_t job, uint32_t first_piece)
 {
     const struct queue_job *input = &run->jobs[job];
@@ -529,7 +531,7 @@ static void run_until_end(struct run *run)
 {
     for (uint32_t i = 0; i < run->jobs_count; i++) {
         run->outcomes[i] = (struct queue_outcome){.first = run->warm_rounds};
-        run->states[i].counted_from_ns = run->jobs[i].start_ns; /* without warm rounds */
+        run->states[i].counted_from_ns = run->jobs[i].start_ns; /* there are no warm-up rounds */
         start_round(run, i, run->jobs[i].start_ns);
     }
     while (run->lanes_count > 0 && run->heap[0].due_ns < run->end_ns)

@@ -2,9 +2,9 @@
  * same input and seeds give the same result. Uses no formula of loss.
  *
  * A job is synchronous. Its workers compute, and each piece of a gradient becomes ready during the
- * backward pass. The piece is sent over the worker's line, and is summed on its lane once the
- * slowest worker's part has arrived. The round ends with the last piece, and the next begins. A
- * lane serves one chunk of each job with work, in turn. */
+ * backward pass. The piece is sent over the worker's network, and is summed on its lane after the
+ * arrival of the slowest worker's part. The round ends with the last piece, and the next begins. A
+ * lane serves the jobs with work in turn, one chunk each. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 #define GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 
@@ -15,46 +15,47 @@
 
 struct queue_piece {
     uint32_t lane;
-    double ready;   /* part of the backward pass after which the piece is complete; ascending */
-    double wire_ns; /* time on a worker's line */
+    double ready;   /* fraction of the backward pass after which the piece is complete; ascending */
+    double wire_ns; /* time on a worker's network */
     double lane_ns; /* lane time for all workers */
 };
 
 struct queue_job {
     double forward_ns, backward_ns;
-    /* Jitter of a worker's step time: standard deviation divided by mean, drawn each round. */
+    /* Jitter of a worker's step time in each round: standard deviation divided by mean. */
     double jitter;
     uint32_t workers;
     uint64_t seed;
-    double start_ns; /* begin of the first round */
+    double start_ns; /* start of the first round */
     const struct queue_piece *pieces;
     size_t pieces_count;
 };
 
-/* Rounds that count: `count` rounds after the end of round `first` took `elapsed_ns`. */
+/* The measured rounds: `count` rounds after the end of round `first` took `elapsed_ns`. */
 struct queue_outcome {
     uint64_t first, count;
     double elapsed_ns;
 };
 
-/* All jobs side by side until `end_ns`. The first `warm_rounds` of each do not count. Returns 0 or
- * -ENOMEM. */
+/* Simulates all jobs together until `end_ns`. The first `warm_rounds` of each do not count. Returns
+ * 0 or -ENOMEM. */
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
-/* Simulates the same rounds without other jobs: their total time, and the standard deviation of
- * their lengths (may be NULL). Returns 0 or -ENOMEM. */
+/* Simulates the same rounds without other jobs. Returns their total time, and the standard
+ * deviation of their lengths (may be NULL). Returns 0 or -ENOMEM. */
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
-/* The end of rounds on one lane, means over rounds. */
+/* The end of rounds on one lane; means over rounds. */
 struct queue_ending {
-    double span_ns; /* from a round's first work to its last; 0: the lane has no piece of the job */
+    /* time from a round's first work to its last; 0: the lane has no piece of the job */
+    double span_ns;
     double burst_ns; /* work since the lane was last idle */
 };
 
-/* Simulates the ends of the first `count` rounds on each lane without other jobs. One `ret_endings`
- * for each lane up to the last with pieces. Returns 0 or -ENOMEM. */
+/* Simulates the ends of the first `count` rounds on each lane without other jobs. `ret_endings` has
+ * one entry for each lane up to the last one with pieces. Returns 0 or -ENOMEM. */
 int queue_endings(const struct queue_job *job, uint64_t count, struct queue_ending *ret_endings);
 
 #endif

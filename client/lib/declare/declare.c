@@ -1,6 +1,5 @@
 /* Declares and undeclares tensors: checks the caller's specs, sends the request to the coordinator,
- * and waits until the lanes are connected. A lane that cannot be reached is therefore an error of
- * the declare. */
+ * and waits until the lanes are connected. If a lane cannot be reached, the declare fails. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/declare/route.h"
@@ -23,7 +22,7 @@ struct declaration {
     uint64_t timeout_ns, deadline_ns;
     struct gp_tensor **all; /* tensors of the specs */
     size_t count;
-    struct gp_tensor **fresh; /* those in `all` that were not known before */
+    struct gp_tensor **fresh; /* tensors of `all` that this call has added */
     size_t fresh_count;
     Gradpool__Wire__DeclareRequest request;
     Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of all arrays */
@@ -151,7 +150,7 @@ static void route_all(struct declaration *d, const envelope *reply)
     }
 }
 
-/* Runs in the control thread, so that a route change that follows finds the tensors. */
+/* Runs in the control thread, so that a later route change finds the tensors. */
 static void declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct declaration *d = container_of(call, struct declaration, call);
@@ -214,8 +213,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Opens the failed links of known tensors again. This happens before the request, so that each
- * later failure belongs to this declare. */
+/* Opens failed links again. This comes before the request, so that every later failure is an error
+ * of this declare. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)
@@ -224,7 +223,8 @@ static void retry_hopeless(struct declaration *d)
                 link_open(p->link);
 }
 
-/* Waits for the lanes, and for the successor of a lane that is lost meanwhile. */
+/* Waits until all lanes of the tensors are connected. If a lane is lost meanwhile, waits for its
+ * successor. */
 static int connect_lanes(struct declaration *d)
 {
     char name[128];
@@ -324,7 +324,7 @@ static bool is_committed(void *context)
     return t->without_commit == 0 || t->failure.code || t->job->failure.code;
 }
 
-/* Checks that no round is open. The last COMMIT may not have arrived yet. */
+/* Returns 0 if no round is open. Waits for the COMMIT of the last round. */
 static int check_idle(struct gp_tensor *t)
 {
     if (t->request)

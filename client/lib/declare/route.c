@@ -1,6 +1,7 @@
-/* Creates pieces and sets their new owners. A new owner gets the standing of a piece before
- * anything else (W5). It gets nothing while a former owner that was lost may still write (the
- * fence). No fence is needed for a former owner that has released the piece (L19). */
+/* Creates pieces and changes their owners. A worker first sends a new owner the state of the
+ * piece's round (W5). If the former owner was lost, it may still write to memory. Then the new
+ * owner gets nothing until the connection to the former one is closed (the fence). No fence is
+ * needed if the former owner has released the piece (L19). */
 #include "client/lib/declare/route.h"
 
 #include "client/lib/job/state_copy.h"
@@ -21,7 +22,7 @@ static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
            (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
-/* Fails a round that has one block for each rank, because it cannot continue with other ranks. */
+/* Fails a round with one block for each rank, because it cannot continue with other ranks. */
 static void route_break_blocks(struct gp_tensor *t)
 {
     bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
@@ -46,7 +47,7 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Makes room for the places of copies, which are sent before anything else. */
+/* Allocates copies of states, whose addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
@@ -118,8 +119,8 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 
 /* ---- new owners ---- */
 
-/* Announces a landed piece again. As long as the result of its tensor is not complete, such a piece
- * counts as announced (W15): its input and its landing area are unchanged, and all ranks get one
+/* Announces a landed piece again. A piece counts as announced until the result of its whole tensor
+ * is complete (W15). Its input and its landing area are unchanged, and all ranks get the same
  * answer for all pieces. */
 static void route_reopen(struct piece *p)
 {
@@ -149,8 +150,8 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* Returns the fence of the piece. While there is a fence, the lane behind it is the last one that
- * got a READY; later owners do not know any memory to which they could write. */
+/* Returns the link that must close before the new owner gets a READY. If there is a fence already,
+ * its lane is the last one with a READY. Later owners know no memory to which they could write. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -159,27 +160,27 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
 }
 
 /* Returns whether the former lane has released the piece. This worker may have missed routes, and
- * the lane of the route that it knows may have been lost under one of them. */
+ * its lane may have been lost in one of them. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
 }
 
-/* Sets the new link of the piece. The READY waits there until route_settle() has decided about the
- * old link. */
+/* Sets the new link of the piece. The new lane gets its READY after route_settle() has decided
+ * about the old link. */
 static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 {
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece has returned to its lane. In an elastic job it may have stayed there with other
-     * ranks (L20). */
+    /* The piece is back on its lane. In an elastic job it may also have stayed there while its
+     * ranks changed (L20). */
     link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);
-    piece_new_word(p); /* late messages of the former owner then refer to nothing (W5) */
+    piece_new_word(p); /* late messages of the former owner then match no piece (W5) */
     if (!is_released && former != link && !p->lost)
         p->lost = former;
     p->link = link;
@@ -192,7 +193,7 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 
 /* Decides about the old link. A lost lane may only be cut off from the coordinator, and still
  * write. So its connection and the registration of this worker's memory end before the successor
- * gets a READY. Other pieces of that lane get their owners by other route changes. */
+ * gets a READY. The other pieces of the lost lane get new owners by separate route changes. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

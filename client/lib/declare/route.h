@@ -1,4 +1,4 @@
-/* Routes: the lane that owns each piece of a tensor. Handles the first route and every later one.
+/* Routes: the lane that owns each piece of a tensor. Handles the first route and all later ones.
  * Called in the control thread, with the job's lock held. */
 #ifndef GRADPOOL_CLIENT_LIB_DECLARE_ROUTE_H
 #define GRADPOOL_CLIENT_LIB_DECLARE_ROUTE_H
@@ -7,7 +7,7 @@
 
 /* Creates the pieces of a declared tensor. -EPROTO: invalid route; -ENOMEM, -ENOSPC. */
 int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route);
-/* Sets the new owners of pieces, and the new ranks of tensors. */
+/* Sets new owners of pieces, and new ranks of tensors. */
 void route_change(struct gp_job *job, const Gradpool__Wire__RouteChange *change);
 
 #endif

@@ -1,6 +1,6 @@
-/* Owns a worker's view of iterations, and holds its rounds at the end of one when the coordinator
- * requests that. One rank that begins no round is enough, because no round of all ranks begins
- * without it. A hold ends when the coordinator is away. README: L33. */
+/* Counts a worker's iterations. On request of the coordinator it holds the worker's rounds at the
+ * end of an iteration. It is enough to hold one rank, because a round of all ranks needs every
+ * rank. The hold also ends when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
 #include "client/lib/job/tensor.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
-/* number of consecutive iterations with each tensor after which the end of an iteration is known */
+/* after this many iterations with a round of each tensor, the end of an iteration is known */
 #define ROW 2
 
 static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
@@ -48,9 +48,9 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* Finds a tensor without a round in the iteration. A tensor that never had a round (frozen
- * parameters) belongs to no iteration. The counters make a search through thousands of tensors
- * unnecessary in most iterations. */
+/* Finds a tensor without a round in this iteration. A tensor that never had a round (frozen
+ * parameters) belongs to no iteration. The counters save a search through thousands of tensors in
+ * most iterations. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
@@ -63,9 +63,8 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
-/* Returns whether a tensor without a round may still get one. That is possible in the first
- * iteration after tensors were declared. A snapshot of updates waits for such tensors; a rank that
- * only waits for others does not. */
+/* Returns whether a tensor without a round may get its first one. This is possible in the first
+ * iteration after a declare. Only a snapshot of updates waits for such tensors. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];
@@ -78,8 +77,9 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Finds the end of an iteration. Setting parameters belongs to no iteration. But a rank at the end
- * of one does not set any until the hold is over, because only some lanes would have them. */
+/* Returns the iteration of a push that sets parameters: 0, or the next one at the end of an
+ * iteration. Such a push belongs to no iteration. But at the end of one it waits until the hold is
+ * over, or only some lanes would have the new parameters. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -129,7 +129,8 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
         hold_note_failure(hold, lacking);
 }
 
-/* Records that parameters were set or a tensor was declared: this iteration does not count. */
+/* Records that parameters were set or a tensor was declared: the present iteration does not
+ * count. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
     struct iterations *its = &job->hold.scopes[scope];
@@ -224,7 +225,8 @@ static void hold_tell(struct gp_job *job)
     control_post(job->control, &report->call);
 }
 
-/* Only one report is sent at a time. A change in between causes the next report. */
+/* Only one report is sent at a time. If the state has changed meanwhile, the next report is
+ * sent. */
 static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     const struct hold_report *report = container_of(call, struct hold_report, call);
@@ -245,7 +247,8 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
-/* A rank that waits for others in the middle of an iteration never reaches its end. */
+/* Fails the hold if this rank waits for other ranks in the middle of an iteration: it cannot reach
+ * the end. */
 static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
@@ -257,8 +260,8 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
-/* Returns whether the hold has ended an iteration. After an iteration the program may have more
- * work for all ranks, such as saving, so late workers enter when the next iteration begins. */
+/* Returns whether an iteration has ended. After an iteration the program may do more work with all
+ * ranks, such as saving. So late workers enter when the next iteration begins. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
@@ -301,7 +304,7 @@ void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* the thread that trains continues */
+        return; /* another thread pushes, and continues */
     hold->stands = stands;
     hold_check(job);
 }
@@ -321,7 +324,7 @@ bool hold_lets_save(const struct gp_job *job)
 
 /* ---- wishes of the coordinator ---- */
 
-/* Begins pushes that set parameters and were held. */
+/* Starts pushes of parameters that the hold has stopped. */
 static void let_sets_begin(struct gp_job *job)
 {
     if (job->hold.keeps_sets)
@@ -334,7 +337,7 @@ bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     struct hold *hold = &job->hold;
     if (wish->is_over) {
         if (wish->hold != 0 && wish->hold != hold->id)
-            return false; /* a newer hold has followed that one */
+            return false; /* a newer hold is in force */
         let_sets_begin(job);
         hold->id = 0;
         return true;
@@ -348,5 +351,5 @@ bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     hold->state = GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     hold->has_failed = hold->is_taken = false;
     hold->is_behind = hold->keeps_sets;
-    return true; /* begins pushes that an earlier hold has stopped */
+    return true; /* pushes that an earlier hold has stopped may begin */
 }

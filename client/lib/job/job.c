@@ -1,4 +1,4 @@
-/* Checks, failure and users of a job, which all calls on the job need. */
+/* Checks, failure and number of users of a job. All calls on a job need these. */
 #include "client/lib/job/job.h"
 
 #include "client/lib/job/request.h"

@@ -1,4 +1,4 @@
-/* A job at one of its workers. The lock protects all fields, unless a comment says otherwise.
+/* A job on one of its workers. The lock protects all fields, unless a comment names another owner.
  * client/lib/README.md has the invariants (L1, ...). */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_H
 #define GRADPOOL_CLIENT_LIB_JOB_JOB_H
@@ -19,11 +19,12 @@
 struct link;
 struct slot;
 
-/* A snapshot or restore whose time-out has passed. The next call ends it first (L31). */
+/* A snapshot or restore that has timed out. The next call ends it first (L31). */
 struct unfinished {
     struct gp_request *request; /* NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
-    uint32_t root, next;        /* next: the tensor to be pushed when all ranks have agreed */
+    /* next: index of the tensor to push after the agreement of all ranks */
+    uint32_t root, next;
     bool has_next, restores;
 };
 
@@ -35,45 +36,46 @@ struct gp_job {
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
     uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
-    bool is_elastic;            /* workers join and leave (L20) */
-    bool join_is_late;          /* the job had begun before the join; for the control thread */
+    bool is_elastic;            /* whether workers join and leave (L20) */
+    bool join_is_late;          /* the job began before this join; owned by the control thread */
     gp_membership membership;
     Gradpool__Wire__JoinRequest join;       /* for the control thread */
     Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
-    pthread_mutex_t declaring; /* allows one declare or undeclare at a time; locked before `lock` */
+    pthread_mutex_t declaring; /* for one declare or undeclare at a time; locked before `lock` */
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;
     uint64_t staged_bytes; /* bytes of staging memory of all tensors */
     struct err failure;    /* failure of the whole job; code 0: none */
     bool is_leaving;
-    bool has_copies;        /* states of lanes have copies (W17) */
-    bool keeps_copies;      /* workers store these copies (L28) */
-    _Atomic uint32_t users; /* number of calls that wait, or are about to (L14) */
+    bool has_copies;        /* whether states of lanes have copies (W17) */
+    bool keeps_copies;      /* whether workers store these copies (L28) */
+    _Atomic uint32_t users; /* number of calls that wait or are going to wait (L14) */
     struct list links, tensors;
     struct hash_table by_name, by_id; /* tensors; by_id has those that are routed */
     uint32_t declared;
     struct slot *slots;
     uint32_t slots_count, free_slot;
     struct list requests, pool;
-    /* reasons to drive the engine while no thread waits (L4) */
+    /* counters of reasons to drive the engine while no thread waits (L4) */
     uint32_t queued, unsent, connecting;
     float loss;         /* loss of this iteration; NaN: not set */
-    struct link *spoke; /* lane whose word arrived last; NULL: none, or the link is gone (L24) */
-    /* the two newest sets of ranks, indexed by round, for lanes that do not have them */
+    struct link *spoke; /* link of the last word; NULL: none, or the link is freed (L24) */
+    /* the two newest sets of ranks, indexed by the lowest bit of the round, for lanes without
+     * them */
     struct record_chosen chosen[2];
-    uint64_t stale; /* number of words and records that referred to nothing open */
+    uint64_t stale; /* number of words and records without an open round */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
-    /* not protected by the lock: belongs to the caller of snapshot and restore */
+    /* owned by the caller of snapshot and restore, without the lock */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */
     int read_fd;     /* socket of gp_job_read(); -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* ring that records rounds; NULL: not recorded */
-    struct recorder recorder;      /* for the control thread */
+    struct recorder recorder;      /* owned by the control thread */
     struct job_timeline *timeline; /* timeline that this worker writes; NULL: none */
     struct progress progress;
     uint64_t stall_told_ns; /* time at which a stall was last logged; 0: never */
@@ -82,11 +84,11 @@ struct gp_job {
 
 /* Returns 0, or an error with text: -EINVAL for NULL, -ECHILD in a forked child. */
 int job_check(const struct gp_job *job);
-/* Decrements `users`: gp_job_leave() need not wait for this call any more. Called with the lock
- * held, which is released. */
+/* Decrements `users`, for which gp_job_leave() waits. Called with the lock held; releases the
+ * lock. */
 void job_end_use(struct gp_job *job);
-/* Fails the job: every request ends with this error, open ones now, later ones at once. The first
- * failure of a job stays. */
+/* Fails the job: open requests end with this error now, later ones at once. Later failures are
+ * ignored. */
 void job_break(struct gp_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

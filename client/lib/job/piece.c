@@ -1,5 +1,5 @@
-/* Owns the slots of a job. A word consists of a slot and its generation, so a late word refers to
- * nothing. */
+/* Owns the slots of a job. A word consists of a slot and its generation, so a late word matches no
+ * piece. */
 #include "client/lib/job/piece.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ void piece_new_word(struct piece *p)
     do {
         slot->generation++;
         p->word = p->slot << GENERATION_BITS | slot->generation;
-    } while (p->word == RECORD_WORD_NONE); /* this value stands for the whole job */
+    } while (p->word == RECORD_WORD_NONE); /* this value means the whole job */
 }
 
 int piece_take_slot(struct piece *p)
@@ -43,7 +43,7 @@ int piece_take_slot(struct piece *p)
     p->slot = job->free_slot;
     job->free_slot = job->slots[p->slot].next_free;
     job->slots[p->slot].piece = p;
-    /* an idle piece needs a word, too, because RECORD_WORD_NONE stands for the whole job */
+    /* an idle piece needs a word, too, because RECORD_WORD_NONE means the whole job */
     piece_new_word(p);
     return 0;
 }
@@ -53,7 +53,7 @@ void piece_give_slot_back(struct piece *p)
     struct gp_job *job = p->tensor->job;
     struct slot *slot = &job->slots[p->slot];
     slot->piece = NULL;
-    slot->generation++; /* a word that is still on its way then refers to nothing */
+    slot->generation++; /* a late word then matches no piece */
     slot->next_free = job->free_slot;
     job->free_slot = p->slot;
 }

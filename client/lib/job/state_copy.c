@@ -1,5 +1,5 @@
-/* Owns the memory of copies of lanes' states. The copy is at one of the piece's ranks, so that it
- * survives the lane, whichever other lanes die at the same time. This worker never reads the copy.
+/* Owns the memory of copies of lanes' states. The copy of a piece is on one of its ranks, so it
+ * survives the lane, even if other lanes die at the same time. This worker never reads the copy.
  * README: L28; svc/wire/README.md: W17. */
 #include "client/lib/job/state_copy.h"
 
@@ -13,8 +13,8 @@ static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
     return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
-/* Pieces are distributed in turn, so that each rank stores about as much. A copy stays where it was
- * made. */
+/* Chooses the rank by the number of the piece, so that all ranks store about equally much. A copy
+ * never changes its rank. */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -77,8 +77,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return error;
 }
 
-/* Handles the step count for a late worker that has taken part in no broadcast. From that round on
- * the worker counts steps like the others. */
+/* Stores the step count of a late worker, which was in no broadcast. From that round on the worker
+ * counts steps itself. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;
@@ -93,7 +93,7 @@ static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps
     t->knows_steps = true;
 }
 
-/* A lane that this worker is leaving counts, too: its last words are valid. */
+/* A link that this worker is leaving counts, too: its last records are valid. */
 void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;

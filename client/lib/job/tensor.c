@@ -1,5 +1,5 @@
-/* Owns the tensors of a job: two hash tables, and the memory of each tensor. Rounds and routes are
- * decided elsewhere. */
+/* Owns the tensors of a job: two hash tables, and the memory of each tensor. Other files decide
+ * about rounds and routes. */
 #include "client/lib/job/tensor.h"
 
 #include "client/lib/job/piece.h"
@@ -121,7 +121,7 @@ static void tensor_fail(struct gp_tensor *t, int code, const char *text)
         request_fail(t->request, t->failure.code, t->failure.text);
 }
 
-/* Fails the job's GP_CHOSEN tensors, because no rounds of a leader decide for them any more
+/* Fails the job's GP_CHOSEN tensors. Their sets come from rounds of the leader, which has failed
  * (W13). */
 static void tensor_fail_followers(struct gp_tensor *leader)
 {

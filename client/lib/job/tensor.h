@@ -1,4 +1,4 @@
-/* The tensors of a job, found by name and by number, with their pushes. */
+/* The tensors of a job, found by name or by number, with their pushes. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 #define GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 
@@ -11,15 +11,15 @@
 
 struct piece;
 
-/* One push of one tensor, and the places where the lane reads and writes. */
+/* One push of one tensor, and the memory that the lane reads and writes. */
 struct push {
-    const void *gradient; /* input of the caller; NULL: this rank supplies none */
-    void *result;         /* memory of the caller for the result; NULL: this rank wants none */
+    const void *gradient; /* input of the caller; NULL: this rank has none */
+    void *result;         /* result of the caller; NULL: this rank wants none */
     struct slab_place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* settings of an update, if this rank sends them (W14) */
     uint64_t steps;                   /* update count of the state that a restore sets */
-    bool counts_on;                   /* `steps` is the number that this rank has counted */
+    bool counts_on;                   /* `steps` was counted by this rank */
     uint64_t iterations[HOLD_SCOPES]; /* for each scope, the iteration of the push; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* times of the steps, while a timeline is recorded */
     uint32_t root;
@@ -29,9 +29,9 @@ struct push {
     float loss;
     bool copies_in;  /* the gradient is copied to the staging input */
     bool copies_out; /* the landing area is copied to the result */
-    /* the rounded input is copied back to `gradient`, so that all ranks have the same bits */
+    /* the rounded input is copied back to `gradient`: then all ranks have the same bits */
     bool rounds_in;
-    bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
+    bool ends_committed; /* the lane uses the caller's memory, so the wait ends at COMMIT (L2) */
 };
 
 struct gp_tensor {
@@ -39,12 +39,12 @@ struct gp_tensor {
     struct list node;                /* node in job.tensors */
     struct hash_link by_name, by_id; /* in tables of the job */
     char *name;
-    uint64_t elements, bytes; /* of one block; `bytes` as sent to the lane */
+    uint64_t elements, bytes; /* elements of one block; `bytes`: size of the block on the wire */
     struct terms terms;
-    /* members: number of ranks in the set. first_rank: its first rank. peer: a rank in it other
-     * than this one */
+    /* members: number of ranks in the set; first_rank: the lowest; peer: another rank than this
+     * one */
     uint32_t members, first_rank, peer;
-    /* in an elastic job: ranks that make the tensor's rounds */
+    /* in an elastic job: ranks whose pushes make a round */
     uint64_t ranks[RECORD_MISSING_WORDS];
     bool knows_ranks;
     uint32_t id, index; /* index: position in the order of declarations */
@@ -55,27 +55,27 @@ struct gp_tensor {
     struct piece *pieces;
     uint32_t pieces_count;
     uint64_t round; /* newest round that has begun */
-    /* for each scope, the iteration of the last push that counted; 0: none */
+    /* for each scope, the iteration of the last push that counts; 0: none */
     uint64_t iterations[HOLD_SCOPES];
-    uint8_t scopes; /* bits of the scopes whose iterations include the tensor (hold.c) */
-    /* number of updates since its parameters were set, indexed by the round modulo 3 */
+    uint8_t scopes; /* bits of the scopes that count this tensor (hold.c) */
+    /* number of updates since the parameters were set, indexed by the round modulo 3 */
     uint64_t steps[3];
-    bool knows_steps;      /* false: this worker joined after they were set */
-    uint64_t steps_round;  /* round after which a lane has sent the number of updates (L28) */
+    bool knows_steps;      /* false: this worker joined after the parameters were set */
+    uint64_t steps_round;  /* round of the number of updates that a lane has sent (L28) */
     uint32_t entering;     /* number of pieces whose round is unknown yet */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
-    /* number of pieces of the open round that lack the result, and that lack the COMMIT */
+    /* number of pieces in the open round without a result, and without a COMMIT */
     uint32_t without_result, without_commit;
     struct push open;           /* push of the open round */
-    struct push next;           /* push whose round will begin next */
-    struct push kept;           /* push of the round before, whose result has landed */
+    struct push next;           /* push of the next round */
+    struct push kept;           /* push of the previous round, whose result has landed */
     bool has_kept;              /* `kept` is valid: its COMMIT may not have arrived yet (L17) */
-    bool is_starting;           /* the caller of the push is copying the input of `next` */
-    bool is_queued;             /* `next` begins when the open round is committed (L1) */
-    struct gp_request *request; /* NULL when a thread has waited for it */
-    struct gp_request *open_request; /* request that the open round ends; NULL: likewise */
+    bool is_starting;           /* the thread of the push copies the input of `next` */
+    bool is_queued;             /* `next` begins after the COMMIT of the open round (L1) */
+    struct gp_request *request; /* request of the newest push; NULL: gp_wait() has ended it */
+    struct gp_request *open_request; /* request of the open round, or NULL */
     struct list in_request;          /* node in request.waiting, .landed or .done */
-    /* Staging memory, NULL until needed. [1] is for operations that have a block for each rank. */
+    /* Staging memory, NULL until needed. [1]: for operations with one block for each rank. */
     void *staging_input[2], *staging_landing[2];
     uint64_t staged_bytes; /* bytes of all staging areas */
 };
@@ -105,19 +105,18 @@ struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
 /* Adds a tensor that is not known yet. Returns 0 or -ENOMEM. */
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor);
-/* Counts the members of a set of ranks, and finds the first rank and the peer. */
+/* Sets `members`, `first_rank` and `peer` from a set of ranks. */
 void tensor_count_ranks(struct gp_tensor *t, const uint64_t *ranks);
-/* Returns the dtype of the data that the service sees. */
+/* Returns the dtype of the data on the wire. */
 uint8_t tensor_wire(const gp_tensor_spec *spec);
-/* Sets the number that the coordinator has given to the tensor, by which it can be found from now
- * on. */
+/* Sets the number that the coordinator has assigned, so that tensor_find_id() finds the tensor. */
 void tensor_take_id(struct gp_tensor *t, uint32_t id);
 void tensor_remove(struct gp_tensor *t);
 /* Returns -EINVAL for NULL, otherwise the result of job_check(). */
 int tensor_check(const struct gp_tensor *t);
 /* Frees the tables. Called after the last tensor was removed. */
 void tensor_table_fini(struct gp_job *job);
-/* Fails the tensor permanently. Its open request ends. */
+/* Fails the tensor permanently, and ends its open request. */
 void tensor_break(struct gp_tensor *t, int code, const char *text);
 
 #endif

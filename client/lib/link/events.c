@@ -1,5 +1,5 @@
-/* Opening and ending of connections to lanes: announcements are repeated on the next connection,
- * fences are removed, and a lane that is gone is lost. */
+/* Handles the start and end of connections to lanes: repeats announcements on the next connection,
+ * removes fences, and handles the loss of a lane. */
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
 #include "svc/base/log.h"
@@ -19,8 +19,7 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* The connection is gone, so pieces that waited for its end are announced to their new owners
- * (W5). */
+/* Announces pieces to their new owners. They have waited for the end of this connection (W5). */
 static void lift_fences(struct link *l)
 {
     for_each_piece_in (p, l->job)
@@ -29,8 +28,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the former connection on the next one. `uses_ticket`: with the
- * ticket that the lane has sent for it (W7). */
+/* Repeats the announcements of the former connection on the next one. `uses_ticket`: whether the
+ * lane has sent a ticket for it (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -44,8 +43,8 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* Returns whether another connection makes sense. A network may reset a connection between two
- * living ends, or drop its messages for a long time. Shared memory ends only with its process. */
+/* Returns whether another connection may work. A network may reset a connection between two running
+ * processes, or drop its messages for a long time. Shared memory only ends with its process. */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
@@ -54,7 +53,7 @@ static bool is_replaceable(const struct link *l, int error)
 }
 
 /* Replaces the connection, because another one may work (L93). After a long silence the lane may be
- * gone, so the ticket comes from the coordinator, which knows (L58). */
+ * lost. So the worker requests the ticket from the coordinator, which knows (L58). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];
@@ -84,16 +83,16 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->conn = NULL;
     l->lent = 0;
     memset(l->chosen_round, 0, sizeof l->chosen_round);
-    l->settings.kind = 0; /* the next connection has no settings yet */
+    l->settings.kind = 0; /* the next connection has no settings */
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        /* the lane has dropped the job, and so the ticket that it sent (L19) */
+        /* the lane has dropped the job with the ticket that it sent (L19) */
         l->has_ticket = false;
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
-        revisit(l, false); /* pieces have returned while the lane was ending the connection (L19) */
+        revisit(l, false); /* pieces have returned while the lane ended the connection (L19) */
     else if (was == LINK_OPEN && is_broken)
         link_replace(l, event->error);
     else if (was == LINK_OPEN && is_ahead)

@@ -1,6 +1,6 @@
 /* Owns the connections to lanes: gets tickets, chooses shared memory or the network, makes a second
- * attempt, gives up with a reason. Requests no new routes, because the coordinator sends them
- * without a request. */
+ * attempt, and fails with a reason. Requests no new routes: the coordinator sends them without a
+ * request. */
 #include "client/lib/link/link.h"
 
 #include "client/lib/job/piece.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Maximum number of attempts, each with a new ticket. After the second failure the coordinator
- * decides (L38). */
+ * decides whether the lane is lost (L38). */
 #define ATTEMPTS_MAX 2
 
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
@@ -31,8 +31,7 @@ const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
-/* Advice is added for connections over a network only: an address of another network, a
- * firewall. */
+/* Adds advice for connections over a network only: an address of another network, a firewall. */
 const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
 {
     bool is_far = l->has_address && l->ofi[0] && (l->is_ofi || l->wants_ofi || !l->shm[0]);
@@ -124,8 +123,7 @@ static int link_take_ticket(struct link *l, const envelope *reply)
     return 0;
 }
 
-/* Reports the reason for which the lane could not be reached, because it is more precise than
- * "gone". */
+/* Fails the link. If a connection was tried, its error is more precise than the missing ticket. */
 static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
@@ -196,8 +194,8 @@ static bool node_was_told(const struct link *l)
 static const char refused_call[] = "the system call memfd_create is refused here; allow it in the "
                                    "seccomp profile, or set GRADPOOL_TRANSPORT=tcp";
 
-/* Logs one line for each node. On this host it is a warning, because shared memory should have
- * worked. */
+/* Logs one line for each node when the network replaces shared memory. On the same host the line is
+ * a warning. */
 static void tell_fallback(struct link *l, int why)
 {
     bool is_same_node = strcmp(l->node_name, l->job->host) == 0;
@@ -231,14 +229,14 @@ static void link_connect(struct link *l)
     link_retry(l, error, 0);
 }
 
-/* Returns whether this process lacks a resource; another lane would not help then. */
+/* Returns whether this process lacks a resource, which it would also lack with another lane. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
-/* Requests another ticket. Only the coordinator knows whether the lane is gone. It delays a ticket
- * after a failure (L38). */
+/* Requests another ticket from the coordinator, which knows whether the lane is lost. After a
+ * failure the coordinator delays the ticket (L38). */
 static void try_later(struct link *l, int code)
 {
     char name[128], way[LINK_WAY_BYTES];
@@ -248,8 +246,8 @@ static void try_later(struct link *l, int code)
     link_request_ticket(l);
 }
 
-/* Makes the next attempt with a new ticket, because this one may be used up or belong to an
- * aggregator that is gone. */
+/* Makes the next attempt with a new ticket. The old one may be used up, or belong to a lost
+ * aggregator. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;
@@ -343,7 +341,7 @@ static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))
     if (!l->conn || l->state == LINK_CLOSING)
         return;
     if (l->state == LINK_OPEN)
-        l->job->connecting++; /* a thread must drive the engine until it is closed */
+        l->job->connecting++; /* a thread must drive the engine until the connection is closed */
     l->state = LINK_CLOSING;
     l->wants_open = false;
     end_conn(l->conn);

@@ -1,5 +1,5 @@
 /* Memory that a job lends to its lanes: gp_alloc() and related functions. A slab is lent on every
- * link before the first READY that names it (L6). */
+ * link before the first READY that uses it (L6). */
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
 #include "svc/base/system/populate.h"
@@ -14,15 +14,15 @@ static void memory_free(struct gp_job *job, void *memory)
     pthread_mutex_unlock(&job->lock);
 }
 
-/* Allocates. Pages are added without the lock, so that other threads of the job continue to train
- * (L94). */
+/* Allocates a slab. Its pages are populated without the lock, so that other threads of the job
+ * continue (L94). */
 static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
 {
     void *memory;
     pthread_mutex_lock(&job->lock);
     int error = slabs_reserve(&job->slabs, bytes, &memory);
     if (error == 0)
-        link_flush_all(job); /* a new slab is lent before it is needed */
+        link_flush_all(job); /* lanes map the new slab before they need it */
     pthread_mutex_unlock(&job->lock);
     if (error == 0 && populate(memory, bytes) < 0) {
         memory_free(job, memory);

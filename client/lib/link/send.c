@@ -1,6 +1,6 @@
 /* Sends regions, READY records and queries to lanes. Nothing is sent twice, and no record is sent
- * before the memory that it names is lent. A record without room stays in the list of the link
- * until ROOM (W10). */
+ * before its memory is lent. Without room a record stays in the list of the link until the event
+ * ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 
@@ -50,13 +50,13 @@ static void ready_describe_output(const struct piece *p, const struct push *push
 static const uint8_t standings[] = {
     [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
 
-/* Returns the operation to assume before the first push. */
+/* Returns the operation to announce before the first push. */
 static uint8_t ready_usual_operation(const struct gp_tensor *t)
 {
     return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
 }
 
-/* Fills a READY for a round that is or was open. */
+/* Fills a READY for an open or former round. */
 static void ready_describe(const struct piece *p, const struct push *push, uint8_t standing,
                            uint64_t round, struct record_ready *ready)
 {
@@ -91,8 +91,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
         ready_describe(p, &t->open, standings[p->standing], round, ready);
 }
 
-/* Returns the payload. Over a network a short input is sent with the record. In shared memory it is
- * read in place (W6). */
+/* Returns the payload of a record. Over a network a short input is sent with the record. In shared
+ * memory the lane reads the input itself (W6). */
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
     if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
@@ -103,8 +103,7 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
                                                         .offset = ready->input_offset});
 }
 
-/* Sends settings only if they have changed, because a lane keeps the last ones of a connection
- * (W14). */
+/* Sends settings only after a change, because a lane stores the last ones of a connection (W14). */
 static int tell_settings(struct link *l, const struct push *push)
 {
     const struct update_settings *s = &push->settings;
@@ -125,7 +124,7 @@ static int tell_settings(struct link *l, const struct push *push)
     return error;
 }
 
-/* Returns the time to report now; the rest is sent with the next READY. */
+/* Returns the waiting time to report in this record; the rest is reported with the next READY. */
 static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
 {
     uint64_t units = l->stalled_ns / RECORD_STALL_NS;
@@ -134,8 +133,8 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* Sends the kept round to a new owner before the standing of the piece, because another rank may
- * need its result (W5). */
+/* Sends the kept round to a new owner, before the state of the open round. Another rank may need
+ * the result of the kept round (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -165,7 +164,8 @@ static int send_ready(struct link *l, struct piece *p)
     const void *payload = choose_payload(l, &ready);
     int error = fabric_send(l->conn, &ready, sizeof ready, payload, ready.payload_bytes);
     if (error == -EMSGSIZE && payload) {
-        ready.payload_bytes = 0; /* a payload is only a hint */
+        /* the payload is optional: the lane reads the input if it is missing */
+        ready.payload_bytes = 0;
         error = fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
     }
     if (error == 0)
@@ -202,9 +202,9 @@ static bool pass_choice_on(struct link *l, int k)
     return true;
 }
 
-/* Forwards sets of ranks. Lanes are not connected to each other, so workers forward the leader's
- * sets to all of them (W13). A new owner of a tensor may be a round behind the leader, and then
- * needs the set before the newest. */
+/* Forwards sets of ranks. Lanes have no connections to each other, so workers forward the leader's
+ * sets to all lanes (W13). A new owner of a tensor may be one round behind the leader; then it
+ * needs the second newest set. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
@@ -217,7 +217,7 @@ static void send_unsent(struct link *l)
         if (p->fence)
             continue;
         if (send_ready(l, p) < 0)
-            return; /* ROOM or CLOSED follows */
+            return; /* the event ROOM or CLOSED will follow */
         p->owes_standing = false;
         piece_retract(p);
     }
@@ -255,8 +255,7 @@ bool link_query(struct link *l, const struct piece *p)
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
-/* Sends a goodbye. Without it the end of this worker would look like a death, and would end the job
- * for the others. */
+/* Sends a goodbye. Without it the end of this worker would look like a crash and fail the job. */
 void link_say_goodbye(struct link *l)
 {
     int failure = l->job->failure.code;

@@ -1,4 +1,4 @@
-/* Barriers: rounds without bytes, of a tensor that the library declares. */
+/* Barriers: rounds without bytes, on a tensor that the library declares. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/wait.h"
@@ -9,8 +9,8 @@
 
 #define BARRIER_NAME "gradpool.barrier"
 
-/* Waits for a barrier. If an earlier call has timed out, its barrier is already announced, and this
- * call waits for the same one. */
+/* Waits for a barrier. If an earlier call has timed out, its barrier is still open, and this call
+ * waits for it. */
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {
@@ -38,7 +38,7 @@ int gp_barrier(gp_job *job, int timeout_ms)
         return error;
     struct gp_tensor *barrier;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for the declare and the wait together */
     job->users++;
     error = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     pthread_mutex_lock(&job->lock);

@@ -1,6 +1,6 @@
-/* Owns the list of jobs that a fork concerns. The handlers hold every lock during the fork, so that
- * the child sees no incomplete change. The child then closes descriptors and frees nothing: its
- * memory is a copy, and shared memory belongs to the parent (L8). */
+/* Owns the list of jobs whose state a fork would copy. The handlers hold every lock during the
+ * fork, so that the child sees no incomplete change. The child then closes descriptors and frees
+ * nothing: its memory is a copy, and shared memory belongs to the parent (L8). */
 #include "client/lib/membership/internal.h"
 #include "client/lib/report/timeline.h"
 #include "client/lib/session/process.h"

@@ -1,4 +1,4 @@
-/* Functions that the files of this room use of each other. */
+/* Functions that the files of this room call in each other. */
 #ifndef GRADPOOL_CLIENT_LIB_MEMBERSHIP_INTERNAL_H
 #define GRADPOOL_CLIENT_LIB_MEMBERSHIP_INTERNAL_H
 
@@ -17,7 +17,7 @@ void unasked_handle(void *job, const envelope *message);
 
 /* ---- fork.c ---- */
 
-/* Watches forks for this job from now on. Returns 0 or -ENOMEM. */
+/* Adds the job to the list for forks. Returns 0 or -ENOMEM. */
 int fork_watch(struct gp_job *job);
 void fork_forget(struct gp_job *job);
 

@@ -1,5 +1,4 @@
-/* A worker joins a job: its spec is checked, and its engine and its control connection are
- * created. */
+/* A worker joins a job: checks the spec, creates the engine and the control connection. */
 #include "client/lib/membership/internal.h"
 #include "client/lib/report/timeline.h"
 #include "client/lib/round/settle.h"
@@ -59,7 +58,7 @@ static int check_spec(const gp_job_spec *spec)
         (spec->workers_max && spec->workers_max < spec->workers))
         return client_error(-EINVAL, "job '%s': workers_max %u, expected %u to %d", spec->name,
                             spec->workers_max, spec->workers, CLIENT_WORKERS_MAX);
-    /* The coordinator decides which ranks may join now (K45 of svc/coordinator). */
+    /* the coordinator decides which ranks may join now (K45 of svc/coordinator) */
     uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
     if (spec->rank >= most)
         return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
@@ -149,7 +148,7 @@ static bool needs_progress(void *context)
     return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
 }
 
-/* Starts the engine. Forks are watched before the first socket is created (L8). */
+/* Starts the engine. The job is in the list for forks before its first socket exists (L8). */
 static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     char lack[SHORTAGE_BYTES];

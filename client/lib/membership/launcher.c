@@ -1,5 +1,4 @@
-/* Finds rank, size and job name in the variables that launchers set. Owns nothing, and only
- * reads. */
+/* Reads rank, size and job name from the variables of launchers. */
 #include "client/lib/session/client.h"
 #include "client/lib/session/process.h"
 #include "svc/base/text.h"
@@ -8,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launchers; the first one of which a variable is set counts. `local`: variables that number the
- * processes on one machine, if rank and size number machines. */
+/* Launchers in order: the first one with a set variable counts. `local`: set if rank and size
+ * number machines; these number the processes on a machine. */
 static const struct launcher {
     const char *rank, *size, *local_rank, *local_size;
 } launchers[] = {
@@ -24,7 +23,7 @@ static const struct launcher {
     {"DMLC_WORKER_ID", "DMLC_NUM_WORKER", "BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE"}, /* bpslaunch */
 };
 
-/* Further variables with a size. Each launcher sets its variable only for a process that it has
+/* More variables with a size. A launcher sets its variable only for processes that it has
  * started. */
 static const char *const more_sizes[] = {"SLURM_STEP_NUM_TASKS", "BYTEPS_LOCAL_SIZE",
                                          "HOROVOD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -86,9 +85,9 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
     return read_pair(launcher->rank, launcher->size, ret_spec);
 }
 
-/* Returns whether this process is alone although the allocation of Slurm is for several tasks.
- * Slurm sets the number of requested tasks even where it has started only one: in a batch script,
- * as task 0, and in the shell of an allocation, which may be a step of one task. */
+/* Returns whether this process is alone in a Slurm allocation for several tasks. Slurm sets the
+ * number of requested tasks even if it has started only one: in a batch script, as task 0, and in
+ * the shell of an allocation, which may be a step of one task. */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");
@@ -128,8 +127,8 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Refuses a process that is one of several and would train alone without a warning. `size_name`:
- * the variable whose value is one; NULL: no launcher has set a rank. */
+/* Returns an error for a process that is one of several and would silently train alone.
+ * `size_name`: the variable with the value one; NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();

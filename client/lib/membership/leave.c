@@ -1,5 +1,5 @@
-/* A worker leaves its job, or all jobs of its client: others are informed first, then memory is
- * freed. Memory that lanes can access is freed only when every connection is closed. */
+/* A worker leaves its job, or all jobs of its client. It first informs the other processes, then
+ * frees memory. Memory that lanes can access is freed only when every connection is closed. */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/job/request.h"
@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Longest step of a goodbye. If it takes longer, the worker leaves without a goodbye. */
+/* Longest time for each step. After it the worker leaves without a goodbye. */
 #define LEAVE_STEP_NS (1 * NS_PER_S)
 
 void leave_free(struct gp_job *job)
@@ -28,7 +28,8 @@ void leave_free(struct gp_job *job)
     free(job);
 }
 
-/* Ends the job's sockets and threads. Forks are watched until the last of them has ended (L8). */
+/* Ends the job's sockets and threads, and only then removes the job from the list for forks
+ * (L8). */
 void leave_close(struct gp_job *job)
 {
     if (job->control)
@@ -37,7 +38,7 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Returns whether every other rank has the results that this worker has read. Leaving earlier would
+/* Returns whether every other rank has the results that this worker has. An earlier leave would
  * look like a loss. */
 static bool is_settled(void *context)
 {
@@ -67,7 +68,7 @@ static void cancel_requests(struct gp_job *job)
 {
     job_break(job, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     list_for_each_entry (struct gp_request, q, &job->requests, node) {
-        if (!q->err.code) /* its result has arrived, but no thread has waited for it */
+        if (!q->err.code) /* the result has arrived, but no gp_wait() has ended the request */
             err_set(&q->err, -ECANCELED, "rank %u left job '%s'", job->rank, job->name);
     }
     engine_kick(&job->engine);
@@ -102,8 +103,8 @@ static void say_leave(struct gp_job *job)
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* Removes the job from requests that still belong to callers, unless a call uses the job. Later
- * calls find no job in their request (L14). */
+/* Removes the job from requests that callers still have, unless a call uses the job. Later calls
+ * find NULL as the job of their request (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;
@@ -117,8 +118,8 @@ static bool try_abandon(void *context)
     return can;
 }
 
-/* Separates all requests from the job. Requests and job have failed, so a call that uses the job
- * only finishes a copy. */
+/* Removes all requests from the job. Requests and job have failed, so a call in progress only
+ * finishes a copy. */
 static void abandon_requests(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);

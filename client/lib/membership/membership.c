@@ -1,5 +1,5 @@
-/* Owns a worker's list of the ranks in its job. Changes no tensor: the ranks of a tensor come with
- * its route (L20). */
+/* Owns a worker's list of the ranks in its job. Changes no tensor: a route has the ranks of a
+ * tensor (L20). */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/session/process.h"
@@ -11,7 +11,7 @@ void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
 {
     gp_membership *m = &job->membership;
     if (told->ranks.len != sizeof m->ranks || told->version < m->version)
-        return; /* older than the membership received with a resume */
+        return; /* the membership received with a resume is newer */
     memcpy(m->ranks, told->ranks.data, sizeof m->ranks);
     m->version = told->version;
     m->wanted = told->workers;

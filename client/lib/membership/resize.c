@@ -28,16 +28,15 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
     return refusal.code ? client_error_from(&refusal) : 0;
 }
 
-/* Returns whether the rank still has to join or leave. This rank leaves when its caller calls
- * gp_job_leave(). */
+/* Returns whether the resize waits for this rank to join or leave. This rank itself leaves when its
+ * caller calls gp_job_leave(). */
 static bool is_awaited(const struct resizing *z, uint32_t rank)
 {
     bool is_in = ranks_have(z->job->membership.ranks, rank);
     return rank < z->workers ? !is_in : is_in && rank != z->job->rank;
 }
 
-/* Returns whether the rounds of the tensor are still made by other ranks than those in the job
- * (L29). */
+/* Returns whether rounds of the tensor still have other ranks than the job (L29). */
 static bool lags_behind(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
@@ -55,8 +54,8 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
     return NULL;
 }
 
-/* Returns whether a later resize has followed. All ranks are informed of a resize before it is
- * answered, so a different number belongs to a later one. */
+/* Returns whether a later resize is in force. The coordinator informs all ranks of a resize, then
+ * replies. So a different number comes from a later resize. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;

@@ -13,7 +13,7 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
         tensor_break(t, failure->code, failure->text);
 }
 
-/* Logs the coordinator's reason for which the job waits. */
+/* Logs the coordinator's reason why the job waits. */
 static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     if (*notice->text)

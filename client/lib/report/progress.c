@@ -1,4 +1,4 @@
-/* Logs a line with a worker's rounds, bytes and waits since the line before. */
+/* Logs a line with a worker's rounds, bytes and waits since the previous line. */
 #include "client/lib/report/progress.h"
 
 #include "client/lib/job/job.h"
@@ -9,7 +9,7 @@
 
 #define MIB (1 << 20)
 
-/* Returns the counters. A wait in progress counts up to now. */
+/* Returns the counters, with the time of a present wait. */
 static struct progress_counts progress_count(const struct progress *p)
 {
     struct progress_counts now = p->now;

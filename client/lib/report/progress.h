@@ -1,5 +1,5 @@
-/* Counters for a line about a worker that is logged from time to time. They are updated under the
- * job's lock, when rounds begin and when waits begin and end. README: L36. */
+/* Counters for the periodic log line of a worker. Updated under the job's lock, when rounds begin
+ * and when waits begin and end. README: L36. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 #define GRADPOOL_CLIENT_LIB_REPORT_PROGRESS_H
 
@@ -11,9 +11,9 @@ struct progress_counts {
 };
 
 struct progress {
-    struct progress_counts now, told; /* told: values in the last line. now.at_ns is not used. */
+    struct progress_counts now, told; /* told: values at the last line. now.at_ns is unused. */
     uint32_t waiting;                 /* number of threads that wait */
-    uint64_t waiting_since_ns;        /* time at which the first of them began to wait */
+    uint64_t waiting_since_ns;        /* start of the oldest of these waits */
 };
 
 static inline void progress_note_round(struct progress *p, uint64_t bytes)
@@ -34,8 +34,8 @@ static inline void progress_end_wait(struct progress *p, uint64_t now_ns)
         p->now.waited_ns += now_ns - p->waiting_since_ns;
 }
 
-/* Logs a line, unless there was neither a round nor a wait since the last one. Called without the
- * job's lock, by one thread. */
+/* Logs a line, unless there was no round and no wait since the previous one. Called by one thread,
+ * without the job's lock. */
 void progress_tell(void *job);
 
 #endif

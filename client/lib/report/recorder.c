@@ -1,6 +1,6 @@
-/* Owns a worker's part of a timeline: the ring of a recording, and the answer in progress. Only
- * recorder_note() is on the data path. A recording ends when its time is over, or with the
- * connection of the coordinator that requested it. README: L34. */
+/* Owns a worker's part of a timeline: the ring of recorded rounds, and the present answer. Only
+ * recorder_note() is on the data path. A recording ends at its time limit, or with the connection
+ * to the coordinator that requested it. README: L34. */
 #include "client/lib/report/recorder.h"
 
 #include "client/lib/job/tensor.h"
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RING_ROUNDS (16u << 10) /* rounds that the ring can store between two requests */
+/* number of rounds in the ring, for the time between two requests */
+#define RING_ROUNDS (16u << 10)
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 
 void recorder_note(const gp_tensor *t)
@@ -26,7 +27,7 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* Returns whether this recording is in progress. 0 stands for any recording: its coordinator is
+/* Returns whether this recording is in progress. 0 means any recording, because the coordinator is
  * away. */
 static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
@@ -71,7 +72,7 @@ static void recorder_told(struct control_call *call, const envelope *reply, cons
     r->is_telling = false;
 }
 
-/* Takes rounds from the ring, at most as many as the request allows. */
+/* Moves rounds from the ring to the answer, at most as many as the request allows. */
 static void recorder_fill(struct recorder *r, uint32_t rounds_max)
 {
     size_t waiting = trace_ring_waiting(r->ring);

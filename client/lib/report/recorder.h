@@ -1,5 +1,5 @@
-/* The recording of a timeline in this worker: rounds go to a ring when they end, and the
- * coordinator fetches them. README: L34. */
+/* The recording of a timeline in this worker. Rounds are stored in a ring at their end, and the
+ * coordinator requests them. README: L34. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 #define GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 
@@ -9,7 +9,7 @@
 
 /* State of the recording, for the control thread. */
 struct recorder {
-    struct trace_ring *ring; /* NULL: no recording, and no rounds to fetch */
+    struct trace_ring *ring; /* NULL: no recording, and no stored rounds */
     uint64_t timeline;       /* number of the timeline */
     bool is_telling;         /* a call with rounds has no reply yet */
     struct control_call call;
@@ -18,10 +18,10 @@ struct recorder {
     struct trace_round *rounds;
 };
 
-/* Answers a request for rounds. The first request of a timeline begins its recording. Called in the
+/* Answers a request for rounds. The first request of a timeline starts its recording. Called in the
  * control thread, without the job's lock. */
 void recorder_take(struct gp_job *job, const Gradpool__Wire__TimelineTake *take);
-/* Records that the tensor's open round is over for its caller. Called with the lock held. */
+/* Records the round of a tensor when it is over for the caller. Called with the lock held. */
 void recorder_note(const gp_tensor *t);
 /* Frees the recording, after the control thread has ended. */
 void recorder_fini(struct gp_job *job);

@@ -1,6 +1,6 @@
-/* Writes a timeline of a job. Follows the coordinator like an operator's command, on a connection
- * and in a thread of its own. Owns both, and the file. Never delays the end of a job. README:
- * L37. */
+/* Writes a timeline of a job. Uses a separate thread and a separate connection to the
+ * coordinator, as `gradpool timeline` does. Owns both, and the file. Never delays the end of a
+ * job. README: L37. */
 #include "client/lib/report/timeline.h"
 
 #include "client/lib/session/process.h"
@@ -21,7 +21,7 @@ struct job_timeline {
     uint64_t timeline;
     pthread_t thread;
     bool is_running; /* the thread is running, or waits to be joined; protected by the job's lock */
-    struct err err;  /* for the thread; code 0: none */
+    struct err err;  /* owned by the thread; code 0: none */
 };
 
 /* ---- the thread ---- */
@@ -81,7 +81,8 @@ static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct er
     return error;
 }
 
-/* Removes the timeline from the job. A timeline that is being started belongs to its starter. */
+/* Removes the timeline from the job and returns it. A timeline that is just being started is not
+ * removed. */
 static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
 {
     pthread_mutex_lock(&job->lock);
@@ -94,7 +95,7 @@ static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
     return tl;
 }
 
-/* Adds the timeline to the job. False: the job has one already. */
+/* Adds the timeline to the job. Returns false if the job has one already. */
 static bool timeline_put(struct gp_job *job, struct job_timeline *tl)
 {
     pthread_mutex_lock(&job->lock);
@@ -140,7 +141,7 @@ int gp_job_timeline_stop(gp_job *job)
     if (error < 0)
         return error;
     struct job_timeline *tl = timeline_take(job, true);
-    if (!tl) { /* not an error: training must not end because of a timeline */
+    if (!tl) { /* no error: a timeline must not stop the training */
         log_warn("rank %u writes no timeline of job '%s': nothing is stopped", job->rank,
                  job->name);
         return 0;

@@ -1,5 +1,5 @@
-/* Owns gp_client: options, environment, the first greeting of the service. Keeps no connection,
- * because each job has its own (control.h). */
+/* Owns gp_client: options, environment, the first connection to the service. That connection is
+ * closed at once, because each job has its own (control.h). */
 #include "client/lib/session/client.h"
 
 #include "client/lib/session/patience.h"
@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-#define EAGER_BYTES 65536 /* measured: a longer input is read by the lane as fast */
+#define EAGER_BYTES 65536 /* measured: lanes read a longer input as fast as a payload */
 
-/* Numbers that variables set. connect_timeout_ns is the first one. */
+/* Numbers with variables. connect_timeout_ns is the first one. */
 static const struct client_number {
     const char *name;
     uint64_t least, most, otherwise, unit;
@@ -63,8 +63,7 @@ static int read_transport(const char *given, enum client_transport *ret_transpor
                         name);
 }
 
-/* Reads numbers. An explicit number has priority over the variable, and the variable over the
- * default. */
+/* Reads numbers. An option has priority over the variable, and the variable over the default. */
 static int read_numbers(uint64_t connect_timeout_ms, gp_client *client)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -131,7 +130,7 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     return error;
 }
 
-/* Opens a channel. After an error `*ret_channel` may be set; it owns the socket then, and the
+/* Opens a channel. After an error `*ret_channel` may be set; it then owns the socket, and the
  * caller closes it. */
 static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role role,
                         uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
@@ -141,7 +140,7 @@ static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role ro
     if (error < 0)
         return err_set(err, error, "%s: %s", client->endpoint_text, err_text(error));
     if (client->has_key)
-        /* an error of this call appears in the greeting */
+        /* channel_greet() reports the error of this call */
         (void)channel_use_key(*ret_channel, &client->key);
     return channel_greet(*ret_channel, role, CLIENT_PROGRAM, deadline_ns, &incarnation, err);
 }
@@ -166,7 +165,8 @@ int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int 
 void client_disconnect_operator(int *fd, struct channel *channel)
 {
     if (*fd >= 0)
-        shutdown(*fd, SHUT_RDWR); /* a child that was forked meanwhile may have the socket open */
+        /* a child that was forked meanwhile may have a copy of the socket */
+        shutdown(*fd, SHUT_RDWR);
     if (channel)
         channel_destroy(channel);
     else if (*fd >= 0)
@@ -193,8 +193,8 @@ static int reach(gp_client *client, uint64_t deadline_ns, int *ret_fd)
     return client_error_from(&err);
 }
 
-/* Greets the service, then closes the connection, so that a wrong endpoint or version is an error
- * of gp_connect() and not of the first job. */
+/* Connects to the service and closes the connection. A wrong endpoint or version is then an error
+ * of gp_connect(), not of the first job. */
 static int greet(gp_client *client)
 {
     struct err err = {0};
@@ -208,7 +208,7 @@ static int greet(gp_client *client)
         open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
     if (!channel)
         return client_error_from(&err);
-    /* a child that was forked meanwhile has the socket open */
+    /* a child that was forked meanwhile has a copy of the socket */
     shutdown(channel_fd(channel), SHUT_RDWR);
     if (error < 0)
         client_error(error, "the coordinator at %s: %s", client->endpoint_text,

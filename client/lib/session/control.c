@@ -1,5 +1,5 @@
 /* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
- * list, and are sent again after the session was resumed. Only the deadlines of their callers end
+ * list. After a resume of the session they are sent again. Only the deadlines of their callers end
  * them. No callback is called with the lock held. */
 #include "client/lib/session/control.h"
 
@@ -17,11 +17,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Pause before the next attempt, which is doubled each time, and the longest attempt. */
+/* Pause before the second attempt, its largest value after doublings, and the longest attempt. */
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (1000 * NS_PER_MS)
 #define ATTEMPT_NS (1000 * NS_PER_MS)
-/* Part of an attempt in which a name server may answer. */
+/* Time for a name lookup within an attempt. */
 #define LOOKUP_NS (ATTEMPT_NS / 2)
 /* First number of a call: the channel numbers its own calls (greeting, join) from 1. */
 #define CALL_ID_FIRST (UINT64_C(1) << 32)
@@ -30,12 +30,13 @@ struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
-    uint64_t tick_at_ns;         /* this field and those above are for the thread */
-    struct endpoint_names names; /* for the thread; before it runs, for the caller that connects */
-    pthread_mutex_t lock;        /* protects everything below */
-    pthread_cond_t over;         /* signalled when a call is over */
-    struct channel *channel;     /* NULL while the coordinator is away */
-    int fd; /* socket of the channel, even of one that is being created: a child closes it */
+    uint64_t tick_at_ns; /* this field and those above are owned by the thread */
+    /* owned by the thread; before its start by the caller of control_connect() */
+    struct endpoint_names names;
+    pthread_mutex_t lock;    /* protects everything below */
+    pthread_cond_t over;     /* signalled when a call is over */
+    struct channel *channel; /* NULL while the coordinator is away */
+    int fd; /* socket of the channel, also while the channel is being created: a child closes it */
     bool is_running; /* the thread is running */
     struct list calls;
     uint64_t last_id;
@@ -59,7 +60,7 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-/* Called with the lock held, so that no fork comes between the closing of the socket and the change
+/* Called with the lock held, so that no fork comes between the close of the socket and the change
  * of `fd`. */
 static void drop_channel(struct control *c, struct channel *channel)
 {
@@ -97,7 +98,7 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             *c->options.join_is_late = reply->join_reply->is_late;
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
-            /* at the first join: gp_job_join() reads it after the call */
+            /* at the first join: gp_job_join() reads it afterwards */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
             join->durability = reply->join_reply->durability; /* at the first join, too */
@@ -111,11 +112,11 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     return error;
 }
 
-/* Returns whether a coordinator has answered and refused. Any other error comes from the network,
- * or from a coordinator that is away. */
+/* Returns whether a coordinator has answered with a refusal. Other errors come from the network, or
+ * mean that the coordinator is away. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
-/* Adds the coordinator to the text about a connection's end, which does not name it. */
+/* Adds the coordinator's name to the text about the end of a connection. */
 static void name_coordinator(const struct control *c, const struct channel *channel,
                              struct err *err)
 {
@@ -129,7 +130,7 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
 {
     uint64_t incarnation;
     if (c->options.key)
-        /* an error of this call appears in the greeting */
+        /* channel_greet() reports the error of this call */
         (void)channel_use_key(channel, c->options.key);
     int error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
                               deadline_ns, &incarnation, err)
@@ -140,8 +141,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     return error;
 }
 
-/* Creates a channel. The host may have another address by now, if the coordinator was started
- * elsewhere (L13). */
+/* Creates a channel. Looks up the host again, because the coordinator may have another address
+ * after a start elsewhere (L13). */
 static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
                         bool *ret_refused, struct err *err)
 {
@@ -206,8 +207,8 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* Called with the lock held. The thread notices a broken channel without help, but has to be woken
- * to send remaining bytes. */
+/* Called with the lock held. The thread detects a broken channel by itself, but must be woken to
+ * send bytes that are left. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)
@@ -244,7 +245,7 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
         if (is_waiting)
             pthread_cond_timedwait(&c->over, &c->lock, &until);
         else
-            pthread_cond_wait(&c->over, &c->lock); /* waits while `done` is running */
+            pthread_cond_wait(&c->over, &c->lock); /* waits for the end of `done` */
     }
     pthread_mutex_unlock(&c->lock);
     return error;
@@ -301,8 +302,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings, because a coordinator that is away can neither end its hold nor fetch
- * recorded rounds. */
+/* Ends holds and recordings: a coordinator that is away can neither end its hold nor request
+ * rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
@@ -320,7 +321,7 @@ static void lose_channel(struct control *c)
     end_wishes(c);
 }
 
-/* Returns the milliseconds until the next tick; -1: none. */
+/* Calls `tick` if it is due. Returns the milliseconds until the next call; -1: none. */
 static int tick(struct control *c)
 {
     uint64_t now_ns = clock_now_ns();
@@ -346,8 +347,8 @@ static void sleep_until_news(struct control *c)
         drain_wake(c);
 }
 
-/* Handles messages, then sleeps. In this order, because a message directly after the answer to the
- * join is already in the channel, and the socket does not report it again. */
+/* Handles messages before it sleeps. A message directly after the reply to the join is already in
+ * the channel, and the socket does not report it again. */
 static void serve(struct control *c)
 {
     envelope *message;
@@ -384,7 +385,7 @@ static void refuse_calls(struct control *c, const struct err *err)
     finish_all(c, err);
 }
 
-/* Connects again and resumes the session, with a growing pause between attempts. */
+/* Connects again and resumes the session, with growing pauses between attempts. */
 static void resume(struct control *c)
 {
     uint64_t pause_ns = BACKOFF_FIRST_NS;
@@ -400,7 +401,7 @@ static void resume(struct control *c)
         err.code = error;
         if (refused)
             refuse_calls(c, &err);
-        if (error == -ESTALE) /* waiting for the deadlines would only hide the reason */
+        if (error == -ESTALE) /* the callers get this error at once instead of a time-out */
             pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = error, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};

@@ -1,5 +1,5 @@
-/* Errors of an attempt to connect that may pass without action: nothing listens at the endpoint
- * yet, or its name or the route to it is not known yet. */
+/* Decides which connection errors may disappear by waiting: nothing listens at the endpoint yet, or
+ * its name or its route is unknown yet. */
 #include "client/lib/session/patience.h"
 
 #include "svc/base/clock.h"

@@ -13,7 +13,7 @@ static unsigned current_generation = 1;
 
 int client_error(int code, const char *format, ...)
 {
-    /* a separate buffer, because the arguments may point into the last error */
+    /* a separate buffer, because an argument may point into the last error */
     char text[ERR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);

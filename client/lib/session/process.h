@@ -1,5 +1,5 @@
-/* State of the process and its threads: the last error of each thread, the function that receives
- * log lines, and the generation, which differs between a parent and its child. */
+/* State of the process and its threads: the last error of each thread, the log function, and the
+ * generation, a number that differs between a parent and its child. */
 #ifndef GRADPOOL_CLIENT_LIB_SESSION_PROCESS_H
 #define GRADPOOL_CLIENT_LIB_SESSION_PROCESS_H
 
@@ -7,17 +7,17 @@
 
 #include <stdbool.h>
 
-/* Stores the sentence as the thread's last error, and returns `code`. */
+/* Stores the text as the thread's last error, and returns `code`. */
 int client_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Does the same for an error of a lower layer that has a text. */
+/* The same for an error of a lower layer with a text. */
 int client_error_from(const struct err *err);
 
-/* Returns a value that differs in every forked child. Objects store the value of the time of their
+/* Returns the generation: it differs in every forked child. Objects store the value at their
  * creation. */
 unsigned generation_now(void);
-/* Returns whether an object with that value belongs to the parent process (L8). */
+/* Returns whether an object of that generation belongs to the parent process (L8). */
 bool generation_is_foreign(unsigned generation);
-/* Called in a forked child while it has one thread. */
+/* Called in a forked child, while it has one thread. */
 void generation_begin_next(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* Sums of memory in one pass, at the speed of reading memory. */
+/* Checksums of memory in one pass, at the speed of memory. */
 #include "client/lib/state/checksum.h"
 
 #include <stdbool.h>
 #include <string.h>
 
 /* 32-bit words are summed modulo 2^64. A changed word changes the first sum by less than 2^32. Two
- * exchanged words change the second sum, by less than 2^64 in memory of up to 256 GiB. */
+ * swapped words change the second sum by less than 2^64, in memory of up to 256 GiB. */
 typedef uint64_t lanes __attribute__((vector_size(32)));
 #define LANES (sizeof(lanes) / sizeof(uint64_t))
 #define VECTORS 2 /* number of vectors at a time */

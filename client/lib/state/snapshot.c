@@ -1,7 +1,7 @@
-/* Snapshots of a job: the states of its tensors with update rules, to a file and back. Every rank
- * takes part, tensor by tensor in order of names; the first rank has the file. Before each step all
- * ranks agree on the step and on the absence of errors, so that an error on one rank is an error on
- * all. README: L26, L27, L31, L32. */
+/* Snapshots of a job: copies the states of its tensors with update rules to a file and back. Every
+ * rank takes part, tensor by tensor in order of names; the lowest rank has the file. Before each
+ * step all ranks agree on the step and on the absence of errors, so an error of one rank is an
+ * error of all. README: L26, L27, L31, L32. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
@@ -15,22 +15,22 @@
 #include <string.h>
 
 #define AGREEMENT_NAME "gradpool.agreement"
-#define BEGINNINGS_MAX 4 /* maximum attempts of one call, if other ranks begin again */
+#define BEGINNINGS_MAX 4 /* maximum attempts of one call, while other ranks begin again */
 
-/* Steps on which ranks agree: one for each tensor from AT_TENSOR on, then the ends. */
+/* Steps on which ranks agree: begin, file, one for each tensor from AT_TENSOR on, then the end. */
 enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
-/* One rank's part of an agreement. The result is, for each field, the least value of all ranks. */
+/* One rank's part of an agreement. Each field of the result is the minimum over all ranks. */
 struct agreement {
     int64_t failure; /* 0, or an error and its rank */
     int64_t print,
-        /* print: hash of the declared tensors. All ranks agree if the least print and the least
-         * negative print are opposite. */
+        /* print: hash of the declared tensors. The hashes of all ranks are equal if the minimum of
+         * `print` is minus the minimum of `negative_print`. */
         negative_print;
-    /* the least value is the largest number of updates, because late workers have counted fewer */
+    /* its minimum is the largest number of updates: late workers have counted fewer */
     int64_t negative_steps;
-    int64_t step, negative_step; /* step of this rank; both signs, as for `print` */
-    int64_t rank;                /* the first rank has the file */
+    int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
+    int64_t rank;                /* the lowest rank has the file */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
@@ -39,14 +39,14 @@ struct snapshot {
     struct gp_tensor **tensors; /* tensors with update rules, sorted by name */
     size_t count;
     gp_tensor *agreement;
-    struct agreement *ours, *least; /* in memory of the job, like `state` */
-    void *state;                    /* state of one tensor; NULL: another rank has the file */
-    uint32_t root; /* the rank that has the file; known when all ranks have begun */
+    struct agreement *ours, *least; /* memory of the job, as is `state` */
+    void *state;                    /* state of one tensor; NULL: this rank has no file */
+    uint32_t root;                  /* the rank with the file; known after the first agreement */
     uint64_t print;
     struct err err; /* error of this rank */
     bool restores;
-    struct gp_request *unfinished; /* the request that has timed out */
-    struct gp_tensor *next; /* tensor to save or restore when all ranks have agreed; NULL: none */
+    struct gp_request *unfinished; /* the request that timed out */
+    struct gp_tensor *next;        /* tensor to save or restore after the agreement; NULL: none */
 };
 
 /* Packs an error and its rank into one negative number. */
@@ -107,7 +107,7 @@ static uint64_t longest(const struct snapshot *s)
     return most;
 }
 
-/* Combines names and shapes into one number. */
+/* Computes one hash of all names and shapes. */
 static void take_print(struct snapshot *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -118,7 +118,7 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* Finds all tensors, even if one has failed, because other ranks compare what was declared. */
+/* Lists all tensors, also failed ones, because ranks compare their declarations. */
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -153,9 +153,9 @@ static bool is_same_set(void *context)
     return true;
 }
 
-/* Waits until the set of ranks is the same for the tensors and for the agreement. A late worker
- * makes rounds of the tensors before rounds of the agreement. A late worker itself waits until
- * lanes have sent the numbers of its rounds. */
+/* Waits until tensors and agreement have the same set of ranks. A late worker gets rounds of the
+ * tensors before rounds of the agreement. The late worker itself waits until lanes have sent the
+ * numbers of its rounds. */
 static int await_all(struct snapshot *s)
 {
     gp_job *job = s->job;
@@ -181,8 +181,8 @@ static int wait_for(struct snapshot *s, int started, gp_request *const *q)
     return error;
 }
 
-/* Names late ranks. A rank that is late for an agreement has not called gp_job_snapshot() or
- * gp_job_restore(). */
+/* Sets an error that names late ranks. A rank that is late for an agreement has not called
+ * gp_job_snapshot() or gp_job_restore(). */
 static int say_who_is_late(const struct snapshot *s)
 {
     char text[ERR_TEXT_BYTES];
@@ -224,7 +224,7 @@ static int judge(const struct snapshot *s)
     return 0;
 }
 
-/* Makes an agreement. `steps`: number of updates of this rank, then of the job. */
+/* Runs one agreement. `steps`: number of updates of this rank; afterwards that of the job. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -247,7 +247,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
     return error;
 }
 
-/* Stores the round that the next call has to end first, because other ranks wait in it. */
+/* Stores the round that the next call ends first, because other ranks wait in it. */
 static void leave_unfinished(const struct snapshot *s)
 {
     s->job->unfinished = (struct unfinished){.request = s->unfinished,
@@ -268,8 +268,8 @@ static void finish(struct snapshot *s)
     gp_free(s->job, s->state);
 }
 
-/* Pushes the next tensor. All ranks had agreed before the time-out of this rank, and the others
- * wait in the round that follows. */
+/* Pushes the next tensor after a time-out of this rank. The agreement was complete, so the other
+ * ranks wait in this round. */
 static int push_next(gp_job *job, struct unfinished *u)
 {
     const struct agreement *least = (const struct agreement *)u->agreement + 1;
@@ -284,8 +284,8 @@ static int push_next(gp_job *job, struct unfinished *u)
     return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
 }
 
-/* Ends a call that has timed out. -ETIMEDOUT: a rank is still late. Other errors of the old call
- * are dropped. */
+/* Ends a call that has timed out. -ETIMEDOUT: a rank is still late. Other errors of that call are
+ * ignored. */
 static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
@@ -303,7 +303,8 @@ static int end_unfinished(gp_job *job)
     return 0;
 }
 
-/* Begins: at the end the rank with the file is known, and has memory for the longest state. */
+/* Starts a snapshot or restore. Afterwards the rank with the file is known, and has memory for the
+ * longest state. */
 static int begin(gp_job *job, bool restores, struct snapshot *ret)
 {
     *ret = (struct snapshot){.job = job, .restores = restores};
@@ -340,7 +341,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Keeps the set of ranks: workers that join meanwhile enter after the snapshot. */
+/* Holds the set of ranks: workers that join meanwhile enter after the call. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -355,8 +356,7 @@ static int keep_ranks(gp_job *job)
                               job->name);
 }
 
-/* One attempt. -ERESTART: other ranks, which had timed out, have begun again, and all ranks have
- * to. */
+/* One attempt. -ERESTART: other ranks had timed out and have begun again, so all ranks have to. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
@@ -394,7 +394,7 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     return error;
 }
 
-/* Saves a tensor. Errors of the file reach the other ranks with the next agreement. */
+/* Saves a tensor. The other ranks get errors of the file in the next agreement. */
 static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 {
     struct gp_tensor *t = s->tensors[i];
@@ -425,8 +425,8 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
-/* Checks that every tensor has parameters, because a round that lanes refuse would fail its tensor
- * (L32). */
+/* Checks that every tensor has parameters. Without them lanes would refuse the round, which would
+ * fail the tensor (L32). */
 static void check_parameters(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -445,7 +445,7 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
     int error = save_all(s, &w);
-    state_write_abandon(&w); /* without effect on a finished file */
+    state_write_abandon(&w); /* no effect on a complete file */
     return error;
 }
 
@@ -482,7 +482,7 @@ static bool is_declared(const struct snapshot *s, const char *name)
     return false;
 }
 
-/* Finds all errors of the file before anything is restored (L26). */
+/* Finds all errors of the file before the first restore (L26). */
 static int check_file(struct snapshot *s, const struct state_file *f)
 {
     int error = 0;

@@ -1,6 +1,7 @@
-/* States that lanes store for tensors with update rules, to memory and back. One rank reads them
- * alone, through the coordinator; all ranks save and restore them tensor by tensor, as rounds. Owns
- * the connection of a read. Never delays the end of a job. README: L90, L91. */
+/* Copies states of tensors with update rules between lanes and memory. gp_job_read() reads them for
+ * one rank, through the coordinator. gp_save() and gp_restore() transfer them in rounds of all
+ * ranks, tensor by tensor. Owns the connection of a read. Never delays the end of a job. README:
+ * L90, L91. */
 #include "client/lib/state/state.h"
 
 #include "client/lib/round/push_pull.h"
@@ -152,7 +153,8 @@ static bool is_being_left(struct gp_job *job)
     return is_leaving;
 }
 
-/* Ends the read. The rounds of the job continue when the connection ends, whatever has failed. */
+/* Ends the read. At the end of its connection the rounds of the job continue, also after an
+ * error. */
 static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;
@@ -182,7 +184,7 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
     error = sort_states(&reading)
                 ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
                                            &reading.conversation.channel, &reading.err);
-    /* gp_job_leave() may have been called before the socket existed */
+    /* gp_job_leave() may have run before the socket existed */
     if (error == 0 && !is_being_left(job))
         error = converse(&reading);
     if (is_being_left(job))

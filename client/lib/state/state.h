@@ -1,10 +1,10 @@
-/* Reads the state that lanes store for tensors with update rules. */
+/* Ends of gp_job_read(), the read of states that lanes store. */
 #ifndef GRADPOOL_CLIENT_LIB_STATE_STATE_H
 #define GRADPOOL_CLIENT_LIB_STATE_STATE_H
 
 #include "client/lib/job/job.h"
 
-/* Ends a gp_job_read() in progress. Called with the job's lock held. */
+/* Ends a running gp_job_read(). Called with the job's lock held. */
 void state_cancel_read(struct gp_job *job);
 void state_abandon_read_in_child(struct gp_job *job);
 

@@ -99,7 +99,7 @@ def parse():
 
 
 def share_of(images, digits, rank, workers):
-    """Takes every workers-th image, the same number on each rank. A rank with more steps than the
+    """Returns every workers-th image, equally many on each rank. A rank with more steps than the
     others would wait in vain."""
     whole = len(digits) // workers * workers
     if not whole:
@@ -124,7 +124,7 @@ def train(net, model, options):
 def main():
     options = parse()
     torch.manual_seed(SEED)
-    # the process group is for DDP itself; no gradient goes through it
+    # DDP needs this process group at set-up; no gradient uses it
     dist.init_process_group('gloo')
     net = make_model()
     model = nn.parallel.DistributedDataParallel(net)

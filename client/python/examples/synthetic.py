@@ -87,7 +87,7 @@ def make_step(options, device):
         cross_entropy(model(items), classes).backward()
         optimizer.step()
         if device.type == 'cuda':
-            torch.cuda.synchronize(device)  # kernels may still be running, and their time counts
+            torch.cuda.synchronize(device)  # the time of running kernels counts, too
     return step
 
 
@@ -105,7 +105,7 @@ def say(text):
 
 
 def tell(rates, workers, device):
-    """Prints mean and spread of rank 0, and the rate of all ranks, which run in step."""
+    """Prints mean and spread of rank 0, and the rate of all ranks, which have equal step times."""
     mean, spread = statistics.mean(rates), SIGMAS * statistics.pstdev(rates)
     say(f'items/s per {device.type} worker: {mean:.1f} +- {spread:.1f}')
     say(f'items/s of {workers} worker(s): {workers * mean:.1f} +- {workers * spread:.1f}')

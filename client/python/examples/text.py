@@ -79,16 +79,15 @@ def write(net, text, count, random):
 
 
 def mean_of_ranks(value):
-    """Reduces a value over all ranks: every call of torch.distributed uses the service, not only
-    DDP."""
+    """Returns the mean of a value over all ranks. The service also runs this collective."""
     tensor = torch.tensor(value)
     dist.all_reduce(tensor)
     return tensor.item() / dist.get_world_size()
 
 
 def train(model, options, parts):
-    """Trains with Adam, with a rate that rises at first and falls to the end. Prints the loss of
-    all ranks."""
+    """Trains with Adam. The rate rises at first and falls to the end. Prints the mean loss of all
+    ranks."""
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, options.steps)
     total, count = 0.0, 0
@@ -129,7 +128,7 @@ def parse():
 
 def main():
     options = parse()
-    # errors of the text appear before this rank waits for others
+    # an error of the text is raised before this rank waits for others
     characters, text = read(options.text, options.length)
     torch.manual_seed(SEED)
     dist.init_process_group('gradpool')

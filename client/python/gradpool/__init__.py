@@ -1,8 +1,8 @@
-"""gradpool: ship gradients to a gradpool service and get their mean back. See README.md.
+"""gradpool: sends gradients to a gradpool service and returns their mean. See README.md.
 
     gradpool.ddp.attach(model)     # one line in a DistributedDataParallel script
     import gradpool.torch as hvd   # one line in a script for Horovod
-    gradpool.connect()             # or by hand: Client, Job, Tensor, Request
+    gradpool.connect()             # without PyTorch: Client, Job, Tensor, Request
 """
 import importlib
 
@@ -17,8 +17,8 @@ __all__ = ['Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job
 
 
 def __getattr__(name):
-    """Imports modules on first use: gradpool.ddp and gradpool.torch import torch, which takes
-    seconds and megabytes, and gradpool.codecs imports numpy."""
+    """Imports modules at first use. gradpool.ddp and gradpool.torch import torch, which needs
+    seconds and much memory. gradpool.codecs imports numpy."""
     if name in ('codecs', 'ddp', 'torch'):
         return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

@@ -2,7 +2,7 @@
 
     with gradpool.connect() as client, client.join('resnet-7', rank=0, workers=4) as job:
         weight = job.declare('fc.weight', 1000)
-        job.push_pull(weight, gradient).wait()      # gradient now holds the mean of all workers
+        job.push_pull(weight, gradient).wait()      # gradient now has the mean of all workers
 
 Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or other writable
 buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may
@@ -37,20 +37,19 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
                       number(connect_timeout_ms, 'connect_timeout_ms', INT_MAX))
     handle = ctypes.c_void_p()
     check(lib.gp_connect(encode(endpoint, 'endpoint'), ctypes.byref(options), ctypes.byref(handle)),
-          {errno.ENOENT: Unreachable})      # ENOENT: the name of the host is unknown
+          {errno.ENOENT: Unreachable})      # the name of the host is unknown
     return Client(handle)
 
 
 def default_timeout_ms():
-    """Returns the default time-out in milliseconds, for which a time-out of 0 stands."""
+    """Returns the time-out in milliseconds that 0 stands for."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
 def job_from_environment():
-    """Returns (name or None, rank, workers) from the launcher's variables: GRADPOOL_, torch,
-    Horovod, MPI, jsrun, Flux, BytePS or Slurm; the name from GRADPOOL_JOB. Raises GradpoolError
-    (ENOENT) when no pair is set, and Mismatch when one variable shows one process and another
-    several."""
+    """Returns (name or None, rank, workers) from environment variables: GRADPOOL_, torch, Horovod,
+    MPI, jsrun, Flux, BytePS or Slurm; the name from GRADPOOL_JOB. Raises GradpoolError (ENOENT) if
+    no pair is set. Raises Mismatch if one variable shows one process and another several."""
     spec = JobSpec()
     check(lib.gp_job_spec_from_environment(ctypes.byref(spec)))
     return (spec.name.decode() if spec.name else None), spec.rank, spec.workers
@@ -71,18 +70,18 @@ class Client(Owned):
     def __init__(self, handle):
         super().__init__(handle)
         self._jobs = []
-        self._timeout_ms = default_timeout_ms()     # read once, like the library does
+        self._timeout_ms = default_timeout_ms()     # read once, as the library does
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None):
         """Joins a job and returns a Job, without waiting for the other workers. A parameter that is
-        None comes from the launcher's environment (job_from_environment). All but `rank` are the
-        same on every worker.
+        None comes from the launcher's environment (job_from_environment). All other parameters than
+        `rank` are the same on every worker.
 
           loss_limit      slow-down that the job accepts from sharing lanes, 0.05 for 5 %; None: the
                           limit of the service and the tenant. The strictest of the three counts
-          workers_max     most workers of Job.resize(); None: as many as `workers`
-          on_worker_loss  "fail", or "continue": a lost rank leaves the job, and may come back
+          workers_max     largest number for Job.resize(); None: `workers`
+          on_worker_loss  "fail", or "continue": the job continues without a lost rank
           durability      "replica" stores a copy of parameters and moments on another aggregator,
                           "worker" in workers' memory, so that they survive a lane; "none": no copy;
                           None: the default of the service"""
@@ -126,18 +125,17 @@ Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
-    """A declared tensor of a job; made by Job.declare(). After undeclare(), and after the job was
-    left, every call with it raises an error."""
+    """A declared tensor of a job; made by Job.declare(). Every use of it after undeclare(), or
+    after the end of the job, raises an error."""
     __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
         self.job, self.name, self.elements = job, name, elements
-        self.dtype, self.ranks = dtype, ranks       # ranks None: all ranks of the job
-        self.handle = handle                        # None: the tensor was undeclared
+        self.dtype, self.ranks = dtype, ranks       # None: all ranks of the job
+        self.handle = handle                        # None after undeclare()
 
     @property
     def workers(self):
-        """Returns the number of ranks that make a round of the tensor."""
         return self.job.workers if self.ranks is None else len(self.ranks)
 
     def __repr__(self):
@@ -150,16 +148,16 @@ def _settings(lr=0.0, weight_decay=0.0, momentum=0.0, dampening=0.0, betas=(0.9,
 
 
 def _blocks(operation, tensor):
-    """Returns by how many times the tensor's elements gradient and result are longer (gradpool.h,
+    """Returns the lengths of gradient and result, in multiples of the tensor's length (gradpool.h,
     gp_operation)."""
     if operation not in ('all-to-all', 'reduce-scatter', 'gather'):
-        return 1, 1     # the number of workers does not matter
+        return 1, 1     # independent of the number of workers
     ranks = tensor.workers
     return ranks if operation != 'gather' else 1, ranks if operation != 'reduce-scatter' else 1
 
 
 class Job(Owned):
-    """This worker's membership in a job; made by Client.join(). Leaving ends open requests."""
+    """This worker's membership in a job; made by Client.join(). leave() ends open requests."""
 
     def __init__(self, client, handle, name, rank, workers):
         super().__init__(handle)
@@ -172,7 +170,7 @@ class Job(Owned):
 
     @property
     def workers(self):
-        """The number of workers in the job now; after leave() the number at the join."""
+        """The present number of workers; after leave() the number at the join."""
         try:
             return len(self.members().ranks)
         except GradpoolError:
@@ -189,8 +187,8 @@ class Job(Owned):
 
     def resize(self, workers, timeout_ms=0):
         """Changes the number of workers: ranks below `workers` may join, all others have to leave
-        (members().wanted). Returns when they have. Timeout names late ranks; the resize stays in
-        force until the next one."""
+        (members().wanted). Returns when all of them have done so. Timeout names late ranks; the
+        resize is valid until the next one."""
         workers = number(workers, 'workers', U32_MAX)
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_job_resize, workers, timeout_ms)
@@ -236,7 +234,7 @@ class Job(Owned):
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
     def _declared(self, name, elements, dtype, ranks, handle):
-        """Returns the same Tensor for a name that was declared before."""
+        """A name that was declared before gives the same Tensor."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
@@ -253,7 +251,7 @@ class Job(Owned):
         (EBUSY): a round of the tensor is open."""
         with self._using():
             tensor = self._known(tensor)
-            # from here on no other call uses the handle
+            # from this point on no other call uses the handle
             handle, tensor.handle = tensor.handle, None
             try:
                 check(lib.gp_tensor_undeclare(handle))
@@ -263,23 +261,22 @@ class Job(Owned):
             del self._tensors[tensor.name]
 
     def alloc(self, size):
-        """Returns a writable buffer of `size` bytes, with any values, for torch.frombuffer() or
-        numpy.frombuffer(). Lanes on this host read a gradient there in place, and write a result
-        there unless it replaces its gradient. The memory exists as long as a tensor or array
-        uses it, even after the job. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
+        """Returns a writable buffer of `size` bytes with undefined values, for torch.frombuffer()
+        or numpy.frombuffer(). Lanes on this host read gradients in it without a copy, and write
+        results to it unless a result replaces its gradient. The memory exists as long as a tensor
+        or array uses it, also after the job. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
         size = number(size, 'bytes', SIZE_MAX)
         with self._using() as handle:
             return self._lent.take(handle, size)
 
     def trim(self):
-        """Frees memory of alloc() that nothing uses any more and that the job has kept for the next
-        call."""
+        """Frees unused memory of alloc() that the job stores for the next call."""
         with self._using() as handle:
             self._lent.trim(handle)
 
     def pin(self, address, size, pin, unpin):
-        """Pins a buffer of alloc() for copies to and from a GPU: calls pin(address, size) now,
-        unless these pages are pinned already, and unpin(address) before the job is left."""
+        """Pins a buffer of alloc() for copies to and from a GPU. Calls pin(address, size) unless
+        these pages are pinned, and unpin(address) before the job is left."""
         with self._using():
             self._lent.pin(address, size, pin, unpin)
 
@@ -287,8 +284,8 @@ class Job(Owned):
         """Starts the sum or mean of a tensor over all workers; returns a Request at once.
 
         tensor     a Tensor, or the name of one
-        gradient   its values on this worker; lent until the request is done
-        result     where the result goes, lent likewise; None: over the gradient
+        gradient   the values of this worker; do not write to them until the request is done
+        result     destination of the result; None: the gradient's memory
         operation  "mean", "sum", "min", "max" or "product", the same on every worker. Of W workers
                    a "gather" has a result of W times the tensor's elements (None: not wanted
                    here), an "all-to-all" a gradient and a result of that size, a "reduce-scatter"
@@ -310,13 +307,13 @@ class Job(Owned):
         return self.push_items(tensors, array, loan, operation)
 
     def update(self, tensor, gradient, parameters=None, **settings):
-        """Starts one step of a tensor with an update rule; returns a Request. Its lane takes the
-        mean of the gradients; every rank gets the new parameters.
+        """Starts one step of a tensor with an update rule; returns a Request. The lane steps with
+        the mean of the gradients; every rank gets the new parameters.
 
-        parameters  where they go; None: over the gradient
+        parameters  their destination; None: the gradient's memory
         settings    of rank 0, for this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps; what other ranks give is not looked at. None at all: the
-                    rank gives none, and where workers come and go those given last hold"""
+                    dampening, betas, eps; those of other ranks are ignored. Without any settings,
+                    an elastic job uses those of the tensor's last step"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
     def update_group(self, items, **settings):
@@ -343,7 +340,7 @@ class Job(Owned):
 
     @staticmethod
     def _places(tensor, gradient, result, operation, loan):
-        """Returns the addresses of a gradient and of its result; None: not wanted."""
+        """Returns the addresses of a gradient and of its result, or None for an unwanted result."""
         given, taken = _blocks(operation, tensor)
         source = loan.address(gradient, given * tensor.elements,
                               _What('gradient', tensor, operation, given), tensor.dtype)
@@ -374,12 +371,12 @@ class Job(Owned):
             handle, place, root, request))
 
     def send(self, tensor, values):
-        """Starts sending `values` to the other rank of a tensor that was declared for two ranks;
-        returns a Request, which is done when the other rank has the values."""
+        """Starts a send of `values` to the other rank of a tensor that was declared for two ranks.
+        Returns a Request, which is done when the other rank has the values."""
         return self._start_one(tensor, values, lib.gp_send)
 
     def receive(self, tensor, values):
-        """Starts receiving the values of the other rank's send(); returns a Request."""
+        """Starts a receive of the values that the other rank sends; returns a Request."""
         return self._start_one(tensor, values, lib.gp_receive)
 
     def _start_one(self, tensor, values, begin):
@@ -395,7 +392,7 @@ class Job(Owned):
         return self._start([tensor], loan, lambda _, request: begin(tensor.handle, place, request))
 
     def _start(self, tensors, loan, begin):
-        """Returns a Request for the round that `begin`(job, address for the request) starts. The
+        """Returns a Request for the round that `begin`(job, address of the request) starts. The
         loan ends with the Request."""
         handle = ctypes.c_void_p()
         try:
@@ -421,8 +418,8 @@ class Job(Owned):
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def barrier(self, timeout_ms=0):
-        """Returns when every worker has called this method equally often. A late worker counts from
-        its first call."""
+        """Returns when every worker has called this method equally often. For a late worker the
+        count begins at its first call."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_barrier, timeout_ms)
 
@@ -434,18 +431,20 @@ class Job(Owned):
 
     def start_timeline(self, path):
         """Records the rounds of all workers and lanes of the job in the file `path`, for trace
-        viewers, until stop_timeline(), or for an hour. One rank calls it."""
+        viewers. The recording ends with stop_timeline(), or after an hour. One rank calls the
+        method."""
         self._wait(lib.gp_job_timeline_start, os.fsencode(path))
 
     def stop_timeline(self):
-        """Ends the recording and closes the file. An error is the one that ended the recording
-        early; the file then has the rounds before it. Without a recording the call only logs a
-        line."""
+        """Ends the recording and closes the file. If an error has ended the recording earlier, it
+        is raised; the file has the rounds before the error. Without a recording the call only logs
+        a line."""
         self._wait(lib.gp_job_timeline_stop)
 
     def restore(self, path, parameters=None):
-        """Restores a snapshot, which the first rank reads, to the same bits as a job that never
-        stopped. Every rank calls it, after it has declared the same tensors with rules.
+        """Restores a snapshot; the lowest rank reads the file. Training continues to the same bits
+        as without the restore. Every rank calls the method, after it has declared the same tensors
+        with rules.
 
           parameters  {Tensor or its name: values}: destinations; other tensors are restored on the
                       lanes only"""
@@ -462,9 +461,9 @@ class Job(Owned):
         self._wait(lib.gp_job_restore, os.fsencode(path), array, len(array), finish=loan.end)
 
     def _wait(self, call, *arguments, finish=None):
-        """Runs a call of the library for this job, which leave() ends. In Python's main thread the
-        call runs in a thread of its own, so that a Ctrl-C is raised at once and not after the
-        call's deadline."""
+        """Runs a call of the library for this job; leave() ends the call. Python's main thread
+        starts another thread for the call, so that a Ctrl-C is raised at once and not after the
+        deadline."""
         def run():
             try:
                 with self.client._using():
@@ -489,12 +488,12 @@ class Job(Owned):
         self._close()
 
     def is_left(self):
-        """Returns True after leave(), and after the whole client has ended."""
+        """Returns True after leave(), and after close() of the client."""
         return self._handle is None
 
     def _known(self, tensor):
-        """Returns the Tensor of this job for a Tensor or a name. A handle of another job, or of a
-        removed tensor, must not reach the library (Y7)."""
+        """Returns the Tensor of this job for a Tensor or a name. Raises an error for a tensor of
+        another job and for an undeclared one, whose handle would crash the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
                 raise mismatch(f"tensor '{tensor}' has not been declared in {self}; call "
@@ -527,7 +526,7 @@ def _number_of(operation):
 
 
 class _What:
-    """Name of a gradient or a result in errors, formatted when it is needed."""
+    """Description of a gradient or a result for errors, formatted only when an error needs it."""
     __slots__ = ('_role', '_tensor', '_operation', '_blocks')
 
     def __init__(self, role, tensor, operation, blocks):

@@ -1,35 +1,36 @@
-"""Gradients that travel as fewer bytes, with what is lost carried over to the next round.
+"""Codecs send gradients in fewer bytes. The unsent part is added to the gradient of the next round.
 
     gradpool.ddp.attach(model, compression=gradpool.codecs.TopK(0.01))
 
-A codec says what a gradient is sent as; a Feedback keeps, by name, what was not sent (the residual)
-and counts rounds. What OneBit, TopK and Dithering send cannot be added up as it is: it is gathered,
-and every rank decodes it and adds it up in rank order, to the same bits (Y17). RandomK sends the
-same places on every rank, so the service takes the mean.
+A codec encodes and decodes gradients. A Feedback stores the unsent part of each gradient (the
+residual) by name, and counts rounds. Codes of OneBit, TopK and Dithering cannot be added. They are
+gathered, and every rank decodes them and adds the values in rank order, to the same bits (Y17).
+RandomK sends the same places on every rank, so the service computes the mean.
 
-    OneBit     a sign an element and the mean of the absolute values (Seide et al. 2014; Karimireddy
-               et al. 2019, error feedback)
-    TopK       the largest of a tensor, with their places (Aji and Heafield 2017)
-    RandomK    places that are drawn (Stich et al. 2018)
-    Dithering  the nearest steps of a scale, up or down by a draw, so that the mean is right
-               (Alistarh et al. 2017, whose scale is the norm; here it is the maximum)
+    OneBit     a sign for each element, and the mean of the absolute values (Seide et al. 2014;
+               Karimireddy et al. 2019, error feedback)
+    TopK       the largest values of a tensor, with their places (Aji and Heafield 2017)
+    RandomK    values at random places (Stich et al. 2018)
+    Dithering  the step below or above each value, chosen at random so that the mean is right
+               (Alistarh et al. 2017, with the norm as scale, here the maximum)
 
-Gradients are float32 on the CPU: numpy arrays, or torch tensors by their numpy(). Draws come from
-(name, round), and are the same on all ranks with one version of numpy."""
+Gradients are float32 on the CPU: numpy arrays, or torch tensors by their numpy(). Random numbers
+are seeded by (name, round), and are equal on all ranks with one version of numpy."""
 import zlib
 
 import numpy
 
 from .errors import mismatch
 
-MIN_BYTES = 65536   # for shorter tensors a round costs more than its bytes
+MIN_BYTES = 65536   # for shorter tensors a round costs more than the transfer of its bytes
 _WORD_BITS = 32
 _BYTE_BITS = 8
-# RandomK's marks are integers from -_MARK_MAX to _MARK_MAX: they and their squares are exact even
-# in bfloat16. If one of W marks differs by 1, the variance is (W - 1) / W ** 2. That is above
-# _VARIANCE_MIN up to W = 998, while rounding of the means in float32 stays below 0.0001.
+# RandomK's marks are integers from -_MARK_MAX to _MARK_MAX. They and their squares are exact even
+# in bfloat16. If one of W marks differs by 1, the variance is (W - 1) / W ** 2. Up to W = 998 this
+# is above _VARIANCE_MIN, while rounding of the means in float32 causes less than 0.0001.
 _MARK_MAX, _VARIANCE_MIN = 15, 0.001
-# Step of the sample that estimates how large the largest values are, and a margin for the estimate.
+# Every _SAMPLE_STEP-th value is a sample, which estimates the size of the largest values.
+# _SAMPLE_SPARE is the margin of the estimate.
 _SAMPLE_STEP, _SAMPLE_SPARE = 64, 16
 
 
@@ -38,19 +39,20 @@ def _words_of(bits):
 
 
 def _head(words, scale):
-    """The scale is the first word."""
+    """Stores the scale in the first word."""
     words[:1].view(numpy.float32)[0] = scale
 
 
 class Codec:
-    """A code for gradients of float32. Its users call, on one-dimensional numpy arrays:
+    """Base class of codecs for gradients of float32. Callers use these methods, on one-dimensional
+    numpy arrays:
 
-    words(elements)             how many values of `dtype` travel
-    encode(values, draw)        them; `draw` is a numpy.random.Generator, the same on every rank
-    add(sent, total, draw, by)  adds what was sent, times `by`, to `total`
+    words(elements)             number of values of `dtype` in the code
+    encode(values, draw)        the code; `draw` is a numpy.random.Generator, the same on every rank
+    add(sent, total, draw, by)  adds the decoded values, times `by`, to `total`
 
-    min_bytes       tensors of fewer bytes travel as they are
-    error_feedback  what was not sent is added to the gradient of the next round"""
+    min_bytes       tensors of fewer bytes are sent without the codec
+    error_feedback  the unsent part is added to the gradient of the next round"""
     operation, dtype = 'gather', 'int32'
 
     def __init__(self, min_bytes=MIN_BYTES, error_feedback=True):
@@ -59,14 +61,14 @@ class Codec:
         self.min_bytes, self.error_feedback = min_bytes, error_feedback
 
     def takes(self, elements):
-        """Returns whether a tensor of that size is compressed at all."""
+        """Returns whether the codec applies to a tensor of that size."""
         return elements > 0 and elements * 4 >= self.min_bytes \
             and self.words(elements) < elements
 
     @classmethod
     def compress(cls, _):
-        """Refuses the use as a class of gradpool.torch.Compression, which cannot carry values over
-        to the next round."""
+        """Raises an error if the codec is used as a class of gradpool.torch.Compression, which
+        stores no values for the next round."""
         raise mismatch(f'{cls.__name__} where there is one tensor and no next round: expected '
                        'none, fp16 or bf16. Codecs are for DistributedOptimizer and attach(), as '
                        f'{cls.__name__}()')
@@ -103,14 +105,14 @@ class _Sparse(Codec):
         self.ratio = ratio
 
     def kept(self, elements):
-        """Returns how many of `elements` elements are sent."""
+        """Returns the number of values in the code for `elements` elements."""
         return max(1, round(elements * self.ratio))
 
 
 def _largest(sizes, count):
     """Returns the places of the `count` largest values; NaN counts as larger than all. A sample
-    shows a size above which they most likely are, and only values above that are compared exactly.
-    This takes a seventh of the time."""
+    gives a bound below the largest values. Only values above the bound are compared exactly, which
+    needs a seventh of the time."""
     sample = sizes[::_SAMPLE_STEP]
     wanted = 2 * count // _SAMPLE_STEP + _SAMPLE_SPARE
     if 2 * wanted < sample.size:
@@ -126,7 +128,7 @@ def _largest_of_all(sizes, count):
 
 
 class TopK(_Sparse):
-    """Sends the largest values of a tensor, a part of `ratio`."""
+    """Sends the largest values of a tensor: `ratio` is their part."""
 
     def words(self, elements):
         return 2 * self.kept(elements)
@@ -141,10 +143,11 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """Sends values at random places, a part of `ratio`, drawn again in each round and the same on
-    every rank. The first two values, a random mark and its square, show whether the ranks are in
-    the same round: the mean of the squares is the square of the mean only if all marks are equal.
-    Every rank gets the same two means, so all ranks find a difference or none does."""
+    """Sends values at random places: `ratio` is their part. Each round has other places, the same
+    on every rank. The first two values of a code are a random mark and its square. They detect
+    ranks in different rounds: the mean of the squares is the square of the mean only if all marks
+    are equal. Every rank gets the same means, so either all ranks detect the difference or none
+    does."""
     operation, dtype = 'mean', 'float32'
 
     def words(self, elements):
@@ -170,7 +173,7 @@ class RandomK(_Sparse):
 
 class Dithering(Codec):
     """Sends each element as one of 2 ** bits - 1 steps from minus the maximum to the maximum: the
-    step below or above it, by chance, so that the mean is right."""
+    step below or above the element, chosen at random so that the mean is right."""
 
     def __init__(self, bits=4, min_bytes=MIN_BYTES, error_feedback=True):
         super().__init__(min_bytes, error_feedback)
@@ -223,7 +226,7 @@ def flat(values):
 
 
 class Feedback:
-    """A codec's residuals and rounds, by name. Every rank encodes a name as often as the others.
+    """Residuals and numbers of rounds of a codec, by name. Every rank encodes a name equally often.
 
         sent = feedback.encode('fc.weight', gradient)
         everybody's = ...               # of codec.dtype: gathered, or their mean
@@ -241,8 +244,9 @@ class Feedback:
         return numpy.random.Generator(numpy.random.PCG64(seed))
 
     def encode(self, name, gradient):
-        """Returns the code to send in the next round of a name."""
-        with numpy.errstate(invalid='ignore', over='ignore'):   # NaN and infinity are passed on
+        """Returns the code of a name for the next round."""
+        # NaN and infinity need no warning: they are sent
+        with numpy.errstate(invalid='ignore', over='ignore'):
             return self._encode(name, flat(gradient))
 
     def _encode(self, name, values):
@@ -253,12 +257,12 @@ class Feedback:
         whole = values.copy() if known is None else numpy.add(known, values, out=known)
         sent = self.codec.encode(whole, self._draw(name))
         self.codec.add(sent, whole, self._draw(name), -1)
-        # An overflow is reported once, and must not come back in each round.
+        # An infinite residual is dropped, or every later round would be infinite.
         self._residuals[name] = whole if numpy.isfinite(whole.sum()) else None
         return sent
 
     def decode(self, name, sent, mean, workers):
-        """Computes the mean of the last encoded round from the received codes, and writes it to
+        """Decodes the last round of a name from the received codes, and writes the mean to
         `mean`."""
         total = flat(mean)
         total.fill(0)
@@ -270,17 +274,17 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """Returns the values that were not sent yet; None: there are none."""
+        """Returns the values that were not sent yet, or None."""
         return self._residuals.get(name)
 
     def state_dict(self):
-        """Returns a copy of everything that a checkpoint needs. Called between two rounds."""
+        """Returns a copy of the whole state for a checkpoint. Called between two rounds."""
         residuals = {name: one.copy() for name, one in self._residuals.items() if one is not None}
         return {'codec': repr(self.codec), 'rounds': dict(self._rounds), 'residuals': residuals}
 
     def load_state_dict(self, state, elements):
-        """Replaces residuals and rounds; an empty state clears them. Mismatch, with nothing
-        changed: the state is of another codec, or its names or sizes differ from those of {name:
+        """Replaces residuals and rounds. An empty state deletes them. Raises Mismatch and changes
+        nothing if the state is of another codec, or its names or sizes differ from those of {name:
         elements}."""
         rounds, residuals = self._checked(state, elements) if state else ({}, {})
         self._rounds, self._residuals = dict(rounds), residuals

@@ -1,10 +1,10 @@
-"""Compression as a communication hook of torch's own kind, on any process group, so that torch's
-wrappers go around it:
+"""Compression as a plain communication hook of torch, for any process group. torch's wrappers of
+hooks accept it:
 
     state = CompressionState(model, gradpool.codecs.TopK(0.01))
     model.register_comm_hook(state, fp16_compress_wrapper(compression_hook))
 
-With the backend `gradpool` what it gathers and reduces goes through the service."""
+With the backend `gradpool` its collectives run on the service."""
 import torch
 import torch.distributed
 
@@ -15,7 +15,7 @@ from .codecs import Feedback
 class CompressionState:
     """Residuals and rounds of a DistributedDataParallel model, by parameter.
 
-    residuals  these, for a checkpoint: state_dict() and load_state_dict()"""
+    residuals  for a checkpoint: state_dict() and load_state_dict()"""
 
     def __init__(self, model, codec):
         self.group, self.feedback = model.process_group, Feedback(codec)
@@ -44,7 +44,7 @@ def compression_hook(state, bucket):
         works.append(torch.distributed.all_gather(gathered, mine, state.group, async_op=True))
 
     def finish(all_works):
-        all_works.value()       # this call raises errors of the works
+        all_works.value()       # raises errors of the works
         means = [part / workers for part in summed]
         for gradient, mean in zip(whole, means):
             gradient.copy_(mean.view_as(gradient))
@@ -58,7 +58,7 @@ def compression_hook(state, bucket):
 
 
 def _sum(tensors, group):
-    """Returns (views of the sums, works) for tensors that are sent as one."""
+    """Returns (views of the sums, works). The tensors are sent as one."""
     if not tensors:
         return [], []
     together = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
@@ -67,6 +67,6 @@ def _sum(tensors, group):
 
 
 def _by_tensor(gathered, codes):
-    """Returns for each tensor the codes of all ranks, one after the other."""
+    """Returns, for each tensor, the codes of all ranks in rank order."""
     sizes = [code.numel() for code in codes]
     return [torch.cat(parts) for parts in zip(*(of_rank.split(sizes) for of_rank in gathered))]

@@ -1,21 +1,22 @@
-"""The first door: gradients of a DistributedDataParallel model are averaged by the service.
+"""The first door (interface): the service averages the gradients of a DistributedDataParallel
+model.
 
     model = torch.nn.parallel.DistributedDataParallel(net)
     gradpool.ddp.attach(model)
 
 One gradient, from loss.backward() to optimizer.step():
 
-    DDP    has all gradients of a bucket and calls the hook with them
+    DDP    calls the hook when all gradients of a bucket are ready
     hook   starts one push-pull of a group: each parameter's slice of the bucket is the next round
            of the tensor of that name; returns a Future
     lane   writes the mean over the slices, the same bits on every worker
-    thread wakes from the library's wait and completes the Future; backward() returns when all are
+    thread waits in the library, then completes the Future; backward() returns after the last one
 
-Because a parameter is a tensor and a bucket merely a group (Y1), the new buckets that DDP builds
-after iteration 1 change nothing for the service, except that small gradients side by side are one
-tensor (_model.bucket_packs). DDP's own process group is used for what DDP does at set-up, for
-find_unused_parameters and for broadcast_buffers, never for gradients. With an optimizer lanes do
-its steps as well, and write new parameters instead of means (_steps.stepping)."""
+Each parameter has a tensor, and a bucket is only a group of tensors (Y1). So the new buckets that
+DDP builds after iteration 1 need no new tensors, except for small gradients, which are sent
+together (_model.bucket_packs). DDP uses its own process group at set-up, for find_unused_parameters
+and for broadcast_buffers, but never for gradients. With an optimizer the lanes do its steps, and
+write new parameters instead of means (_steps.stepping)."""
 import atexit
 import errno
 import functools
@@ -44,23 +45,22 @@ from ._tensors.full import elements_of, Full, names_of_sparse
 from .client import Job
 from .errors import GradpoolError, mismatch, Timeout
 
-# Period, while waiting for other ranks, of checks for a Ctrl-C that was postponed.
+# Interval of checks for a postponed Ctrl-C during a wait for other ranks.
 _LOOK_MS = 100
-# Time for which the end of a script waits for pushes in progress. There are none unless a step is
-# being abandoned.
+# The end of a script waits this long for open pushes, which exist only after an abandoned step.
 _STOP_S = 2.0
 
 rendezvous.prepare()
 uneven.offer()
 interrupts.offer()
 _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
-_models = weakref.WeakSet()         # models that were attached once
+_models = weakref.WeakSet()         # models that were attached at least once
 _attachments = weakref.WeakSet()    # attachments of this process and of its parents
 
 
 @atexit.register
 def _close_all():
-    """Closes all attachments. Registered at import, so that it runs before threads are ended."""
+    """Closes all attachments. Registered at import, so that it runs before the threads end."""
     for attachment in list(_attachments):
         attachment.close()
 
@@ -133,15 +133,15 @@ def _parameters_of(model):
 
 
 def _frozen_of(model):
-    """Returns {name: parameter} for which DDP has no gradients although the script did not exclude
-    them."""
+    """Returns {name: parameter} of parameters without gradients in DDP, except those that the
+    script excludes."""
     ignored = set(getattr(model, 'parameters_to_ignore', ()))
     return {name: parameter for name, parameter in model.module.named_parameters()
             if not parameter.requires_grad and name not in ignored}
 
 
 def _way_of(model, parameters, optimizer, compression):
-    """Returns the object that replaces plain means of gradients; None: there is none."""
+    """Returns the object that replaces the plain means of gradients, or None."""
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
     if optimizer is not None:
@@ -151,23 +151,23 @@ def _way_of(model, parameters, optimizer, compression):
     for name in names_of_sparse(model.module):
         raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
                        'sparse=False, or attach without compression')
-    from ._model.compressing import Compressing   # needs numpy, which is otherwise optional
+    from ._model.compressing import Compressing   # imports numpy, which is optional
     return Compressing(compression, parameters)
 
 
 class Attachment:
-    """A model whose gradients the service averages; made by attach(). Leaves the job at close() or
-    at the end of the process, unless another attached model uses the job. If the script drops the
-    model, its tensors leave the job, which continues (Y72).
+    """A model whose gradients the service averages; made by attach(). close() or the end of the
+    process leaves the job, unless another attached model uses it. If the script drops the model,
+    the tensors are undeclared, and the job continues (Y72).
 
       residuals  gradients that compression has not sent yet: state_dict() and load_state_dict()"""
 
     def __init__(self, model, place, job, parameters, limit, wire, way=None):
         self.job = job
         self._place = place
-        self._way = way     # rounds that replace the mean of gradients; None: plain means
+        self._way = way     # Stepping or Compressing; None: plain means
         self._limit = limit
-        self._open = {}                 # pushes whose Futures are not complete, the oldest first
+        self._open = {}                 # open pushes, the oldest first
         self._idle = threading.Condition()
         self._is_closed = False
         self._process = os.getpid()
@@ -196,23 +196,22 @@ class Attachment:
         _attachments.add(self)
 
     def _declare(self, parameters, sparse, wire):
-        """Returns {id of a parameter: its tensor}. The model holds the parameters as long as it
-        calls the hook."""
+        """Returns {id of a parameter: its tensor}. These ids stay valid while the model exists."""
         made = self.job.declare_all({
             self._place.beginning + name: (elements_of if name in sparse else torch.numel)(one)
             for name, one in parameters.items()}, wire=wire)
         return {id(parameter): tensor for parameter, tensor in zip(parameters.values(), made)}
 
     def check(self):
-        """Raises the first failure again, if there was one. Each forward() and each bucket does so,
-        too, because backward() itself can only raise a RuntimeError with its text."""
+        """Raises the first failure again, if there was one. Each forward() and each bucket calls
+        this, because backward() itself can only raise a RuntimeError with the text."""
         if self.failure is not None:
             raise self.failure
 
     def restore(self, path):
-        """Makes lanes continue from a snapshot (`job.snapshot(path)`), and the model from the
-        parameters in it. Every rank calls this before it trains, for each of the job's models that
-        has an optimizer, because a snapshot contains all of them."""
+        """Restores a snapshot (`job.snapshot(path)`): the lanes get its state, and the model its
+        parameters. A snapshot contains all models of the job. So every rank calls this method for
+        each model with an optimizer, before it trains."""
         if not isinstance(self._way, Stepping):
             raise mismatch('restore() where the script steps itself: lanes have nothing of this '
                            'model; torch.save() its parameters and its optimizer')
@@ -220,7 +219,7 @@ class Attachment:
 
     def close(self):
         """Leaves the job, if attach() joined it. No effect in a forked child. After an abandoned
-        step, rounds in progress stay until the process ends."""
+        step, open rounds continue until the end of the process."""
         if os.getpid() != self._process or self._is_closed:
             return
         self._before_forward.remove()
@@ -230,8 +229,8 @@ class Attachment:
             self._place.close()
 
     def _say_step_left_out(self):
-        """Checks the last step. If another optimizer makes the last step of a script, no backward()
-        follows that could refuse."""
+        """Warns if the last backward() had no step(). A later backward() would raise an error, but
+        the last one has no successor."""
         if (self.failure is None and isinstance(self._way, Stepping) and
                 self._way.has_step_left_out()):
             self._say('step() of the attached optimizer was not called after the last backward(), '
@@ -247,7 +246,7 @@ class Attachment:
             return self._idle.wait_for(lambda: not self._open, limit_s)
 
     def let_go(self):
-        """Ends the attachment, because the script has dropped the model."""
+        """Ends the attachment after the script has dropped the model."""
         self._way = None
         self._buckets = {}
 
@@ -265,7 +264,9 @@ class Attachment:
         Returns the Future of the bucket."""
         self.check()
         if self._is_closed:
-            raise GradpoolError(9, f"job '{self.job.name}': the attachment has been closed")
+            raise GradpoolError(errno.EBADF, f"job '{self.job.name}': backward() of a model whose "
+                                'attachment has been closed; make another '
+                                'DistributedDataParallel of the module')
         try:
             way = self._way or self._means_of(bucket)
             request, land = way.start(self.job, bucket)
@@ -281,11 +282,10 @@ class Attachment:
         return push.future
 
     def _see_through_at_end(self, last):
-        """Waits at the end of backward() before DDP does: DDP waits in C++, where no signal is
-        handled."""
+        """Makes backward() wait in Python before DDP waits in C++, where no signal is handled."""
         try:
             _QUEUE(functools.partial(self._see_through, last))
-        except RuntimeError:    # Join pushes outside of a backward()
+        except RuntimeError:    # torch's Join pushes outside of backward()
             return
         last.is_seen_through = True
 
@@ -302,8 +302,8 @@ class Attachment:
             raise
 
     def _means_of(self, bucket):
-        """Returns the object that starts the means, created once for each layout of DDP. The
-        bucket's buffer is kept with it, so that no other layout can get that address."""
+        """Returns the object that starts the means of a bucket; each layout of DDP has one. The
+        bucket's buffer is stored with it, so that no other layout gets the same address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])
@@ -321,24 +321,24 @@ class Attachment:
         return means
 
     def see_out(self, push):
-        """Called when the Future of a push is complete."""
+        """Called after the Future of a push is complete."""
         with self._idle:
             self._open.pop(push, None)
             self._idle.notify_all()
 
     def end_before(self, failed):
-        """Ends earlier pushes that can end. The failure of an earlier push comes first: a rank that
-        stops for a disagreement leaves the job, and so makes later pushes of the others fail."""
+        """Ends earlier pushes that can end. Their failures are reported first: a rank that has
+        found a disagreement leaves the job, which makes later pushes of other ranks fail."""
         with self._idle:
             earlier = list(itertools.takewhile(lambda push: push is not failed, self._open))
         for push in earlier:
             push.is_over()
 
     def fail(self, error):
-        """Stores the first failure and prints it once, before backward() can raise it, because
-        backward() waits for all buckets (Y3)."""
+        """Stores the first failure and prints it once. backward() waits for all buckets before it
+        raises the error (Y3)."""
         if self.failure is None:
-            # raised by a signal handler, and not to be raised by a later forward()
+            # the exception of a signal handler must not be raised again by a later forward()
             if not isinstance(error, Exception):
                 error = GradpoolError(errno.EINTR, f'{type(error).__name__} in backward(), before '
                                       'all ranks had sent their gradients; end the script, or '
@@ -348,19 +348,19 @@ class Attachment:
 
 
 class _Copy:
-    """Stands for the attachment in a copy of its model, because torch 2 copies the hook's state,
-    too. The reducer of the copy has no hook."""
+    """The hook's state in a copy of a model: torch 2 copies the state. The copied model has no
+    hook."""
 
     def push(self, _):
         raise mismatch('the model is a copy of an attached one: attach() it, too')
 
 
 class _Push:
-    """A bucket under way. After the attachment's first failure it ends with that at once; it stays
-    lent until the job is left.
+    """A bucket in progress. After the attachment's first failure a push ends at once with this
+    failure; its memory stays lent until the job is left.
 
-    land             called once it is over: the tensor that DDP gets, like `buffer`
-    is_seen_through  by the end of backward(), unless that is never reached"""
+    land             called at the end of the round; returns the tensor for DDP, like `buffer`
+    is_seen_through  whether the end of backward() waits for it; False if it is never reached"""
 
     def __init__(self, attachment, request, buffer, land, limit):
         self._attachment, self.request, self._land = attachment, request, land
@@ -383,7 +383,7 @@ class _Push:
             self._attachment.check()
             if not self.request.done() and time.monotonic() < self._deadline_s:
                 return
-            self.request.wait(1)    # done, or a Timeout that names late ranks
+            self.request.wait(1)    # finished, or a Timeout that names late ranks
             self._promise.keep(self._land())
         except Exception as error:
             self._attachment.end_before(self)
@@ -395,7 +395,7 @@ class _Push:
 
 
 class _Check:
-    """Before each forward() of an attached model. A copy of the model does nothing there.
+    """Called before each forward() of an attached model. In a copy of the model it has no effect.
 
     frozen  {name: parameter} that DDP does not average"""
 
@@ -421,8 +421,8 @@ class _Check:
 
 
 def _let_go(attachment):
-    """Called when the model is freed. `attachment` is a weak reference, because an attachment holds
-    the parameters."""
+    """Called when the model is freed. `attachment` is a weak reference, because an attachment
+    refers to the parameters."""
     attachment = attachment()
     if attachment is not None:
         attachment.let_go()
@@ -440,5 +440,5 @@ def _register(model, attachment):
 
 @interrupts.put_off
 def _average(attachment, bucket):
-    """The communication hook. DDP requires the name of its second parameter."""
+    """The communication hook. DDP requires this name of the second parameter."""
     return attachment.push(bucket)

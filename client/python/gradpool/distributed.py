@@ -1,16 +1,16 @@
-"""The second door: a backend of torch.distributed.
+"""The second door (interface): a backend of torch.distributed.
 
     import gradpool.distributed
     torch.distributed.init_process_group('gradpool')
 
-Ranks of the default group are the workers of a job; a sub-group's tensors are declared for its
-ranks. Each operation is a push of a tensor that the group keeps declared
-(_group.operations.Names), by the operation that the service has for it. Only bitwise reductions are
-folded here, from what all have gathered; what goes from one rank to another (send, scatter,
-all_to_all with splits) are sends on tensors of the two.
+The ranks of the default group are the workers of a job. The tensors of a sub-group are declared for
+its ranks. Each operation is a push of a declared tensor (_group.operations.Names), and the service
+does the operation. Exceptions: for a bitwise reduction this module gathers all values and reduces
+them. Transfers from one rank to another (send, scatter, all_to_all with splits) use tensors of
+these two ranks.
 
-Owns what torch calls a ProcessGroup; never torch's store, by which the ranks find each other and
-learn the name of their job (Y111)."""
+This module has torch's ProcessGroup. torch's store, through which the ranks agree on the name of
+the job, belongs to torch (Y111)."""
 import inspect
 
 import torch
@@ -39,12 +39,13 @@ _CHANNEL_NAMES_MAX = 8
 
 
 class ProcessGroup(Together, torch.distributed.ProcessGroup):
-    """A group of ranks of a job; made by torch.distributed. Errors are those of gradpool.errors,
-    raised by wait(); after the first one every later operation raises it (Y9).
+    """A group of ranks of a job; made by torch.distributed. wait() raises the errors of
+    gradpool.errors. After the first error every later operation raises it (Y9).
 
-    ranks  the group's, as the job counts them"""
+    ranks  ranks of the group, as numbered in the job"""
 
-    raised_by = 'init_process_group(timeout=) or new_group(timeout=)'   # the limit of each wait
+    # names the setting for the limit of each wait
+    raised_by = 'init_process_group(timeout=) or new_group(timeout=)'
 
     def __init__(self, membership, name, ranks, rank, timeout):
         super().__init__(rank, len(ranks))
@@ -77,7 +78,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return self._name
 
     def fail(self, error):
-        """Fails the group: it has lost an operation, so later ones cannot be matched with those of
+        """Fails the group. After a failed operation later ones cannot be matched with those of
         other ranks."""
         if self.failure is None:
             self.failure = error
@@ -109,7 +110,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                          lambda: is_wanted and unload(given, tensor, False))
 
     def _reduce_sparse(self, what, tensor, operation, is_wanted):
-        """Reduces the whole tensor, because the elements of other ranks are unknown before."""
+        """Sends the whole tensor, because the rows of other ranks are unknown."""
         name = arithmetic(operation, tensor)
         if name not in ('sum', 'mean'):
             raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
@@ -119,9 +120,9 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         def finish():
             if is_wanted:
                 unload(given, full, False)
-                # Marks as short integers could overflow: they count ranks.
+                # marks count ranks, which could overflow short integers
                 marks = None if full.is_complex() else given[tensor.numel():]
-                with torch.no_grad():   # a tensor of detach() has its own count of elements
+                with torch.no_grad():   # a tensor of detach() has a separate version
                     tensor.copy_(sparse_of(full, tensor, marks))
         return self._run(what, tensor, [self._push(name, given, given)], [tensor], finish)
 
@@ -163,8 +164,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return self._run('reduce_scatter', output, [part], [output], finish)
 
     def _reduced(self, output, given, operation):
-        """Returns the part for a carrier whose blocks are reduced, one for each rank, and the
-        function that puts this rank's block into the output."""
+        """Returns the part of a reduce-scatter, and the function that copies this rank's block to
+        the output. The carrier has one block for each rank."""
         name = arithmetic(operation, output)
         result = carrier_of(output, False)
         if name == 'mean':
@@ -299,7 +300,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def recv(self, tensors, source, tag):
         tensor = only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
-            return self._claim(tensor, tag, (source,))  # the message may already be there
+            return self._claim(tensor, tag, (source,))  # a stored message may already be there
         part, finish = self._receive(('send', tag), source, tensor)
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()
@@ -330,8 +331,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                      crossing, finish).start()
 
     def _begin_receive(self, mailbox, tag, source, model):
-        """Begins a receive for a Mailbox. It is unknown when the message comes, or whether it
-        does. It stays on the host."""
+        """Starts a receive for a Mailbox. The message stays on the host, because it may never be
+        used."""
         message = room_for(self._job, carrier_of(model, True))
         slot = self._slot(self._channel(('send', tag), source, self.rank()), message)
         part = Part(slot, lambda of: self._job.receive(of, message))
@@ -339,7 +340,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return Operation(mailbox, told, [part]).start(), message
 
     def _exchange(self, what, tensor, outputs, inputs):
-        """Sends block i of the inputs to rank i, and receives block i of the outputs from there.
+        """Sends block i of the inputs to rank i, and receives block i of the outputs from rank i.
         Both ranks know which blocks are empty."""
         check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
@@ -368,7 +369,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return part, lambda: unload(values, tensor, True)
 
     def _channel(self, kind, source, target):
-        """Returns the Names of data from one rank to another. Only these two know their order."""
+        """Returns the Names of transfers from one rank to another. Only these two ranks use
+        them."""
         key = *kind, source, target
         if source == target or not 0 <= source + target - self.rank() < self.size():
             raise mismatch(f'from rank {source} to rank {target} of a group of {self.size()}')
@@ -382,8 +384,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     # ---- what they share ----
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
-        """Returns a collective. It is matched with those of the other ranks in the tensor of its
-        single part, unless a `place` is given."""
+        """Returns a collective. Without a `place`, its only part's tensor is the place where ranks
+        compare their calls."""
         if any(isinstance(part, Pieces) for part in parts):
             parts, place = self._said.beside(parts, what, tensor)
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
@@ -398,8 +400,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
             of, given, result, operation), given, result, elements)
 
     def _cut(self, begin, given, result, elements=None):
-        """Returns the Part of a tensor of that many elements (None: as many as the carriers have),
-        or Pieces. begin() is as for _part()."""
+        """Returns the Part of a tensor, or Pieces. elements None: as many as the carriers have.
+        begin() is that of _part()."""
         carrier = result if given is None else given
         elements = carrier.numel() if elements is None else elements
         pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))
@@ -412,14 +414,15 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                       for slot, start, land in push.pieces(pieces))
 
     def _part(self, slot, begin, given, result):
-        """Calls begin(tensor, given, result) with the carriers on the host, or None."""
+        """Returns a Part that calls begin(tensor, given, result) with the carriers on the host, or
+        None."""
         crossing = crossing_of(self._job, given, result)
         sent, landing = crossing.out(given), crossing.back(result)
         return Part(slot, lambda of: crossing.begin(lambda: begin(of, sent, landing)), crossing)
 
     def _slot(self, names, carrier, elements=None):
-        """Returns the Slot of a tensor as long as the carrier, or of that many elements. A
-        rank that cannot declare what the others declare has failed."""
+        """Returns the Slot of a tensor as long as the carrier, or of `elements`. If the declaration
+        fails, the group fails, because other ranks have declared the tensor."""
         return self._declared(lambda: names.slot(
             carrier.dtype, carrier.numel() if elements is None else elements))
 
@@ -452,8 +455,9 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
 
 def _make(options, _):
-    """Creates a ProcessGroup for torch.distributed. Each default group of a process is a job of its
-    own, because ranks that have left the first group may still be in it for others."""
+    """Creates a ProcessGroup for torch.distributed. Each default group of a process has its own
+    job. Ranks that have left one default group may join the next while other ranks still use the
+    first."""
     ranks = tuple(options.global_ranks_in_group)
     if ranks:
         rank, workers = torch.distributed.get_rank(), torch.distributed.get_world_size()
@@ -465,7 +469,8 @@ def _make(options, _):
 
 def _register():
     register = torch.distributed.Backend.register_backend
-    has_devices = 'devices' in inspect.signature(register).parameters     # since torch 2
+    # torch 2 has this parameter
+    has_devices = 'devices' in inspect.signature(register).parameters
     register('gradpool', _make, extended_api=True,
              **({'devices': ['cpu', 'cuda']} if has_devices else {}))
 

@@ -1,4 +1,5 @@
-"""Failures as exceptions: one class per kind, errno and the library's sentence inside."""
+"""Errors of the library as exceptions: one class for each kind, with errno and the library's
+text."""
 import errno
 
 
@@ -15,11 +16,11 @@ class GradpoolError(OSError, RuntimeError):
 
 
 class PeerLost(GradpoolError, ConnectionError):
-    """The job has failed: a worker, an aggregator or the service is gone. Join again."""
+    """The job has failed: a worker, an aggregator or the service was lost. Join again."""
 
 
 class Unreachable(GradpoolError, ConnectionError):
-    """No service answers at the endpoint, or none was named. Nothing was sent."""
+    """No service answers at the endpoint, or no endpoint is set. Nothing was sent."""
 
 
 class Timeout(GradpoolError, TimeoutError):
@@ -27,11 +28,11 @@ class Timeout(GradpoolError, TimeoutError):
 
 
 class Mismatch(GradpoolError, ValueError):
-    """An argument is wrong, or ranks disagree about a size, an operation or their number."""
+    """An argument is wrong, or ranks disagree about a size, an operation or the number of ranks."""
 
 
 class Forked(GradpoolError):
-    """Used in a forked child; only the process that joined a job may use it."""
+    """The object belongs to the parent process: only the process that joined a job may use it."""
 
 
 _CLASSES = {
@@ -53,18 +54,18 @@ _CLASSES = {
 
 
 def error_of(code, text, classes=None):
-    """Returns the exception for a negative errno `code` and its sentence. `classes` has priority
-    over the other classes."""
+    """Returns the exception for a negative errno `code` and its text. `classes`: {errno: class}
+    with priority over the usual classes."""
     return (_CLASSES | (classes or {})).get(-code, GradpoolError)(-code, text)
 
 
 def mismatch(text):
-    """Returns a Mismatch that this process has found, before anything was sent."""
+    """Returns a Mismatch that this process has detected before it sent anything."""
     return Mismatch(errno.EINVAL, text)
 
 
 def overdue(timeout, limit_s, raised_by):
-    """Returns a Timeout that names its limit and the way to raise it, in place of the library's
+    """Returns a Timeout that names its limit and the setting for it, in place of the library's
     advice."""
     told = str(timeout).partition('. To wait longer')[0]
     return Timeout(errno.ETIMEDOUT, f'{told}. The timeout of the wait is over: look at the '

@@ -169,7 +169,7 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
     a->state = AGGREGATOR_AWAY;
     calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
     a->service->on->aggregator->is_away(a);
-    log_info("%s is away", AGGREGATOR_NAME(a));
+    log_info("%s has lost its control connection", AGGREGATOR_NAME(a));
     bool remote = a->process.fd < 0;
     timer_start(a->service->loop, &a->timer,
                 clock_now_ns() + (remote && a->service->phase != SERVICE_UP ? 0 : grace_ns));

@@ -133,7 +133,7 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                          AGGREGATOR_NAME(a));
     take_costs(a, join);
     aggregator_attach(a, p);
-    log_info("%s is back", AGGREGATOR_NAME(a));
+    log_info("%s is connected again", AGGREGATOR_NAME(a));
     welcome(a, request);
     p->service->on->aggregator->is_back(a, join);
 }

@@ -170,7 +170,7 @@ void leaving_end_jobs(const struct aggregator *a)
                  "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
                  "to other aggregators in time (--leave-timeout)",
                  s->ending->takes_along, bound, bound == 1 ? "" : "s");
-        log_warn("job %s ends: %s%s%s", job->name, why, *stay ? ": " : "", stay);
+        log_warn("job %s has been ended: %s%s%s", job->name, why, *stay ? ": " : "", stay);
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
     }
@@ -184,7 +184,7 @@ static void let_go(struct aggregator *a)
     a->leaving->is_over = true;
     timer_stop(&a->leaving->timer);
     if (*loses)
-        log_warn("%s ends: %s", name, loses);
+        log_warn("%s ends with a loss: %s", name, loses);
     else
         log_info("%s ends; nothing is lost with it", name);
     events_note(a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);

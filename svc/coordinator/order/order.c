@@ -200,13 +200,14 @@ static void be_patient(struct order *order)
     order->pause_ns = AGAIN_NS;
 }
 
-/* Schedules another attempt, unless the job has been busy for too long. Returns whether another
- * attempt follows. */
-static bool try_later(struct order *order)
+/* Starts the timer of another attempt, unless the job has been busy for too long. Returns whether
+ * there will be another attempt. */
+static bool try_later(struct order *order, const char *why)
 {
     uint64_t now_ns = clock_now_ns();
     if (now_ns >= order->patience_ns)
         return false;
+    log_debug("a move waits: %s", why);
     timer_start(order->service->loop, &order->again, now_ns + order->pause_ns);
     order->pause_ns = order->pause_ns < AGAIN_MOST_NS / 2 ? 2 * order->pause_ns : AGAIN_MOST_NS;
     return true;
@@ -219,10 +220,11 @@ static bool plan(struct order *order, struct job *job)
     forget_tasks(order);
     order->is_stale = false;
     bool goes_astray = order->lane == 0 && moving_goes_astray(job);
-    if (goes_astray && try_later(order))
+    static const char astray[] = "its tasks are still on their way to a lane that is to be empty";
+    if (goes_astray && try_later(order, astray))
         return false;
     if (goes_astray)
-        note_stay(order, job, "tasks of it are still on their way to a lane that is to be empty");
+        note_stay(order, job, astray);
     int error = tasks_list(job, is_ordered, order, &order->tasks, &order->tasks_count);
     if (error < 0)
         note_stay(order, job, "gradpool serve is out of memory");
@@ -265,7 +267,7 @@ static void batch_done(struct service *s, uint64_t context, const struct moved *
     if (!order)
         return;
     if (moved->code < 0) {
-        if (may_pass(moved->code) && try_later(order))
+        if (may_pass(moved->code) && try_later(order, moved->text))
             return;
         note_stay(order, job_at_hand(order), moved->text);
         return step(order);
@@ -315,7 +317,7 @@ static bool go_on(struct order *order, struct job *job)
     int error = start_batch(order, job, &err);
     if (error == 0)
         return true;
-    if (may_pass(error) && try_later(order))
+    if (may_pass(error) && try_later(order, err.text))
         return true;
     note_stay(order, job, err.text);
     return false;

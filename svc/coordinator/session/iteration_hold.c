@@ -186,7 +186,7 @@ void holding_rank_gone(const struct session *session)
     char text[2 * SESSION_NAME_BYTES];
     if (!h || h->rank != session->rank)
         return;
-    snprintf(text, sizeof text, "%s is away", SESSION_NAME(session));
+    snprintf(text, sizeof text, "%s has lost its control connection", SESSION_NAME(session));
     give_up(h, -EAGAIN, text);
 }
 

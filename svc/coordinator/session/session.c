@@ -133,7 +133,9 @@ static void lost_because(struct session *session, const char *why)
         log_warn("%s is gone%s; its job goes on", SESSION_NAME(session), why);
         job->service->on->job->session_is_lost(session);
     } else {
-        jobs_fail(job, session, -ECONNRESET, "%s is gone%s", SESSION_NAME(session), why);
+        jobs_fail(job, session, -ECONNRESET,
+                  "%s is gone%s; see the log of that process, then start the job again",
+                  SESSION_NAME(session), why);
     }
     jobs_end_if_empty(job);
 }
@@ -212,7 +214,7 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     session->state = SESSION_AWAY;
     session->was_closed = was_closed;
     holding_rank_gone(session);
-    log_debug("%s is away", SESSION_NAME(session));
+    log_debug("%s has lost its control connection", SESSION_NAME(session));
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);

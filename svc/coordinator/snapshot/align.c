@@ -2,6 +2,7 @@
  * all pieces. This file decides which tensors belong to the snapshot. read.c reads them. RULES.md:
  * K47. */
 #include "svc/base/cleanup.h"
+#include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/membership/membership.h"
@@ -129,6 +130,7 @@ void saving_hindered(struct saving *sv, const struct err *why)
                     why->code == -ECANCELED || why->code == -ECONNRESET;
     if (!may_pass || clock_now_ns() >= sv->patience_ns)
         return saving_break(sv, why->code, "%s", why->text);
+    log_debug("a snapshot waits: %s", why->text);
     saving_let_go_on(sv);
     sv->state = SAVING_WAITS;
     try_later(sv, AGAIN_NS);

@@ -79,7 +79,7 @@ class Moves(Case):
         lanes = self.service.job('moves')['lanes']
         other, = [a for a in self.service.serving() if a['pid'] == self.other.pid]
         self.assertLessEqual(set(lanes), {lane['lane'] for lane in other['lanes']})
-        self.assertIn(') is back', self.service.serve.text())
+        self.assertIn(') is connected again', self.service.serve.text())
 
     def test_moments_leave_a_container_over_shm(self):
         self.depart()
@@ -108,7 +108,7 @@ class Stays(Case):
             job.push_pull(tensor, values).wait(durability.WAIT_MS)
             self.stop_other()
             self.terminate()
-            self.said('job moves ends: ')
+            self.said('job moves has been ended: ')
             self.check_fails('2 tensors could not move to other aggregators in time')
             self.assertEqual(self.service.serve.wait(), 0)
             self.assertIn('job moves loses the state of 2 tensors', self.first.text())

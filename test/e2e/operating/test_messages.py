@@ -363,16 +363,21 @@ class Wrong(Case):
 
     def test_values_that_are_no_gradients(self):
         import torch
+        from gradpool._native.states import restore
         with gradpool.connect() as client, client.join('values', 0, 1) as job, \
                 client.join('strange', 0, 1) as other:
             job.declare('sum', 100)
             strange = other.declare('t', 100)
+            job.declare('half', 100, 'bfloat16')
+            job.declare('model', 100, rule='sgd')
             wide = torch.zeros(200)
             for values in ('x', numpy.zeros(100), numpy.zeros(200, numpy.float32)[::2],
                            wide[::2], wide.double()[:100], wide[:100].to_sparse(),
                            wide[:100].to('meta')):
                 self.raises(lambda values=values: job.push_pull('sum', values))
-            for call in (lambda: job.push_pull(strange, wide[:100]), lambda: job.declare('x', 'y'),
+            for call in (lambda: job.push_pull('half', numpy.zeros(100)),
+                         lambda: job.send('sum', 'x'), lambda: restore(job, 'model', 'sgd', 'x'),
+                         lambda: job.push_pull(strange, wide[:100]), lambda: job.declare('x', 'y'),
                          lambda: client.join('a\0b', 0, 1), lambda: client.join(5, 0, 1)):
                 self.raises(call)
             job.start_timeline(str(self.folder / 'timeline'))

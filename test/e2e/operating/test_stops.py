@@ -208,7 +208,7 @@ class Restarts(Case):
             pids = self.leave()
             self.service.options = options
             serve = self.start_process(aggregators)
-            until(lambda: serve.text().count(') is back') == len(pids), 'all are back',
+            until(lambda: serve.text().count(') is connected again') == len(pids), 'all are back',
                   process=serve)
             self.assertLessEqual(set(pids), set(self.service.pids()))
             self.goes_on()
@@ -332,7 +332,7 @@ class Longest(Case):
         cores that the jobs need."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
-        until(lambda: serve.text().count(') is back') == 2, 'both are back', process=serve)
+        until(lambda: serve.text().count(') is connected again') == 2, 'both are back', process=serve)
 
     def test_eight_jobs_notice_no_restart(self):
         self.start('--scale', 'off')

@@ -488,8 +488,9 @@ class Ddp(Case):
 
     def test_what_cannot_be_attached_is_refused_clearly(self):
         module, dtype, name = self.run_ranks('rank_is_refused', 1)[0]
-        self.assertIn('DistributedDataParallel', module)
+        self.assertIn('attach() takes a DistributedDataParallel model, not a ', module)
         self.assertIn('float64', dtype)
+        self.assertIn(', expected torch.float32 on cpu or cuda: call float()', dtype)
         self.assertIn('GRADPOOL_JOB', name)
 
 

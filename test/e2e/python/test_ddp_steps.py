@@ -256,6 +256,7 @@ class Steps(test_ddp.Case):
         for texts, _ in found:
             self.assertEqual(len(texts), 3)
             for text in texts:
+                self.assertIn('attach() a second time to one DistributedDataParallel', text)
                 self.assertIn('make another DistributedDataParallel of the module', text)
         digest = self.all_equal([digest for _, digest in found])
         self.assertEqual(digest, self.all_equal(
@@ -263,6 +264,8 @@ class Steps(test_ddp.Case):
 
     def test_a_last_step_of_another_optimizer_is_said(self):
         for another, attached in self.run_ranks('rank_steps_with_another'):
+            self.assertRegex(another, "gradpool: job '.*', rank [01]: step\\(\\) of the attached "
+                             'optimizer was not called after the last backward')
             self.assertIn('attach() the optimizer whose step() the script calls', another)
             self.assertEqual(attached, '')
 
@@ -282,11 +285,15 @@ class Steps(test_ddp.Case):
     def test_an_optimizer_that_the_service_cannot_be_is_refused(self):
         amsgrad, maximize, kind, lacks, foreign, early, twice = \
             self.run_ranks('rank_misuses_steps', 1)[0]
-        for text, word in ((amsgrad, 'amsgrad=True'), (maximize, 'maximize=True'),
-                           (kind, 'RMSprop'), (lacks, '0.weight'),
-                           (foreign, '1 parameters'), (early, 'without a backward()'),
-                           (twice, 'no_sync()')):
-            self.assertIn(word, text)
+        for text, *words in (
+                (amsgrad, 'amsgrad=True', ': the service has no such rule; leave the option out'),
+                (maximize, 'maximize=True'),
+                (kind, 'RMSprop', ', expected torch.optim.SGD, Adam or AdamW'),
+                (lacks, '0.weight'),
+                (foreign, 'the optimizer has 1 parameters that the model gets no gradients of'),
+                (early, 'without a backward()'), (twice, 'no_sync()')):
+            for word in words:
+                self.assertIn(word, text)
 
 
 if __name__ == '__main__':

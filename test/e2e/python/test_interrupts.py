@@ -155,7 +155,8 @@ class Interrupts(test_ddp.Case):
         self.assertEqual(raised, 'KeyboardInterrupt: ')
         self.assertTrue(is_unchanged)
         self.assertIn('KeyboardInterrupt in backward()', later)
-        self.assertIn('attach() a new', later)
+        self.assertIn(' in backward(), before all ranks had sent their gradients; end the script, '
+                      'or attach() a new DistributedDataParallel', later)
 
     def test_a_second_one_is_not_put_off(self):
         self.assertIn('KeyboardInterrupt', self.run_ranks('rank_presses_twice', 1)[0])

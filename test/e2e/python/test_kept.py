@@ -363,6 +363,7 @@ class Writes(test_ddp.Case):
         for of_rank in self.run_ranks('rank_writes_alone'):
             self.assertEqual(len(of_rank), 2)
             for text in of_rank:
+                self.assertIn(': on some ranks the script has written into parameters', text)
                 self.assertIn('on every rank', text)
 
 
@@ -374,6 +375,7 @@ class SameOptimizer(test_ddp.Case):
             self.assertEqual(buffers, 2 * [[1.75]])
             for text in texts:
                 self.assertIn('load_state_dict()', text)
+            self.assertIn('optimizer.state was written into, but lanes keep the moments', texts[1])
 
 
 class Checkpoints(test_ddp.Case):

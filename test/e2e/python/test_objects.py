@@ -240,9 +240,11 @@ def rows_scaled_in_forward(of):
 
 REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()',
            values_clipped_in_a_later_step: 'clip_grad_norm_()',
-           gradients_unscaled: 'GradScaler', group_added: 'before attach()',
+           gradients_unscaled: 'GradScaler',
+           group_added: 'add_param_group() of an optimizer whose steps the service does',
            parameter_put_into_a_group: 'other parameters', parameter_frozen: 'was frozen',
-           parameters_of_another_dtype: 'float64', rule_changed: 'before attach()',
+           parameters_of_another_dtype: 'of torch.float32: change a model before attach()',
+           rule_changed: 'group 0 of the optimizer was attached with the rule ',
            optimizer_for_a_part: "lacks the model's 1.weight", rows_scaled_in_forward: 'max_norm'}
 
 

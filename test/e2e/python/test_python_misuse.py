@@ -57,7 +57,32 @@ class Handles(Case):
                     time.sleep(0.001)
                 (job.leave if end == 'job' else client.close)()
                 waiter.join(20)
-                self.assertEqual(found, [errno.ECANCELED])
+                self.assertEqual([error.errno for error in found], [errno.ECANCELED])
+
+    def test_a_request_of_a_job_that_was_left_says_so_afterwards(self):
+        with gradpool.connect() as client:
+            job = client.join('left before the wait', 0, 2)
+            request = job.push_pull(job.declare('t', 100), full(1))
+            job.leave()
+            with self.raises(gradpool.GradpoolError, ' has been left: join the job again'):
+                request.wait()
+
+    def test_a_fork_of_the_process_is_refused_and_told_to_connect_itself(self):
+        job = self.join()
+        reading, writing = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                job.declare('t', 100)
+            except gradpool.Forked as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with open(reading) as told:
+            self.assertIn(f'this Job belongs to process {os.getpid()}; a forked child must not use '
+                          'it: connect again there', told.read())
+        os.waitpid(pid, 0)
 
     def test_a_signal_is_heard_in_every_call_that_waits_for_others(self):
         with gradpool.connect() as client, \
@@ -86,7 +111,7 @@ class Handles(Case):
         try:
             request.wait(15000)
         except gradpool.GradpoolError as error:
-            found.append(error.errno)
+            found.append(error)
 
 
 class Arguments(Case):

@@ -213,7 +213,8 @@ class Runs(test_ddp.Case):
 
     def test_ranks_with_other_packs_are_told_a_parameter_of_them(self):
         text, other = self.run_ranks('rank_times_out', start=test_ddp.release_rank_1)
-        self.assertRegex(text, r"tensor '\d+\.(weight|bias) and \d+ more \(bucket 0")
+        self.assertRegex(text, r"tensor '\d+\.(weight|bias) and \d+ more "
+                         r"\(bucket 0, [0-9a-f]{16}\)'")
         self.assertIn('rank 1', text)
         self.assertIn('rank 0', other)
 

@@ -170,6 +170,7 @@ class Lengths(python_case.Case):
         for wrong, (kind, text) in self.run_ranks('rank_changes_lengths', 3):
             self.assertEqual(wrong, [])
             self.assertEqual(kind, 'Mismatch', text)
+            self.assertIn(' as a collective of process group ', text)
             for rank in range(3):
                 self.assertIn(f'rank {rank} brought all_reduce of float32[{5000 + rank}]', text)
 

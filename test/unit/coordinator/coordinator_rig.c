@@ -2,8 +2,9 @@
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
-#include "svc/base/log.h"
 #include "svc/base/system/process.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/store/events.h"
 #include "svc/endpoint/endpoint.h"
 
 #include <errno.h>
@@ -145,8 +146,6 @@ void rig_crash(struct rig *rig)
     rig->ends_count = 0;
 }
 
-static void say_nothing(enum log_level level, const char *line) {}
-
 int rig_setup(void **state)
 {
     struct rig *rig = calloc(1, sizeof *rig);
@@ -155,11 +154,22 @@ int rig_setup(void **state)
     assert_non_null(mkdtemp(rig->dir));
     rig->options = (struct coordinator_options){
         .state_dir = rig->dir, .listen = "gradpool://127.0.0.1:0", .job_end_ns = 100 * NS_PER_MS};
-    if (!getenv("GRADPOOL_LOG_LEVEL"))
-        log_set_hook(say_nothing);
+    kept_log_begin();
     rig_start(rig);
     *state = rig;
     return 0;
+}
+
+const char *rig_last_event(const struct rig *rig, const char *kind)
+{
+    const struct events *events = rig->coordinator->service->events;
+    const char *text = "";
+    for (uint64_t i = 0; i < events->count; i++) {
+        const struct event *e = events_at(events, i);
+        if (e && strcmp(e->kind, kind) == 0)
+            text = e->text;
+    }
+    return text;
 }
 
 static void empty_dir(const char *dir)

@@ -16,6 +16,7 @@
 #include "svc/coordinator/coordinator.h"
 #include "svc/coordinator/fleet/provisioner.h"
 #include "svc/wire/record.h"
+#include "test/lib/kept_log.h"
 
 #define WIRE(type) Gradpool__Wire__##type
 #define BODY(name) GRADPOOL__WIRE__ENVELOPE__BODY_##name
@@ -78,6 +79,8 @@ void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
 /* Starts another coordinator on an empty state directory. */
 void rig_start_afresh(struct rig *rig);
+/* Returns the text of the last event of that kind (`gradpool status`); "": there is none. */
+const char *rig_last_event(const struct rig *rig, const char *kind);
 
 /* Connects, and exchanges the greeting. */
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);

@@ -103,6 +103,7 @@ static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void
     rig_kill(rig, lane->process);
     message_free(end_expect(zero, BODY(NOTICE)));
     assert_true(writes_failed > 0);
+    kept_log_expect("(it will be found lost again after a restart)");
 }
 
 static char logged[512];

@@ -26,6 +26,8 @@ static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
     struct end *bert = rig_join(m.rig, "bert", 0, 1, NULL, NULL);
     moving_declare(bert, "w", &piece);
     assert_int_equal(piece.lane, m.source->lanes[0]); /* the lane without another job */
+    kept_log_expect("open lanes, the first for lane 2");
+    kept_log_expect("their lane is drained");
 }
 
 static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)

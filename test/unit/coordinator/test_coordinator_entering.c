@@ -103,6 +103,7 @@ static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
     members_declared(s.workers[2].end, id, &ranks);
     assert_int_equal(ranks, ALL);
     expect_let_go(&s, 0, hold);
+    kept_log_expect(": rounds are made by 2 workers, version 1, epoch 2");
 }
 
 static void he_enters_at_once_where_iterations_have_no_end(void **state)
@@ -114,6 +115,7 @@ static void he_enters_at_once_where_iterations_have_no_end(void **state)
     expect_let_go(&s, 0, hold);
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
+    kept_log_expect(": late workers enter in mid-iteration: ");
 }
 
 static void somebody_who_goes_is_not_waited_with(void **state)
@@ -140,6 +142,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
     expect_let_go(&s, 1, hold);
+    kept_log_expect("shall have 4 workers instead of 3");
 }
 
 /* Rounds of "w" need rank 2, which waits in a declare, so no iteration ends. */
@@ -166,6 +169,7 @@ static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
     expect_let_go(&s, 1, hold);
     members_declared(s.workers[2].end, more, NULL);
     members_declared(late.end, id, NULL);
+    kept_log_expect(" has not come to the end of an iteration within ");
 }
 
 static void the_rank_is_held_until_he_has_declared_all(void **state)

@@ -67,18 +67,6 @@ static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, ui
     trained_answer(j->aggregator, j->on, 2);
 }
 
-/* Returns the kind of the last event; "" without one. */
-static const char *last_kind(struct rig *rig, const char *kind)
-{
-    const struct events *events = service_of(rig)->events;
-    for (uint64_t i = 0; i < events->count; i++) {
-        const struct event *e = events_at(events, i);
-        if (e && strcmp(e->kind, kind) == 0)
-            return e->text;
-    }
-    return "";
-}
-
 static uint32_t pieces_on(struct rig *rig, uint32_t lane)
 {
     const struct job *job = only_job(rig);
@@ -91,12 +79,12 @@ static uint32_t pieces_on(struct rig *rig, uint32_t lane)
 /* Makes the first lane four times slower, until something is tried. */
 static void slow_down(struct rig *rig, struct job_on_two *j)
 {
-    for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++)
+    for (int i = 0; i < 30 && !*rig_last_event(rig, "explore"); i++)
         look(j, 60, 40, 10);
-    assert_true(*last_kind(rig, "explore"));
-    for (int i = 0; i < 30 && !*last_kind(rig, "move"); i++)
+    assert_true(*rig_last_event(rig, "explore"));
+    for (int i = 0; i < 30 && !*rig_last_event(rig, "move"); i++)
         look(j, 60, 40, 10);
-    assert_true(*last_kind(rig, "move"));
+    assert_true(*rig_last_event(rig, "move"));
 }
 
 /* The lane handles messages only while it has its core, so by its own clock it is as fast as the
@@ -105,11 +93,11 @@ static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
-    for (int i = 0; i < 30 && !*last_kind(rig, "explore"); i++) {
+    for (int i = 0; i < 30 && !*rig_last_event(rig, "explore"); i++) {
         j.on[0].core_wait_ns += LOOK_ROUNDS * 40 * NS_PER_MS;
         look(&j, 60, 10, 10);
     }
-    assert_non_null(strstr(last_kind(rig, "explore"), "takes 41.00 ms a round"));
+    assert_non_null(strstr(rig_last_event(rig, "explore"), "takes 41.00 ms a round"));
 }
 
 static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)
@@ -134,9 +122,9 @@ static void what_helps_stays(void **state)
     struct job_on_two j = start(rig);
     slow_down(rig, &j);
     uint32_t left = pieces_on(rig, j.on[0].lane);
-    for (int i = 0; i < 30 && !*last_kind(rig, "keep"); i++)
+    for (int i = 0; i < 30 && !*rig_last_event(rig, "keep"); i++)
         look(&j, 36, 16, 16);
-    assert_true(*last_kind(rig, "keep"));
+    assert_true(*rig_last_event(rig, "keep"));
     assert_int_equal(pieces_on(rig, j.on[0].lane), left);
 }
 
@@ -147,7 +135,7 @@ static void what_does_not_help_goes_back(void **state)
     slow_down(rig, &j);
     for (int i = 0; i < 60 && pieces_on(rig, j.on[0].lane) < TENSORS / 2; i++)
         look(&j, 60, 16, 16);
-    assert_true(*last_kind(rig, "roll back"));
+    assert_true(*rig_last_event(rig, "roll back"));
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
     assert_int_equal(pieces_on(rig, j.on[1].lane), TENSORS / 2);
 }
@@ -192,10 +180,10 @@ static void what_could_not_go_back_at_first_does_later(void **state)
     struct job_on_two j = start(rig);
     slow_down(rig, &j);
     j.aggregator->refuses = BODY(RELEASE_REQUEST);
-    for (int i = 0; i < 60 && !*last_kind(rig, "stay"); i++)
+    for (int i = 0; i < 60 && !*rig_last_event(rig, "stay"); i++)
         look(&j, 60, 16, 16);
-    assert_true(*last_kind(rig, "roll back"));
-    assert_true(*last_kind(rig, "stay"));
+    assert_true(*rig_last_event(rig, "roll back"));
+    assert_true(*rig_last_event(rig, "stay"));
     assert_false(is_back(rig, &j));
     j.aggregator->refuses = 0;
     for (int i = 0; i < 10 && !is_back(rig, &j); i++)
@@ -224,7 +212,7 @@ static void nothing_is_tried_where_lanes_are_even(void **state)
     struct job_on_two j = start(rig);
     for (int i = 0; i < 60; i++)
         look(&j, 40, 10, 10);
-    assert_false(*last_kind(rig, "explore"));
+    assert_false(*rig_last_event(rig, "explore"));
 }
 
 static void nothing_is_tried_that_was_not_asked_for(void **state)
@@ -235,7 +223,7 @@ static void nothing_is_tried_that_was_not_asked_for(void **state)
     struct job_on_two j = start(rig);
     for (int i = 0; i < 40; i++)
         look(&j, 60, 40, 10);
-    assert_false(*last_kind(rig, "explore"));
+    assert_false(*rig_last_event(rig, "explore"));
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
@@ -269,7 +257,7 @@ static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
     j.aggregator->ignores = BODY(STATS_REQUEST);
     for (int i = 0; i < 40; i++)
         look(&j, 60, 40, 10);
-    assert_false(*last_kind(rig, "explore"));
+    assert_false(*rig_last_event(rig, "explore"));
     assert_int_equal(pieces_on(rig, taken), TENSORS / 2);
 }
 

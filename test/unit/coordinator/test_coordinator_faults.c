@@ -200,6 +200,8 @@ static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(
         rig_start_afresh(rig);
     }
     print_message("# %ld allocations\n", n);
+    kept_log_expect(": cannot send: ");
+    kept_log_expect("a connection was turned away: ");
 }
 
 int main(void)

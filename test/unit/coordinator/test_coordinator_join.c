@@ -393,6 +393,7 @@ static void another_version_is_refused_with_both(void **state)
     snprintf(both, sizeof both, "speaks protocol version %d, you speak 99", CHANNEL_VERSION);
     end_ask_refused(e, &request, -EPROTO, both);
     end_expect_closed(e);
+    kept_log_expect(" speaks protocol version 99, expected ");
 }
 
 static void garbage_closes_its_own_connection_only(void **state)

@@ -82,6 +82,7 @@ static void a_local_one_that_answers_nothing_is_killed_and_its_pieces_move(void 
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     for (int i = 0; i < RIG_SLOTS_MAX; i++)
         rig->processes[i] = 0;
+    kept_log_expect("the service kills the process and starts another one");
 }
 
 static void one_on_another_host_that_answers_nothing_is_lost(void **state)
@@ -95,6 +96,7 @@ static void one_on_another_host_that_answers_nothing_is_lost(void **state)
     end_expect_closed(hung);
     expect_state(rig, hung->aggregator, "lost");
     expect_state(rig, other->aggregator, "up");
+    kept_log_expect("the aggregator counts as lost; see its host");
 }
 
 static void one_that_answers_pings_is_up_for_ever(void **state)
@@ -123,6 +125,7 @@ static void a_slow_one_is_shown_as_silent_until_it_answers(void **state)
     rig_settle(rig);
     expect_state(rig, slow->aggregator, "up");
     assert_false(slow->is_gone);
+    kept_log_expect(" answers again");
 }
 
 static void a_local_one_may_have_more_time(void **state)

@@ -342,6 +342,8 @@ static void a_job_s_own_limit_is_kept_and_the_same_for_all_ranks(void **state)
     message_free(reply);
     join_with_limit(rig, "b", 0, 1000000, &reply);
     assert_int_equal(reply->failure->code, -EINVAL);
+    assert_non_null(
+        strstr(reply->failure->text, "a loss limit of 1000000 ppm; expected 1 to 999999"));
     message_free(reply);
     reply = measure_ask_job(rig, "a", &view);
     assert_int_equal(view->loss_limit_ppm, 20000);

@@ -140,6 +140,7 @@ static void a_lane_that_lost_a_worker_puts_it_out(void **state)
     end_expect_closed(one.end);
     expect_members(zero.end, 5, 3);
     end_expect_none(zero.end, BODY(JOB_FAILURE));
+    kept_log_expect("; its job goes on");
 }
 
 static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)

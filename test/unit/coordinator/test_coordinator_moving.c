@@ -241,6 +241,7 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
     m.source->ignores = 0;
     message_free(moving_answer(&m, NULL));
     expect_drop(&m, m.source, 0);
+    kept_log_expect("the source of a migration did not drop the pieces that have moved: ");
 }
 
 /* --- losses --- */
@@ -274,7 +275,7 @@ static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
         struct moving m = moving_begin(*state);
         message_free(stop_at(&m, steps[i]));
         end_say_goodbye(m.target);
-        message_free(moving_answer(&m, "gone"));
+        message_free(moving_answer(&m, "resnet: lane 2 is gone"));
         if (i > 0)
             expect_thaw(&m);
         end_expect_none(m.worker, BODY(ROUTE_CHANGE));
@@ -308,6 +309,7 @@ static void a_source_that_is_lost_after_the_switch_changes_nothing(void **state)
     end_say_goodbye(m.source);
     message_free(moving_answer(&m, NULL));
     end_expect_none(m.worker, BODY(ROUTE_CHANGE));
+    kept_log_expect("the aggregator is gone");
 }
 
 static WIRE(PieceHeld) held(const struct moving *m, const struct end *lane, uint32_t epoch)
@@ -335,6 +337,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);
     expect_thaw(&m);
     expect_moved(&m, 3); /* the order is still carried out */
+    kept_log_expect("an aggregator left its control connection");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

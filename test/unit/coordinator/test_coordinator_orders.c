@@ -393,6 +393,7 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     WIRE(Piece) more;
     moving_declare(m.worker, "more", &more); /* the first drain holds, the second is undone */
     assert_int_equal(more.lane, m.source->lanes[0]);
+    assert_non_null(strstr(rig_last_event(*state, "undrain"), " is undone: "));
 }
 
 static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)

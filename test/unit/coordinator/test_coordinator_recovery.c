@@ -155,6 +155,7 @@ static void who_stays_away_too_long_is_lost(void **state)
     /* the process was killed */
     assert_int_equal(waitpid(hung->process, NULL, WNOHANG), hung->process);
     rig->processes[0] = 0;
+    kept_log_expect(" runs, but has left its control connection: killing it");
 }
 
 static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
@@ -243,6 +244,7 @@ static void a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while(void *
         rig_settle(rig);
     }
     assert_int_equal(rig->starts, 5);
+    kept_log_expect("has ended 5 times within a minute: next try in ");
 }
 
 static void when_local_ones_cannot_start_the_service_ends_with_the_reason(void **state)
@@ -294,7 +296,14 @@ static void a_foreign_grant_is_refused(void **state)
     end_ask_refused(e, &request, -ESTALE, "aggregator 9 is not known here any more");
     join.aggregator = 0;
     join.n_lanes = 0;
-    end_ask_refused(e, &request, -EINVAL, "no lanes");
+    end_ask_refused(e, &request, -EINVAL,
+                    "aggregator refused: the aggregator offers no lanes, or too many");
+    join.n_lanes = 1;
+    join.node = "a b";
+    end_ask_refused(e, &request, -EINVAL, "host name has other characters than a host name may");
+    join.node = "";
+    end_ask_refused(rig_aggregator(*state, 1), &request, -EINVAL,
+                    "this connection has joined already");
 }
 
 static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)

@@ -384,6 +384,8 @@ static void a_refusal_before_the_switch_thaws_and_is_tried_again(void **state)
     assert_int_equal(s.shadow.thaws, 1);
     assert_int_equal(s.shadow.regroupings, 0);
     expect_served(&s, LEFT);
+    kept_log_expect(": its workers have changed, its lanes follow later");
+    kept_log_expect(" did not release its pieces: ");
 }
 
 static void a_refusal_behind_the_switch_fails_the_job(void **state)
@@ -414,6 +416,7 @@ static void the_lane_is_away(struct scene *s, enum step step)
 static void a_lane_that_was_away_follows_with_what_it_has(void **state)
 {
     at_each_step(*state, the_lane_is_away);
+    kept_log_expect("the aggregator left its control connection");
 }
 
 static void the_lane_is_lost(struct scene *s, enum step step)

@@ -213,6 +213,7 @@ static void all_that_stand_are_read_and_go_on(void **state)
         end_expect_none(c.lanes[i], BODY(THAW_REQUEST));
     end_it(&c);
     expect_thawed(&c);
+    kept_log_expect(" tensors have stood still after round 7 for ");
 }
 
 static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
@@ -317,6 +318,7 @@ static void pieces_that_stand_behind_different_rounds_are_waited_for(void **stat
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->round, RIG_ROUND);
     message_free(reply);
+    kept_log_expect(": a round of some of its pieces is made again; try again");
 }
 
 static void a_tensor_that_is_not_there_is_named(void **state)
@@ -339,7 +341,7 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 1;
     ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -EOPNOTSUPP,
-                   "has a set of ranks of its own, which a snapshot cannot hold");
+                   "tensor 'b' has a set of ranks of its own, which a snapshot cannot hold");
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 0;
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     ask_of(&c, c.asker, "resnet");
@@ -402,6 +404,7 @@ static void a_rank_that_is_away_holds_nobody_up(void **state)
     expect_hold(&c);
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
+    kept_log_expect(": no connected rank trains all its tensors");
 }
 
 static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
@@ -429,6 +432,8 @@ static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
     expect_hold(&c);
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
+    kept_log_expect(
+        ": the lane was lost, and some workers have not yet reported the state of the tensor");
 }
 
 static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
@@ -458,7 +463,7 @@ static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
     end_of(&c, "w")->refuses = BODY(STATE_REQUEST);
     ask(&c);
     expect_standing(&c, RIG_ROUND);
-    expect_refused(&c, ask_next(&c), -EIO, "it does not want to");
+    expect_refused(&c, ask_next(&c), -EIO, "no snapshot: it does not want to");
     expect_thawed(&c);
     expect_refused(&c, ask_next(&c), -EINVAL, "no such snapshot");
 }
@@ -480,7 +485,7 @@ static void a_lane_that_is_gone_ends_it(void **state)
     struct end *gone = c.lanes[0];
     end_close(gone);
     message_free(end_expect(c.lanes[1], BODY(THAW_REQUEST)));
-    expect_refused(&c, ask_next(&c), -ECONNRESET, "an aggregator is gone");
+    expect_refused(&c, ask_next(&c), -ECONNRESET, "no snapshot: an aggregator is gone; try again");
 }
 
 static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state)
@@ -510,6 +515,8 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
     reply = end_expect_reply(other, second);
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     message_free(reply);
+    kept_log_expect(" is being taken already");
+    kept_log_expect("tasks of job resnet are on their way");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

@@ -82,6 +82,7 @@ static void sigterm_leaves_a_live_job_to_the_next_start(void **state)
     end_expect_none(lane, BODY(DRAIN_REQUEST));
     with_options(rig, false, false);
     expect_resumed(rig, &zero);
+    kept_log_expect("as long as it takes");
 }
 
 static void one_that_is_still_starting_is_not_left(void **state)
@@ -116,6 +117,7 @@ static void sigterm_under_stop_jobs_ends_them_first(void **state)
     struct worker zero = join(rig);
     coordinator_signal(rig->coordinator, SIGTERM);
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (SIGTERM)");
+    kept_log_expect("SIGTERM ends the jobs: ");
 }
 
 /* Simulates a start by systemd, with an aggregator of the unit. */
@@ -145,6 +147,8 @@ static void the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators(void **s
     message_free(end_expect(lane, BODY(DRAIN_REQUEST)));
     coordinator_signal(rig->coordinator, SIGTERM);
     step_until_ended(rig);
+    kept_log_expect(
+        "local aggregators may end with this systemd unit; with KillMode=process they stay");
 }
 
 static void expect_left(struct rig *rig)
@@ -208,6 +212,7 @@ static void an_operator_stops_it_over_the_unix_socket_only(void **state)
     envelope *reply = ask_to_stop(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR));
     assert_int_equal(reply->body_case, BODY(FAILURE));
     assert_int_equal(reply->failure->code, -EPERM);
+    assert_non_null(strstr(reply->failure->text, "the service is stopped on its own host only"));
     message_free(reply);
     end_expect_none(zero.end, BODY(JOB_FAILURE));
     struct end *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);

@@ -163,6 +163,7 @@ static void plain_is_refused_with_the_next_step_where_a_key_is_required(void **s
     rig_connect_locally(rig, CLIENT);
     struct key acme = add(rig, "acme", false);
     rig_connect_with_key(rig, CLIENT, &acme);
+    kept_log_expect("a key is asked for of all that come over TCP");
 }
 
 static void an_aggregator_needs_an_operator_s_key(void **state)
@@ -185,6 +186,7 @@ static void half_a_handshake_holds_nobody_up_and_is_closed_in_the_end(void **sta
     assert_int_equal(write(channel_fd(silent->channel), "\x16\x03\x01\x01", 4), 4);
     rig_connect_with_key(*state, CLIENT, &acme);
     end_expect_closed(silent);
+    kept_log_expect(" did not say hello; closed");
 }
 
 /* --- jobs of tenants --- */

@@ -1,1 +1,2 @@
-"""A process group of torch.distributed: its operations, and how its ranks agree on them."""
+"""A process group of torch.distributed: its operations, and the check that all ranks call the same
+ones."""

@@ -1,6 +1,6 @@
-"""Receives from the first rank that sends. A message is a round of a tensor of two ranks, so such a
-receive begins a round with every rank that may send. The first message is taken. The others stay
-for the next receive of the same tag and size from their ranks (Y12)."""
+"""Receives a message from the first rank that sends one. A message is a round of a tensor of two
+ranks. Such a receive therefore begins a round with every rank that may send. The caller gets the
+first message. Later messages are stored for the next receive of the same tag and size (Y12)."""
 import collections
 import math
 import threading
@@ -9,25 +9,27 @@ from .operations import Operation
 
 
 class Mailbox:
-    """Receives of one tag and size that have begun. It is what their Operations have for a group:
-    one that nobody may ever wait for has no deadline, and fails nobody else.
+    """Receives of one tag and size that have begun. Their Operations use this object as their
+    group. A receive has no deadline, because it is possible that no caller ever waits for it. Its
+    failure does not fail other operations.
 
-    begin  of (this, source) starts one more: its Operation, and where it comes to"""
+    begin  function of (mailbox, source): starts a receive, returns its Operation and its memory"""
     timeout_s, failure = math.inf, None
 
     def __init__(self, begin):
         self._begin = begin
         self.open = set()
         self._lock = threading.Lock()
-        self._begun = collections.defaultdict(collections.deque)    # source -> results of begin()
-        # source -> number of claims that would take one of its messages
+        # source -> queue of results of begin()
+        self._begun = collections.defaultdict(collections.deque)
+        # source -> number of Claims that accept one of its messages
         self._wanted = collections.Counter()
 
     def fail(self, error):
-        """Waits for messages; a rank that has left may be one of several sources."""
+        """A rank that has left may be only one of several possible sources."""
 
     def expect(self, sources):
-        """Records that one more message is wanted, from any of the sources."""
+        """Adds a Claim that accepts a message from any of the sources."""
         for source in sources:
             with self._lock:
                 self._wanted[source] += 1
@@ -36,19 +38,19 @@ class Mailbox:
                 self._begun[source].append(self._begin(self, source))
 
     def first(self, source):
-        """Returns the Operation of the next message from that rank."""
+        """Returns the Operation of the next message from this source."""
         return self._begun[source][0][0]
 
     def take(self, source, sources):
-        """Returns the message from `source`, for a caller that accepts any of `sources`."""
+        """Returns the message from `source` to a Claim that accepts any of `sources`."""
         with self._lock:
             self._wanted.subtract(sources)
             return self._begun[source].popleft()[1]
 
 
 class Claim(Operation):
-    """A receive from one of `sources`, completed by the thread of the process. `unload`(message)
-    puts the message into its place; `crossing` moves it to the device."""
+    """A receive from one of `sources`. The completion thread completes it. `unload`(message) copies
+    the message to its destination; `crossing` moves it to the device."""
 
     def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)
@@ -63,7 +65,7 @@ class Claim(Operation):
         return self
 
     def _source_rank(self):
-        """Called by torch when the work is over."""
+        """Called by torch when the operation has ended."""
         return self._source
 
     def waits_for(self):
@@ -71,7 +73,7 @@ class Claim(Operation):
                                   for source in self._sources)), None)
 
     def _is_ready(self):
-        """Returns when a message has come, or none can come because all sources have left."""
+        """Returns whether a message has arrived, or all sources have left."""
         over = [source for source in self._sources if self._mailbox.first(source).is_over()]
         good = [source for source in over if self._mailbox.first(source).is_success()]
         if good or len(over) == len(self._sources):

@@ -1,4 +1,5 @@
-"""Arguments of a process group's operations: reductions, lists of one tensor, places of results."""
+"""Checks arguments of a process group's operations: reductions, lists of one tensor, output
+tensors."""
 import functools
 
 import torch
@@ -19,19 +20,19 @@ def _of(table, operation):
 
 
 def fold_of(operation):
-    """Returns the bitwise function of a reduction; None: the reduction is not bitwise."""
+    """Returns the bitwise function of a reduction, or None for another reduction."""
     return _of(_BITWISE, operation)
 
 
 def _name_of(operation):
-    """Returns torch's name of the reduction, which is passed as an object."""
+    """Returns torch's name of a reduction object."""
     names = getattr(ReduceOp, 'RedOpType', ReduceOp).__members__
     return next((name for name in names if operation == getattr(ReduceOp, name)), repr(operation))
 
 
 def arithmetic(operation, tensor):
-    """Returns the service's name of a reduction. Mismatch: the reduction has no meaning for the
-    tensor."""
+    """Returns the service's name of a reduction. Raises Mismatch if the tensor's dtype does not
+    allow it."""
     name = _of(_ARITHMETIC, operation)
     if name is None:
         offered = ', '.join(_name_of(one) for one, _ in _ARITHMETIC)
@@ -57,7 +58,7 @@ def some(tensors, what):
 
 
 def check_places(tensors):
-    """Checks a tensor, or lists of tensors of any depth."""
+    """Checks that results can be written to a tensor, or to nested lists of tensors."""
     if isinstance(tensors, (list, tuple)):
         for one in tensors:
             check_places(one)
@@ -66,8 +67,9 @@ def check_places(tensors):
 
 
 def puts(call):
-    """Decorates an operation whose first argument receives the results. The argument is checked
-    before anything is declared or sent, on all ranks alike, including those that get no result."""
+    """Decorates an operation whose first argument receives the results. The wrapper checks this
+    argument before the operation declares or sends anything. All ranks check it, so that no rank
+    waits for a rank with a wrong argument."""
     @put_off
     @functools.wraps(call)
     def checked(self, places, *rest, **options):

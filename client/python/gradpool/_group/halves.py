@@ -1,9 +1,10 @@
-"""Python halves of Works that only torch's own code holds (Y10).
+"""Keeps Python objects of finished operations alive for torch (Y10).
 
-torch asks a Work of ours for its end in C++, but does not hold the Python object that answers, and
-without one waits for ever. So operations that are over stay here until they have been asked. Nobody
-counts who holds a Work, but whoever does has its results: the last RECENT operations are held with
-their results, older ones and those of several results without, as long as one of these lives."""
+torch's C++ code holds only the C++ half of a Work and later calls a method of its Python half. If
+the Python half was freed, torch waits for ever. This module therefore holds each finished operation
+until torch has called it. No hook shows whether torch still holds a Work. So the last RECENT
+operations are held with their results. Older operations, and operations with several results, are
+held without results, as long as one of the results is alive."""
 import collections
 import weakref
 
@@ -14,14 +15,14 @@ _tied = {}      # id of a result -> (weak reference to it, the operation)
 
 
 def hold(operation):
-    """Keeps an operation that is over until torch has requested its end."""
+    """Holds a finished operation until torch has queried it."""
     _recent.append(operation)
     while len(_recent) > RECENT:
         tie(_recent.popleft())
 
 
 def tie(operation):
-    """Keeps an operation that is over while one of its results lives, without the results."""
+    """Holds a finished operation without its results, while one of the results is alive."""
     for tensor in operation.drop_results():
         key = id(tensor)
         _tied[key] = weakref.ref(tensor, lambda _, key=key: _tied.pop(key, None)), operation

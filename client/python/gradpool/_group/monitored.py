@@ -1,7 +1,8 @@
-"""A barrier that says who has not come: torch.distributed.monitored_barrier().
+"""torch.distributed.monitored_barrier(): a barrier whose error names the missing ranks.
 
-Every rank tells rank 0 that it has come. Rank 0 waits for each, then tells those who have who has
-not: they raise at once, too. The first words of an error are gloo's, for who looks for them."""
+Every rank sends rank 0 a message. Rank 0 waits for all messages and then sends each present rank
+the list of missing ranks. If the list is not empty, all ranks raise an error. Its first words are
+those of gloo, because scripts may search for them."""
 import contextlib
 import datetime
 import errno
@@ -15,12 +16,13 @@ from torch.distributed import distributed_c10d
 from ..errors import error_of, GradpoolError
 
 _TAG = 'monitored_barrier'
-_ANSWER_S = 1.0     # in addition to the time-out: time for rank 0 to inform the others
+_ANSWER_S = 1.0     # time for rank 0 to inform the other ranks, added to the time-out
 
 
 def pass_barrier(group, timeout_s, names_all):
-    """Returns when all ranks of `group` have called it. Raises, and fails the group (Y9), if a rank
-    has not within `timeout_s`. names_all: the error names all such ranks, not only the first."""
+    """Returns when all ranks of `group` have called this function. If a rank has not called it
+    within `timeout_s`, raises an error and fails the group (Y9). names_all: the error names all
+    missing ranks, not only the first."""
     try:
         if group.rank() == 0:
             _watch(group, timeout_s, names_all)
@@ -45,7 +47,7 @@ def _watch(group, timeout_s, names_all):
 
 
 def _reason_of(coming, until_s):
-    """Returns why a rank has not called; None: it has."""
+    """Returns the reason why a rank is missing, or None if it is present."""
     try:
         _wait(coming, until_s)
     except GradpoolError as error:
@@ -106,6 +108,5 @@ def _monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
 
 
 def offer():
-    """Makes torch.distributed.monitored_barrier() accept groups of gradpool; torch's own function
-    accepts only those of gloo."""
+    """Replaces torch.distributed.monitored_barrier(), which accepts only groups of gloo."""
     torch.distributed.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier

@@ -1,5 +1,5 @@
-"""Notices between ranks, without waiting. Each rank sends a text; when all ranks have sent one,
-each rank gets all of them. Nothing is sent or declared before the first notice."""
+"""Exchanges short texts among ranks without blocking. Each rank sends one text. When all ranks have
+sent one, each rank gets all texts. Nothing is declared before the first text."""
 import contextlib
 
 import torch
@@ -8,8 +8,8 @@ from ..errors import GradpoolError
 
 
 class Notices:
-    """Notices of `count` ranks of a job. `members`: as in Job.declare(). A text has at most 4 *
-    `words` bytes."""
+    """Text exchange of `count` ranks of a job. `members`: as in Job.declare(). A text has at most 4
+    * `words` bytes."""
 
     def __init__(self, job, name, members, count, words):
         self._job, self._name, self._members = job, name, members
@@ -17,16 +17,17 @@ class Notices:
         self._tensor = self._request = self._whole = None
 
     def declare(self):
-        """Declares in advance, because the coordinator may be away when a notice is needed."""
+        """Declares the tensor in advance, because the coordinator may be away when the first text
+        is sent."""
         if self._tensor is None:
             self._tensor = self._job.declare(self._name, self._words, 'int32', ranks=self._members)
 
     def is_left(self):
-        """Returns whether this rank's text is still pending: not all ranks have sent one."""
+        """Returns whether this rank has sent a text and not all ranks have sent theirs."""
         return self._request is not None
 
     def leave(self, raw):
-        """Sends this rank's text, as bytes. Not while is_left() is true."""
+        """Sends this rank's text, as bytes. Not allowed while is_left() is true."""
         self.declare()
         words = torch.zeros(self._words, dtype=torch.int32)
         if raw:
@@ -36,7 +37,8 @@ class Notices:
         self._request = self._job.push_pull(self._tensor, words, self._whole, 'gather')
 
     def find(self, timeout_ms=0):
-        """Returns all ranks' texts by position when all ranks have sent theirs; None: not yet."""
+        """Returns the texts of all ranks by position, or None if some ranks have not sent
+        theirs."""
         if self._request is None or not self._request.done(timeout_ms):
             return None
         request, self._request = self._request, None
@@ -45,7 +47,6 @@ class Notices:
                 for block in self._whole.view(torch.uint8).view(self._count, -1)]
 
     def end(self):
-        """Ends the notices."""
         with contextlib.suppress(GradpoolError):
             if self._tensor is not None:
                 self._job.undeclare(self._tensor)

@@ -1,13 +1,13 @@
-"""Operations of process groups: from the call to the result, on tensors that are declared once.
+"""Operations of process groups, from the call to the result. They push tensors that were declared
+once.
 
     Names      the tensors of a sequence of operations that all its ranks call in the same order
-    Slot       one such tensor: its rounds follow each other, so parts queue for it
+    Slot       one such tensor; only one Part at a time has a round, later Parts are queued
     Part       one push of one tensor
-    Operation  what torch calls a Work: parts, and what is done when they are over
+    Operation  called Work by torch: some Parts, and a function to call when they are over
 
-Whoever waits for an operation sees it through. Where nobody does yet and something hangs on it (a
-Future, a part that queues behind one of its own), the process's thread does
-(_process.completion)."""
+The thread that waits for an operation completes it. If no thread waits, but a Future or a queued
+Part depends on the operation, the completion thread completes it (_process.completion)."""
 import collections
 import contextlib
 import datetime
@@ -29,23 +29,23 @@ from .._tensors.lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ..errors import error_of, GradpoolError, mismatch, overdue, Timeout
 from . import halves, unattended
 
-# Maximum number of tensors that a sequence of operations keeps declared, and of their bytes: each
-# has staging memory.
+# A sequence of operations keeps at most this many tensors declared, with this many bytes. Each
+# tensor has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
-# Time beyond an operation's own deadline, for the thread that watches it.
+# The completion thread waits this much longer than the operation's deadline.
 GRACE_S = 5.0
 
-_lock = threading.RLock()  # protects all slots, and the choice of the thread that ends an operation
+_lock = threading.RLock()  # protects all Slots, and the choice of the thread that ends an operation
 
 
 def lock():
-    """Returns the lock of all slots, which is another one in a forked child."""
+    """Returns the lock of all Slots. A forked child has another lock."""
     return _lock
 
 
 def _forget():
-    """Creates a new lock in a forked child, where no thread would release a lock that was held."""
+    """Creates a new lock in a forked child: no thread of the child would release a held lock."""
     global _lock
     _lock = threading.RLock()
 
@@ -54,21 +54,21 @@ os.register_at_fork(after_in_child=_forget)
 
 
 class Names:
-    """Tensors by dtype and elements, for ranks that use them in the same order. All ranks name a
-    tensor by a number that counts declarations, and drop the same tensors at the same place in that
-    order, so no agreement is needed (Y8)."""
+    """Tensors by dtype and number of elements, for ranks that use them in the same order. Each rank
+    counts its declarations and uses the count as the name. All ranks drop the same tensors at the
+    same call. Names therefore agree without communication (Y8)."""
 
     def __init__(self, job, prefix, ranks=None, names_max=NAMES_MAX):
         self._job, self._prefix, self._ranks, self._names_max = job, prefix, ranks, names_max
-        # (dtype, elements) -> Slot; the last used is the last
+        # (dtype, elements) -> Slot, sorted by last use
         self._slots = collections.OrderedDict()
-        self._forgotten = []  # dropped tensors whose last round is not over yet
+        self._forgotten = []  # dropped tensors whose last round is still open
         self._declared = self._bytes = 0
         self._habits, self._pool = Habits(), Pool(self._declare_pieces)
 
     def pieces(self, dtype, elements):
-        """Returns [(Slot, offset, length)] for a length that does not recur; None: slot() is
-        for it. All ranks get the same result."""
+        """Returns [(Slot, offset, length)] for a length that does not recur. Returns None for a
+        length that recurs: slot() then returns its Slot. All ranks get the same result."""
         key, size = (dtype, elements), elements * torch.empty(0, dtype=dtype).element_size()
         recurs = self._habits.recurs(key)
         if key in self._slots or elements == 0 or self._is_kept(size, recurs):
@@ -76,8 +76,8 @@ class Names:
         return self._pool.pieces(dtype, elements)
 
     def _is_kept(self, size, recurs):
-        """Returns whether one more tensor of that size gets a Slot. For a size that recurs others
-        are dropped, unless they recur as well."""
+        """Returns whether one more tensor of that size gets a Slot. For a size that recurs other
+        tensors are dropped, unless their sizes recur as well."""
         if len(self._slots) < FIRST and self._bytes + size <= FIRST_BYTES:
             return True
         has_room = len(self._slots) < self._names_max and self._bytes + size <= BYTES_MAX
@@ -90,7 +90,7 @@ class Names:
                 self._job.declare_all(named, told, ranks=self._ranks)]
 
     def slot(self, dtype, elements):
-        """Returns the Slot of that size, and declares it if it is not known."""
+        """Returns the Slot of that size. Declares the tensor at its first use."""
         key = dtype, elements
         if key not in self._slots:
             size = elements * torch.empty(0, dtype=dtype).element_size()
@@ -117,7 +117,7 @@ class Names:
         self._forgotten.append(slot)
 
     def end(self):
-        """Drops all tensors, because no later operation uses them."""
+        """Drops all tensors after the last operation."""
         while self._slots:
             self._forget_one()
         self._forgotten += self._pool.drain()
@@ -125,7 +125,7 @@ class Names:
 
 
 class Slot:
-    """A declared tensor, and the parts that want a round of it. The first part has a round, the
+    """A declared tensor, and the Parts that need a round of it. The first Part has a round, the
     others wait."""
 
     def __init__(self, tensor, size):
@@ -133,7 +133,7 @@ class Slot:
         self.parts = collections.deque()
 
     def end(self):
-        """Undeclares the tensor. False: a round of it is still open."""
+        """Undeclares the tensor. Returns False if a round of it is still open."""
         if self.parts:
             return False
         try:
@@ -144,15 +144,16 @@ class Slot:
 
 
 class Part:
-    """One push. `begin`(tensor) starts it when the Slot is free, and returns the Request.
-    `crossing` moves its values to the host and back. `land` is called when its round is over."""
+    """One push of a Slot. `begin`(tensor) starts the push when the Slot is free, and returns the
+    Request. `crossing` moves values to the host and back. `land` is called at the end of the
+    round."""
 
     def __init__(self, slot, begin, crossing=HERE, land=None):
         self.slot, self._begin, self.crossing, self._land = slot, begin, crossing, land
         self.operation = self.request = None
 
     def queue(self, operation):
-        """Called with the lock held, like the next two methods."""
+        """The caller of this method, and of the next two, holds the lock."""
         self.operation = operation
         self.slot.parts.append(self)
         if self.is_first():
@@ -170,45 +171,45 @@ class Part:
             self.operation.end(error)
 
     def land(self):
-        """Puts the result of its round into place, once."""
+        """Copies the result of the round to its destination, once."""
         land, self._land = self._land, None
         if land is not None:
             land()
 
     def leave(self):
-        """Begins the next round, because this one is over."""
+        """Removes this Part from the queue and begins the round of the next Part."""
         self.slot.parts.popleft()
         if self.slot.parts:
             self.slot.parts[0].begin()
 
 
 def _nothing():
-    """An operation whose results are in place when its parts are over."""
+    """An operation without further work after its Parts."""
 
 
 class Operation(Work):
-    """One operation of a group, on this rank. `group` has `timeout_s`, the `open` operations, and a
-    `failure` from the first operation that failed (Y9).
+    """One operation of a group, on this rank. `group` has `timeout_s`, the `open` operations, and
+    `failure`, the error of the first operation that failed (Y9).
 
-    what    how errors call it
+    what    name of the operation in errors
     parts   its Parts
-    result  the tensors that its Future holds
-    finish  called when all parts are over"""
+    result  tensors for its Future
+    finish  function that is called at the end of all Parts"""
 
     def __init__(self, group, what, parts, result=(), finish=None):
         super().__init__()
         self._group, self._what, self._parts = group, what, parts
         self._result, self._finish = list(result), finish or _nothing
-        self._crossings = ()        # carriers of the results that come back
+        self._crossings = ()        # transfers of results to their devices
         self._deadline_s = time.monotonic() + group.timeout_s
         self._over, self._error, self._promise = threading.Event(), None, None
-        self._is_taken = False      # a thread is going to end the operation
-        self._is_handed = False     # the thread has ended it
+        self._is_taken = False      # whether a thread works on the operation
+        self._is_handed = False     # whether the completion thread ends the operation
         self._is_asked = False
-        self._is_unattended = False     # there is no deadline before the first wait
+        # whether no caller has waited yet: there is no deadline then
+        self._is_unattended = False
 
     def start(self):
-        """Queues all parts; returns the operation."""
         with _lock:
             self._group.open.add(self)
             if self._group.failure is not None:
@@ -223,17 +224,19 @@ class Operation(Work):
 
     def wait(self, timeout=datetime.timedelta(0)):
         """Returns True when the result is in place; raises the operation's error. Timeout: the
-        operation continues, unless the deadline of its group has passed."""
+        operation continues, unless its deadline has passed."""
         self._is_asked = True
         return self.pass_by(timeout)
 
     def pass_by(self, timeout):
-        """Like wait(), for the package itself: torch may still request the end (Y10)."""
+        """Like wait(), for calls of this package. torch may still query the operation afterwards
+        (Y10)."""
         limit_s = timeout.total_seconds() if timeout else max(self._left_s(), 0) + GRACE_S
         if self._take():
             self._see_through(limit_s)
         elif not self._over.wait(max(limit_s, 0)):
-            raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s')
+            raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s; wait '
+                          'longer, or look at the ranks that are missing')
         self._raise_or_follow()
         return True
 
@@ -269,7 +272,7 @@ class Operation(Work):
         return found
 
     def drop_results(self):
-        """Returns the results, which the operation no longer holds."""
+        """Returns the results and removes them from the operation."""
         if self._result is None:
             return ()
         results, self._result, self._finish = self._result, None, _nothing
@@ -277,8 +280,8 @@ class Operation(Work):
         return results
 
     def get_future(self):
-        """Returns a Future of the resulting tensors. For a failure it has the text, and is a
-        RuntimeError."""
+        """Returns a Future of the result tensors. If the operation fails, the Future raises a
+        RuntimeError with the text."""
         with _lock:
             self._is_asked = True
             is_late = self._promise is None and self._over.is_set()
@@ -291,9 +294,9 @@ class Operation(Work):
     # ---- seeing it through ----
 
     def hand_over(self):
-        """Passes the operation to the process's thread, unless another thread waits for it. If that
-        thread itself calls this, in a callback of a Future, the operation is ended at once, because
-        no other thread would end it."""
+        """Lets the completion thread end the operation, unless another thread waits for it. If the
+        completion thread itself calls this method, in a callback of a Future, the operation ends
+        during the call."""
         if not self._is_left():
             return
         if is_here():
@@ -302,7 +305,8 @@ class Operation(Work):
             complete(self)
 
     def _is_left(self):
-        """Gives the operation to the thread. False: it is over, or another thread ends it."""
+        """Marks the operation for the completion thread. Returns False if it is over, or another
+        thread ends it."""
         with _lock:
             if self._over.is_set() or self._is_taken:
                 return False
@@ -310,7 +314,8 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Passes the operation to the thread if it is that old and no thread ends it."""
+        """Lets the completion thread end the operation if it is older than `age_s` and no thread
+        ends it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
             self.hand_over()
@@ -326,7 +331,7 @@ class Operation(Work):
         return True
 
     def _see_through(self, limit_s):
-        """Works on the operation in the calling thread for this time; then the process's thread
+        """Works on the operation in the calling thread for at most this time. The completion thread
         continues."""
         try:
             until_s = time.monotonic() + limit_s
@@ -345,24 +350,26 @@ class Operation(Work):
                 part.slot.parts[0].operation.wait_in_thread()
 
     def wait_in_thread(self):
-        """Called by the thread for an operation behind which another one of the thread queues."""
+        """Called by the completion thread to end this operation, because another one is queued
+        behind it."""
         if self._is_handed:
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def let_go(self):
-        """Leaves the operation to the thread and does not work on it here: for a destructor, which
-        may run anywhere."""
+        """Lets the completion thread end the operation. Destructors call this method, which runs no
+        other code."""
         if self._is_left():
             complete(self)
 
     def is_settled(self):
-        """Returns True when the operation is over. Checks no request."""
+        """Returns whether the operation is over, without a check of its Requests."""
         return self._over.is_set()
 
     def waits_for(self):
-        """Returns the Request to wait for: a finished one if all are, so that no thread sleeps."""
+        """Returns the Request to wait for, or a finished one if all are finished: the wait then
+        returns at once."""
         with contextlib.suppress(GradpoolError):
             requests = [part.request for part in self._parts if part.request]
             return next((request for request in requests if not request.done()),
@@ -389,9 +396,8 @@ class Operation(Work):
         return self._deadline_s - time.monotonic()
 
     def _settle(self, limit_s):
-        """Waits for all parts; then the operation is over, or continues with further parts.
-        Timeout: `limit_s` has passed before the deadline. Every other failure is the
-        operation's."""
+        """Waits for all Parts; then the operation is over, or continues with further Parts.
+        Timeout: `limit_s` has passed before the deadline. Every other error fails the operation."""
         until_s = min(self._deadline_s, time.monotonic() + limit_s)
         try:
             more = self._pass(until_s)
@@ -412,15 +418,16 @@ class Operation(Work):
         return overdue(timeout, self._group.timeout_s, by)
 
     def _pass(self, until_s):
-        """Works on its parts until then. Returns the parts that follow, if it is not over."""
+        """Waits for the Parts until `until_s`. Returns further Parts, or none if the operation is
+        over."""
         for part in self._parts:
             self._wait_for(part, until_s)
         if not self._over.is_set():
             self._land({part.crossing for part in self._parts}, self._finish)
 
     def _land(self, crossings, finish):
-        """Puts the results of these crossings into place; finish() does the rest. Returns the
-        result of finish()."""
+        """Moves results through these crossings to their devices and calls finish(). Returns its
+        result."""
         self._crossings = crossings
         for crossing in crossings:
             finish = functools.partial(crossing.land, finish)
@@ -456,7 +463,8 @@ class Operation(Work):
             if error is None:
                 for part in self._parts:
                     part.leave()
-                # parts and operation refer to each other; this frees what the parts have lent
+                # breaks the reference cycle of Parts and operation, so that the memory of the Parts
+                # is freed
                 self._parts = []
             promise = self._promise
         if promise is not None:

@@ -1,14 +1,14 @@
-"""The order in which the ranks of a process group call its collectives, looked at when they wait.
+"""Detects ranks of a process group that call collectives in different orders.
 
-Tensors are known by dtype and size, so ranks that bring known sizes in different orders push
-different tensors, and each waits for the others. Who has waited for a while tells what it called
-last, by number:
+A tensor is identified by dtype and size. If ranks call collectives in different orders, they push
+different tensors and wait for each other. A rank that has waited for _PATIENCE_S therefore sends
+its newest calls with their numbers:
 
-    rank 0   17: all_reduce of float32[6]   waits ...  tells --+--> 17 differs: Mismatch
-    rank 1   17: all_reduce of float32[7]   waits ...  tells --+--> 17 differs: Mismatch
+    rank 0   17: all_reduce of float32[6]   waits ...  sends --+--> 17 differs: Mismatch
+    rank 1   17: all_reduce of float32[7]   waits ...  sends --+--> 17 differs: Mismatch
 
-Ranks that are only late have told nothing, or other numbers. No call pays for it but by a note of
-what it brings (Y22)."""
+A rank that is only late sends nothing, or other numbers. A call without a long wait only stores its
+description (Y22)."""
 import collections
 import contextlib
 import datetime
@@ -25,11 +25,11 @@ from .operations import Operation
 # checks.
 _PATIENCE_S = 2.0
 _LOOK_S = 0.1
-# Longest pause between two reports of one wait. Reports are repeated, because other ranks may have
-# reported an operation of an earlier wait.
+# Longest pause between two reports in one wait. Reports are repeated, because another rank's report
+# may belong to an earlier wait.
 _TELL_MAX_S = 30.0
-# Time for which a rank that has found a mismatch waits until the others find it, because the rank
-# may leave the job afterwards.
+# A rank that has found a mismatch waits this long for other ranks to find it: it may leave the job
+# afterwards.
 _FOUND_MS = 1000
 # Maximum number of collectives in a report, and of words for them.
 _CALLED_MAX = 64
@@ -50,15 +50,17 @@ class Order:
         self._lock = threading.Lock()
 
     def note(self, place, what, tensor):
-        """Records one more call. It is matched with those of other ranks in `place`."""
+        """Stores the description of one more call. `place`: name of the tensor that this call
+        shares with other ranks."""
         self._count += 1
         self._called.append((self._count, place, what, tensor.dtype, tensor.shape))
 
     def look(self):
-        """Called after a long wait. Mismatch: other ranks have called another operation at this
-        place. Other errors are dropped here, because the operation itself reports better ones."""
+        """Called during a long wait. Raises Mismatch if another rank has called another
+        operation at the same place. Ignores other errors, because the operation itself reports
+        them better."""
         if not self._lock.acquire(blocking=False):
-            return      # another thread checks
+            return      # another thread checks now
         try:
             found = None
             with contextlib.suppress(GradpoolError):
@@ -79,7 +81,7 @@ class Order:
             self._notices.leave(self._mine())
 
     def _mine(self):
-        """Returns the newest calls, as many as there is room for."""
+        """Returns descriptions of the newest calls, as many as fit into a report."""
         lines = [f"{count} {place.rsplit('/', 1)[-1]} {what} of "
                  f"{str(dtype).removeprefix('torch.')}{list(shape)}".encode()
                  for count, place, what, dtype, shape in list(self._called)]
@@ -99,7 +101,7 @@ class Order:
                                f'{RULE}')
 
     def _wait_for_others(self):
-        """Each rank that has found this mismatch sends one more notice."""
+        """Each rank that has found this mismatch sends one more text."""
         with contextlib.suppress(GradpoolError):
             self._notices.leave(b'')
             self._notices.find(_FOUND_MS)
@@ -118,7 +120,7 @@ class Collective(Operation):
     """An operation of all ranks of a group that has an `order`."""
 
     def _wait_for(self, part, until_s):
-        """Checks the order during a long wait. Between two checks a Ctrl-C is raised."""
+        """Checks the order during a long wait. A Ctrl-C is raised between two checks."""
         patient_s = time.monotonic() + _PATIENCE_S
         while part.request and not self._over.is_set():
             now_s = time.monotonic()
@@ -130,8 +132,7 @@ class Collective(Operation):
             super()._wait_for(part, until_s)
 
     def is_over(self):
-        """Checks the order of calls also in the process's thread, for operations that this thread
-        ends."""
+        """Checks the order also in the completion thread, for operations that this thread ends."""
         if self._waited_s() > _PATIENCE_S and not self._over.is_set():
             try:
                 self._group.order.look()
@@ -152,14 +153,14 @@ class Shared(Collective):
 
 
 class Barrier(Collective):
-    """A barrier. It also waits for `earlier` operations, which the group had in progress."""
+    """A barrier. It also waits for `earlier` operations, which were open at its call."""
     earlier = ()
 
     def wait(self, timeout=datetime.timedelta(0)):
         super().wait(timeout)
         for one in self.earlier:
-            # Every rank has called this operation before the barrier; a message may still be sent
-            # after it.
+            # Only collectives are awaited: every rank has called them before the barrier. A message
+            # may be received after the barrier.
             if isinstance(one, Collective) and not is_here():
                 one.pass_by(timeout)
         self.earlier = ()

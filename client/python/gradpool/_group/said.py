@@ -1,6 +1,6 @@
-"""Descriptions that ranks of a process group exchange beside a collective whose values are sent in
-pieces. Tensors of different lengths may have pieces in common, so lengths alone would not show a
-mismatch."""
+"""Ranks of a process group exchange descriptions of a collective whose values are sent in pieces.
+Tensors of different lengths may consist partly of the same pieces, so the service would not detect
+all differences."""
 import torch
 
 from ..errors import disagreement, mismatch
@@ -18,9 +18,8 @@ class Said:
         self._slot = None
 
     def beside(self, parts, what, tensor):
-        """Returns (the parts, with those of Pieces one by one, behind a part by which all ranks
-        describe their call; the place where the collective is matched with those of the other
-        ranks)."""
+        """Returns the parts and the place of the collective. The first part sends the description
+        of the call; each of Pieces becomes several parts."""
         told = f"{what} of {str(tensor.dtype).removeprefix('torch.')}[{tensor.numel()}]"
         every = [self._part(told)]
         for part in parts:
@@ -28,7 +27,8 @@ class Said:
         return every, told.replace(' ', '-')
 
     def _part(self, told):
-        """Raises Mismatch when the round is over and the ranks differ."""
+        """Returns the part with the description. At its end it raises Mismatch if the ranks
+        differ."""
         if self._slot is None:
             made = self._job.declare(f'{self._path}/(said)', _WORDS, 'int32', ranks=self._ranks)
             self._slot = Slot(made, 4 * _WORDS)

@@ -1,6 +1,5 @@
-"""Operations on several tensors at once. Tensors with the same kind of carrier are sent as one.
-torch's functional collectives, and what is built on them, call these functions even for one
-tensor."""
+"""Operations on several tensors in one call. Tensors of the same dtype and device are sent as one.
+torch's functional collectives call these functions even for one tensor."""
 import torch
 from torch.distributed import ReduceOp
 
@@ -19,7 +18,7 @@ def _alike(tensors, key):
 
 
 class Together:
-    """Part of a ProcessGroup."""
+    """Operations on several tensors, as a base class of ProcessGroup."""
 
     @puts
     def allreduce_coalesced(self, tensors, opts=None):
@@ -37,7 +36,8 @@ class Together:
 
     @puts
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts):
-        """Called by torch 2 with tensors of any dtypes, each as in _reduce_scatter_base()."""
+        """Called by torch 2. Tensors may have different dtypes; each is reduced as in
+        _reduce_scatter_base()."""
         if len(inputs) == 1:
             return self._reduce_scatter_base(only(outputs), inputs[0], opts)
         names = [arithmetic(opts.reduceOp, output) for output in outputs]
@@ -62,7 +62,8 @@ class Together:
 
     @puts
     def allgather_into_tensor_coalesced(self, outputs, tensors, opts=None):
-        """Called by torch 2 with tensors of any dtypes, each as in _allgather_base()."""
+        """Called by torch 2. Tensors may have different dtypes; each is gathered as in
+        _allgather_base()."""
         if len(tensors) == 1:
             return self._allgather_base(only(outputs), tensors[0])
         for output, tensor in zip(outputs, tensors, strict=True):
@@ -89,7 +90,7 @@ class Together:
             for numbers in _alike(tensors, lambda tensor: carrier_of(tensor, True).dtype)])
 
     def _collected_together(self, numbers, carriers, outputs):
-        """Returns one part for the tensors with these numbers, which have these carriers."""
+        """Returns one part for the tensors with these numbers and carriers."""
         given = torch.cat(carriers)
         whole = self._room_for_all(given)
 
@@ -99,7 +100,7 @@ class Together:
         return self._push('gather', given, whole), finish
 
     def _run_together(self, what, results, pairs):
-        """Returns a collective of several (part, function that finishes it)."""
+        """Returns one collective made of several pairs (part, function that finishes it)."""
         parts = [part for part, _ in pairs]
 
         def finish_all():

@@ -1,9 +1,9 @@
-"""Operations of process groups that nobody waits for, nor asks about.
+"""Completes operations of process groups whose Work the script has dropped.
 
-A script may drop what all_reduce(async_op=True) returns. Its result comes into its place all the
-same: a group holds its operations until they are over, and those that nobody has taken care of for
-a while are left to the process's thread (_process.completion). No operation pays for that but by a
-look at whether the thread here is awake (Y74)."""
+A script may ignore the return value of all_reduce(async_op=True). The result must still be written.
+A group holds its operations until they are over. A thread of this module checks all groups from
+time to time, and hands old operations without a waiting thread to the completion thread
+(_process.completion). A new operation only wakes this thread if it sleeps (Y74)."""
 import os
 import threading
 import weakref
@@ -12,9 +12,9 @@ from .._process import threads
 
 _PAUSE_S = 0.05
 
-# a copy is used, because a set must not grow during a loop
+# the loop uses a copy, because the set may grow meanwhile
 _groups, _lock = weakref.WeakSet(), threading.Lock()
-_awake = threading.Event()      # set when operations may be in progress
+_awake = threading.Event()      # set when an operation may be open
 _is_over = threading.Event()
 _has_thread = False
 
@@ -26,7 +26,6 @@ def watch(group):
 
 
 def wake():
-    """Records that an operation has begun."""
     global _has_thread
     if not _awake.is_set():
         _awake.set()
@@ -49,7 +48,7 @@ def _run():
             for operation in list(group.open):
                 operation.look_after(_PAUSE_S)
                 _awake.set()
-        groups = group = operation = None   # no reference is held during the sleep
+        groups = group = operation = None   # drops references during the sleep
 
 
 def _forget():

@@ -1,1 +1,2 @@
-"""A model in DistributedDataParallel: its buckets, its names in the job, its codecs."""
+"""A model in DistributedDataParallel: its buckets, the names of its tensors in the job, its
+codecs."""

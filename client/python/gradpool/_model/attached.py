@@ -1,10 +1,10 @@
-"""Tensors of an attached model in its job, and the beginning of their names.
+"""The tensors of an attached model in its job, and the prefix of their names.
 
-Both are given back by close(), or when the script has dropped the model, as it does after a fold of
-a cross-validation or a trial of a sweep; with attach(optimizer=): the optimizer (Y84). Python's
-garbage collector finds a dropped model at another moment on each rank. So no beginning is used
-twice in a job, and the job itself is not left then: a rank that has left cannot come back before
-the others have left, too (Y72)."""
+close() undeclares the tensors. They are also undeclared after the script has dropped the model, for
+example after a fold of a cross-validation. With attach(optimizer=) the optimizer must be dropped,
+too (Y84). Python's garbage collector frees a dropped model at another moment on each rank.
+Therefore no prefix is used twice in a job. The job itself is not left at that moment: a rank that
+has left cannot join again before the other ranks have left, too (Y72)."""
 import collections
 import contextlib
 import errno
@@ -19,13 +19,14 @@ from ..errors import GradpoolError, mismatch
 
 _lock = threading.Lock()
 _beginnings = weakref.WeakKeyDictionary()       # Job -> _Beginnings
-_gone = None    # queue of Places whose models are gone; their thread starts with the first Place
+_gone = None    # queue of Places whose models are dropped; a thread starts with the first one
 
 
 class _Beginnings:
     def __init__(self):
-        self.models = 0                         # number of models without a prefix from the script
-        # prefix from the script -> number of models that have used it
+        # number of models for which the script has given no prefix
+        self.models = 0
+        # prefix from the script -> number of models that have had it
         self.uses = collections.Counter()
         self.live = set()                       # prefixes in use by a model
 
@@ -42,11 +43,11 @@ class _Beginnings:
 
 
 class Place:
-    """A model's place in `job`.
+    """The place of a model in `job`.
 
-    beginning    of its tensors' names
-    tensors      to be set once they are declared
-    is_of_group  the job's ranks are those of the model's process group"""
+    beginning    prefix of the names of its tensors
+    tensors      set after their declaration
+    is_of_group  whether the ranks of the job are those of the model's process group"""
 
     def __init__(self, job, membership, prefix):
         self._job, self._membership, self._prefix = job, membership, prefix
@@ -56,42 +57,42 @@ class Place:
             beginnings = _beginnings.setdefault(job, _Beginnings())
             is_free = prefix not in beginnings.live
         if not is_free:
-            collect()       # the model with this prefix may have been dropped
+            collect()       # frees a dropped model with this prefix
         with _lock:
             self.beginning = beginnings.take(job, prefix)
         self._live = beginnings.live
         _start()
 
     def add(self, tensors):
-        """Adds tensors that were declared later."""
+        """Adds tensors that were declared after the others."""
         self.tensors += [tensor for tensor in tensors if tensor not in self.tensors]
 
     def give_back(self, tensors):
-        """Removes tensors that are not used any more although the model is."""
+        """Undeclares tensors that the model no longer uses."""
         if tensors:
             self.tensors = [tensor for tensor in self.tensors if tensor not in tensors]
             _gone.put((self._job, tensors))
 
     def is_over(self):
-        """Returns whether the tensors were returned, or the job was left."""
+        """Returns whether the tensors were undeclared, or the job was left."""
         return self._job is None or self._job.is_left()
 
     def close(self):
-        """Returns the tensors, and leaves the job unless another model is still attached to it."""
+        """Undeclares the tensors, and leaves the job unless another model is attached to it."""
         membership = self._membership
         if self._give_back() and membership is not None:
             membership.release()
 
     def drop(self):
-        """Returns the tensors and stays in the job. This is a finalizer, which may run at any
-        point, so it takes no lock and sends nothing."""
+        """Undeclares the tensors without leaving the job. A finalizer calls this method at any
+        point of the program, so it acquires no lock and sends nothing."""
         membership = self._membership
         if self._give_back() and membership is not None:
             membership.dropped.append(self)
 
     def _give_back(self):
-        """Marks the place as returned. False: it was returned before, or belongs to the parent
-        process."""
+        """Marks the place as closed. Returns False if it was closed before, or belongs to the
+        parent process."""
         if self._process != os.getpid() or self._job is None:
             return False
         _gone.put((self._job, self.tensors))
@@ -102,7 +103,8 @@ class Place:
 
 
 def _start():
-    """Runs in the thread that undeclares: each tensor needs a request to the coordinator."""
+    """Starts the thread that undeclares. A thread is needed, because each tensor costs a request to
+    the coordinator."""
     global _gone
     with _lock:
         if _gone is None:
@@ -112,7 +114,7 @@ def _start():
 
 def _run():
     for job, tensors in iter(_gone.get, None):
-        # the job has been left, and its tensors are gone with it
+        # the job was left, and the service has dropped its tensors
         with contextlib.suppress(GradpoolError):
             for tensor in tensors:
                 _undeclare(job, tensor)
@@ -121,7 +123,7 @@ def _run():
 
 
 def _undeclare(job, tensor):
-    """Undeclares a tensor. A tensor of an abandoned step stays until the job is left."""
+    """Undeclares a tensor. The tensor of an abandoned step remains until the job is left."""
     try:
         job.undeclare(tensor)
     except GradpoolError as error:
@@ -130,7 +132,7 @@ def _undeclare(job, tensor):
 
 
 def _forget():
-    """Resets the module in a forked child, which has no such thread and no places."""
+    """Resets the module in a forked child, which has neither the thread nor the places."""
     global _gone, _lock
     _gone, _lock = None, threading.Lock()
 

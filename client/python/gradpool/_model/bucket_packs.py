@@ -1,17 +1,19 @@
-"""Small gradients of one of DDP's buckets that travel as one tensor: a round of each of them costs
-more than its values.
+"""Small gradients in one bucket of DDP that are sent as one tensor, because a round costs more than
+the few bytes of each.
 
-A pack is a run of gradients that lie next to each other in the bucket, so nothing is copied for it.
-DistributedDataParallel has the same buckets on all ranks, and builds new ones on all ranks at once,
-so all ranks have the same packs. A pack's name has a digest of the names and sizes in it: ranks
-with other buckets never add up values of different parameters, but run into their deadline."""
+A pack is a range of neighbouring gradients in the bucket, so nothing is copied.
+DistributedDataParallel has the same buckets on all ranks and rebuilds them on all ranks at the same
+time, so all ranks have the same packs. The name of a pack has a digest of its names and sizes.
+Ranks with other buckets therefore never add values of different parameters: their waits end at the
+deadline."""
 import hashlib
 
 SMALL_BYTES = 16 << 10      # a longer gradient is sent alone
-PACK_BYTES = 256 << 10  # maximum size of a pack, so that lanes share the packs of a large bucket
-FEWEST = 8  # least number of gradients in a pack; for fewer, another tensor does not pay
+# largest pack; a large bucket has several, so that several lanes share the work
+PACK_BYTES = 256 << 10
+FEWEST = 8  # fewest gradients in a pack; for fewer a further tensor costs more than it saves
 _ELEMENT_BYTES = 4          # bytes of a float32
-_NAME_BYTES = 160           # bytes of the first parameter's name in the name of a pack
+_NAME_BYTES = 160           # bytes of the first parameter's name that the name of a pack contains
 
 
 class Packs:
@@ -22,8 +24,8 @@ class Packs:
         self._layouts = {}      # index of a bucket -> _Layout
 
     def packed(self, bucket, parts):
-        """Returns [(tensor, its first byte in the bucket)] with packs, for a list of parameters
-        alone."""
+        """Returns [(tensor, its first byte in the bucket)] with packs, from the same list without
+        packs."""
         index = bucket.index()
         layout = self._layouts.get(index)
         if layout is None or layout.alone != parts:
@@ -47,8 +49,8 @@ class Packs:
         return _Layout(parts, packed, packs)
 
     def _give_back(self, former, kept):
-        """Returns the packs of a layout that DistributedDataParallel no longer uses, except
-        those that are kept."""
+        """Undeclares packs of a layout that DistributedDataParallel no longer uses, except
+        `kept`."""
         if former is not None:
             self._place.give_back([pack for pack in former.packs if pack not in kept])
 
@@ -61,16 +63,16 @@ def _name_of(index, run):
 
 
 class _Layout:
-    """Layout of a bucket: parameters outside of packs, all tensors that are pushed, and the packs
-    among them."""
+    """Layout of a bucket: parameters that are sent alone, all tensors that are pushed, and the
+    packs among these."""
 
     def __init__(self, alone, packed, packs):
         self.alone, self.packed, self.packs = alone, packed, packs
 
 
 def _runs(parts):
-    """Returns lists of neighbours that may form a pack. A gradient that cannot be in a pack is in a
-    list of its own."""
+    """Returns lists of neighbours that may form a pack. Each gradient that fits into no pack has
+    its own list."""
     run, begin, end = [], 0, None
     for part in parts:
         tensor, first = part

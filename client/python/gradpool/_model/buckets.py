@@ -1,26 +1,27 @@
-"""Where the gradients of one of DDP's buckets lie, and their means, for as long as DDP keeps it.
+"""The gradients of one bucket of DDP and the memory of their means.
 
-The memory of a bucket is DDP's own and cannot be lent. But what a hook's Future holds is copied by
-DDP into .grad, so means may land in lent memory; and where .grad are views of the bucket
-(gradient_as_bucket_view=True), they are the very tensors that DDP adds gradients up in, and can be
-moved into lent memory: then nothing is copied (Y20)."""
+DDP allocates the memory of a bucket, so a lane cannot use it in place. But DDP copies the tensor in
+the hook's Future into .grad, so lanes can write the means to lent memory. With
+gradient_as_bucket_view=True each .grad is a view of the bucket, and DDP accumulates gradients in
+it. Such views can be moved to lent memory; then nothing is copied (Y20)."""
 from .._native.binding import Item
 from .._native.memory import Loan
 from .._tensors.carriers import is_lendable, lent
 from .._tensors.cuda import Crossing, is_on_gpu
 from ..errors import mismatch
 
-# Moving a view costs as much as copying a gradient of this length out of the bucket and back.
+# A view costs as much to move as a gradient of this length costs to copy in both directions.
 MOVED_BYTES = 16 << 10
 
 
 def bucket_of(job, bucket, parts, are_views, lends):
-    """An object that starts the means over a torch.distributed.GradBucket at each coming of it, by
-    start(job, bucket): (the Request, what gives the tensor that DDP gets once that is over).
+    """Returns an object for a torch.distributed.GradBucket. Its start(job, bucket) starts the means
+    in each step. It returns a Request, and a function that returns the tensor for DDP after the end
+    of the Request.
 
-    parts      [(tensor, its first byte in the bucket)], which cover it
-    are_views  .grad are views of it
-    lends      lent memory is of use"""
+    parts      [(tensor, its first byte in the bucket)], which cover the bucket
+    are_views  whether each .grad is a view of the bucket
+    lends      whether a lane can use lent memory"""
     buffer = bucket.buffer()
     if is_on_gpu(buffer):
         return Staged(bucket, parts, job)
@@ -32,25 +33,26 @@ def bucket_of(job, bucket, parts, are_views, lends):
 
 
 def _is_crumbled(bucket):
-    """Returns whether copying the gradients of a bucket costs less than moving each of them."""
+    """Returns whether copies of all gradients cost less than moves of all views."""
     size = bucket.buffer().numel() * bucket.buffer().element_size()
     return size < MOVED_BYTES * len(bucket.parameters())
 
 
 def parts_of(bucket, tensors):
-    """Yields each tensor of the bucket's parameters with its first byte in the bucket. Mismatch: a
-    gradient has another size."""
+    """Yields each tensor of the bucket's parameters with its first byte in the bucket. Raises
+    Mismatch if a gradient has another size."""
     for gradient, tensor in zip(bucket.gradients(), tensors):
-        if gradient.numel() != tensor.elements:     # lanes would write beyond the gradient
+        # otherwise lanes would write beyond the gradient
+        if gradient.numel() != tensor.elements:
             raise mismatch(f"gradient of '{tensor.name}': {gradient.numel()} elements, declared "
                            f'were {tensor.elements}: change a model before attach()')
     return list(zip(tensors, _offsets(bucket)))
 
 
 def is_stand_in(bucket):
-    """Returns whether no gradient of the model is in a bucket that was not seen before. On a
-    rank that has left the loop of torch's Join the bucket has zeros, and each .grad is that of an
-    earlier step (Y70). Only for gradients that are views of buckets."""
+    """Returns whether the gradients of this bucket belong to an earlier step. If a rank has left
+    the loop of torch's Join, the bucket has zeros, and each .grad is that of an earlier step (Y70).
+    Only for gradients that are views of buckets."""
     return not any(parameter.grad is not None and parameter.grad.data_ptr() == own.data_ptr()
                    for parameter, own in zip(bucket.parameters(), bucket.gradients()))
 
@@ -74,14 +76,14 @@ def _offsets(bucket):
 
 
 def pieces_of(bucket, flat):
-    """Returns the gradients of a bucket whose values are in `flat`, wherever that is."""
+    """Returns the gradients of a bucket whose values are in `flat`, in any memory."""
     size = bucket.buffer().element_size()
     return [flat[offset // size:][:gradient.numel()].view(gradient.shape)
             for offset, gradient in zip(_offsets(bucket), bucket.gradients())]
 
 
 class Copied:
-    """Gradients in DDP's memory. Their means land in `value`, which may be the same memory."""
+    """Gradients in DDP's memory. Lanes write the means to `value`, which may be the same memory."""
 
     def __init__(self, bucket, parts, value):
         self._tensors, self._value, self._buffer = _tensors_of(parts), value, bucket.buffer()
@@ -93,15 +95,15 @@ class Copied:
 
 
 class Moved:
-    """Gradients in one half of `flat`, to which DDP's views are moved when they are first seen. The
-    means land in the other half, and the views follow them there. Both halves have one storage, by
-    which DDP sees that nothing has to be copied. If it does copy, it reads from the beginning of
-    the storage, so the storage must be separate."""
+    """Gradients in one half of `flat`. DDP's views are moved to this half when they are first seen.
+    Lanes write the means to the other half, and the views are then moved to that half. Both halves
+    have one storage: DDP compares storages and then copies nothing. If DDP does copy, it reads from
+    the start of the storage, so `flat` has a separate storage."""
 
     def __init__(self, bucket, parts, flat):
         self._tensors, self._now = _tensors_of(parts), 0
         self._halves = first, second = flat.view(2, -1).unbind()
-        self._buffer = bucket.buffer()          # kept for its address
+        self._buffer = bucket.buffer()          # the reference keeps the address in use
         size = self._buffer.element_size()
         self._offsets = [offset // size for offset in _offsets(bucket)]
         self._views = [None] * len(self._offsets)       # views that were moved
@@ -135,9 +137,8 @@ class Moved:
 
 
 class Staged:
-    """Gradients on a GPU, which are copied to the host and back. Their memory on the host is free
-    again when the next gradients are sent, because the script's stream has waited for the copy back
-    by then."""
+    """Gradients on a GPU, which are copied to the host and back. Their memory on the host may be
+    used for the next gradients, because the script's stream has waited for the copy back."""
 
     def __init__(self, bucket, parts, job):
         self._tensors, self._buffer = _tensors_of(parts), bucket.buffer()

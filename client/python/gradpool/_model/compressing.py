@@ -1,6 +1,7 @@
-"""The part of attach(model, compression=...) in the hook. For each parameter that is large enough a
-code is sent, and the received codes are decoded over the gradient in the bucket (Y17). Gradients on
-a GPU are encoded and decoded on the host, in the thread that waits for the copy."""
+"""The hook's part for attach(model, compression=...). For each parameter that is large enough a
+code is sent. The received codes are decoded, and the result replaces the gradient in the bucket
+(Y17). Gradients on a GPU are encoded and decoded on the host, in the thread that waits for the
+copy."""
 import numpy
 
 from .._steps.stepping import Requests

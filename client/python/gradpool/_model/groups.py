@@ -1,4 +1,4 @@
-"""The job of a model's process group: its name, and how long its ranks wait."""
+"""The job of a model's process group: its name and its time-out."""
 import hashlib
 import os
 
@@ -8,14 +8,14 @@ from .._native.binding import INT_MAX, number
 from ..client import DEFAULT_TIMEOUT_MS
 from ..errors import overdue
 
-# Maximum number of ranks that a job's name lists one by one: a name has at most 127 bytes.
+# A job's name lists at most this many ranks, because a name has at most 127 bytes.
 _TOLD_MAX = 40
 
 
 def job_name_of(name, group):
-    """Returns the job of a process group. `name`: the script's; None: GRADPOOL_JOB. If only some of
-    the ranks are in the group, they are added to the name, so that other groups are other jobs
-    (Y73)."""
+    """Returns the name of the job of a process group. `name`: given by the script, or None for
+    GRADPOOL_JOB. If the group has only some of the ranks, their list is appended, so that each
+    group has its own job (Y73)."""
     name = name or os.environ.get('GRADPOOL_JOB')
     ranks = torch.distributed.get_process_group_ranks(group)
     if not name or len(ranks) == torch.distributed.get_world_size():
@@ -24,7 +24,7 @@ def job_name_of(name, group):
 
 
 def _told(ranks):
-    """Returns a list such as 0-3,8, or a digest of it if it is long."""
+    """Returns a list such as 0-3,8. A long list is replaced by a digest."""
     runs = []
     for rank in ranks:
         if runs and rank == runs[-1][1] + 1:
@@ -38,9 +38,9 @@ def _told(ranks):
 
 
 class Limit:
-    """How long a model's bucket may take, and what a script changes to have it longer.
+    """Deadline of a model's bucket, and the setting that raises it.
 
-    timeout_ms  the script's own; 0: GRADPOOL_TIMEOUT_MS, or the timeout of the process group"""
+    timeout_ms  from the script; 0: GRADPOOL_TIMEOUT_MS, or the timeout of the process group"""
 
     def __init__(self, timeout_ms, group):
         self.ms, self._whose = number(timeout_ms, 'timeout_ms', INT_MAX), 'attach(timeout_ms=)'
@@ -50,14 +50,14 @@ class Limit:
             self.ms, self._whose = _timeout_of(group)
 
     def told(self, timeout):
-        """Returns a Timeout that says what to change."""
+        """Returns a Timeout whose text names the setting to change."""
         return overdue(timeout, self.ms / 1e3, self._whose)
 
 
 def _timeout_of(group):
-    """Returns (the milliseconds, the setting that they come from)."""
+    """Returns the milliseconds, and the setting that defines them."""
     seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
-    if seconds is None:     # a backend without this attribute
+    if seconds is None:     # a backend without a time-out
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
     return (max(min(int(seconds * 1e3), INT_MAX), 1),
             'init_process_group(timeout=) or new_group(timeout=)')
@@ -75,4 +75,4 @@ def _seconds_of(backend):
     timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
     if timeout is not None:
         return timeout.total_seconds()
-    return getattr(backend, 'timeout_s', None)      # a group of gradpool.distributed
+    return getattr(backend, 'timeout_s', None)      # the group is one of gradpool.distributed

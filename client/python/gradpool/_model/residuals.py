@@ -1,5 +1,4 @@
-"""Values that a codec carries over from round to round, as part of a checkpoint: the same at every
-door.
+"""Residuals of a codec as part of a checkpoint, with the same interface at every door.
 
     torch.save({'model': ..., 'residuals': attachment.residuals.state_dict()}, f'step-7.{rank}')
     attachment.residuals.load_state_dict(torch.load(f'step-7.{rank}')['residuals'])"""
@@ -9,19 +8,19 @@ from ..errors import mismatch
 
 
 class Residuals:
-    """A model's: what was not sent yet of each gradient, and how many rounds there were, from which
-    draws come. Each rank has its own, so each rank saves and loads.
+    """Residuals of a model: the unsent part of each gradient, and the number of rounds, which seeds
+    random draws. Each rank has other residuals, so each rank saves and loads its own.
 
-    feedback  the codec's Feedback; None: gradients travel whole, there is nothing to save
-    elements  {name: elements} of all that may have a residual
-    is_busy   None; or whether gradients are on their way, which belong to the step to come"""
+    feedback  Feedback of the codec; None: no codec, nothing to save
+    elements  {name: elements} of all tensors that may have a residual
+    is_busy   None, or a function that returns whether gradients are being sent"""
 
     def __init__(self, feedback, elements, rank, is_busy=None):
         self._feedback, self._elements, self._rank = feedback, elements, rank
         self._is_busy = is_busy
 
     def state_dict(self):
-        """Returns a copy of everything, between two steps; empty without a codec."""
+        """Returns a copy of all residuals, between two steps; empty without a codec."""
         self._check_idle()
         if self._feedback is None:
             return {}
@@ -30,8 +29,8 @@ class Residuals:
         return {**state, 'residuals': residuals, 'rank': self._rank}
 
     def load_state_dict(self, state):
-        """Continues with these residuals, on all ranks or on none. Mismatch, with nothing changed:
-        the residuals are of another rank, codec or model."""
+        """Replaces the residuals, on all ranks or on none. Raises Mismatch and changes nothing if
+        the residuals belong to another rank, codec or model."""
         self._check_idle()
         if not isinstance(state, dict):
             raise mismatch(f'rank {self._rank}: residuals are a {type(state).__name__}, '

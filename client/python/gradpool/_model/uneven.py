@@ -1,8 +1,8 @@
 """torch's Join, for models whose gradients the service averages.
 
-A rank that has left the loop continues with buckets of zeros, which DistributedDataParallel makes
-and which are pushed like any others (Y70). A use of Join that would result in wrong values is
-refused when Join is created, at the same moment on every rank."""
+A rank that has left the loop continues with buckets of zeros from DistributedDataParallel. These
+are pushed like all others (Y70). If a use of Join would result in wrong values, the constructor of
+Join raises an error, on every rank at the same call."""
 import functools
 import weakref
 
@@ -10,12 +10,11 @@ from torch.distributed.algorithms.join import Join
 
 from ..errors import mismatch
 
-_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do the steps of its optimizer
+_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do the optimizer's steps
 
 
 def watch(model, steps):
-    """Makes Join refuse uses that are impossible for a model. `steps`: lanes do the steps of its
-    optimizer."""
+    """Makes Join check this model. `steps`: whether lanes do the optimizer's steps."""
     _watched[model] = steps
 
 
@@ -47,5 +46,5 @@ def _init(self, joinables, enable=True, *rest, **options):
 
 
 def offer():
-    """Makes Join check models of this package, too."""
+    """Replaces the constructor of Join by one that checks models of this package."""
     Join.__init__ = _init

@@ -1,14 +1,14 @@
-"""Parameters that got a gradient on no rank, as with find_unused_parameters=True. PyTorch does not
-change them, but lanes step them with zeros. With weight decay, momentum and counts of steps the
-results differ (Y114)."""
+"""Detects parameters that no rank has a gradient for, as with find_unused_parameters=True. PyTorch
+does not change them, but lanes step them with zeros. With weight decay, momentum and counts of
+steps the results differ (Y114)."""
 from ..errors import mismatch
 
 
 class Unused:
-    """Of one optimizer's parameters, from step to step.
+    """Unused parameters of one optimizer, from step to step.
 
-    group_of  a parameter's group of the optimizer, with the settings of that moment
-    rule_of   a parameter's rule"""
+    group_of  function: a parameter's group of the optimizer, with its present settings
+    rule_of   function: a parameter's rule"""
 
     def __init__(self, parameters, group_of, rule_of):
         self._names = {one: name for name, one in parameters.items()}
@@ -16,10 +16,11 @@ class Unused:
         self._idle = None       # parameters without a gradient so far; None: before the first step
 
     def check(self, without, has_moments):
-        """All ranks alike, once lanes have stepped. Mismatch: PyTorch would have done otherwise.
+        """Called on all ranks after the lanes' step. Raises Mismatch if PyTorch's step would have
+        another result.
 
-        without      parameters that have no gradient
-        has_moments  of earlier steps, as this step began"""
+        without      parameters without a gradient
+        has_moments  whether there were moments before this step"""
         if self._idle is None:
             self._idle = set() if has_moments else set(without)
         elif not without and not self._idle:
@@ -38,7 +39,7 @@ class Unused:
             parameter in self._idle or self._rule_of(parameter) == 'sgd')
 
     def _counts_steps(self, parameter):
-        """Returns whether the first gradient has another effect after steps with zeros."""
+        """Returns whether earlier steps with zeros change the effect of the first gradient."""
         return 'adam' in self._rule_of(parameter) or self._group_of(parameter).get('dampening')
 
     def _error(self, parameter, what):

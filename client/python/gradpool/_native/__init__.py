@@ -1,1 +1,1 @@
-"""The C library in Python: its prototypes, its handles, and memory that it reads in place."""
+"""ctypes interface to the C library: its prototypes, its handles, and the memory that it reads."""

@@ -1,7 +1,7 @@
-"""libgradpool.so by ctypes: its path, its prototypes, its errors as exceptions.
+"""libgradpool.so through ctypes: its path, its prototypes, its errors as exceptions.
 
-Calls release the interpreter's lock, so one thread may wait while others compute. Nothing here
-keeps state except the loaded library."""
+A call releases the interpreter's lock, so one thread may wait while others compute. The loaded
+library is the only state of this module."""
 import contextlib
 import ctypes
 import operator
@@ -12,11 +12,11 @@ from ..errors import error_of, GradpoolError, mismatch
 
 try:
     from .._installed import LIBRARY as INSTALLED
-except ImportError:  # in a source tree
+except ImportError:  # the source tree has no such module
     INSTALLED = None
 
 NAME = 'libgradpool.so'
-# enum gp_dtype, by the names of torch and numpy.
+# Values of enum gp_dtype, by the names of torch and numpy.
 DTYPES = {'float32': 1, 'float64': 2, 'float16': 3, 'bfloat16': 4, 'int32': 5, 'int64': 6}
 OPERATIONS = {'sum': 1, 'mean': 2, 'min': 5, 'max': 6, 'product': 7, 'gather': 8,
               'all-to-all': 9, 'reduce-scatter': 10}
@@ -26,7 +26,7 @@ WORKER_LOSS = {'fail': 0, 'continue': 1}
 DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
-# Variables that make PSM, which Debian's libfabric loads, leave signals alone.
+# With these variables PSM, which Debian's libfabric loads, installs no signal handlers.
 _NO_HANDLERS = 'IPATH_NO_BACKTRACE', 'HFI_NO_BACKTRACE'
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
@@ -129,8 +129,8 @@ _PROTOTYPES = {
 
 
 def places():
-    """Yields the paths of the library, best first: GRADPOOL_LIBRARY; beside this package; the place
-    where it was installed with this package, or the build folder of the source tree; then wherever
+    """Yields the possible paths of the library. First GRADPOOL_LIBRARY, then the folder of this
+    package, then the installed library or that of the build folder. Last the plain name, for which
     the loader searches."""
     named = os.environ.get('GRADPOOL_LIBRARY')
     if named:
@@ -142,8 +142,8 @@ def places():
 
 @contextlib.contextmanager
 def _signals_kept():
-    """While this block runs, libraries that libfabric loads install no handlers for SIGINT, SIGTERM
-    and others (Y6)."""
+    """In this block libraries that libfabric loads install no handlers for SIGINT, SIGTERM and
+    others (Y6)."""
     added = [name for name in _NO_HANDLERS if name not in os.environ]
     os.environ.update(dict.fromkeys(added, '1'))
     try:
@@ -154,8 +154,8 @@ def _signals_kept():
 
 
 def load():
-    """Returns the loaded library with prototypes. GradpoolError (ENOENT) names the paths that were
-    tried."""
+    """Returns the loaded library with prototypes. GradpoolError (ENOENT) names all paths without a
+    library."""
     problems = []
     for place in places():
         try:
@@ -165,7 +165,8 @@ def load():
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments
             return library
-        except (OSError, AttributeError) as problem:    # missing, or of another version
+        # the library is missing, or has another version
+        except (OSError, AttributeError) as problem:
             problems.append(str(problem))
     raise GradpoolError(2, f'{NAME} cannot be loaded ({"; ".join(problems)}); '
                            'set GRADPOOL_LIBRARY to its path')
@@ -175,8 +176,8 @@ lib = load()
 
 
 def check(code, classes=None):
-    """Returns `code` if it is not an error; otherwise raises with the calling thread's last error
-    text. `classes`: classes for errors that have another meaning in this call, by errno."""
+    """Returns `code` if it is no error. Otherwise raises an exception with the text of the thread's
+    last error. `classes`: {errno: class} for errors with a special meaning in this call."""
     if code >= 0:
         return code
     raise error_of(code, (lib.gp_last_error() or lib.gp_strerror(code)).decode(errors='replace'),
@@ -184,7 +185,8 @@ def check(code, classes=None):
 
 
 def encode(text, what):
-    """Returns a str as bytes for C, and None as NULL. Mismatch: C would see another text."""
+    """Returns a str as bytes for C, and None as NULL. Raises Mismatch for a zero character, where C
+    would end the text."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -198,7 +200,8 @@ def encode(text, what):
 
 
 def number(value, what, most):
-    """Returns an integer from 0 to `most` for C, which reduces others modulo its size."""
+    """Returns an integer from 0 to `most`. C would reduce other integers modulo the size of their
+    type."""
     try:
         whole = operator.index(value)
     except TypeError:

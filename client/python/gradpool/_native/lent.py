@@ -1,6 +1,6 @@
-"""Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer is
-in use as long as any tensor or array uses its memory. Afterwards the next buffer of its size gets
-its pages. Memory that the script still holds never changes, and outlives the job (Y20)."""
+"""Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer
+ends when no tensor or array uses its memory. Its pages then serve the next buffer of the same size.
+Memory that the script still uses is not reused, and exists also after the job (Y20)."""
 import ctypes
 import mmap
 import weakref
@@ -12,8 +12,8 @@ _munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 
 
 class Lent:
-    """The memory of a job, in which buffers are allocated. Nothing here takes a lock, because a
-    buffer may end at any point of the program."""
+    """Allocates buffers in the memory of a job. No method acquires a lock, because a buffer may end
+    at any point of the program."""
 
     def __init__(self):
         self._free = {}         # bytes, in whole pages -> addresses
@@ -21,12 +21,12 @@ class Lent:
         self._is_left = False
 
     def take(self, job, size):
-        """Returns a buffer of `size` bytes, with any values. `job`: its handle."""
+        """Returns a buffer of `size` bytes with undefined values. `job`: handle of the job."""
         pages = _whole_pages(size)
         free = self._free.setdefault(pages, [])
         try:
             address = free.pop()
-        except IndexError:      # also if trim() has just taken the last one
+        except IndexError:      # trim() may have removed the last one meanwhile
             address = _pages_of(job, pages)
         buffer = (ctypes.c_char * size).from_address(address)
         weakref.finalize(buffer, self._give_back, address, pages).atexit = False
@@ -45,7 +45,7 @@ class Lent:
             self._pinned[address] = unpin
 
     def leave(self, job):
-        """The job is about to be left: buffers that end later free their own memory."""
+        """Called before the job is left: buffers that end later free their own memory."""
         self._is_left = True
         for address, unpin in self._pinned.items():
             unpin(address)
@@ -53,7 +53,7 @@ class Lent:
         self.trim(job)
 
     def trim(self, job):
-        """Frees pages that no buffer uses; pinned ones are kept for the next buffers."""
+        """Frees pages that no buffer uses, except pinned pages."""
         for addresses in list(self._free.values()):
             kept = []
             while addresses:

@@ -1,32 +1,35 @@
-"""Addresses of values, which stay valid while the values are lent. Nothing is copied or converted
-(Y5). A refusal names its reason."""
+"""Addresses of Python values, which stay valid while the library uses them. Nothing is copied or
+converted (Y5). The error of a refused value has the reason."""
 import ctypes
 import sys
 
 from ..errors import mismatch
 
 
-# Formats of the buffer protocol. It has none for bfloat16. int64 is 'l' where a long has 64 bits.
+# Formats of the buffer protocol, which has none for bfloat16. int64 is 'l' where a C long has 64
+# bits.
 _FORMATS = {'float32': 'f', 'float64': 'd', 'float16': 'e', 'int32': 'i', 'int64': 'ql'}
 
 
 class Loan:
-    """Buffers that a request has lent to the library (Y2)."""
+    """Buffers that the library uses during a request (Y2)."""
 
     def __init__(self, *kept):
         self._kept = list(kept)
         self._views = []
 
     def address(self, value, elements, what, dtype):
-        """Address of `elements` values of `dtype` in `value`, where they stay until end(): a buffer
-        of Python refuses to be resized for so long (BufferError). A torch tensor does not.
+        """Returns the address of `elements` values of `dtype` in `value`, valid until end(). Until
+        then a Python buffer raises BufferError if its size is changed. A torch tensor has no such
+        check.
 
         value     torch.Tensor on the CPU, numpy array, or any writable buffer with that format
-        elements  how many there must be, of any shape
-        what      how errors call it, for example "gradient of 'fc.weight'"
+        elements  required number of values, in any shape
+        what      name in errors, for example "gradient of 'fc.weight'"
         dtype     "float32" and so on
 
-        Raises Mismatch: another dtype, device or size, not contiguous, read-only."""
+        Raises Mismatch for another dtype, device or size, and for memory that is not contiguous or
+        is read-only."""
         torch = sys.modules.get('torch')
         if torch is not None and isinstance(value, torch.Tensor):
             self._kept.append(value)
@@ -40,7 +43,7 @@ class Loan:
         return _address_of_buffer(view, elements, what, dtype)
 
     def end(self):
-        """Returns all buffers. May be called again."""
+        """Releases all buffers. May be called again."""
         views, self._views, self._kept = self._views, [], []
         for view in views:
             view.release()

@@ -1,7 +1,7 @@
-"""Handles of the library that live in one process and end once.
+"""Handles of the library, each of which belongs to one process and ends once.
 
-The library requires that nothing is destroyed while a call uses it. This module ensures that for
-scripts with threads: an end first refuses new calls, then waits for those in progress."""
+A handle must not be destroyed while a call uses it. For scripts with threads this module ensures
+that: the end of a handle first refuses new calls, then waits for running ones."""
 import errno
 import os
 import threading
@@ -10,8 +10,8 @@ from ..errors import Forked, GradpoolError
 
 
 class _Use:
-    """A block in which a handle does not end. Written without contextlib: each push and each wait
-    creates one, and contextlib would cost as much as the push itself."""
+    """A block during which a handle does not end. Each push and each wait creates one. contextlib
+    would cost as much as the push itself, so the class has its own methods."""
     __slots__ = ('_owned',)
 
     def __init__(self, owned):
@@ -19,7 +19,7 @@ class _Use:
 
     def __enter__(self):
         owned = self._owned
-        owned._live()   # checked before the lock, which may be held for ever in a forked child
+        owned._live()   # this check comes before the lock, which a forked child might never acquire
         with owned._guard:
             handle = owned._handle
             if handle is None:
@@ -31,12 +31,12 @@ class _Use:
         owned = self._owned
         with owned._guard:
             owned._users -= 1
-            if owned._handle is None:   # the thread in end() waits for the last user
+            if owned._handle is None:   # the last user wakes the thread in end()
                 owned._idle.notify_all()
 
 
 class Owned:
-    """An object that ends in the process that created it (Y4). A subclass defines _end()."""
+    """An object that ends once, in the process that created it (Y4). A subclass defines _end()."""
 
     def __init__(self, handle):
         self._handle = handle
@@ -59,7 +59,7 @@ class Owned:
         return self._handle
 
     def _using(self):
-        """Returns a block with the handle, which does not end before the block does."""
+        """Returns a block with the handle. The handle does not end before the block does."""
         return _Use(self)
 
     def _close(self):

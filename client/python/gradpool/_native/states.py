@@ -1,5 +1,6 @@
-"""States that lanes store for tensors with update rules: parameters, then moments, as one flat
-float32 tensor or array; and sums over memory. These calls of libgradpool are not in Job."""
+"""States that lanes store for tensors with update rules, and checksums of memory. A state is one
+flat float32 tensor or array: parameters, then moments. These calls of the library have no method in
+Job."""
 import ctypes
 
 from .binding import lib, number, SAME_STEPS, State, U32_MAX
@@ -9,8 +10,8 @@ MOMENTS = {'sgd': 0, 'momentum': 1, 'nesterov': 1, 'adam': 2, 'adamw': 2}
 
 
 def read(job, places, rule_of):
-    """Fills {Tensor: arrays} for this rank alone, between two of its iterations. Returns {Tensor:
-    number of updates since its parameters were set or restored}."""
+    """Reads states for this rank alone, between two of its iterations: fills {Tensor: arrays}.
+    Returns {Tensor: number of updates since its parameters were set or restored}."""
     loan, states = Loan(), (State * len(places))()
     try:
         for state, (tensor, arrays) in zip(states, places.items()):
@@ -25,8 +26,8 @@ def read(job, places, rule_of):
 
 
 def save(job, tensor, rule, arrays=None):
-    """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request.
-    `arrays` None: this rank does not get the state."""
+    """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request. With
+    `arrays` None this rank gets no state."""
     tensor, loan = job._known(tensor), Loan()
     try:
         place = None if arrays is None else _address(loan, tensor, arrays, rule)
@@ -38,7 +39,7 @@ def save(job, tensor, rule, arrays=None):
 
 def restore(job, tensor, rule, arrays=None, parameters=None, root=0, steps=None):
     """Starts a round of all ranks that sets the lane's state to rank `root`'s `arrays`; returns a
-    Request. The other ranks get the parameters in `parameters`. `steps` None: the count of steps
+    Request. On other ranks `parameters` gets the new parameters. `steps` None: the count of steps
     continues."""
     tensor, loan = job._known(tensor), Loan()
     steps, root = SAME_STEPS if steps is None else steps, number(root, 'root', U32_MAX)
@@ -59,7 +60,7 @@ def _address(loan, tensor, arrays, rule):
 
 
 class Sum:
-    """A sum over fixed lengths of memory, in which each change of a word shows."""
+    """Checksum of memory areas with fixed lengths. Every change of one word changes the sum."""
 
     def __init__(self, lengths):
         count = len(lengths)

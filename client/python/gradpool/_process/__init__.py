@@ -1,1 +1,1 @@
-"""Objects of one process that all modules of the package share."""
+"""Objects of which each process has one, shared by all modules of the package."""

@@ -1,14 +1,14 @@
-"""The thread that completes items for which no caller waits: one in a process, started when it is
-first needed.
+"""The completion thread: completes items for which no caller waits. A process has one such thread,
+started at the first item.
 
 An item has two methods:
 
-    waits_for()   the Request for which it waits now; None: it waits for another item
+    waits_for()   the Request that the item needs now; None: it needs the end of another item
     is_over()     completes the item if that can be done now; False: not yet. Never blocks
 
-The thread sleeps in the library, in the wait of the first item that has a Request. New items and
-finished items are seen SLICE_MS later. Without items it sleeps forever. Items that are not over
-when the process ends are abandoned."""
+The thread waits in the library for the Request of the first item that has one. After SLICE_MS it
+checks for new and finished items. Without items it sleeps. At the end of the process the remaining
+items are abandoned."""
 import contextlib
 import os
 import queue
@@ -18,7 +18,7 @@ from ..errors import GradpoolError
 from .threads import start
 
 SLICE_MS = 10
-# Number of the oldest items that are checked each time, and number of others.
+# A check includes this many of the oldest items, and this many others.
 _OLDEST, _OTHERS = 16, 64
 
 
@@ -52,8 +52,8 @@ class _Completer:
             items = self._left_of(items)
 
     def _left_of(self, items):
-        """Returns the items to check. If there are many, most of them queue behind the oldest. The
-        oldest are checked each time, and some others in turn."""
+        """Returns the items to check. If there are many, most of them are queued behind the oldest
+        ones. So the oldest are checked each time, and the others in turn."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0
@@ -68,7 +68,7 @@ class _Completer:
 
     def _sleep(self, items):
         request = next(filter(None, (item.waits_for() for item in items[:_OLDEST])), None)
-        # is_over() raises the item's error, too
+        # is_over() also raises errors of the item
         with contextlib.suppress(GradpoolError, queue.Empty):
             if request:
                 request.done(SLICE_MS)
@@ -76,12 +76,12 @@ class _Completer:
                 items.append(self._new.get(timeout=SLICE_MS / 1e3))
 
 
-_lock = threading.RLock()  # reentrant, because a destructor may call complete() within complete()
+_lock = threading.RLock()  # reentrant: a destructor may call complete() while complete() runs
 _completer = None
 
 
 def complete(item):
-    """Makes the thread complete `item`."""
+    """Gives `item` to the thread."""
     global _completer
     with _lock:
         if _completer is None:
@@ -90,13 +90,13 @@ def complete(item):
 
 
 def is_here():
-    """Returns whether the calling thread is that thread: it must not wait for itself."""
+    """Returns whether the calling thread is the completion thread, which must not wait for
+    itself."""
     return _completer is not None and _completer.is_here()
 
 
 def _forget():
-    """Resets the module in a forked child, which has none of its parent's threads and may need one
-    of its own."""
+    """Resets the module in a forked child, which has no threads of its parent."""
     global _completer, _lock
     _completer, _lock = None, threading.RLock()
 

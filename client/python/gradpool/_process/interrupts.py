@@ -1,10 +1,10 @@
-"""Ctrl-C in backward().
+"""Postpones Ctrl-C in backward().
 
-DistributedDataParallel calls its communication hook, or all_reduce() of a process group in Python,
-from C++. A signal handler may raise KeyboardInterrupt there, and C++ makes a RuntimeError of it. If
-such a call has not sent all buckets, only half of a step is done, too. So SIGINT in such a call is
-postponed: the script's handler runs once backward() has returned, or waits for other ranks
-(Y115)."""
+During backward() C++ code of DistributedDataParallel calls Python functions: the communication
+hook, or all_reduce() of a process group. If the handler of SIGINT raises KeyboardInterrupt there,
+C++ replaces it by a RuntimeError. If the exception comes before all buckets are sent, only half of
+the step is done. So the script's handler runs after the end of backward(), or during a wait for
+other ranks (Y115)."""
 import functools
 import signal
 import threading
@@ -12,7 +12,7 @@ import time
 
 import torch
 
-# longest time that a step continues after a Ctrl-C while it waits for other ranks
+# after a Ctrl-C a step waits at most this long for other ranks
 PATIENCE_S = 1.0
 
 _MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call the engine
@@ -21,14 +21,14 @@ _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Marks a function that the engine's C++ calls, and whose exceptions it drops."""
+    """Decorates a function that the engine's C++ calls and whose exceptions it replaces."""
     _codes.add(function.__code__)
     return function
 
 
 class _Handler:
-    """Handler of SIGINT during one backward() of the main thread.
-    `of_script`: the handler before."""
+    """Handler of SIGINT during one backward() of the main thread. `of_script`: the script's
+    handler."""
 
     def __init__(self, of_script):
         self._of_script = of_script
@@ -37,7 +37,7 @@ class _Handler:
     def __call__(self, number, frame):
         if self._since_s is None and _is_put_off(frame):
             self._since_s, self._frame = time.monotonic(), frame
-        else:       # a second one is not postponed
+        else:       # a second Ctrl-C is not postponed
             self._of_script(number, frame)
 
     def let_through(self, after_s=0):
@@ -56,8 +56,8 @@ def _is_put_off(frame):
 
 
 def let_through():
-    """Called while a step waits for other ranks. Raises the exception of the script's handler, if a
-    Ctrl-C came PATIENCE_S ago."""
+    """Called while a step waits for other ranks. PATIENCE_S after a Ctrl-C it runs the script's
+    handler, which raises an exception."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
         handler.let_through(PATIENCE_S)
@@ -79,5 +79,5 @@ def _backward(*arguments, **options):
 
 
 def offer():
-    """Makes backward() of torch postpone SIGINT."""
+    """Replaces torch's backward() by a function that postpones SIGINT."""
     torch.autograd.backward = _backward

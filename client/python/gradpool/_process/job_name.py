@@ -1,8 +1,8 @@
-"""The name of the job of a group of torch.distributed: rank 0 of the group chooses the name, and
-the other ranks read it in torch's store (Y111).
+"""The name of the job of a torch.distributed group. Rank 0 of the group writes a new name to
+torch's store, and the other ranks read it (Y111).
 
-A count of former jobs of the process would differ where a process was replaced by a fresh one, as
-in pools of processes (Ray, Spark), or where one rank alone tries a second time."""
+Counting the former jobs of the process would not work. Such counts differ if a pool (Ray, Spark)
+has replaced one of the processes, or if one rank has tried to join twice."""
 import errno
 import os
 import secrets
@@ -10,13 +10,13 @@ import secrets
 from ..errors import error_of
 
 _KEY = 'gradpool/job/{}'
-_defaults = 0       # number of default groups that this process has made
-_current = None     # name of the job of the latest one
+_defaults = 0       # number of default groups that this process has created
+_current = None     # name of the job of the latest default group
 
 
 def job_name(options, is_default):
-    """Returns the name for torch's description of a group. Timeout: rank 0 of the group has not
-    chosen a name."""
+    """Returns the job name for torch's description of a group. Raises Timeout if rank 0 of the
+    group has not written a name."""
     global _defaults, _current
     _defaults += is_default
     name = _read(options, _chosen(is_default))
@@ -26,7 +26,7 @@ def job_name(options, is_default):
 
 
 def _chosen(is_default):
-    """Returns the name that this process would choose as rank 0."""
+    """Returns the name that this process would write as rank 0."""
     if _current and not is_default:
         return _current
     name = os.environ.get('GRADPOOL_JOB') or f'torch-{secrets.token_hex(6)}'
@@ -34,8 +34,8 @@ def _chosen(is_default):
 
 
 def _read(options, chosen):
-    """A store may outlive its groups (torchrun has one store for all of them), so each generation
-    of the group has its own key."""
+    """Returns the name from the store. torchrun has one store for all groups, so each generation of
+    a group uses another key."""
     store, rank = options.store, options.group_rank
     generation = (store.add('gradpool/joins', 1) - 1) // options.group_size
     key = _KEY.format(generation)

@@ -1,24 +1,24 @@
-"""Frees the rest of a failed backward() in torch while the interpreter still runs.
+"""Frees the rest of a failed backward() of torch while the interpreter still runs.
 
-The engine keeps steps that it has not done in a queue of the calling thread, until that thread's
-next backward(). The main thread's queue is destroyed by C's exit(), when Python has ended. A step
-holds parameters, and a parameter holds its gradient. If the gradient lies in memory of the job
-(Y20), giving back that memory needs the interpreter's lock, which cannot be had any more: the
-process would hang."""
+After a failure the engine keeps the remaining steps in a queue of the calling thread until the
+thread's next backward(). The queue of the main thread is destroyed after the end of the
+interpreter. A queued step refers to a parameter, and the parameter to its gradient. To free a
+gradient in memory of the job (Y20), the interpreter's lock is needed, which does not exist any
+more: the process would hang."""
 import atexit
 import contextlib
 import os
 
 import torch
 
-# The engine works on the latest step first: to reach a step that was made here it drops all others.
-# So this step is made before a script can make one.
+# The engine begins with the newest step. To do an older step it drops all newer ones. This step is
+# created before any step of a script, so doing it drops all others.
 _oldest = torch.zeros((), requires_grad=True) * 1
 _process = os.getpid()
 
 
 @atexit.register
 def _drop():
-    if os.getpid() == _process:     # torch refuses some kinds of backward() in a child
+    if os.getpid() == _process:     # some kinds of backward() fail in a forked child
         with contextlib.suppress(RuntimeError):
             _oldest.backward()

@@ -1,6 +1,6 @@
-"""Jobs that the package joins for a script and shares, because a process has one rank in a job.
-Every caller with the same name and endpoint in this process gets the same Membership. The process
-leaves the job with the last of them, or when it ends (Y24)."""
+"""Jobs that the package joins for a script. All callers in this process with the same name and
+endpoint share one Membership, because a process has one rank in a job. The process leaves the job
+when the last caller releases it, or at its end (Y24)."""
 import errno
 import gc
 import multiprocessing.util
@@ -12,29 +12,30 @@ import time
 from ..client import connect, default_timeout_ms
 from ..errors import GradpoolError, mismatch
 
-_PAUSE_S = 1.0  # pause between two joins that wait for a former job; the service waits 8 s in each
+# pause between two attempts to join while a former job ends; the service waits 8 s in each
+_PAUSE_S = 1.0
 
-_lock = threading.RLock()   # reentrant, because a finalizer may run while it is held
+_lock = threading.RLock()   # reentrant: a finalizer may run while the lock is held
 _memberships = {}       # (process, endpoint, name of the job) -> Membership
 
 
 class Membership:
-    """A job that was joined for `users` of this process."""
+    """A joined job with `users`, the number of its callers in this process."""
 
     def __init__(self, key, name, endpoint, rank, workers):
         self.key, self.users = key, 0
-        self.dropped = []       # one item for each user object that the script has dropped
+        self.dropped = []       # one item for each caller's object that the script has dropped
         self.client = connect(endpoint)
         try:
             self.job = self.client.join(name, rank, workers)
         except BaseException:
             self.client.close()
             raise
-        # Called at the end of a process of multiprocessing, where atexit functions do not run.
+        # A process of multiprocessing runs no atexit functions, but calls this function at its end.
         multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
 
     def release(self):
-        """Removes one user."""
+        """Removes one caller."""
         with _lock:
             self.users -= 1
             if self.users == 0:
@@ -44,9 +45,8 @@ class Membership:
 
 
 def join(name, endpoint, rank, workers):
-    """Returns the Membership of this process in that job, with one more user. None: GRADPOOL_JOB
-    and GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that
-    name."""
+    """Joins the job, or shares the present Membership, and adds one caller. None: GRADPOOL_JOB and
+    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that name."""
     deadline_s = time.monotonic() + default_timeout_ms() / 1e3
     while True:
         try:
@@ -54,7 +54,8 @@ def join(name, endpoint, rank, workers):
         except GradpoolError as error:
             if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
                 raise
-        time.sleep(_PAUSE_S)  # without the lock, because a finalizer may have to end the former job
+        # without the lock, because a finalizer may need it to leave the former job
+        time.sleep(_PAUSE_S)
 
 
 def _join_once(name, endpoint, rank, workers):
@@ -78,19 +79,19 @@ def _key_of(name, endpoint):
 
 
 def collect():
-    """Collects dropped models, and then their optimizers, which the hooks of these models held."""
+    """Frees dropped models, then their optimizers, to which hooks of these models refer."""
     gc.collect()
     gc.collect()
 
 
 def leave_dropped(name, endpoint, rank, workers):
-    """Leaves jobs whose users have all been dropped by the script, unless join() of these arguments
-    shares that job."""
+    """Leaves jobs whose callers' objects were all dropped by the script, except the job that join()
+    with these arguments would share."""
     key = _key_of(name, endpoint)
     others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
         one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]
     if others:
-        collect()       # on each rank at this point of the script
+        collect()       # every rank frees dropped models at this point of the script
     for one in others:
         if len(one.dropped) == one.users:
             with _lock:

@@ -1,15 +1,15 @@
-"""A Future whose failure is also an error for torch's own code."""
+"""A Future whose failure is also an error for torch's C++ code."""
 import torch
 
 
 class Promise:
     """A Future that any thread completes once, with a result or an error.
 
-    set_exception() of torch 1.13 stores the exception as the value, which only Python raises: DDP
-    uses it like a tensor. An exception in a callback is an error for both, a RuntimeError with the
-    exception's class and text. So the Future for the caller comes from a callback (Y3).
+    set_exception() of torch 1.13 stores the exception as the value. Only Python raises it; DDP's
+    C++ would use it as a tensor. An exception in a callback is an error in both languages: a
+    RuntimeError with class and text of the exception. So callers get the Future of a callback (Y3).
 
-    tensors  tensors on the devices that the result will use"""
+    tensors  tensors on the devices of the result"""
 
     def __init__(self, tensors):
         devices = list({one.device for one in tensors if one.is_cuda})

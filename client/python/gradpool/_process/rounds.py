@@ -1,4 +1,4 @@
-"""Rounds that a job of this process has open, and the Requests with which a script awaits them."""
+"""Open rounds of a job of this process, and the Requests through which a script waits for them."""
 import contextlib
 import errno
 import sys
@@ -9,37 +9,38 @@ from .._native.binding import check, INT_MAX, lib, number
 from ..errors import error_of, GradpoolError, Timeout
 from .completion import complete, is_here
 
-SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
+SIGNALS_MS = 200    # longest delay of a Python signal handler
 
 
 class Request:
-    """A round in progress. A script may drop the Request: the round goes on, its buffers stay alive
-    until the end (Y2), and the thread of Y11 completes it."""
+    """A round in progress. If the script drops the Request, the round continues: its buffers are
+    kept until the end (Y2), and the completion thread ends it (Y11)."""
     __slots__ = ('_round',)
 
     def __init__(self, round_):
         self._round = round_
 
     def wait(self, timeout_ms=0):
-        """Returns when every result is in place and the gradient may be written again. Timeout: not
-        yet; wait again. Any other error ends the request, and later calls raise it again."""
+        """Returns when the result is in place and the script may write to the gradient. Timeout:
+        not finished; call wait() again. Any other error ends the request, and later calls raise it
+        again."""
         self._round.wait(number(timeout_ms, 'timeout_ms', INT_MAX))
 
     def done(self, timeout_ms=0):
-        """Returns True when wait() will not block; False: not yet, also after `timeout_ms`."""
+        """Returns True if wait() will not block; False if the round is open after `timeout_ms`."""
         return self._round.done(timeout_ms)
 
     def __del__(self):
-        # no round: the push has failed. A thread cannot be started when the interpreter ends
+        # a failed push has no round; at the end of the interpreter no thread can start
         with contextlib.suppress(AttributeError, RuntimeError):
             if self._round.is_left_open() and not sys.is_finalizing():
                 self._round.drop()
 
 
 class Round:
-    """The round of a Request; `rounds` holds it until its end.
+    """The round of a Request. `rounds` refers to the round until its end.
 
-    tensors  those that no other round may use meanwhile"""
+    tensors  tensors of the round, which no other round may use meanwhile"""
     __slots__ = ('_rounds', 'tensors', 'is_dropped', '_handle', '_loan', '_error', '__weakref__')
 
     def __init__(self, rounds, tensors, handle, loan):
@@ -49,20 +50,21 @@ class Round:
 
     def wait(self, timeout_ms):
         if self._handle is not None:
-            # leaving the job ends this call; closing the client does not
+            # leave() of the job ends this call; close() of the client waits for it
             with self._rounds.job.client._using():
                 self._wait(timeout_ms)
         if self._error is not None:
             raise self._error
 
     def _wait(self, timeout_ms):
-        # leave() in another thread takes the handle from this object, and not from the library
+        # leave() in another thread removes the handle from this object, not from the library
         handle = self._handle
         if handle is None:
             return
         left_ms = timeout_ms or self._rounds.job.client._timeout_ms
         while left_ms > SIGNALS_MS and lib.gp_poll(handle, SIGNALS_MS) == 0:
-            left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
+            # between two of these waits Python raises a pending KeyboardInterrupt
+            left_ms -= SIGNALS_MS
         try:
             check(lib.gp_wait(handle, left_ms))
         except Timeout:
@@ -80,17 +82,17 @@ class Round:
             return handle is None or lib.gp_poll(handle, timeout_ms) == 1
 
     def cancel(self):
-        """Ends the round because the job was left: the library frees the handle."""
+        """Ends the round after the job was left. The library has freed the handle."""
         self._finish(error_of(-errno.ECANCELED, f"job '{self._rounds.job.name}' has been left: "
                               'join the job again'))
 
     def is_left_open(self):
-        """Returns True for a round that is not over, in the process that has begun it."""
+        """Returns whether the round is open and was begun by this process."""
         return self._handle is not None and self._rounds.job.is_of_this_process()
 
     def drop(self):
-        """Leaves the round to the thread of Y11. Takes no lock of the job: a destructor may run
-        anywhere."""
+        """Lets the completion thread end the round (Y11). Acquires no lock, because a destructor
+        calls it at any point of the program."""
         self.is_dropped = True
         complete(_Dropped(self))
 
@@ -101,8 +103,8 @@ class Round:
 
 
 class _Dropped:
-    """The item of a dropped round for the thread of Y11. A job that the script has dropped, too, is
-    left, with its rounds."""
+    """The item of a dropped round for the completion thread. If the script has dropped the job,
+    too, the thread leaves the job."""
     __slots__ = ('_round',)
 
     def __init__(self, round_):
@@ -122,12 +124,13 @@ class _Dropped:
 
 
 class Rounds:
-    """The open rounds of a job, whose buffers are lent."""
+    """The open rounds of a job, whose buffers the library uses."""
 
     def __init__(self, job):
         self.job = job
         self._open = set()
-        self._error, self._is_told = None, False    # of a dropped round; whether a call raised one
+        # error of a dropped round; whether a call has raised one
+        self._error, self._is_told = None, False
         self._changed = threading.Condition(threading.Lock())
 
     def hold(self, round_):
@@ -135,8 +138,8 @@ class Rounds:
             self._open.add(round_)
 
     def release(self, round_, error):
-        """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
-        or for leave()."""
+        """Removes a finished round. Stores the first error of a dropped round for the next push or
+        leave()."""
         with self._changed:
             self._open.discard(round_)
             self._changed.notify_all()
@@ -149,20 +152,20 @@ class Rounds:
         return len(self._open)
 
     def raise_dropped(self):
-        """Raises the error of a round that the script has dropped (Y3)."""
+        """Raises the stored error of a dropped round (Y3)."""
         if self._error is not None:
             with self._changed:
                 error, self._error, self._is_told = self._error, None, True
             raise error
 
     def tell_dropped(self):
-        """Prints the error of a dropped round, unless a call has raised one of this job."""
+        """Prints the stored error of a dropped round, unless a call of this job has raised one."""
         if self._error is not None and not self._is_told:
             print(f'gradpool: {self.job}, a round without a Request: {self._error}',
                   file=sys.stderr, flush=True)
 
     def await_dropped(self, tensors, timeout_ms):
-        """Returns when the dropped rounds of these tensors are over, or after the time-out."""
+        """Returns when all dropped rounds of these tensors have ended, or after the time-out."""
         with self._changed:
             dropped = {round_ for round_ in self._open
                        if round_.is_dropped and not set(tensors).isdisjoint(round_.tensors)}
@@ -170,7 +173,7 @@ class Rounds:
                 self._changed.wait_for(lambda: self._open.isdisjoint(dropped), timeout_ms / 1e3)
 
     def cancel(self):
-        """Ends all rounds, because the job has been left."""
+        """Ends all rounds after the job was left."""
         with self._changed:
             left, self._open = self._open, set()
         for round_ in left:

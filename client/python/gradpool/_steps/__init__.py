@@ -1,2 +1,2 @@
-"""Optimizers whose steps are done by lanes, with transfer of parameters and moments in both
-directions."""
+"""Optimizers whose steps are done by lanes, and the exchange of parameters and moments with the
+lanes."""

@@ -1,8 +1,8 @@
-"""An optimizer's moments, which lanes store: they are taken from the optimizer, and returned in the
-form of torch.optim.
+"""An optimizer's moments, which lanes store: copied from the optimizer to the lanes, and returned
+in the form of torch.optim.
 
-Rank 0's values are used. All ranks take part when lanes take over values. Reading needs one rank
-alone, because scripts call state_dict() on rank 0 alone (Y80, Y81)."""
+The lanes get the values of rank 0 in a round of all ranks. One rank alone can read the values,
+because scripts call state_dict() on rank 0 alone (Y80, Y81)."""
 import collections
 import errno
 import time
@@ -16,10 +16,10 @@ from ..errors import GradpoolError, mismatch, Mismatch
 
 KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
         'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
-_CHUNK_BYTES = 64 << 20     # bytes of states in progress at a time
-_LENT_FROM = 16384          # elements; shorter states are copied in any case
+_CHUNK_BYTES = 64 << 20     # largest number of bytes of states that are transferred at a time
+_LENT_FROM = 16384          # shorter states, in elements, are always copied
 _AGAIN_S = 0.05
-_NOTES_NONE = torch.__version__ < (2, 4)    # since this version SGD without momentum has no state
+_NOTES_NONE = torch.__version__ < (2, 4)    # in these versions SGD without momentum has a state
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
@@ -27,16 +27,16 @@ class Kept:
     """The state of an optimizer on the service.
 
     rule_of      a parameter's rule
-    place        the model's Place in the job, which the optimizer keeps, too
-    has_stepped  moments may be behind some steps"""
+    place        the Place of the model in the job; the optimizer refers to it, too
+    has_stepped  whether lanes have done steps, so that the optimizer's own moments are old"""
 
     def __init__(self, optimizer, rule_of):
         self._optimizer, self._rule_of = optimizer, rule_of
         self._empty, self._is_loaded = optimizer.state, _has_values(optimizer.state)
         self._job, self.has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
-        self._aside = {}        # state of parameters without a tensor, which are frozen
-        # kept object of an earlier attach()
+        self._aside = {}        # state of frozen parameters, which have no tensor
+        # Kept of an earlier attach() of this optimizer
         self.place, self._former = None, vars(optimizer).get('_kept')
         if self._former is not None:
             self._former.check_job()
@@ -44,13 +44,13 @@ class Kept:
 
     @property
     def is_loaded(self):
-        """Returns whether the optimizer has state that lanes do not have yet. A script may also
-        give it another state, or clear the state; then moments begin again."""
+        """Returns whether the optimizer has a state that lanes do not have yet. A script may also
+        replace or clear the state; then all moments are zero."""
         state = self._optimizer.state
         return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
 
     def check_job(self):
-        """Raises on all ranks alike if lanes had moments that cannot be read any more."""
+        """Raises an error, on all ranks alike, if the lanes' moments cannot be read any more."""
         if self.has_stepped and not self.is_loaded and self._is_lost() and any(
                 MOMENTS[self._rule_of(one)] for one in self._tensors):
             raise self._lost()
@@ -59,7 +59,7 @@ class Kept:
         return self.place is not None and self.place.is_over()
 
     def check_state(self):
-        """Raises Mismatch if the script has written some of the moments."""
+        """Raises Mismatch if the script has written single moments."""
         if not self.is_loaded and _has_values(self._optimizer.state):
             raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
                            'has only what was written: change what state_dict() gives, and '
@@ -71,8 +71,8 @@ class Kept:
                              'before, and load_state_dict() to go on')
 
     def begin(self, job, tensors, steps):
-        """Called on all ranks: lanes take over rank 0's parameters, and its moments if there are
-        some. Returns False if there are none: then parameters are to be broadcast.
+        """Called on all ranks. Lanes get rank 0's parameters, and its moments if there are some.
+        Returns False if rank 0 has no moments: the caller then broadcasts the parameters.
 
         tensors  {parameter: its tensor}
         steps    a tensor of int64, with one element for each parameter"""
@@ -91,12 +91,11 @@ class Kept:
         return counts is not None
 
     def take_over(self, first):
-        """Called on all ranks before a step: lanes continue with the values that rank 0 has in its
-        model and, if something was loaded, in its optimizer.
+        """Called on all ranks before a step. Lanes get the parameters of rank 0's model and, if the
+        script has loaded a state, the moments of rank 0's optimizer.
 
-        first parameters that the ranks would push next. A rank that pushes them, because it has
-        nothing
-               to load, disagrees with this rank in their rounds"""
+        first  parameters of the first push of the step. A rank without a change pushes them,
+               while this rank transfers them: the service reports the mismatch"""
         ours = {id(one) for one in first}
         chunks = [list(first), *_chunks([one for one in self._tensors if id(one) not in ours])]
         counts = None
@@ -121,12 +120,13 @@ class Kept:
         self.has_stepped = True
 
     def note_restored(self):
-        """Records that lanes have the state of a snapshot, which replaces a loaded state."""
+        """Called after a restore: the lanes have the state of the snapshot, which replaces a loaded
+        state."""
         self._settle()
         self.has_stepped = True
 
     def _room(self, parameter):
-        """None: the state is on another rank."""
+        """Returns memory for the state on rank 0, and None on other ranks."""
         if self._job.rank != 0:
             return None
         elements = parameter.numel() * (1 + MOMENTS[self._rule_of(parameter)])
@@ -134,8 +134,8 @@ class Kept:
         return torch.empty(elements) if room is None else room
 
     def _agree(self):
-        """Returns {parameter: number of steps that its moments have seen}; None: rank 0 has loaded
-        none."""
+        """Returns {parameter: number of steps of its moments}, or None if rank 0 has loaded no
+        state."""
         counts = torch.full((len(self._tensors),), -1, dtype=torch.int64)
         if self._job.rank == 0 and self.is_loaded:
             counts = torch.tensor([self._steps_of(one) for one in self._tensors])
@@ -171,7 +171,7 @@ class Kept:
         return int(any(state.get(key) is not None for key in keys))
 
     def _fill(self, parameter, arrays, is_loaded):
-        """Copies parameters, and moments if some were loaded."""
+        """Copies a parameter, and its moments if a state was loaded."""
         elements = parameter.numel()
         arrays[:elements].copy_(parameter.detach().reshape(-1))
         if not is_loaded:
@@ -186,7 +186,7 @@ class Kept:
             arrays[(i + 1) * elements:][:elements].copy_(value.detach().reshape(-1))
 
     def state(self):
-        """Returns the optimizer.state as if the optimizer had made the steps itself."""
+        """Returns optimizer.state as if the optimizer had done the steps itself."""
         if self.is_loaded or not self.has_stepped:
             return collections.defaultdict(dict, self._optimizer.state)
         if self._is_lost():
@@ -205,8 +205,8 @@ class Kept:
         return found
 
     def _read(self, places, rules):
-        """Tries again while others read at the same time, while the job moves, and while the
-        coordinator is away."""
+        """Repeats the read while other ranks read, while the job moves, and while the coordinator
+        is away."""
         until_s = time.monotonic() + default_timeout_ms() / 1e3
         while places:
             try:
@@ -222,8 +222,9 @@ class Kept:
     # ---- the optimizer's methods ----
 
     def replace_methods(self, check):
-        """Makes state_dict(), pickling and copying contain the moments, and makes the next step
-        use what load_state_dict() has loaded. check() raises an earlier failure."""
+        """Replaces methods of the optimizer. state_dict(), pickling and copying then contain the
+        moments, and the next step uses a state from load_state_dict(). check() raises an earlier
+        failure."""
         optimizer, kind = self._optimizer, type(self._optimizer)
 
         def state_dict(*arguments, **options):
@@ -252,7 +253,7 @@ class Kept:
 
 
 class _Empty(collections.defaultdict):
-    """The state of an optimizer whose moments lanes store."""
+    """The optimizer's state while lanes store the moments."""
     is_cleared = False
 
     def clear(self):
@@ -262,11 +263,11 @@ class _Empty(collections.defaultdict):
 
 def _has_values(state):
     return any(value is not None for of_one in state.values()
-               for value in of_one.values())    # SGD without momentum has None
+               for value in of_one.values())    # moments of SGD without momentum are None
 
 
 def _unpacked(parameter, rule, steps, arrays):
-    """Copies the tensors, because saving a tensor saves all of the memory to which it belongs."""
+    """Copies the tensors, because torch.save() writes the whole storage of a tensor."""
     elements, found = parameter.numel(), {}
     if 'exp_avg' in KEYS[rule]:
         found['step'] = torch.tensor(float(steps))
@@ -277,7 +278,7 @@ def _unpacked(parameter, rule, steps, arrays):
 
 
 def _chunks(parameters):
-    """Yields lists of parameters, each up to this number of bytes, or of one parameter."""
+    """Yields lists of parameters of at most _CHUNK_BYTES bytes, or with one parameter."""
     chunk, size = [], 0
     for one in parameters:
         if chunk and size + 12 * one.numel() > _CHUNK_BYTES:
@@ -298,8 +299,8 @@ def _wait(requests):
 
 
 def in_words(error):
-    """Adds the cause to an error of ranks that disagree: one makes a step while another saves, or
-    the reverse."""
+    """Adds a probable cause to the error of ranks that disagree: one rank steps while another
+    saves."""
     text = str(error)
     if ' pushes ' in text and 'save' in text and 'update' in text:
         return mismatch(f'{text}: on some ranks the script has written into parameters, or has '

@@ -1,12 +1,12 @@
-"""The part of attach(model, optimizer=...) in the hook: lanes store parameters and moments and do
-the optimizer's steps.
+"""The hook's part for attach(model, optimizer=...): lanes store parameters and moments and do the
+optimizer's steps.
 
-A bucket is sent as one update for each group of the optimizer that has parameters in it, with the
-settings of the group at that moment. The lane writes the new parameters to the memory of the
-model. That is safe, because a parameter's gradient is ready only after backward() has used the
-parameter for the last time. So the step is over when backward() returns, and optimizer.step() only
-checks this (Y16). Before the next step lanes take over parameters that the script has written, and
-moments that it has loaded (written, kept)."""
+For each bucket the hook sends one update for each optimizer group with parameters in the bucket,
+with the present settings of the group. The lane writes the new parameters to the memory of the
+model. A parameter's gradient is ready only after backward() has used the parameter for the last
+time, so this is safe. The step is over when backward() returns, and optimizer.step() only checks
+this (Y16). Before the next step lanes get parameters that the script has written, and moments that
+it has loaded (modules written and kept)."""
 import operator
 import weakref
 
@@ -21,20 +21,20 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# Options that do not change the arithmetic of the rules; `foreach` and `fused` change only the
-# order of work.
+# Options that change the arithmetic; no rule of the service has them. `foreach` and `fused` change
+# only the order of work.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# Attributes of a step() whose calls schedulers count, in torch 1 and in torch 2.
+# Attributes of step() with which schedulers mark that they count its calls, in torch 1 and torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
-# Runs the hooks of register_step_pre_hook() and similar functions; PyTorch 1 has none.
+# Runs the hooks of register_step_pre_hook() and similar functions. PyTorch 1 has no such hooks.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
 _NUMBERS = 'lr', 'weight_decay', 'momentum', 'dampening', 'eps'
 
 
 def _rule_of(kind, group):
-    """Returns the rule's name. Mismatch: the group has an option that no rule has."""
+    """Returns the name of the rule. Raises Mismatch if the group has an option that no rule has."""
     for option in _NOT_OFFERED:
         if group.get(option):
             raise mismatch(f'{kind.__name__} with {option}={group[option]!r}: the service has no '
@@ -66,8 +66,8 @@ def _check_parts(module):
 class Stepping:
     """An optimizer whose steps are done by lanes.
 
-    parameters  {name: parameter} whose gradients the hook gets: parameters of the optimizer
-    frozen      {name: parameter} without gradients on any rank; the optimizer may have them, too"""
+    parameters  {name: parameter} of the optimizer; the hook gets their gradients
+    frozen      {name: parameter} without gradients on any rank, perhaps also of the optimizer"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
@@ -105,7 +105,7 @@ class Stepping:
         if lacking:
             raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
                            'all, or set requires_grad to False where nothing shall change')
-        # torch leaves these out, too
+        # torch skips parameters without gradients, too
         mine |= {id(one) for one in frozen.values() if one.grad is None}
         foreign = len(self._group_of.keys() - mine)
         if foreign:
@@ -114,13 +114,13 @@ class Stepping:
                            'the optimizer')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters. Lanes take over rank 0's parameters, which all ranks get, too,
-        and rank 0's moments, if it has some."""
+        """Declares the parameters. All ranks and the lanes get rank 0's parameters, and the lanes
+        its moments, if it has some."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
-                                   # none, if all of them are frozen
+                                   # no tensor if all of them are frozen
                                    rule=rule, wire=wire) if named else ()
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
         steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
@@ -140,7 +140,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """Restores a snapshot. The model gets the parameters in it."""
+        """Restores a snapshot: the lanes get its state, and the model its parameters."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -149,15 +149,16 @@ class Stepping:
         self._written.note(None, list(self._parameters.values()))
 
     def keep(self, place):
-        """Sets the Place, which is returned when the script has dropped the optimizer, or has
-        attached another model with it. Moments exist as long as the Place, even without the model
-        (Y84)."""
+        """Sets the Place. It is closed when the script has dropped the optimizer, or has
+        attached another model with it. The moments exist as long as the Place, also without the
+        model (Y84)."""
         self._kept.place = place
         weakref.finalize(self._optimizer, place.drop).atexit = False
 
     def replace_step(self, check):
-        """From now on optimizer.step() only calls check() and makes sure that there was a step. It
-        counts its calls, as schedulers require, and runs the hooks of a step."""
+        """Replaces optimizer.step(). The new step() calls check() and raises an error if no
+        backward() came before. It counts its calls, as schedulers require, and runs the hooks of a
+        step."""
         def end(optimizer, closure=None):
             loss = None
             if closure is not None:
@@ -176,14 +177,14 @@ class Stepping:
         self._kept.replace_methods(check)
 
     def has_step_left_out(self):
-        """Returns whether lanes have made a step in a backward() that no step() of the script
-        followed."""
+        """Returns whether lanes have done a step in a backward() without a later step() of the
+        script."""
         return bool(self._pushed)
 
     def _end_step(self):
         if not self._pushed:
             self._check_trainable()
-            self._written.is_so()   # raises for parameters that cannot be stepped
+            self._written.is_so()   # raises an error for parameters that cannot be stepped
             raise mismatch('step() without a backward() that has sent gradients since the last one')
         self._pushed.clear()
         without = self._untouched.without
@@ -196,8 +197,8 @@ class Stepping:
         self._optimizer._opt_called = True
 
     def start(self, job, bucket):
-        """Starts the updates of a torch.distributed.GradBucket, like the object that bucket_of()
-        returns."""
+        """Starts the updates of a torch.distributed.GradBucket, with the interface of
+        bucket_of()."""
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step() of the attached optimizer, and '
                            'lanes have done a step in the first: call step() after each, put all '
@@ -225,8 +226,8 @@ class Stepping:
         return request, lambda: crossing.land(landed)
 
     def _begin_step(self, bucket):
-        """Runs when the scripts of all ranks have reached this point, so that all their changes
-        since the last step are seen."""
+        """Called when all ranks have begun the next backward(), so that all changes of their
+        scripts have been made."""
         self._check_trainable()
         if self._members() != self._known:
             raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
@@ -260,7 +261,7 @@ class Stepping:
 
 
 class Requests:
-    """Several requests with one wait for all."""
+    """Several requests, with one wait() for all."""
 
     def __init__(self, requests):
         self._requests = requests

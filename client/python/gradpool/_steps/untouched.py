@@ -1,24 +1,24 @@
-"""Checks that gradients are unchanged after backward(), because lanes have already used them for a
-step. Clipping or scaling between backward() and step() would be lost."""
+"""Checks that gradients are unchanged after backward(). Lanes have already used the gradients for a
+step, so clipping or scaling between backward() and step() would have no effect."""
 import torch
 
 from .._tensors.contents import Contents
 
 
 class Untouched:
-    """Gradients of one optimizer's parameters, from one step to the next.
+    """Checks the gradients of one optimizer's parameters, in each step.
 
-    without  parameters for which backward() has set no gradient, because no rank has one
+    without  parameters without a gradient on any rank after backward()
 
-    The version of a tensor does not show writes through `.data`. clip_grad_value_() writes so, and
-    may do that in a few steps only, so the bytes are summed in each step."""
+    The version of a tensor does not change with writes through `.data`. clip_grad_value_() writes
+    in this way, and perhaps in a few steps only. So each step computes a sum over the bytes."""
 
     def __init__(self):
         self._parameters, self._contents = [], Contents()
-        self._is_known, self.without = False, []    # not known: backward() has failed
+        self._is_known, self.without = False, []    # unknown if backward() has failed
 
     def expect(self, parameters):
-        """Called in backward(), for each bucket."""
+        """Called in backward(), with the parameters of each bucket."""
         if not self._parameters:
             _after_backward(self._note)
         self._parameters += parameters
@@ -31,7 +31,7 @@ class Untouched:
         self._is_known = True
 
     def are_so(self):
-        """Called by step()."""
+        """Returns whether the gradients are unchanged. Called by step()."""
         parameters, is_known = self._parameters, self._is_known
         self._parameters, self._is_known = [], False
         if not is_known:
@@ -42,7 +42,7 @@ class Untouched:
 
 
 def _after_backward(function):
-    """Calls the function after DDP's own work at the end of backward(), which DDP queues after its
-    last bucket."""
+    """Calls the function after DDP's own work at the end of backward(). DDP queues this work after
+    its last bucket."""
     queue = torch.autograd.Variable._execution_engine.queue_callback
     queue(lambda: queue(function))

@@ -1,6 +1,6 @@
-"""Detects writes of the script to parameters since lanes wrote them: load_state_dict(), clamping,
-averages, p.data, numpy. A tensor's version misses some of these, so sums over the bytes are
-compared."""
+"""Detects that the script has written parameters since lanes wrote them: by load_state_dict(),
+clamping, averages, p.data or numpy. The version of a tensor does not change with some of these
+writes, so sums over the bytes are compared."""
 import torch
 
 from .._native.states import Sum
@@ -9,30 +9,30 @@ from ..errors import mismatch
 
 
 class Written:
-    """Groups of parameters with the values that lanes have written.
+    """Groups of parameters that lanes have written.
 
     names  {id of a parameter: its name}, for errors"""
 
     def __init__(self, names):
         self._names = names
         self._groups = {}       # key -> _Group
-        self._sums = {}         # key -> its sum at note()
+        self._sums = {}         # key -> sum of the group at note()
 
     def note(self, key, parameters):
-        """Records that lanes have just written the group's parameters, on the calling thread's
-        stream."""
+        """Stores the sum of a group after lanes have written its parameters, on the stream of the
+        calling thread."""
         group = self._groups.get(key)
         if group is None or not group.has(parameters):
             group = self._groups[key] = _Group(parameters, self._names)
         self._sums[key] = group.sum()
 
     def forget(self):
-        """Forgets the sums, because lanes are about to write."""
+        """Deletes the sums before lanes write."""
         self._sums.clear()
 
     def is_so(self):
-        """Returns whether any group's sum differs from the recorded one. Mismatch: a parameter
-        cannot be stepped any more, such as after model.half()."""
+        """Returns whether the sum of any group has changed. Raises Mismatch if a parameter cannot
+        be stepped any more, for example after model.half()."""
         return any(not _are_equal(self._groups[key].sum(), known)
                    for key, known in self._sums.items())
 
@@ -72,8 +72,8 @@ class _Group:
 
 
 def _sums_there(parameters):
-    """For a GPU: two sums over the 32-bit words of all parameters, one of them weighted by
-    position. Needs few kernels for any number of parameters."""
+    """Computes the sum on a GPU: two sums over the 32-bit words of all parameters, one of them
+    weighted by position. The number of kernels does not depend on the number of parameters."""
     words = torch.cat([one.detach().reshape(-1) for one in parameters]).view(torch.int32)
     by_place = torch.arange(1, 2 * words.numel() + 1, 2, dtype=torch.int32, device=words.device)
     return torch.stack([words.sum(), (words * by_place).sum()])

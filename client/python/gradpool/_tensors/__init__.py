@@ -1,1 +1,2 @@
-"""Tensors of torch as they are sent: dtypes, devices, sparse rows, lengths."""
+"""Forms of torch's tensors for sending: dtypes, devices, sparse rows, pieces of changing
+lengths."""

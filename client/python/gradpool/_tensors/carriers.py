@@ -1,35 +1,36 @@
-"""A carrier is the form in which a tensor of torch is sent: contiguous, one-dimensional, of a
-dtype that the service has, on the device of the tensor. A tensor that already has this form is its
-own carrier, and nothing is copied."""
+"""A carrier is the form in which a tensor of torch is sent: contiguous and one-dimensional, on the
+device of the tensor, with a dtype of the service. If a tensor already has this form, it is its own
+carrier, and nothing is copied."""
 import errno
 import logging
 import weakref
 
 import torch
 
-from .._process import leftovers      # noqa: imported before anything is in lent memory
+# noqa: this import must run before any gradient is in lent memory
+from .._process import leftovers
 from ..errors import GradpoolError, mismatch
 
 _HALVES = {torch.float16, torch.bfloat16}
 _NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
-# A tensor of up to this length has staging memory of its own: its next round need not wait for
-# COMMIT (client/lib, L17), and staging costs less than whole pages.
+# Longest tensor with separate staging memory, which costs less than whole pages. With staging
+# memory the next round need not wait for COMMIT (client/lib, L17).
 _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 
-_full = weakref.WeakSet()   # jobs that have no more memory to lend
-# attribute of torch 2, or of torch 1
+_full = weakref.WeakSet()   # jobs that cannot lend more memory
+# the attribute of torch 2, or of torch 1
 _storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
 
 
 def carrier_of(tensor, is_moved):
-    """Returns the carrier of a tensor, with its values. The carrier is the tensor's own memory
-    if that has the right form.
+    """Returns a tensor with the values in the form for sending. If the tensor already has this
+    form, it is returned itself.
 
-    is_moved  values arrive unchanged: other dtypes are sent as bytes, padded to whole words.
-              Otherwise there is arithmetic on them, and short integers are widened for it"""
+    is_moved  True: only copy values. Other dtypes are then sent as bytes, padded to whole words.
+              False: compute with them. Short integers are then sent as wider ones"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
     flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
@@ -46,16 +47,16 @@ def carrier_of(tensor, is_moved):
 
 
 def flat_of(tensor):
-    """Returns the values in one dimension, with a stride of one: the tensor's own memory if it is
-    contiguous. With one element such a tensor may have any stride. view() keeps the stride, but
-    then refuses to take the values as another dtype (Y75)."""
+    """Returns the values in one dimension with a stride of one. If the tensor is contiguous, the
+    result has the same memory. A tensor with one element may have any stride; view() keeps the
+    stride, but refuses a view of another dtype (Y75)."""
     flat = tensor.contiguous().view(-1)
     return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 
 
 def widened(carrier):
-    """Widens a sum for arithmetic after it has landed, because a sum of halves may exceed their
-    range although the final value does not."""
+    """Returns a sum of 16-bit floats as float32, because later factors may bring a value back into
+    range that is too large for 16 bits."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
 
 
@@ -64,8 +65,9 @@ def is_half(dtype):
 
 
 def scaled(values, factor):
-    """Multiplies values by a factor, in their dtype. Halves are multiplied as float32. Integers are
-    multiplied exactly by a whole factor, and by any other as float64, rounded towards 0."""
+    """Returns values times a factor, in their dtype. 16-bit floats are multiplied as float32.
+    Integers are multiplied exactly by a whole factor. With another factor they are multiplied as
+    float64 and rounded towards 0."""
     if factor == 1:
         return values
     if values.dtype in _HALVES:
@@ -78,13 +80,14 @@ def scaled(values, factor):
 
 
 def _is_whole(factor, dtype):
-    """Returns whether integers of that dtype can be multiplied by the factor as integers."""
+    """Returns whether an integer multiplication by the factor is possible in that dtype."""
     return dtype is not torch.bool and float(factor).is_integer() \
         and abs(factor) <= torch.iinfo(dtype).max
 
 
 def mean_of(total, count, factor=1.0):
-    """Turns a sum of `count` values into their mean times a factor; integers round down."""
+    """Returns the mean of `count` values from their sum, times a factor. Integers are rounded
+    down."""
     if total.is_floating_point() or total.is_complex():
         return scaled(total.div(count), factor)
     if _is_whole(factor, total.dtype):
@@ -93,7 +96,7 @@ def mean_of(total, count, factor=1.0):
 
 
 def is_its_own(tensor, carrier):
-    """Returns whether results in the carrier are results in the tensor."""
+    """Returns whether a result in the carrier is also in the tensor, without a copy."""
     return carrier.numel() == 0 or (carrier.data_ptr() == tensor.data_ptr()
                                     and tensor.dtype in _NATIVE | {torch.cfloat, torch.cdouble})
 
@@ -111,8 +114,8 @@ def unload(carrier, tensor, is_moved):
 
 
 def is_lendable(tensor):
-    """Returns whether the tensor's values may be in memory of a job: the tensor is not short, and
-    its storage has nothing else."""
+    """Returns whether the tensor's values may be in memory of a job: the tensor is long, and the
+    only one of its storage."""
     size = tensor.numel() * tensor.element_size()
     return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
             and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None
@@ -120,8 +123,8 @@ def is_lendable(tensor):
 
 
 def lent(job, elements, dtype):
-    """Returns an uninitialized tensor of `elements` elements that lanes use in place (Y20). None:
-    the job has no more memory to lend, which is logged once."""
+    """Returns an uninitialized tensor that lanes use in place (Y20), or None if the job cannot lend
+    more memory. None is logged once."""
     if job in _full:
         return None
     size = elements * torch.empty(0, dtype=dtype).element_size()
@@ -136,14 +139,14 @@ def lent(job, elements, dtype):
 
 
 def lent_like(job, tensor):
-    """Returns a lent tensor of the same shape and dtype. None: no memory can be lent, or `tensor`
-    should have its own memory."""
+    """Returns a lent tensor of the same shape and dtype. Returns None if no memory can be lent, or
+    `tensor` is too short for lent memory."""
     made = lent(job, tensor.numel(), tensor.dtype) if is_lendable(tensor) else None
     return made if made is None else made.view(tensor.shape)
 
 
 def told(tensor, shape=None):
-    """Returns a tensor's dtype and shape as text, also for texts that ranks compare."""
+    """Returns a tensor's dtype and shape as text, for errors and for texts that ranks compare."""
     shape = list(tensor.shape) if shape is None else shape
     return f"{str(tensor.dtype).removeprefix('torch.')}{shape}".replace("'", '')
 
@@ -154,7 +157,7 @@ def check_tensor(tensor):
 
 
 def check_place(tensor):
-    """Raises Mismatch if no result can be written there."""
+    """Raises Mismatch if results cannot be written to the tensor."""
     check_tensor(tensor)
     if tensor.layout is torch.strided and not tensor.is_contiguous() and any(
             stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
@@ -163,7 +166,7 @@ def check_place(tensor):
 
 
 def check_alike(tensors, other, what):
-    """Raises Mismatch unless each has the size and dtype of `other`."""
+    """Raises Mismatch unless each tensor has the size and dtype of `other`."""
     for tensor in tensors:
         if (tensor.numel(), tensor.dtype) != (other.numel(), other.dtype):
             raise mismatch(f'{what}: a tensor of {tensor.numel()} {tensor.dtype} beside one of '

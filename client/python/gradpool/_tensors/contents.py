@@ -1,5 +1,5 @@
-"""Compares the values of tensors at two moments. The version of a tensor does not show a write
-through `.data` or numpy."""
+"""Compares the values of tensors at two moments. A write through `.data` or numpy does not change
+the version of a tensor."""
 import operator
 
 import torch
@@ -10,20 +10,20 @@ _DATA_PTR = operator.methodcaller('data_ptr')
 
 
 class Contents:
-    """Values of tensors at one moment; an entry may be None. Tensors on a GPU, sparse tensors and
-    tensors with gaps in memory are compared by their versions."""
+    """Values of tensors at one moment. An entry may be None. The versions are compared instead for
+    tensors on a GPU, sparse tensors and tensors with gaps in memory."""
 
     def __init__(self):
         self._tensors, self._places = [], None
         self._lengths, self._sum, self._noted = None, None, None
 
     def note(self, tensors):
-        """Notes the present values. Former notes are replaced."""
+        """Stores the present values and deletes the values stored before."""
         self._tensors, self._places = tensors, None
         self._noted = self._taken(tensors)
 
     def are(self, tensors):
-        """Returns whether each tensor has the noted value of the tensor at the same place."""
+        """Returns whether each tensor has the stored value of the tensor at the same position."""
         noted, self._tensors = self._tensors, []
         if len(tensors) != len(noted):
             return False
@@ -46,7 +46,7 @@ class Contents:
 
 
 def _is_dense(tensor):
-    """Returns whether the values lie without gaps in the memory of the host."""
+    """Returns whether the values are in the memory of the host, without gaps."""
     if tensor is None or not tensor.is_cpu or tensor.layout is not torch.strided:
         return False
     return tensor.is_contiguous() or \

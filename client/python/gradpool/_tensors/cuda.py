@@ -1,17 +1,17 @@
 """Tensors of a GPU, staged through memory of the host.
 
-The values of an operation are copied to pinned memory of the job and are pushed from there without
-another copy. The result comes back the same way. Copies run on two streams of this module, one for
-each direction. They wait for the work that the script had begun when it called the operation. The
-script's stream waits for the result and then does the rest of the operation's work. No thread of
-the script waits for a copy: a thread of this module does, and pushes.
+The values of an operation are copied to pinned memory of the job and pushed from there. The result
+is copied back from pinned memory. This module has two streams, one for each direction. A copy waits
+for the work that the script's stream had at the call of the operation. Then a thread of this module
+pushes the values, so no thread of the script waits for a copy. The script's stream waits for the
+result, and then does the rest of the operation's work.
 
     script's stream   backward  e1                                      waits for e3  finish  e4
     our streams          wait for e1  copy out  e2           copy in  e3
     our thread                            waits for e2  push
     caller of wait()                                    result                       waits for e4
 
-This module has never run on a real GPU: tests use a replacement, unless torch finds one."""
+This module has never run on a real GPU: tests simulate a GPU, unless torch finds one."""
 import collections
 import errno
 import functools
@@ -32,16 +32,16 @@ _PORTABLE = 1       # cudaHostRegisterPortable: pinned for all GPUs of the proce
 
 
 class Gpu:
-    """The functions of torch.cuda that are used here. Tests replace this object."""
+    """Functions of torch.cuda. Tests replace this object."""
 
     def __init__(self):
-        self._ours = {}     # device -> the streams of this module there
+        self._ours = {}     # device -> the two streams of this module on the device
 
     def has(self, tensor):
         return tensor.is_cuda
 
     def scripts(self, device):
-        """Returns the stream that the calling thread uses."""
+        """Returns the present stream of the calling thread."""
         return torch.cuda.current_stream(device)
 
     def ours(self, device):
@@ -55,7 +55,7 @@ class Gpu:
         return torch.cuda.stream(stream)
 
     def copy(self, stream, target, source):
-        """Begins a copy. The memory of both tensors is not reused before the copy is over."""
+        """Starts a copy. The memory of both tensors is not reused before its end."""
         with torch.cuda.stream(stream):
             target.copy_(source, non_blocking=True)
         for tensor in target, source:
@@ -63,7 +63,8 @@ class Gpu:
                 tensor.record_stream(stream)
 
     def mark(self, stream):
-        """Returns an event after all work that was begun on the stream; a waiting thread sleeps."""
+        """Returns an event that occurs after all present work of the stream. A thread that waits
+        for the event sleeps."""
         event = torch.cuda.Event(blocking=True)
         event.record(stream)
         return event
@@ -83,8 +84,8 @@ def is_on_gpu(tensor):
 
 
 def crossing_of(job, *tensors):
-    """Returns the way in which values of tensors, or None, get to the host and back. Called where
-    the script calls the operation, on its stream."""
+    """Returns the object that transfers the tensors between their device and the host. The script's
+    thread calls this function on its stream. A tensor may be None."""
     devices = {one.device for one in tensors if is_on_gpu(one)}
     if not devices:
         return HERE
@@ -95,7 +96,7 @@ def crossing_of(job, *tensors):
 
 
 class Here:
-    """Like Crossing, for tensors that are already on the host."""
+    """Crossing for tensors that are on the host."""
 
     def out(self, tensor):
         return tensor
@@ -118,30 +119,30 @@ class Here:
         return finish()
 
     def follow(self):
-        """Threads that wait need no event."""
+        """threads on the host wait without events"""
 
 
 HERE = Here()
 
 
 class Crossing:
-    """The transfer of one operation to the host and back. Tensors are contiguous; those on the host
-    already, and None, stay unchanged."""
+    """The transfer of one operation to the host and back. All tensors are contiguous. Tensors on
+    the host, and None, are not transferred."""
 
     def __init__(self, job, device):
         self._job, self._device = job, device
         self._script, self._ours = gpu.scripts(device), gpu.ours(device)
         self._called = gpu.mark(self._script)
-        self._coming = []       # (tensor, memory for its values)
+        self._coming = []       # (tensor, memory on the host for its values)
         self._is_out = self._is_over = None
 
     def room(self, tensor):
-        """Returns memory of the host for values of such a tensor."""
+        """Returns memory on the host for the values of a tensor."""
         return _pinned(self._job, tensor) if is_on_gpu(tensor) else tensor
 
     def out(self, tensor, room=None):
-        """Returns the destination for the values, which are copied after the script's earlier
-        work."""
+        """Starts the copy to the host, after the script's earlier work. Returns the memory of the
+        copy."""
         if not is_on_gpu(tensor):
             return tensor
         room, (stream, _) = self.room(tensor) if room is None else room, self._ours
@@ -153,24 +154,22 @@ class Crossing:
         return room
 
     def back(self, tensor, room=None):
-        """Returns the place for the values that land() copies to the tensor."""
+        """Returns memory on the host from which land() copies values to the tensor."""
         room = self.room(tensor) if room is None else room
         if is_on_gpu(tensor):
             self._coming.append((tensor.detach(), room))
         return room
 
     def after(self, make):
-        """Returns the result of make(), which is called once, when the values have been copied: for
-        begin()."""
+        """Returns a function for begin(): it calls make() once, after the copy to the host."""
         return functools.cache(make)
 
     def begin(self, begin):
-        """Returns a stand-in for the Request of begin(), which is called when the values have been
-        copied."""
+        """Calls begin() after the copy to the host, and returns a replacement for its Request."""
         return begin() if self._is_out is None else _Pushed(self._is_out, begin)
 
     def bring(self, pairs):
-        """Copies to each tensor from the host; the script's stream waits for that."""
+        """Copies each pair to its device. The script's stream waits for the copies."""
         pairs = [pair for pair in pairs if is_on_gpu(pair[0]) and pair[0].numel()]
         if pairs:
             _, stream = self._ours
@@ -182,8 +181,9 @@ class Crossing:
             _in_use.append((event, [host for _, host in pairs]))
 
     def land(self, finish):
-        """Copies the results back after the operation is over, and then runs finish() on the
-        script's stream. The results belong to that stream, whichever thread calls this."""
+        """Copies the results to their devices after the end of the operation, and then runs
+        finish() on the script's stream. The results belong to that stream, whichever thread calls
+        this method."""
         coming, self._coming = self._coming, []
         self.bring(coming)
         with gpu.on(self._script):
@@ -193,18 +193,18 @@ class Crossing:
         return found
 
     def follow(self):
-        """Makes all later work of the calling thread wait for the result. A Future that the thread
-        completes passes this on."""
+        """Makes later work of the calling thread's stream wait for the result. If the thread
+        completes a Future, its callers wait, too."""
         gpu.scripts(self._device).wait_event(self._is_over)
 
 
 def room_for(job, tensor):
-    """Returns memory of the host for values of such a tensor, never that tensor itself."""
+    """Returns new memory on the host for values of the tensor."""
     return _pinned(job, tensor) if is_on_gpu(tensor) else torch.empty_like(tensor)
 
 
 def fetched(job, values, like):
-    """Returns values of the host on the device of `like`, for the calling thread."""
+    """Returns values of the host on the device of `like`, for use by the calling thread."""
     if not gpu.has(like):
         return values
     made, crossing = torch.empty_like(values, device=like.device), Crossing(job, like.device)
@@ -213,18 +213,20 @@ def fetched(job, values, like):
 
 
 _lock = threading.Lock()
-_in_use = collections.deque()   # (event, object that must not be reused before it)
+_in_use = collections.deque()   # (event, object that must exist until the event)
 
 
 def _forget_copied():
-    """Drops references to memory whose copies are over. Lanes and scripts wait for no event."""
+    """Drops references to memory after the end of its copies. Lanes and scripts wait for no
+    event."""
     with _lock:
         while _in_use and _in_use[0][0].query():
             _in_use.popleft()
 
 
 def _pinned(job, tensor):
-    """Returns memory of the job like that tensor. Copies also work if it cannot be pinned."""
+    """Returns memory of the job with the size of the tensor. If the memory cannot be pinned, copies
+    work, too."""
     _forget_copied()
     flat = lent(job, tensor.numel(), tensor.dtype) if tensor.numel() else None
     if flat is None:
@@ -237,7 +239,7 @@ def _pinned(job, tensor):
 
 
 class _Pushed:
-    """A stand-in for a Request that begins after an event."""
+    """A replacement for a Request that begins after an event."""
 
     def __init__(self, event, begin):
         self._event, self._begin = event, begin
@@ -274,7 +276,7 @@ _queue = None
 
 
 def _waiter():
-    """Returns the queue of the thread that waits for events, in the order in which copies began."""
+    """Returns the queue of the thread that waits for events, in the order of the copies."""
     global _queue
     with _lock:
         if _queue is None:
@@ -290,7 +292,7 @@ def _run(pushes):
 
 
 def _forget():
-    """Resets the module in a forked child, which has neither this thread nor the GPU."""
+    """Resets the module in a forked child, which has neither the thread nor the GPU."""
     global _queue, _lock
     _queue, _lock = None, threading.Lock()
     _in_use.clear()

@@ -1,8 +1,8 @@
-"""Sparse gradients that are sent as dense ones: all values, also zeros, and then a mark for each
-row that exists.
+"""Sparse gradients that are sent as dense ones: all values including zeros, then one mark for each
+row. A mark shows that the row exists.
 
-Each rank has its own rows, and their number is not known in advance. So every element is sent, and
-the result has the rows that any rank has, even if their values are zero (Y71)."""
+Each rank has other rows, and their number is not known in advance. So every element is sent. The
+result has each row that exists on any rank, even if its values are zero (Y71)."""
 import torch
 
 from .cuda import crossing_of
@@ -12,7 +12,7 @@ def names_of_sparse(module):
     """Returns the names of the parameters whose gradients are sparse, by the rule of
     DistributedDataParallel."""
     kinds = torch.nn.Embedding, torch.nn.EmbeddingBag
-    first = {}      # id of a parameter -> the first module that has it, which decides
+    first = {}      # id of a parameter -> the first module that has the parameter
     for one in module.modules():
         for parameter in one.parameters(recurse=False):
             first.setdefault(id(parameter), one)
@@ -26,9 +26,8 @@ def elements_of(tensor):
 
 
 def full_of(tensor):
-    """Returns a flat tensor of the values of a sparse tensor and the marks of its rows. A tensor
-    without elements may have any number of sparse dimensions, because zero_grad() makes all of them
-    sparse."""
+    """Returns a flat tensor of a sparse tensor's values and marks. A tensor without elements may
+    have any number of sparse dimensions, because zero_grad() makes all of them sparse."""
     count = tensor.numel()
     flat = torch.zeros(elements_of(tensor), dtype=tensor.dtype, device=tensor.device)
     flat[:count].view(tensor.shape).add_(tensor.detach())
@@ -37,8 +36,8 @@ def full_of(tensor):
 
 
 def sparse_of(flat, like, marks=None):
-    """Returns the sparse tensor for values and marks: whole rows, or single elements if `like`,
-    which has the shape of the result, has single elements."""
+    """Returns the sparse tensor for values and marks. It has whole rows, or single elements if
+    `like` has single elements. `like` has the shape of the result."""
     count = like.numel()
     rows = (flat[count:] if marks is None else marks).nonzero().flatten()
     values = flat[:count].view(like.shape)
@@ -48,7 +47,7 @@ def sparse_of(flat, like, marks=None):
 
 
 class Full:
-    """The means of a bucket of DistributedDataParallel that contains a sparse gradient, in the form
+    """The means of a bucket of DistributedDataParallel with a sparse gradient, with the interface
     of _model.buckets.bucket_of()."""
 
     def __init__(self, tensor):

@@ -1,39 +1,39 @@
 """Tensors whose lengths change from call to call: gathered objects, last batches, sequences.
 
-A declaration costs a round trip, and staging memory as long as the tensor exists. So a tensor of a
-length that does not recur is sent in pieces. The length of a piece is a power of two. A sequence of
-operations has one declared tensor for each such length, and one for the rest, which is padded.
+A declaration costs a round trip and staging memory. So a tensor of a length that does not recur is
+sent in pieces. The length of a piece is a power of two. A sequence of operations declares one
+tensor for each such length. The rest is sent in a padded piece.
 
     1000000 = 524288 + 262144 + 131072 + 65536 + 16384 + 576 of 1024
 
-A piece is a part of the values' own memory. The rest is copied, and so are pieces of several ranks'
-blocks. Padding is zeros and is never copied back."""
+A piece is sent from the memory of the values. The rest is copied, and so are pieces of several
+ranks' blocks. Padding consists of zeros and is never copied back."""
 import collections
 
 from .cuda import HERE
 
-# The first lengths get their own tensors: this many lengths, each of at most this many bytes.
+# Each of the first lengths gets its own tensor: at most this many lengths, each with at most this
+# many bytes.
 FIRST, FIRST_BYTES = 8, 16 << 20
-# Other lengths get their own tensor when they have recurred this often, with at most this many
-# others in between. Repetitions within _APART calls, as in several operations of one step, count
-# once.
+# A later length gets its own tensor after this many uses, with at most _WINDOW other lengths in
+# between. Uses within _APART calls, as in several operations of one step, count once.
 _RECURS, _WINDOW, _APART = 4, 64, 8
-# Maximum number of tensors of one operation that may be sent in pieces.
+# An operation with more tensors than this is not sent in pieces.
 TOGETHER = 8
-# elements of the shortest piece, and of the shortest rest
+# numbers of elements of the shortest piece, and of the shortest rest
 _PIECE, _REST = 4096, 64
 
 
 class Habits:
-    """Finds the keys that recur, among keys that all ranks use in the same order."""
+    """Finds lengths that recur. All ranks ask for the same lengths in the same order."""
 
     def __init__(self):
-        # key -> (number of uses, call of the last one); the last used is the last
+        # key -> (number of uses, call of the last use), sorted by last use
         self._uses = collections.OrderedDict()
-        self._calls = 0                             # number of calls
+        self._calls = 0
 
     def recurs(self, key):
-        """Counts one more use."""
+        """Counts one more use. Returns whether the length recurs."""
         self._calls += 1
         uses, counted = self._uses.pop(key, (0, -_APART))
         if self._calls - counted >= _APART:
@@ -48,7 +48,7 @@ class Habits:
 
 
 def cut(elements):
-    """Returns [(offset, length, size of the tensor that is used for this piece)]."""
+    """Returns [(offset, length, size of the tensor for this piece)]."""
     found, offset = [], 0
     for bit in range(elements.bit_length() - 1, _PIECE.bit_length() - 2, -1):
         if elements >> bit & 1:
@@ -61,16 +61,16 @@ def cut(elements):
 
 
 class Pool:
-    """The tensors for pieces, for operations that all ranks make in the same order.
+    """Declared tensors for pieces. All ranks do the same operations in the same order.
 
-    declare  function of (dtype, {name: elements}) that returns their Slots"""
+    declare  function of (dtype, {name: elements}) that returns Slots"""
 
     def __init__(self, declare):
         self._declare, self._slots = declare, {}
 
     def pieces(self, dtype, elements, place=0):
-        """Returns [(Slot, offset, length)] for that many elements. `place`: number of the tensor in
-        the operation, because two of them must not share a piece."""
+        """Returns [(Slot, offset, length)] for that many elements. `place`: number of the tensor
+        within the operation. Two tensors of one operation use different Slots."""
         cuts = cut(elements)
         told = f"{place or ''}{str(dtype).removeprefix('torch.')}"
         names = [f"{told}.{'rest' if length < _PIECE else ''}{size}"
@@ -82,7 +82,7 @@ class Pool:
                 for name, (offset, length, _) in zip(names, cuts)]
 
     def drain(self):
-        """Returns the Slots and drops them."""
+        """Returns the Slots and removes them."""
         slots, self._slots = list(self._slots.values()), {}
         return slots
 
@@ -94,8 +94,8 @@ class Pieces(list):
 class Push:
     """A push to one tensor, whole or in pieces. `begin`(tensor, given, result) starts it.
 
-    given, result  carriers on the host, or None; `given` may be called for one
-    blocks         number of times that they contain the tensor's elements"""
+    given, result  carriers on the host, or None; `given` may be a function that returns one
+    blocks         lengths of given and result, in multiples of the tensor's length"""
 
     def __init__(self, begin, given, result, blocks=(1, 1), crossing=HERE):
         self._start, self._blocks, self._crossing = begin, blocks, crossing
@@ -110,9 +110,9 @@ class Push:
             lambda: self._start(tensor, self._values(), self._result))
 
     def pieces(self, pieces):
-        """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() has the same form as
-        for the whole. land() is called when the piece has arrived; None: nothing is left to do
-        then."""
+        """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() is called like
+        that of the whole. land() is called after the arrival of the piece; None: nothing is left
+        to do."""
         return [(slot, *self._piece(slot, offset, length)) for slot, offset, length in pieces]
 
     def _piece(self, slot, offset, length):

@@ -1,13 +1,13 @@
-"""The third door: Horovod's calls, and BytePS's, over the service.
+"""The third door (interface): Horovod's and BytePS's calls, done by the service.
 
     import gradpool.torch as hvd        # was: import horovod.torch as hvd
     hvd.init()
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 
-Ranks are matched by the names of operations, in any order; calls without a name by their order
-among calls of that kind. A name that is under way is refused at once; what ranks disagree about is
-a Mismatch on every one of them. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
+Ranks match operations by name, in any order. Calls without a name are matched by their order among
+calls of the same kind. A second call with the name of an open operation raises an error at once. If
+ranks disagree, every rank raises a Mismatch. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
 from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 from ._batch_norm import SyncBatchNorm
 from ._door import (add_process_set, ccl_built, check_extension, cross_rank, cross_size,

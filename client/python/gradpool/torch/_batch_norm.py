@@ -1,8 +1,9 @@
 """Batch normalization over the batches of all ranks.
 
-In training each rank sends, once for each layer, the number of values of a channel, their mean, and
-the sum of squared distances from it. All ranks combine these in rank order, in float64, so they
-normalize with the same bits. In the backward pass one sum over the whole batch is sent."""
+In training each rank sends three figures for each channel of a layer: the number of values,
+their mean, and the sum of squared distances from the mean. All ranks combine these in rank
+order, in float64, so they normalize with the same bits. The backward pass sends one sum over the
+whole batch."""
 import torch
 
 from ..errors import mismatch
@@ -10,7 +11,8 @@ from ._operations.calls import Gathering, ReduceOp, Reduction
 from ._operations.handles import begin
 from .process_sets import global_process_set
 
-# Layers are reached in the same order on all ranks, independent of other calls without a name.
+# Name of these operations. All ranks reach the layers in the same order, whatever other calls
+# without a name they make.
 _KIND = 'SyncBatchNorm'
 
 
@@ -19,17 +21,17 @@ def _exact(given):
 
 
 def _dims(given):
-    """Returns all dimensions except the channels'."""
+    """Returns the numbers of all dimensions except that of the channels."""
     return [i for i in range(given.dim()) if i != 1]
 
 
 def _spread(of_channels, given):
-    """Shapes values of channels so that they can be added to a batch and multiplied with it."""
+    """Reshapes values of channels for arithmetic with a batch."""
     return of_channels.to(given).view(1, -1, *[1] * (given.dim() - 2))
 
 
 def _moments(given, ranks):
-    """Returns (number of values of a channel, means, variances) of all ranks' batches together."""
+    """Returns (number of values of a channel, means, variances) over the batches of all ranks."""
     count, channels = given.numel() // max(given.shape[1], 1), given.shape[1]
     mine = given.new_zeros(1, 1 + 2 * channels, dtype=torch.float64)
     if count:
@@ -82,11 +84,11 @@ class _Normalize(torch.autograd.Function):
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """torch.nn.BatchNorm1d, 2d and 3d in one, with mean and variance of the batches of all ranks in
-    training; otherwise like these. Ranks may have batches of different sizes, or empty ones.
+    """Replaces torch.nn.BatchNorm1d, 2d and 3d. In training it uses mean and variance over the
+    batches of all ranks. Ranks may have batches of different sizes, or empty ones.
 
-    Gradients of weight and bias are those of this rank's part, as of all other parameters: an
-    optimizer that takes the mean or sum over ranks does it with these, too."""
+    Gradients of weight and bias are those of this rank's batch. The optimizer then averages or sums
+    them over ranks, like those of all other parameters."""
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
                  process_set=global_process_set):

@@ -1,4 +1,4 @@
-"""The job of this process, and the ranks of the job that are on the same host."""
+"""The job of this process, and the ranks on the same host."""
 import errno
 import os
 import socket
@@ -8,9 +8,10 @@ from ..client import default_timeout_ms, job_from_environment
 from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
 
-# The launcher that gives the rank (the first set variable, in the order of gradpool.h) also gives
-# the process's number on its host. Variables of other launchers do not count: a Slurm batch script
-# is number 0 on its host, and so are the processes that it starts without srun.
+# The launcher whose variable gives the rank also gives the number of the process on its host. The
+# first set variable in the order of gradpool.h counts. Variables of other launchers do not count: a
+# Slurm batch script has number 0 on its host, and so have all processes that it starts without
+# srun.
 _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
                 'HOROVOD_RANK': 'HOROVOD_LOCAL_RANK',
                 'OMPI_COMM_WORLD_RANK': 'OMPI_COMM_WORLD_LOCAL_RANK',
@@ -23,17 +24,17 @@ _door = None
 
 
 class Door:
-    """The place of this process in the job. `is_closed`: it was shut down."""
+    """The membership of this process in the job. `is_closed`: shutdown() was called."""
 
     def __init__(self, name, rank, size):
         self._membership = join(name, None, rank, size)
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
         self.is_closed = False
-        self.joins = 0      # number of joins by all ranks so far
+        self.joins = 0      # number of join() calls that all ranks have completed
         self.sets = []
         self.hosts = []     # for each rank: (host, its number on the host or None)
-        self._forgotten = []    # unused Slots whose last round is not over yet
+        self._forgotten = []    # unused Slots whose last round is still open
 
     def add(self, process_set):
         process_set.bind(self, len(self.sets))
@@ -41,13 +42,13 @@ class Door:
         return process_set
 
     def open(self):
-        """Returns the operations in progress."""
+        """Returns all open operations."""
         return [operation for of in self.sets if of is not None and of.included()
                 for sequence in of.sequences().all() for operation in list(sequence.open)]
 
     def forget(self, slots=()):
-        """Undeclares the tensors of these Slots. If a round of a Slot is not over on all ranks, a
-        later call undeclares it. Returns whether all are undeclared."""
+        """Undeclares the tensors of these Slots. If a round of a Slot is still open on any rank, a
+        later call undeclares the tensor. Returns whether all are undeclared."""
         before, self._forgotten = self._forgotten, []
         self._forgotten.extend(slot for slot in [*before, *slots] if not slot.end())
         return not self._forgotten
@@ -71,13 +72,13 @@ class Door:
 
 
 def init(comm=None, process_sets=None):
-    """Joins the job: its name, the service, this process's rank and their number are those of the
-    environment (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or those of horovodrun,
-    bpslaunch, MPI, jsrun, Flux or Slurm; none: one process alone). Returns when all ranks are
-    there; does nothing if this process has done it before.
+    """Joins the job. The environment gives its name, the service, the rank and the number of ranks
+    (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or the variables of horovodrun,
+    bpslaunch, MPI, jsrun, Flux or Slurm). Without rank variables the job has one process. Returns
+    when all ranks have joined. A second call has no effect.
 
-    process_sets  [ProcessSet], the same on every rank; others may be added in any case
-    comm          there is none here: ranks of a part are process_sets"""
+    process_sets  [ProcessSet], the same on every rank; more can be added later
+    comm          must be None: use process_sets for a part of the ranks"""
     global _door
     if comm is not None:
         raise mismatch('init(comm=...): there is no MPI here; name ranks in process_sets')
@@ -102,7 +103,7 @@ def _place():
 
 
 def _meet(door, process_sets):
-    from ._operations.objects import gather_objects    # needs a door
+    from ._operations.objects import gather_objects    # imports a module that needs this one
     door.add(global_process_set)
     door.hosts = gather_objects((socket.gethostname(), _told_number()), 'hvd.init()',
                                 global_process_set)
@@ -111,7 +112,7 @@ def _meet(door, process_sets):
 
 
 def _told_number():
-    """Returns this process's number on its host as given by its launcher. None: unknown."""
+    """Returns the number of this process on its host from the launcher's variable, or None."""
     launcher = next((rank for rank in _LOCAL_RANKS if rank in os.environ), None)
     number = os.environ.get(_LOCAL_RANKS.get(launcher, ''))
     if number is not None and not number.isdecimal():
@@ -120,7 +121,7 @@ def _told_number():
 
 
 def shutdown():
-    """Leaves the job; operations in progress end with an error. init() joins the next job of that
+    """Leaves the job. Open operations end with an error. A later init() joins the next job of that
     name, which begins when all ranks have left this one (Y110)."""
     global _door
     if _door is not None:
@@ -129,12 +130,12 @@ def shutdown():
 
 
 def is_initialized():
-    """Returns whether init() was called without a later shutdown()."""
+    """Returns whether init() was called, and shutdown() was not called later."""
     return _door is not None
 
 
 def door():
-    """Returns the Door. Raises Mismatch if there is none."""
+    """Returns the Door. Raises Mismatch before init()."""
     if _door is None:
         raise mismatch('gradpool.torch has not been initialized; call init() first')
     return _door
@@ -151,8 +152,8 @@ def size():
 
 
 def local_rank():
-    """Returns this process's number on its host: the launcher's, or counted among ranks of the
-    host."""
+    """Returns the number of this process on its host: the launcher's, or its index among the host's
+    ranks."""
     return door().number_on_host(rank())
 
 
@@ -162,18 +163,18 @@ def local_size():
 
 
 def _across():
-    """Returns the ranks with this rank's number on their hosts, one rank a host."""
+    """Returns the ranks with the same local rank on their hosts, one rank of each host."""
     number = local_rank()
     return [other for other in range(size()) if door().number_on_host(other) == number]
 
 
 def cross_rank():
-    """Returns this host's number among the hosts that have a process of this local rank."""
+    """Returns the index of this host among the hosts with a process of this local rank."""
     return _across().index(rank())
 
 
 def cross_size():
-    """Returns the number of hosts that have a process of this local rank."""
+    """Returns the number of hosts with a process of this local rank."""
     return len(_across())
 
 
@@ -184,25 +185,23 @@ def is_homogeneous():
 
 
 def _is_absent():
-    """Answers Horovod's question about a library it was built with: none carries values here."""
+    """Returns False for Horovod's functions mpi_built(), nccl_built() and others."""
     return False
 
 
 def check_extension(*_):
-    """Answers Horovod's question whether it was built for a framework: nothing needs to be
-    built."""
+    """Horovod checks here whether its extension was built. gradpool needs no extension."""
 
 
 def start_timeline(file_path, mark_cycles=False):
-    """Lets rank 0 write the actions of all ranks and lanes in each round to this file, for trace
-    viewers. On other ranks nothing happens. Cycles are not marked, because the service has none."""
+    """Makes rank 0 record the rounds of all ranks and lanes in this file, for trace viewers. No
+    effect on other ranks. `mark_cycles` has no effect, because the service has no cycles."""
     if rank() == 0:
         door().job.start_timeline(file_path)
 
 
 def stop_timeline():
-    """Completes the file, which shutdown() also does. Without a start nothing happens on any
-    rank."""
+    """Completes the file, as shutdown() does. Without start_timeline() it has no effect."""
     if rank() == 0:
         door().job.stop_timeline()
 
@@ -216,7 +215,7 @@ def _made(process_set):
 
 
 def add_process_set(process_set):
-    """Makes a set known, on all ranks in the same order. Accepts a ProcessSet or ranks."""
+    """Registers a set, on all ranks in the same order. Accepts a ProcessSet or ranks."""
     process_set = _made(process_set)
     for known in filter(None, door().sets):
         if known.ranks == process_set.ranks:
@@ -225,7 +224,8 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Forgets the set, on all ranks. False: the set was not known, or is the set of all ranks."""
+    """Removes a set, on all ranks. Returns False if the set was not registered, or is the set of
+    all ranks."""
     number = process_set.process_set_id
     if not number or door().sets[number] is not process_set:
         return False

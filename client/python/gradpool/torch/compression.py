@@ -19,7 +19,7 @@ class NoneCompressor:
 
 def _half(dtype):
     class Half:
-        """Sends wider floats as halves. They are summed in float32 and rounded once."""
+        """Sends wider floats as 16-bit floats. Lanes sum them in float32 and round once."""
 
         @staticmethod
         def compress(tensor):
@@ -33,8 +33,8 @@ def _half(dtype):
 
 
 class Compression:
-    """Values for `compression`. A class with compress() and decompress() is also accepted.
-    DistributedOptimizer also accepts a codec: topk(0.01), onebit() and so on."""
+    """Values of the argument `compression`. A class with compress() and decompress() is also
+    possible, and for DistributedOptimizer a codec: topk(0.01), onebit() and so on."""
     none = NoneCompressor
     fp16 = _half(torch.float16)
     bf16 = _half(torch.bfloat16)

@@ -13,8 +13,8 @@ _UNNAMED_PLANS = 32
 
 
 class ProcessSet:
-    """Some ranks of the job: of ProcessSet([0, 2]) or ProcessSet(0, 2). add_process_set() or init()
-    make it known, on all ranks in the same order."""
+    """Some ranks of the job, as ProcessSet([0, 2]) or ProcessSet(0, 2). add_process_set() or init()
+    registers the set, on all ranks in the same order."""
 
     process_set_id = None
 
@@ -55,7 +55,7 @@ class ProcessSet:
         self._known = Sequences(door, ranks, process_set_id)
 
     def remove(self):
-        """Forgets the set's operations, after which no rank uses the set."""
+        """Drops the operations of the set. Afterwards no rank uses the set."""
         if self._known.position is not None:
             self._known.end()
         self.unbind()
@@ -69,11 +69,11 @@ class ProcessSet:
         return self._known.door
 
     def __deepcopy__(self, _):
-        """Returns the same set for a copy of a module that has a process set."""
+        """A copy of a module with a process set has the same set."""
         return self
 
     def __reduce__(self):
-        """Pickles the ranks. In another process the set must be made known again."""
+        """Pickles only the ranks. Another process has to register the set again."""
         return 'global_process_set' if self is global_process_set else (ProcessSet, (self.ranks,))
 
     def __repr__(self):
@@ -81,9 +81,9 @@ class ProcessSet:
 
 
 class Sequences:
-    """The Sequences of a set by name, and its facts: `job`, `members` (ranks, None: all), `count`,
-    `path` (prefix of the names of its tensors), `roll` (open operations of all ranks), `dropped`
-    (prefixes of names, in a list for each optimizer that no longer exists)."""
+    """The Sequences of a set by name, and data of the set: `job`, `members` (ranks, None: all),
+    `count`, `path` (prefix of the names of its tensors), `roll` (lists of open operations),
+    `dropped` (for each optimizer that no longer exists: its prefixes of names)."""
 
     def __init__(self, door, ranks, number):
         self.door, self.job, self.count = door, door.job, len(ranks)
@@ -93,11 +93,11 @@ class Sequences:
         told = '.'.join(map(str, ranks))
         if len(told) > 40:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
-        # A set that is made again gets other names, because another rank may not have removed the
-        # first set yet.
+        # A set that is registered again gets other names, because another rank may not have removed
+        # the first one yet.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
-        self.joined = Joined(self)      # notices for ranks that have joined
+        self.joined = Joined(self)      # texts of ranks in join()
         self.roll = Roll(self)
         self.optimizers, self.dropped = 0, []
 
@@ -105,8 +105,8 @@ class Sequences:
         return self._ranks[position]
 
     def named(self, kind, name):
-        """Returns the Sequence of a call. Raises Mismatch if an operation of that name is in
-        progress."""
+        """Returns the Sequence of a call. Raises Mismatch if an operation with that name is
+        open."""
         if name is None:
             return self.of(f'{kind}.noname', _UNNAMED_PLANS)
         sequence = self.of(str(name))
@@ -118,8 +118,8 @@ class Sequences:
         return sequence
 
     def known_as(self, name, is_given):
-        """Returns the Sequence of a name from another rank. Not is_given: the name stands for calls
-        without a name."""
+        """Returns the Sequence of a name from another rank. `is_given`: the script gave the name;
+        otherwise calls without a name have it."""
         return self.of(name, 1 if is_given else _UNNAMED_PLANS)
 
     def of(self, name, plans_max=1):
@@ -132,15 +132,15 @@ class Sequences:
 
     @contextlib.contextmanager
     def once(self, what):
-        """Returns a prefix for the names of a rare operation. These names and their tensors are
-        forgotten at the end of the block. All ranks do this in the same order."""
+        """Yields a prefix for the names of a rare operation. At the end of the block these names
+        and their tensors are dropped, on all ranks in the same order."""
         self._counts[what] += 1
         prefix = f'{what} {self._counts[what]}/'
         yield prefix
         self.forget(prefix)
 
     def forget(self, prefix):
-        """Forgets names with this prefix: no later operation uses them, and none is in progress."""
+        """Drops names with this prefix. No later operation uses them, and none is open."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
 
@@ -150,7 +150,7 @@ class Sequences:
         self.roll.end()
 
     def hand_over_all(self):
-        """Gives the open operations of all sets to the process's thread."""
+        """Lets the completion thread end the open operations of all sets."""
         for operation in self.door.open():
             operation.hand_over()
 

@@ -1,1 +1,1 @@
-"""Operations by name, as in Horovod: how ranks agree on an operation, begin and wait."""
+"""Operations by name, as in Horovod: agreement of ranks, start and wait."""

@@ -1,5 +1,6 @@
-"""Parts of operations: the description that must be the same on every rank, the tensors of the
-operation, and the way of the result to its place (`call` of NamedOperation)."""
+"""Calls: each class here prepares one kind of operation for NamedOperation. It has the description
+that must be the same on every rank, the tensors of the operation, and the code that moves results
+to their destination."""
 import enum
 import functools
 import itertools
@@ -25,7 +26,7 @@ class ReduceOp(enum.Enum):
 
 
 def check_reduction(op, tensor):
-    """Raises Mismatch if the reduction makes no sense for that tensor, or is not offered."""
+    """Raises Mismatch if the reduction is unknown, or has no meaning for the tensor."""
     if not isinstance(op, ReduceOp):
         raise mismatch(f'op is {op!r}, expected Average, Sum, Min, Max or Product')
     if op is ReduceOp.Adasum:
@@ -52,8 +53,8 @@ def _neutral_value(op, dtype):
 
 
 def factors_for(dtype, op, factors):
-    """Returns (before, after) as applied to a dtype. Sums of halves are made as float32, where
-    dividing before and multiplying after (gradient_predivide_factor) gain nothing."""
+    """Returns the (before, after) factors that are used for a dtype. 16-bit floats are summed as
+    float32, where gradient_predivide_factor has no advantage, so opposite factors become 1."""
     is_sum = op in (ReduceOp.Average, ReduceOp.Sum)
     if is_sum and is_half(dtype) and math.isclose(factors[0] * factors[1], 1, rel_tol=1e-12):
         return 1.0, 1.0
@@ -61,12 +62,12 @@ def factors_for(dtype, op, factors):
 
 
 def told_factors(factors):
-    """Returns a description of (before, after) for the texts that ranks compare."""
+    """Returns a description of (before, after) for texts that ranks compare."""
     return '' if factors == (1.0, 1.0) else f', times {factors[0]:.17g} and {factors[1]:.17g}'
 
 
 class _Whole:
-    """A call that may push whole values, each to its own tensor."""
+    """A call that may push each tensor as a whole."""
     recipe = None
 
     def parts(self, plan):
@@ -90,8 +91,8 @@ class Reduction(_Whole):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def _carriers(self, tensor, output):
-        """Returns (gradient, result) in the form that is sent. Halves with a factor are sent as
-        float32, so that they are rounded once, after all arithmetic."""
+        """Returns (gradient, result) in the form for sending. 16-bit floats with a factor are sent
+        as float32, so that they are rounded once, after all arithmetic."""
         given = carrier_of(tensor, False)
         before, after = factors_for(tensor.dtype, self._op, self._factors)
         if is_half(tensor.dtype) and (before, after) != (1, 1):
@@ -101,7 +102,7 @@ class Reduction(_Whole):
         return self._scaled(given, before), result
 
     def _cross(self, carriers):
-        """Starts copying gradients to the host, if they are not there."""
+        """Starts the copy of gradients on a GPU to the host."""
         self._results = [result for _, result in carriers]
         self.crossing = crossing_of(self._ranks.job, *itertools.chain(*carriers))
         self._places = [(self.crossing.out(given), self.crossing.back(result))
@@ -134,7 +135,7 @@ class Reduction(_Whole):
 
 
 def _without_part(ranks, models, op, factors):
-    """Returns the call of a rank in join(). The call is stored for long and refers to no
+    """Returns the call of a rank in join(). The call exists for a long time, so it refers to no
     tensors."""
     tensors = [torch.full(shape, _neutral_value(op, dtype), dtype=dtype)
                for shape, dtype in models]
@@ -142,14 +143,14 @@ def _without_part(ranks, models, op, factors):
 
 
 class _NoPart(Reduction):
-    """Returns the neutral value of a reduction: 0 for a sum, 1 for a product."""
+    """Reduction of a rank in join(), with neutral values: 0 for a sum, 1 for a product."""
 
     def _scaled(self, given, _):
         return given
 
 
 class Scattering(_Whole):
-    """Reduces tensors of all ranks. Each rank gets its own rows of each tensor."""
+    """Reduces tensors of all ranks. Each rank gets some rows of each result."""
     kind, room, neutral = 'reducescatter', None, None
 
     def __init__(self, ranks, tensors, op, factors):
@@ -173,8 +174,8 @@ class Scattering(_Whole):
 
 
 class _Deal:
-    """Distributes the rows of one tensor among the ranks. The first ranks get one row more if the
-    rows do not divide evenly."""
+    """Splits the rows of one tensor among the ranks. The first ranks get one row more if the rows
+    do not divide evenly."""
 
     def __init__(self, ranks, tensor, op, factors):
         check_tensor(tensor)
@@ -191,7 +192,7 @@ class _Deal:
             self.given.new_empty(self.given.numel() // ranks.count)
 
     def _padded(self, tensor):
-        """Returns blocks of the same length, one after the other."""
+        """Returns all blocks in one tensor, padded to the same length."""
         blocks = [carrier_of(block, False) for block in tensor.detach().split(self._rows)]
         if self._op is ReduceOp.Average or self._factors != (1.0, 1.0):
             blocks = [widened(block) for block in blocks]
@@ -205,7 +206,7 @@ class _Deal:
         return self._op in (ReduceOp.Average, ReduceOp.Sum)
 
     def cross(self, crossing):
-        """Starts copying the tensor to the host, if it is not there."""
+        """Starts the copy of a tensor on a GPU to the host."""
         self._crossing = crossing
         self._places = crossing.out(self.given), crossing.back(self._result)
 
@@ -228,7 +229,7 @@ class _Deal:
 
 
 class Broadcast(_Whole):
-    """Gives the root's values to every rank."""
+    """Copies the root's values to every rank."""
     kind, room, neutral = 'broadcast', None, None
 
     def __init__(self, ranks, output, root):
@@ -273,15 +274,14 @@ def _joined(parts):
 
 
 class _Boxes(_Whole):
-    """Gathers rows when only their owner knows their number. Rows are sent in boxes with room for
-    the most rows of any rank so far. A box begins with the room that its rank needs, and the number
-    of its rows of each tensor. If a rank needs more room, its box says so, and all ranks begin
-    again with larger boxes.
+    """Gathers rows if only their rank knows their number. Rows are sent in boxes: messages with
+    room for the largest number of rows of any rank so far. The head of a box has the room that its
+    rank needs, and the number of rows of each tensor. If one rank needs more room, all ranks repeat
+    the operation with larger boxes.
 
       boxes   for each rank with its own box: the rows of each tensor
       models  the tensors, without rows
-
-    `found`: [of each rank [of each tensor its rows]], on the host"""
+      found   the result on the host: for each rank and each tensor its rows"""
 
     def __init__(self, ranks, boxes, models):
         self._ranks, self._models = ranks, models
@@ -290,7 +290,7 @@ class _Boxes(_Whole):
         self.crossing = crossing_of(ranks.job, *raw)
         self._raw = [self.crossing.out(one) for one in raw]
         self.room = max(one.numel() for one in raw)
-        self._head = 2 * (1 + len(models))      # in numbers of 64 bits
+        self._head = 2 * (1 + len(models))      # length of the head, in 64-bit numbers
         self.found = self._whole = None
 
     def sizes(self, room):
@@ -327,8 +327,7 @@ class _Boxes(_Whole):
         return False
 
     def _placed(self, blocks, model):
-        """Returns the rows one after the other, on the device of the tensor to which they
-        belong."""
+        """Returns the rows one after the other, on the device of their tensor."""
         return fetched(self._ranks.job, torch.cat(blocks), model)
 
     def _blocks_of(self, box, rows):
@@ -347,7 +346,7 @@ def _any_rows(tensor):
 
 
 class Gathering(_Boxes):
-    """Gives all ranks' rows of some tensors to every rank."""
+    """Copies all ranks' rows of some tensors to every rank."""
     kind, _operation = 'allgather', 'gather'
 
     def __init__(self, ranks, tensors):
@@ -371,12 +370,12 @@ def _without_rows(ranks, models):
 
 
 class Exchange(_Boxes):
-    """Sends rows from each rank to each rank; `splits`: number of this rank's rows for each
+    """Sends rows from each rank to each rank. `splits`: number of this rank's rows for each
     rank."""
     kind, _operation, neutral = 'alltoall', 'all-to-all', None
 
     def __init__(self, ranks, tensor, splits):
-        splits = _checked_splits(ranks, tensor, splits)
+        splits = checked_splits(ranks, tensor, splits)
         super().__init__(ranks, [[rows] for rows in tensor.detach().split(splits)], [tensor])
         self.text = f'alltoall of {_any_rows(tensor)}'
 
@@ -386,7 +385,8 @@ class Exchange(_Boxes):
         return self._placed(blocks, *self._models), [len(rows) for rows in blocks]
 
 
-def _checked_splits(ranks, tensor, splits):
+def checked_splits(ranks, tensor, splits):
+    """Returns the number of this rank's rows for each rank. Mismatch: they do not fit."""
     check_tensor(tensor)
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:

@@ -1,4 +1,4 @@
-"""The operations for scripts, with Horovod's and BytePS's names, arguments and meaning."""
+"""The operations for scripts, with Horovod's and BytePS's names and arguments."""
 import torch
 
 from ..._tensors.carriers import check_place, check_tensor
@@ -91,7 +91,7 @@ def some(tensors, kind):
 def sparse_allreduce_async(tensor, name=None, op=None, process_set=global_process_set,
                            prescale_factor=1.0, postscale_factor=1.0,
                            compression=Compression.none):
-    """Sums or averages sparse tensors, by gathering their indices and values; returns a handle."""
+    """Sums or averages sparse tensors: gathers their indices and values. Returns a handle."""
     check_tensor(tensor)
     if not tensor.is_sparse:
         raise mismatch(f'sparse_allreduce of a tensor of layout {tensor.layout}; call allreduce()')
@@ -158,8 +158,8 @@ def _scatter(tensors, name, op, process_set, factors, result):
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
-    """Starts alltoall(). Returns a handle of (rows, number of rows from each rank), or of the rows
-    alone if no splits were given."""
+    """Starts alltoall(). Returns a handle of (rows, number of rows from each rank). Without splits
+    the result of the handle is the rows alone."""
     ranks = process_set.sequences()
     call = Exchange(ranks, tensor, splits)
 
@@ -198,6 +198,6 @@ push_pull_inplace, push_pull_async_inplace = push_pull_, push_pull_async_
 
 
 def declare(name):
-    """Names tensors of push_pull() in the order of the model. Nothing needs to be done, because the
-    first operation of a name describes its tensor."""
+    """BytePS's scripts call this in the order of the model, to number its tensors. Here only the
+    name is stored: the first operation of a name describes its tensor."""
     global_process_set.sequences().of(str(name))

@@ -1,7 +1,7 @@
 """Operations with gradients. The gradient of each follows Horovod's rule:
 
 allreduce      the same operation, with the same factors
-allgather      the mean over the ranks; each rank takes its own rows
+allgather      the mean over the ranks; each rank gets its own rows
 broadcast      the mean over the ranks for the root, zeros for the others
 reducescatter  gathered; times the number of ranks for a Sum; times both factors
 alltoall       sent back"""
@@ -73,8 +73,7 @@ class _Reducescatter(torch.autograd.Function):
 class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
-        splits = splits if splits is not None else [len(tensor) // process_set.size()] * \
-            process_set.size() if len(tensor) % process_set.size() == 0 else None
+        splits = checked_splits(process_set.sequences(), tensor, splits)
         rows, received = collectives.alltoall_async(tensor, splits, name, process_set).wait()
         ctx.received, ctx.process_set = received, process_set
         ctx.mark_non_differentiable(received)
@@ -90,7 +89,7 @@ class _Alltoall(torch.autograd.Function):
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Returns the mean of all ranks' tensors, or the reduction `op`; also of sparse tensors. Ranks
-    are matched by `name`, calls without a name by their order.
+    match by `name`, calls without a name by their order.
 
       average      True: Average, False: Sum; instead of op
       compression  conversion of the values for sending
@@ -124,7 +123,7 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
-    """Returns the root's values in a new tensor. The root is a rank of the job."""
+    """Returns the root's values in a new tensor. `root_rank`: number in the job, not in the set."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
 
 
@@ -148,9 +147,9 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=R
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """Sends rows from each rank to each rank. `splits`: number of this rank's rows for each rank;
-    the result is then (rows, number of rows from each rank). None: the same number for each rank;
-    the result is the rows alone."""
+    """Sends rows from each rank to each rank. With `splits`, the number of this rank's rows for
+    each rank, the result is (rows, number of rows from each rank). With None each rank gets equally
+    many rows, and the result is the rows alone."""
     check_tensor(tensor)
     rows, received = _Alltoall.apply(tensor, splits, name, process_set)
     return rows if splits is None else (rows, received)

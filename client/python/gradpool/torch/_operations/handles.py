@@ -6,13 +6,13 @@ from .sequences import NamedOperation
 
 
 class Handle:
-    """An operation in progress, with the function that gets its result when it is over."""
+    """An operation in progress, and the function that returns its result at the end."""
 
     def __init__(self, operation, result):
         self._operation, self._result = operation, result
 
     def __del__(self):
-        """Lets the process's thread complete the operation when its handle is dropped."""
+        """Lets the completion thread end the operation when the script drops the handle."""
         if not self._operation.is_settled() and not sys.is_finalizing():
             self._operation.let_go()
 
@@ -25,23 +25,23 @@ class Handle:
         return self._operation.look() or self._operation.is_completed()
 
     def brought(self):
-        """Returns the words of each rank, after wait() has raised a disagreement."""
+        """Returns the descriptions of all ranks, after wait() has raised a disagreement."""
         return self._operation.brought
 
     def then(self, make):
-        """Returns this Handle, whose result is now make() of the former result."""
+        """Returns this Handle with another result: make() of the former result."""
         former = self._result
         self._result = lambda: make(former())
         return self
 
     def rest(self, limit_ms):
-        """Waits at most this time."""
+        """Waits for at most this time."""
         self._operation.rest(limit_ms)
 
 
 def begin(ranks, call, name, result):
-    """Starts a call under a name. Name None: calls of the same kind are matched by their order.
-    Returns a Handle."""
+    """Starts a call under a name and returns a Handle. Name None: calls of the same kind are
+    matched by their order."""
     return Handle(NamedOperation(ranks.named(call.kind, name), call).start(), result)
 
 

@@ -1,14 +1,14 @@
-"""Notices between waiting ranks and ranks that have called join(), sent without waiting.
+"""Texts between waiting ranks and ranks in join(), sent without blocking.
 
-A rank in join() continues with the operations that it knows. A rank leaves a notice of an
-operation that the joined ranks do not know. A rank in join() always leaves a notice. Once all ranks
-of a set have left a notice
+A rank in join() continues with the operations that it knows. Each rank in join() sends a text. A
+rank that waits in an operation sends a description of the operation. When all ranks of a set have
+sent a text, each of them knows
 
     rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
     rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
 
-the joined ranks also begin the operations that can be made without values from them. All other
-operations raise an error that names these ranks."""
+which ranks are in join(). These ranks then begin each described operation that needs no values from
+them. All other operations raise an error that names these ranks."""
 import base64
 import contextlib
 import errno
@@ -21,14 +21,14 @@ from ..._group.notices import Notices
 from ...errors import GradpoolError
 
 _WORDS = 512
-# Time that an operation waits before it checks for joined ranks. It checks at once if there are
-# some already.
+# An operation waits this long before it checks for ranks in join(). If a rank is known to be in
+# join(), the check is made at once.
 _PATIENCE_S = 0.2
-_LOOK_S = 0.02      # between two checks
+_LOOK_S = 0.02      # interval of checks
 
 
 class Joined:
-    """Notices of the joined ranks of `ranks`, the Sequences of a set."""
+    """Texts of ranks in join() and of waiting ranks. `ranks`: the Sequences of a set."""
 
     def __init__(self, ranks):
         self._ranks = ranks
@@ -41,9 +41,10 @@ class Joined:
         self._notices.declare()
 
     def find(self, call, waited_s):
-        """For a rank that has waited `waited_s`: returns the joined ranks, if all ranks have left a
-        notice and the joined ranks cannot begin `call` (None, or too long for a notice). Errors are
-        ignored, because the operation itself reports better ones."""
+        """Returns the ranks in join(), for an operation that has waited for `waited_s`. They are
+        only returned if all ranks have sent a text, and ranks in join() cannot begin `call`
+        (None, or too long for a text). Ignores errors, because the operation itself reports them
+        better."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []
@@ -85,12 +86,12 @@ class Joined:
 
 
 def _packed(call):
-    """Compresses the call: groups of many tensors are long, and their shapes are similar."""
+    """Compresses the call. A group of many tensors has a long description with similar shapes."""
     return base64.b64encode(zlib.compress(pickle.dumps(call)))
 
 
 def refusal(joined):
-    """Returns the error of an operation that the joined ranks do not know."""
+    """Returns the error of an operation that ranks in join() cannot begin."""
     told = ', '.join(map(str, joined))
     one = len(joined) == 1
     return GradpoolError(errno.EOPNOTSUPP, f"{'rank' if one else 'ranks'} {told} "

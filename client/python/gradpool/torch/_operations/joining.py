@@ -1,9 +1,9 @@
-"""join(): a rank without further batches stays in the job and adds nothing.
+"""join(): a rank without further batches stays in the job and adds nothing to results.
 
-The rank continues with the operations on which the ranks have agreed so far. Each time it gives
-neutral values (zeros in a sum, no rows in a gathering). It always has one round of each operation
-open, so that other ranks never wait for it. When all ranks have joined, they stop, exchange the
-numbers of rounds that they have begun, and begin the missing rounds."""
+The rank continues with all operations on which the ranks have agreed so far, with neutral values:
+zeros in a sum, no rows in a gathering. It always has one round of each operation open, so that
+other ranks never wait for it. When all ranks are in join(), they stop and exchange the numbers of
+rounds that they have begun. Then each rank begins the rounds that it lacks."""
 import contextlib
 import functools
 
@@ -19,14 +19,15 @@ _SLICE_MS = 2
 
 
 def _begun_by(recipe, ranks, text):
-    """Returns the call with that text that other ranks make, without values from this rank."""
+    """Returns the call with that text, without values from this rank. Another rank has sent the
+    recipe."""
     call = recipe(ranks)
     call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
     return call
 
 
 class _Rounds:
-    """The operations with which a joined rank continues."""
+    """The operations with which a rank in join() continues."""
 
     def __init__(self, ranks):
         self._plans = {(sequence.name, text): (sequence, plan) for sequence in ranks.all()
@@ -34,7 +35,7 @@ class _Rounds:
         self._ranks, self._open, self._asked = ranks, {}, {}
 
     def counts(self):
-        """Returns the number of rounds begun of each operation, including a queued round."""
+        """Returns the number of begun rounds of each operation, with a queued one."""
         with operations.lock():
             return {key: self._count(key) for key in self._plans}
 
@@ -44,16 +45,15 @@ class _Rounds:
         return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
-        """Begins a round of each operation without an open round. Operations that already have the
-        number of rounds in `until` are left out."""
+        """Begins a round of each operation without an open round, except operations that have
+        `until` rounds."""
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until.get(key, 0):
                 self._open[key] = NamedOperation(sequence, plan.neutral(), True).start()
 
     def answer(self, calls):
-        """Begins once each operation in which other ranks wait and which this rank does not
-        know."""
+        """Begins each unknown operation in which other ranks wait, once."""
         for name, is_given, number, text, recipe in calls:
             sequence = self._ranks.known_as(name, is_given)
             if number == sequence.said + 1:
@@ -62,15 +62,15 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """Adds an operation that was begun for other ranks to the known ones."""
+        """Adds an operation that was begun for other ranks to the known operations."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]
 
     def _free(self):
-        """Returns the operations without an open round. Gatherings of rows without a name are
-        queued and end in the order in which they began. Checking the newest first and beginning the
-        oldest first keeps the same order on all ranks."""
+        """Returns the operations without an open round. Gatherings without a name are queued, and
+        end in the order of their start. The newest operation is checked first, and the oldest
+        begins first, so that the order is the same on all ranks."""
         over = [key for key in reversed(list(self._open)) if self._open[key].look()]
         for key in over:
             self._open.pop(key).wait()      # raises the operation's error
@@ -79,21 +79,21 @@ class _Rounds:
         return others + [key for key in over[::-1] if key in self._plans]
 
     def rest(self):
-        """Waits briefly for an open operation. False: no operation is open."""
+        """Waits briefly for an open operation. Returns False if no operation is open."""
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def raise_cause(self):
-        """Raises another error of an open operation after the loss of a rank, if there is one. All
-        operations end soon. A rank that gets a disagreement leaves with that error, and ranks that
-        have not checked yet get the loss of that rank first."""
+        """After the loss of a rank: raises the error of another open operation, if one has another
+        error. A rank with a disagreement leaves the job. Ranks that have not yet checked for the
+        disagreement get the loss of that rank first."""
         for operation in self._open.values():
             with contextlib.suppress(PeerLost):
                 operation.wait()
 
     def end(self, every):
-        """Begins the missing rounds after all ranks have stopped with these counts. An
-        operation that was begun for others may become known only here, and then only others have
-        counted it."""
+        """Begins the missing rounds, after all ranks have stopped with these counts. An operation
+        that was begun for other ranks may become known only now; then only other ranks have counted
+        it."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:
@@ -102,10 +102,10 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Returns when all ranks have called join(). The result is the rank with the most rounds, or
-    the highest of these ranks. Until then this rank takes part in the operations of the others with
-    neutral values, also in an Average, which is over all ranks. This holds for allreduce, allgather
-    and barrier, under known or new names. Another operation raises an error that names this rank.
+    """Returns when all ranks have called join(): the rank with the most rounds, or the highest of
+    several. Until then this rank takes part in operations of the others with neutral values. An
+    Average still divides by the number of all ranks. This holds for allreduce, allgather and
+    barrier, under known and new names. Any other operation raises an error that names this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()
@@ -125,7 +125,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Takes part until all ranks have joined, when `done` is over."""
+    """Takes part in operations until all ranks have joined: then `done` is over."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

@@ -21,7 +21,7 @@ def gather_async(thing, name, process_set):
     """Returns the Handle of gather_objects()."""
     ranks = process_set.sequences()
     call = Gathering(ranks, [_bytes_of(thing)])
-    call.neutral = call.recipe = None   # a joined rank has no object
+    call.neutral = call.recipe = None   # a rank in join() has no object
     return begin(ranks, call, name, lambda: [_thing_of(raw) for raw, in call.found])
 
 
@@ -41,7 +41,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     raw = _bytes_of(obj) if is_root else torch.empty(0, dtype=torch.uint8)
     size = torch.tensor([raw.numel()])
     _send(ranks, size, root_rank, f'{name}.size')
-    # The room is a power of two, so that objects of about the same size are the same operation.
+    # The room is rounded up to a power of two. Objects of similar size then need no new agreement.
     room = torch.zeros(1 << int(size).bit_length(), dtype=torch.uint8)
     if is_root:
         room[:raw.numel()] = raw

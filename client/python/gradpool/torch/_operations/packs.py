@@ -1,7 +1,7 @@
-"""Small tensors that are sent together: a push for each of them would cost more than its values.
+"""Small tensors that are sent as one, because a push for each would cost more than its few bytes.
 
-A pack is a flat tensor of one dtype on one device. Ranks agree on the shapes of all tensors in the
-pack, so that a rank with other shapes gets an error."""
+A pack is a flat tensor of one dtype on one device. The ranks agree on the shapes of all tensors in
+the pack, so a rank with other shapes gets an error."""
 import functools
 
 import torch
@@ -11,12 +11,13 @@ from ..._tensors.carriers import check_place, told
 from .calls import Broadcast, Reduction
 
 SMALL_BYTES = 64 << 10      # a larger tensor is sent alone, without a copy
-PACK_BYTES = 256 << 10      # a full pack is sent while gradients of the next one are computed
+# largest pack; the first packs are sent while later gradients are computed
+PACK_BYTES = 256 << 10
 
 
 def cut(tensors):
-    """Returns [[position]] of all tensors that are sent together: small tensors of a dtype and
-    device, in their order. Every other tensor is alone."""
+    """Returns lists of positions of tensors that are sent as one: small tensors with the same dtype
+    and device, in their order. Every other tensor has its own list."""
     found, open_packs = [], {}
     for i, tensor in enumerate(tensors):
         size = tensor.numel() * tensor.element_size()
@@ -45,13 +46,13 @@ def parts_of(flat, tensors):
 
 
 def shapes_of(tensors, like):
-    """Returns the text for the tensors of a pack that is sent with the dtype of `like`."""
+    """Returns the description of a pack's tensors, sent with the dtype of `like`."""
     return ', '.join(told(like, list(tensor.shape)) for tensor in tensors)
 
 
 def _retell(call, travelling, shapes):
-    """Describes the shapes in the packs in the texts of the call, and of the call of a joined
-    rank."""
+    """Replaces the shape of each pack by the shapes of its tensors, in the text of the call and of
+    the call of a rank in join()."""
     call.text = call.text.replace(', '.join(map(told, travelling)), shapes, 1)
     if call.neutral:
         call.neutral = functools.partial(_retold, call.neutral, call.text)
@@ -67,7 +68,7 @@ class FlatReduction(Reduction):
     """Sends one pack, in place.
 
     shapes  shapes of the tensors in the pack
-    last    the last element of the result, which tells something about the other ranks"""
+    last    the last element of the result, a flag of all ranks"""
 
     def __init__(self, ranks, flat, shapes, op, factors):
         super().__init__(ranks, [flat], [flat], op, factors)
@@ -105,7 +106,8 @@ class GroupedReduction(Reduction):
 
 
 class PackedBroadcast(Broadcast):
-    """Gives the root's values of small tensors of one dtype and device to every rank."""
+    """Copies the root's values of small tensors to every rank. The tensors have one dtype and
+    device."""
 
     def __init__(self, ranks, tensors, root):
         for tensor in tensors:

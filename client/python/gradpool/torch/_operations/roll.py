@@ -1,6 +1,6 @@
-"""Open operations of the ranks of a set, for the text of a Timeout. A rank that has waited for half
-of its deadline sends its open operations repeatedly, without waiting. If all ranks of a set send
-them, they wait for each other, and each rank can name the operation."""
+"""Lists of open operations, for the text of a Timeout. After half of its deadline a waiting rank
+sends its list repeatedly, without blocking. If all ranks of a set send lists, they wait for each
+other, and the text of each rank names the operations."""
 import contextlib
 import time
 
@@ -11,13 +11,13 @@ _WORDS = 128
 
 
 class Roll:
-    """The open operations of `ranks`, the Sequences of a set."""
+    """Lists of open operations of all ranks. `ranks`: the Sequences of a set."""
 
     def __init__(self, ranks):
         self._ranks = ranks
         self._notices = Notices(ranks.job, f'{ranks.path}/(open)', ranks.members, ranks.count,
                                 _WORDS)
-        self._known = {}        # position -> (time of the report, its text)
+        self._known = {}        # position -> (time of the list, its text)
 
     def declare(self):
         """Declares the tensors in advance, because the coordinator may be unreachable after a long
@@ -28,28 +28,28 @@ class Roll:
         self._notices.end()
 
     def tell(self):
-        """Sends this rank's open operations, if all ranks have reported since the last time."""
+        """Sends this rank's list, if all ranks have sent theirs since the last one."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """Returns 'Open on rank 0: ...; on rank 1: ...' from reports since `since_s` and this
+        """Returns 'Open on rank 0: ...; Open on rank 1: ...' from reports since `since_s` and this
         rank's list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
         texts[self._ranks.position] = self._mine()
-        return 'Open ' + '; '.join(f'on rank {self._ranks.rank_of(i)}: {text}'
-                                   for i, text in sorted(texts.items()))
+        return '; '.join(f'Open on rank {self._ranks.rank_of(i)}: {text}'
+                         for i, text in sorted(texts.items()))
 
     def _mine(self):
         return ', '.join(operation.told() for sequence in self._ranks.all()
                          for operation in list(sequence.open))
 
     def _harvest(self):
-        """Stores the reports of all ranks."""
+        """Stores the lists of all ranks."""
         for i, text in enumerate(self._notices.find() or ()):
             when, _, what = text.partition(' ')
             self._known[i] = float(when), what

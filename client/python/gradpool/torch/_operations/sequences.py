@@ -1,16 +1,16 @@
-"""Operations that ranks match by name: in any order among names, several at once.
+"""Operations that ranks match by name. Different names may be in any order, and several at once.
 
-The operations of one name among one set of ranks are a Sequence. The first operation, and each
-operation that differs from the one before, begins with words from every rank that describe the
-operation. All other operations are only rounds of the tensors that were declared for the agreement.
+All operations with one name in one set of ranks are a Sequence. In the first operation every rank
+sends its description, called words. So it does in each operation that differs from the one before.
+All other operations are only rounds of the tensors that were declared for the agreement.
 
     rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
     rank 1   x: float32[3]   words ---+                                   round  round ...
 
-If a rank's operation differs while the others continue, this rank also pushes marks to the tensors
-of the former agreement. A mark uses a reduction that no round has. The service then reports a
-disagreement to every rank, and all ranks describe their operations in words. Each rank raises the
-same Mismatch. The rounds themselves need no check."""
+If the operation of one rank differs and the others continue, this rank also pushes marks to the
+tensors of the former agreement. A mark has a reduction that no round has. The service reports this
+disagreement to every rank. Then all ranks send words, and each raises the same Mismatch. The rounds
+themselves need no check."""
 import collections
 import contextlib
 import errno
@@ -30,23 +30,23 @@ from ..._tensors.lengths import FIRST, Habits, Pool, TOGETHER
 from ...errors import GradpoolError, Mismatch, mismatch, Timeout
 from .joined import refusal
 
-_WORDS = 128                # length of the words in a rank's report
+_WORDS = 128                # number of 32-bit integers for the words of a rank
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
 _NAME_BYTES = 160           # longest name of a tensor in the service
-_TOLD_CHARS = 80            # longest text of one operation in a list of several
-# Time that a waiting thread checks its own operation alone, before it serves all open ones.
+_TOLD_CHARS = 80            # longest description of one operation in a list of several
+# A waiting thread checks only its own operation for this long, and then all open ones.
 _PATIENCE_S = 0.05
-# Total bytes of the first lengths that have their own tensors. All these tensors are marked when
-# another length comes.
+# Total bytes of the first lengths, which get their own tensors. A new length costs marks on all of
+# these tensors.
 _FIRST_BYTES = 4 << 20
-# Number of reports in the second half of a deadline: several, because reports of other ranks may
-# belong to an earlier wait.
+# Number of lists sent in the second half of a deadline. One is not enough, because a list of
+# another rank may belong to an earlier wait.
 _TELLS = 4
 
 
 def short(name):
-    """Returns a name of valid length for the service, unique for each name."""
+    """Returns a name of valid length for the service, different for each name."""
     raw = encode(name, 'the name of an operation')
     if len(raw) <= _NAME_BYTES:
         return name
@@ -54,13 +54,12 @@ def short(name):
 
 
 class Plan:
-    """An agreement on the tensors of all ranks, and the declared tensors for it.
+    """An agreement of all ranks on an operation, and the declared tensors for it.
 
-      slots    None: no tensors of its own; `pieces` carry the values, and each operation sends its
-               words
+      slots    Slots of its tensors; None: `pieces` carry the values, and each operation sends words
       pieces   for each tensor [(Slot, offset, length)]
-      neutral  starts an operation without a part of this rank (join); None: there is no such
-      rounds   operations that were begun here
+      neutral  function that starts the operation without values of this rank (join), or None
+      rounds   number of operations that this rank has begun
       mark     an operation of the service that no round of this plan has"""
 
     def __init__(self, text, slots, neutral, room=0, pieces=None):
@@ -70,7 +69,7 @@ class Plan:
 
 
 class _Failed:
-    """A stand-in for the request of a push that was refused at once."""
+    """Replaces the request of a push that was refused at once."""
 
     def __init__(self, error):
         self._error = error
@@ -83,7 +82,7 @@ class _Failed:
 
 
 class NamedPart(Part):
-    """Returns a Part whose wait raises the refusal of its push."""
+    """A Part whose wait raises the error of a refused push."""
 
     def begin(self):
         try:
@@ -96,11 +95,11 @@ class Sequence:
     """The operations of a name among the ranks of a set.
 
       ranks      the set: `job`, `members` (None: all), `count`, `rank_of(i)`, `roll`
-      plans_max  most agreements that are stored: one for a name that the script gave
+      plans_max  largest number of stored agreements: one for a name that the script gave
       unnamed    number of calls without a name; None: the script gave the name
       said       number of times that this rank has sent its words"""
 
-    raised_by = 'GRADPOOL_TIMEOUT_MS'   # name of the limit of each wait
+    raised_by = 'GRADPOOL_TIMEOUT_MS'   # names the setting for the limit of each wait
 
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
@@ -115,7 +114,7 @@ class Sequence:
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
 
     def next_name(self):
-        """Returns the name of the next operation. Calls without a name are counted."""
+        """Returns the name of the next operation. Calls without a name get a number."""
         if self.unnamed is None:
             return self.name
         self.unnamed += 1
@@ -124,8 +123,8 @@ class Sequence:
     # ---- order of operations ----
 
     def admit(self, operation):
-        """Called with the lock held. Operations queue behind an operation that sends its words or
-        may have to declare, so that all ranks have the same agreements when an operation begins."""
+        """Called with the lock held. An operation that sends words or may declare must end before
+        later operations begin, so that all ranks have the same agreements at each start."""
         if self._holder is None:
             self._begin(operation)
         else:
@@ -143,8 +142,8 @@ class Sequence:
             self._holder = operation
 
     def fail(self, error):
-        """After a disagreement that all ranks have received, the next operation begins with new
-        words. After any other error the rounds of the other ranks are unknown."""
+        """After a disagreement all ranks have received it, and the next operation begins with
+        words. After any other error the rounds of other ranks are unknown."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:
@@ -166,18 +165,18 @@ class Sequence:
                                                                           'gather'))
 
     def marks(self):
-        """Returns marks on the tensors of all agreements, where they meet the rounds of ranks that
-        continue as before."""
+        """Returns marks on the tensors of all agreements. Ranks that continue as before get an
+        error in their next round."""
         return [NamedPart(slot, functools.partial(self._mark, plan.mark))
                 for plan in self.plans.values() for slot in plan.slots]
 
     def has_neutral(self):
-        """Returns whether joined ranks continue with an operation of that name."""
+        """Returns whether ranks in join() continue with an operation of that name."""
         return any(plan.neutral for plan in self.plans.values())
 
     def counterparts(self):
-        """Returns marks on tensors without a round of this rank. A rank that has marked one tensor
-        has marked all, and waits for a counterpart in each."""
+        """Returns marks on tensors without a round of this rank. Another rank that has marked one
+        tensor has marked all, and waits for a mark in each."""
         return [part for part in self.marks() if not part.slot.parts]
 
     def _mark(self, mark, tensor):
@@ -185,8 +184,8 @@ class Sequence:
         return self.ranks.job.push_pull(tensor, nothing, None, mark)
 
     def adopt(self, call, room):
-        """Returns the Plan of an agreement, with declared tensors. All ranks decide in the same
-        way, from the former agreements, whether the agreement gets its own tensors."""
+        """Returns the Plan of an agreement, with declared tensors. The former agreements decide
+        whether the agreement gets its own tensors, so all ranks decide alike."""
         text, sizes, neutral = call.text, call.sizes(room), call.neutral
         if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
             return Plan(text, None, neutral, room, self._pieces(sizes))
@@ -196,8 +195,9 @@ class Sequence:
         return plan
 
     def _is_kept(self, text, sizes):
-        """Large groups are stored. All agreements are stored until there are many or large ones;
-        from then on only those that recur are stored. Few agreements need few marks."""
+        """Returns whether an agreement gets its own tensors. Large groups do. Other agreements do
+        as long as there are few small ones; later only agreements that recur do. Each stored
+        agreement costs marks."""
         if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
             return True
         if self._habits is None:
@@ -220,7 +220,7 @@ class Sequence:
                 for place, (dtype, elements) in enumerate(sizes)]
 
     def replace(self, plan, sizes):
-        """Replaces the tensors of an agreement."""
+        """Declares other tensors for an agreement."""
         if plan.slots is None:
             plan.pieces = self._pieces(sizes)
             return
@@ -228,9 +228,8 @@ class Sequence:
         plan.slots = self.next_tensors(sizes)
 
     def abandon(self):
-        """Drops the tensors of an agreement after ranks have met in different operations. Several
-        calls without a name may be in progress, different ones on each rank: they have lost their
-        order."""
+        """Drops the tensors of an agreement in which ranks had different operations. If calls
+        without a name are open, their order is lost: the Sequence is then unusable."""
         with operations.lock():
             self._is_broken = self.unnamed is not None
             for plan in self.plans.values():
@@ -264,7 +263,8 @@ class Sequence:
         self._forgotten += slots
 
     def forget_all(self):
-        """Undeclares all tensors: no later operation uses this name."""
+        """Returns Slots of {name: (dtype, elements)}. All tensors of a dtype are declared at
+        once."""
         self.ranks.door.forget(itertools.chain(
             self._words or (), self._forgotten, self._pool.drain(),
             *[plan.slots for plan in self.plans.values()]))
@@ -287,27 +287,27 @@ def dtype_bytes(dtype):
 
 
 class NamedOperation(Operation):
-    """One operation of a Sequence. `call` says what it is made of:
+    """One operation of a Sequence. `call` (module calls) has:
 
     kind       "allreduce" and so on
-    text       all that must be the same on every rank
+    text       description that must be the same on every rank
     neutral    as in Plan
-    recipe     of (ranks), the same for other ranks, which may be pickled; None: there is no such
-    room       None; or how many bytes this rank brings to one other, which may differ
-    crossing   how its values come to the host and back
-    sizes(room)    of the tensors, (dtype, elements); `room`: the most of any rank
+    recipe     function of (ranks) that makes the call on other ranks; can be pickled; or None
+    room       None, or the number of bytes from this rank to each other rank
+    crossing   transfer of its values to the host and back
+    sizes(room)    [(dtype, elements)] of its tensors; `room`: the largest of all ranks
     parts(plan)    [(slot, begin)]
-    pushes(plan)   [Push] of the same: tensors of a call that has it may travel in pieces
-    finish(plan)   puts the result in place. True: it must begin anew, with other tensors
+    pushes(plan)   [Push] of the same; optional: such a call may be sent in pieces
+    finish(plan)   copies the result. True: repeat the operation with other tensors
 
-    `brought`: what each rank has said, where they disagree. `has_joined`: this rank brings nothing
-    to it, and says words only where it disagrees."""
+    `brought`: descriptions of all ranks after a disagreement. `has_joined`: this rank is in join();
+    it sends no values, and words only if it disagrees."""
 
     def __init__(self, sequence, call, has_joined=False):
         self._name = sequence.next_name()
         who = f"{call.kind} '{self._name}', rank {sequence.ranks.job.rank}"
         super().__init__(sequence, who, [])
-        self._is_asked = True       # the Handle waits; torch's own code has no part in that (Y10)
+        self._is_asked = True       # torch's own code never queries this operation (Y10)
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = self._has_marks = False
         self._words = f'{call.text}, in join()' if has_joined else call.text
@@ -325,8 +325,8 @@ class NamedOperation(Operation):
         return self
 
     def begin(self):
-        """Called with the lock held when the operation is next. True: other operations have to
-        wait."""
+        """Called with the lock held when it is this operation's turn. Returns whether later
+        operations have to wait."""
         if self._over.is_set():
             return False
         try:
@@ -341,9 +341,10 @@ class NamedOperation(Operation):
         return self._is_saying or self._call.room is not None
 
     def wait(self, timeout=None):
-        """Returns when the result is in place, or raises the error. After a long wait the process's
-        thread also continues with all open operations, because the other ranks may need these
-        first. After half of the deadline this rank reports its open operations (Y19)."""
+        """Returns when the result is in place, or raises the error. After a long wait the
+        completion thread also continues with all other open operations, because other ranks may
+        need them first. After half of the deadline this rank sends its list of open operations
+        (Y19)."""
         self._is_asked = True
         if self._take():
             with contextlib.suppress(Timeout):
@@ -352,7 +353,9 @@ class NamedOperation(Operation):
             self._group.ranks.hand_over_all()
             self._wait_and_tell()
             if not self._over.wait(max(self._left_s(), 0) + operations.GRACE_S):
-                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over')
+                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within '
+                              f'{self._group.timeout_s:g} s; wait longer, or look at the ranks that '
+                              'are missing')
         self._raise_or_follow()
         return True
 
@@ -366,7 +369,7 @@ class NamedOperation(Operation):
             self._over.wait(half_s / _TELLS)
 
     def look(self):
-        """Does all work that needs no wait. True: the operation is over."""
+        """Does all work that needs no wait. Returns whether the operation is over."""
         if self._borrow():
             if self._is_ready():
                 with contextlib.suppress(Timeout):
@@ -376,8 +379,8 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits at most this time for the present part. False: there is none, or another thread
-        waits for it."""
+        """Waits for the present part for at most this time. Returns False without a part, or if
+        another thread waits for it."""
         if not self._borrow():
             return False
         request = self.waits_for()
@@ -387,8 +390,7 @@ class NamedOperation(Operation):
         return request is not None
 
     def _borrow(self):
-        """Returns whether no other thread checks the requests now. Then no other thread begins
-        to."""
+        """Returns whether this thread may check the requests: then no other thread does."""
         with operations.lock():
             is_free = not self._over.is_set() and not self._is_taken
             self._is_taken |= is_free
@@ -399,7 +401,7 @@ class NamedOperation(Operation):
         return self._has_begun
 
     def is_over(self):
-        """Lets the process's thread check for joined ranks that will not take part."""
+        """Lets the completion thread check for ranks in join() that will not take part."""
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
@@ -408,18 +410,18 @@ class NamedOperation(Operation):
         return super().is_over()
 
     def _needs_all(self):
-        """Returns whether joined ranks do not begin the operation by themselves."""
+        """Returns whether ranks in join() cannot begin the operation by themselves."""
         if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
             return False
         if self._group.ranks.members is not None:   # join() is an operation of all ranks
             return True
         if self._has_marks and self._group.has_neutral():
-            return False  # a joined rank meets a mark in its next round and reports a disagreement
+            return False  # a mark causes an error in the next round of the rank in join()
         return self._is_saying or self._plan.neutral is None
 
     def _for_joined(self):
-        """Returns the description from which joined ranks begin the operation: (name, whether the
-        script gave the name, number of the words, text, recipe). None: joined ranks cannot
+        """Returns the description with which ranks in join() begin the operation: (name, whether
+        the script gave the name, number of the words, text, recipe). Returns None if they cannot
         begin it."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
@@ -428,7 +430,7 @@ class NamedOperation(Operation):
         return of.name, of.unnamed is None, of.said, self._call.text, self._call.recipe
 
     def told(self):
-        """Returns a description of the operation for other ranks."""
+        """Returns a short description of the operation for other ranks."""
         return f'{self._name} ({self._call.text[:_TOLD_CHARS]})'
 
     def _told(self, error):
@@ -466,8 +468,8 @@ class NamedOperation(Operation):
         return self._rounds()
 
     def _clash(self, until_s):
-        """Returns the service's error about ranks with different operations, once all parts are
-        over."""
+        """Waits for all parts. Returns the service's error about ranks with different operations,
+        or None."""
         first = None
         for part in self._parts:
             try:
@@ -496,7 +498,7 @@ class NamedOperation(Operation):
         return marks + [self._group.say(words, self._whole)]
 
     def _agree(self, clash):
-        """Ends the stage of words, after all ranks have sent their words."""
+        """Ends the stage of words, after all ranks have sent them."""
         clash = clash or self._first_clash
         self._leave(clash)
         self._is_saying = False
@@ -513,11 +515,11 @@ class NamedOperation(Operation):
     def _go_on(self, parts):
         super()._go_on(parts)
         if not self._is_saying and self._call.room is None:
-            self._group.release(self)   # behind its own parts in the queues of its tensors
+            self._group.release(self)   # the next operation is queued behind the parts of this one
 
     def _leave(self, clash):
-        """Forgets the tensors that were pushed so far, unless other ranks may need them. No rank
-        needs tensors in which ranks have different operations."""
+        """Drops the tensors that were pushed so far, unless other ranks may need them. A tensor in
+        which ranks have different operations is not needed."""
         with operations.lock():
             self._parts.pop().leave()
             for part in self._parts if clash is None else ():

@@ -1,4 +1,5 @@
-"""Reductions of sparse tensors: every rank gets all ranks' indices and values, and adds them."""
+"""Reductions of sparse tensors: every rank gets the indices and values of all ranks, and adds
+them."""
 import functools
 
 import torch
@@ -11,11 +12,11 @@ _BEGIN = 'sparse allreduce'
 
 
 class SparseReduction(Gathering):
-    """A sparse tensor of all ranks. It has the name of a dense tensor, so that ranks get an error
-    if some have a sparse and others a dense tensor.
+    """Reduction of a sparse tensor over all ranks. It uses the name of a dense reduction. So ranks
+    get an error if some have a sparse tensor and others a dense one.
 
-    indices, values parts of the tensor, with one row for each element; `shape`: the whole
-    tensor's"""
+    indices, values  parts of the tensor, one row for each element; `shape`: shape of the whole
+    tensor"""
     kind = 'allreduce'
 
     def __init__(self, ranks, indices, values, shape, op, factors):
@@ -36,7 +37,7 @@ class SparseReduction(Gathering):
         self.neutral = functools.partial(self.recipe, ranks)
 
     def reduced(self, decompress):
-        """Returns the result; `decompress` restores the dtype of the values."""
+        """Returns the result. `decompress` restores the dtype of the values."""
         indices, values = self.whole()
         found = torch.sparse_coo_tensor(indices.t(), widened(values), self._shape).coalesce()
         total = found.values()
@@ -52,5 +53,5 @@ def _without_rows(ranks, models, shape, op, factors):
 
 
 def is_sparse_to_some(texts):
-    """Returns whether some of the ranks that disagree have sparse tensors, and others do not."""
+    """Returns whether some of the ranks that disagree have sparse tensors and others dense ones."""
     return len({text.startswith(_BEGIN) for text in texts}) > 1

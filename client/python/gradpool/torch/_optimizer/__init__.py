@@ -1,2 +1,2 @@
-"""DistributedOptimizer: gradients that are being sent, and state that ranks share."""
-from .optimizer import _copy_of     # noqa: pickles of older scripts name it here
+"""DistributedOptimizer: its gradients, and the transfer of state among ranks."""
+from .optimizer import _copy_of     # noqa: pickles of older scripts contain this name

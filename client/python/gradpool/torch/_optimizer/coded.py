@@ -1,6 +1,6 @@
-"""Gradients of an optimizer that are sent with a codec (gradpool.codecs). Gradients that the codec
-accepts are sent as codes, which every rank decodes; other gradients of the same group are sent
-unchanged."""
+"""Gradients of an optimizer that are sent with a codec (gradpool.codecs). The codec encodes the
+gradients that it accepts, and every rank decodes the codes. Other gradients of the same group are
+sent unchanged."""
 import functools
 
 import numpy
@@ -15,8 +15,8 @@ from .._operations.calls import ReduceOp
 class CodedReduction:
     """The mean or sum of tensors, {name: tensor}, over all ranks.
 
-    feedback  their residuals and rounds
-    is_sent   False: ranks only agree on the operation, and nothing is encoded"""
+    feedback  residuals and numbers of rounds
+    is_sent   False: the ranks only agree on the operation, and nothing is encoded"""
     kind, room, recipe = 'allreduce', None, None
 
     def __init__(self, ranks, feedback, tensors, op, is_sent=True):
@@ -36,7 +36,7 @@ class CodedReduction:
             self._codes = {name: self.crossing.after(functools.partial(
                 feedback.encode, name, self._places[name])) for name in self._codes}
         models = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
-        # A rank that has called join() counts no rounds, so its random numbers would differ.
+        # A rank in join() counts no rounds, so its random numbers would differ.
         self.neutral = None if codec.operation == 'mean' else \
             functools.partial(_NoPart, ranks, feedback, models, op)
 
@@ -73,7 +73,7 @@ class CodedReduction:
 
 
 class _NoPart(CodedReduction):
-    """The part of a joined rank: codes that decode to zeros. Its residuals do not change."""
+    """The part of a rank in join(): codes that decode to zeros. Its residuals do not change."""
 
     def __init__(self, ranks, feedback, models, op):
         zeros = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in models.items()}
@@ -82,4 +82,4 @@ class _NoPart(CodedReduction):
             zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
-        """No caller uses the result."""
+        """A rank in join() needs no result."""

@@ -1,11 +1,11 @@
 """Gradients of an optimizer's parameters, from .grad to the service and back: of one parameter
 (Single), or of many small parameters that are sent as one (Pack).
 
-    how what is the same for all gradients of an optimizer: process_set, op, factors, compression,
-         feedback (of a codec, or None), sparse_as_dense; passes (backward_passes_per_step),
-         prefix (of names), prepared (what ranks agree on before the first of them is sent), is_busy
-         (some are on their way), altered (names of those that the script has changed there), left
-         (Left, their values)"""
+    how  attributes for all gradients of an optimizer: process_set, op, factors, compression,
+         feedback (of a codec, or None), sparse_as_dense, passes (backward_passes_per_step), prefix
+         (of names), prepared (agreement before the first gradient is sent), is_busy (some are being
+         sent), altered (names of gradients that the script has changed), left (Left: their
+         values)"""
 import functools
 
 import torch
@@ -28,11 +28,11 @@ class Member:
     key          value that shows whether the parameter was replaced or changed its kind
     gate         a weak reference to its Gate
     passes       number of backward() that have added to the gradient since the last step
-    gradient referenced while it is sent, because torch creates its Python half anew for each use
-    version      of the gradient when it was complete: shows later changes
-    is_sparse    its gradients are sparse on some rank
-    sparse_dims  of a sparse gradient that is sent as a dense one, else None
-    is_gone      takes part in one more round with the other ranks, and not in the step"""
+    gradient     a reference while it is sent: without one torch creates another Python object
+    version      version of the gradient when it was complete, to detect later changes
+    is_sparse    whether its gradients are sparse on some rank
+    sparse_dims  sparse dimensions of a gradient that is sent as a dense one, else None
+    is_gone      whether it takes part in one more round of all ranks, but not in the step"""
     __slots__ = ('name', 'parameter', 'shape', 'key', 'gate', 'passes', 'gradient', 'version',
                  'is_sparse', 'sparse_dims', 'is_gone')
 
@@ -43,7 +43,7 @@ class Member:
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
     def nothing(self):
-        """Returns a gradient without effect, of the kind that the parameter has on other ranks."""
+        """Returns a gradient of zeros, sparse if the parameter's gradients on other ranks are."""
         parameter = self.parameter
         if not self.is_sparse:
             return torch.zeros_like(parameter, requires_grad=False)
@@ -52,18 +52,18 @@ class Member:
                                        parameter.shape)
 
     def dense(self, gradient):
-        """Returns the dense form of a sparse gradient, which becomes sparse again for the step."""
+        """Returns a sparse gradient in dense form. It becomes sparse again before the step."""
         self.sparse_dims = gradient.sparse_dim()
         return gradient.to_dense()
 
     def place(self, has_one, gradient):
-        """Sets a sparse gradient of all ranks. A parameter that is gone gets none."""
+        """Sets the sparse gradient of all ranks. A parameter that is gone gets no gradient."""
         if has_one or not self.is_gone:
             self.parameter.grad = gradient
 
     def expects_rows(self):
-        """Records that the gradient is sparse on some rank. A rank that has sent zeros has no rows.
-        If other ranks have sent dense values, that is an error."""
+        """Records that the gradient is sparse on some rank. A rank that sent zeros now sends no
+        rows. If this rank has sent dense values, it raises an error."""
         gradient = self.parameter.grad
         if gradient is None or not gradient.is_sparse and not gradient.any():
             self.is_sparse = True
@@ -71,19 +71,20 @@ class Member:
                 self.parameter.grad = self.nothing()
 
     def make_sparse(self):
-        """Records that the gradient of all ranks has arrived in dense form."""
+        """Makes the gradient sparse again after it has arrived in dense form."""
         gradient = self.parameter.grad
         if gradient is not None and not gradient.is_sparse:
             self.parameter.grad = gradient.to_sparse(self.sparse_dims)
 
 
 def zeros_of(parameter):
-    """Returns a stand-in for the gradient, for the agreement of ranks; its values are not sent."""
+    """Returns a tensor of the gradient's shape and dtype for the agreement of ranks. Its values are
+    not sent."""
     return torch.zeros(parameter.shape, dtype=parameter.dtype)
 
 
 def _altered(members, gradients, versions):
-    """Returns the names of the parameters whose gradients have changed since they were sent."""
+    """Returns the names of parameters whose gradients have changed since they were sent."""
     is_same = all([member.parameter.grad is gradient
                    for member, gradient in zip(members, gradients)])
     if is_same and [gradient._version for gradient in gradients] == versions:
@@ -98,10 +99,10 @@ class Single:
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
         self.handle = self._sent = None
-        self.brought = []       # descriptions by each rank, if they disagree
+        self.brought = []       # descriptions of all ranks, if they disagree
 
     def leave(self, members):
-        """Removes members whose gradients are not sent any more, on all ranks."""
+        """Removes members whose gradients are no longer sent, on all ranks."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
@@ -136,7 +137,8 @@ class Single:
         self.handle = way(ranks, member, gradient)
 
     def _code(self, ranks, _, gradient):
-        place = gradient.detach().clone()       # codecs write into it whenever they are ready
+        # a codec may write the result at any time, so it gets a copy
+        place = gradient.detach().clone()
 
         def land():
             with torch.no_grad():
@@ -144,10 +146,11 @@ class Single:
         return begin(ranks, self._coded(ranks, place, True), self.name, land)
 
     def _dense(self, ranks, _, gradient):
-        """A lent mean lands beside its gradient, whose memory is that from then on: nothing is
-        copied, and the next gradient is added up in memory that can be lent (Y20). The tensor that
-        travels has a version of its own. No mean lands in a gradient before the step, as values
-        that the script writes there are looked for (Left)."""
+        """Returns the tensor to send, the tensor for the mean, and the context of decompress(). The
+        mean is written to lent memory beside the gradient. From then on this memory is the
+        gradient's: nothing is copied, and the next gradient is accumulated in lent memory (Y20).
+        The sent tensor has its own version counter. No mean is written to a gradient before the
+        step, because Left detects writes of the script there."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -188,23 +191,23 @@ class Single:
         return False
 
     def goes_again(self):
-        """After a Mismatch: returns whether the reason is that the gradient is sparse on some ranks
-        only, which all ranks know then. It can be sent once more."""
+        """After a Mismatch: returns whether the gradient can be sent once more. This is so if it is
+        sparse on some ranks only, which all ranks now know."""
         if not is_sparse_to_some(self.brought):
             return False
         self.members[0].expects_rows()
         return True
 
 
-# Values of the last element of a pack: (no gradient in it is sparse, one is sparse on some rank).
-# The second value of any rank changes the result.
+# Flags in the last element of a pack: (no gradient of the pack is sparse, one is sparse on this
+# rank). If any rank has the second value, the result differs.
 _FLAGS = {ReduceOp.Average: (0, 1), ReduceOp.Sum: (0, 1), ReduceOp.Max: (0, 1),
           ReduceOp.Min: (0, -1), ReduceOp.Product: (1, 0)}
 
 
 class Pack:
-    """Gradients of several small parameters. A sparse one is not sent with the others: if a rank
-    has one, the last element shows this to all ranks, and the gradient leaves the pack (Y92)."""
+    """Gradients of several small parameters. A sparse one is not sent in a pack: if any rank has
+    one, the flag shows this to all ranks, and the parameter leaves the pack (Y92)."""
 
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
@@ -217,10 +220,10 @@ class Pack:
         return FlatReduction(ranks, flat, self._shapes(flat), self._how.op, self._how.factors)
 
     def _flat(self, gradients, is_flagged):
-        """Returns the tensor that is sent, and what decompress() needs to know."""
+        """Returns the tensor to send, and the context of decompress()."""
         value = self._loud if is_flagged else self._quiet
         flag = gradients[0].new_full((1,), complex(value, value) if gradients[0].is_complex()
-                                     else value)    # a complex number is sent as two elements
+                                     else value)    # a complex number has two elements
         compression = Compression.none if self._how.feedback else self._how.compression
         return compression.compress(flat_of([*gradients, flag]))
 
@@ -232,7 +235,7 @@ class Pack:
         return self._told[1]
 
     def leave(self, members):
-        """Removes members whose gradients are not sent any more, on all ranks."""
+        """Removes members whose gradients are no longer sent, on all ranks."""
         self.members = [member for member in self.members if member not in members]
         self._told = None
 
@@ -254,7 +257,7 @@ class Pack:
         self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
 
     def _brought(self, member, gradient, version):
-        """Returns the dense gradient that is sent for a member: zeros if there is none."""
+        """Returns the dense gradient of a member for sending: zeros if it has none."""
         parameter = member.parameter
         if gradient is not None and version not in (None, gradient._version):
             self._how.altered.append(member.name)
@@ -272,8 +275,8 @@ class Pack:
         return made
 
     def land(self):
-        """Waits until the gradients of all ranks are in their places. True: some are sparse on some
-        rank."""
+        """Waits until the gradients of all ranks are in their places. Returns whether some are
+        sparse on any rank."""
         handle, self.handle = self.handle, None
         last, flat = handle.wait()
         (members, gradients, versions, known), self._sent = self._sent, None
@@ -286,8 +289,8 @@ class Pack:
         return last != self._quiet
 
     def _put(self, whole, gradients):
-        """Copies results to memory of which there are views already, because creating views costs
-        more than copies."""
+        """Copies the results to memory whose views exist already: new views would cost more than
+        the copies."""
         shapes = [gradient.shape for gradient in gradients]
         key = shapes, whole.dtype, whole.device
         if self._room is None or self._room[0] != key:

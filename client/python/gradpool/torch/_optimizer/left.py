@@ -1,5 +1,5 @@
 """Detects gradients that a script changed after backward(). clip_grad_value_() writes through
-`.data`, which changes no version."""
+`.data`, which does not change the version of a tensor."""
 import torch
 
 from ..._tensors.contents import Contents
@@ -8,12 +8,13 @@ _QUEUE = torch.autograd.Variable._execution_engine.queue_callback
 
 
 class Left:
-    """Values of gradients in the memory of the host, from each backward() to the next step."""
+    """Values of gradients in the memory of the host, stored from each backward() to the next
+    step."""
 
     def __init__(self):
         self._new = []          # gradients of the backward() in progress
         self._noted = []        # (gradients, their Contents) of this step
-        self._spare = []        # Contents of former steps, which know lengths
+        self._spare = []        # Contents of former steps, whose memory is used again
 
     def add(self, gradient):
         """Called in backward() when the gradient is complete."""
@@ -30,7 +31,7 @@ class Left:
         self._noted.append((gradients, contents))
 
     def is_so(self):
-        """Returns whether the gradients are unchanged. Called once for each step."""
+        """Returns whether the gradients are unchanged. Called once in each step."""
         noted, self._noted, self._new = self._noted, [], []
         answers = [contents.are(gradients) for gradients, contents in noted]
         self._spare = [contents for _, contents in noted]

@@ -1,11 +1,11 @@
 """An optimizer that steps with the gradients of all ranks.
 
-Each gradient is sent as soon as backward() has accumulated it; small gradients are sent together.
-step() waits for all gradients and then calls the optimizer's step(). A parameter that had no
-gradient on this rank sends zeros, because other ranks may have one.
+Each gradient is sent when backward() has accumulated it; small gradients are sent together. step()
+waits for all gradients and then calls the optimizer's step(). For a parameter without a gradient
+this rank sends zeros, because another rank may have a gradient.
 
-The optimizer that a script has given becomes the distributed one, so that schedulers, scalers and
-other users of the optimizer continue with the same object (Y90)."""
+The script's optimizer object itself becomes the distributed one: its class is replaced. Schedulers,
+scalers and other users of the optimizer keep the same object (Y90)."""
 import contextlib
 import functools
 import warnings
@@ -23,11 +23,11 @@ from .reducer import Reducer
 
 
 class _Distributed:
-    """A class that is put before the class of the optimizer.
+    """Base class that is put before the optimizer's class.
 
     _kind        the optimizer's class
-    _reducer     None for a copy, which has other parameters
-    _given_step  None, or the object's own attribute step, which hid the step() of its class"""
+    _reducer     its Reducer; None for a copy, which has other parameters
+    _given_step  the object's own attribute step, which hid the step() of its class, or None"""
     _kind = _reducer = _given_step = None
     _skips = _is_synchronized = False
 
@@ -43,19 +43,20 @@ class _Distributed:
             key: value for key, value in self.__getstate__().items() if key not in _OURS}
 
     def synchronize(self):
-        """Waits for all gradients, before something is done to them, such as clipping. step() is
-        called under skip_synchronize() afterwards."""
+        """Waits for all gradients before the script changes them, for example by clipping. The
+        script then calls step() in a block of skip_synchronize()."""
         self._gradients().synchronize(_parameters_of(self))
         self._is_synchronized = True
 
     @property
     def residuals(self):
         """Values that a codec has not sent yet, with state_dict() and load_state_dict(), between
-        steps. They are not in the optimizer's state_dict(), because each rank has its own."""
+        steps. The optimizer's state_dict() does not contain them, because each rank has other
+        ones."""
         return self._gradients().residuals
 
     def set_backward_passes_per_step(self, passes):
-        """Sets the number of backward() calls that are accumulated before gradients are sent."""
+        """Sets the number of backward() calls whose gradients are added before they are sent."""
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
         self._gradients().set_passes(passes)
@@ -68,7 +69,7 @@ class _Distributed:
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """In this block step() does not wait, because synchronize() was called."""
+        """In this block step() does not wait, because the script has called synchronize()."""
         self._skips = True
         try:
             yield
@@ -76,9 +77,9 @@ class _Distributed:
             self._skips = False
 
     def step(self, closure=None):
-        """Waits for all gradients, then steps. A closure is evaluated as usual; each evaluation
-        waits for the gradients of its backward(), and its loss is that of all ranks. An
-        optimizer that decides by the loss, such as LBFGS, decides the same on all ranks."""
+        """Waits for all gradients, then steps. A closure is called as usual; each call waits for
+        the gradients of its backward(), and returns the loss of all ranks. So an optimizer that
+        decides by the loss, such as LBFGS, decides alike on all ranks."""
         self._gradients()
         if self._skips:
             self._check_idle('step() under skip_synchronize()')
@@ -95,8 +96,8 @@ class _Distributed:
         return super().step(closure) if self._given_step is None else self._given_step(closure)
 
     def _synchronize_once(self):
-        """Gradients that synchronize() has put in place are not reduced again, because a Sum would
-        be wrong."""
+        """Waits for gradients, except for those that synchronize() has already replaced: a second
+        Sum would be wrong."""
         if self._is_synchronized and not self._reducer.is_busy():
             warnings.warn('step() after synchronize() does not wait for gradients: call it under '
                           'optimizer.skip_synchronize()', stacklevel=3)
@@ -115,7 +116,7 @@ class _Distributed:
                                             process_set=how.process_set).wait()
 
     def zero_grad(self, *arguments, **options):
-        """Calls the method of the optimizer. Mismatch: gradients are being sent."""
+        """Calls the optimizer's method. Raises Mismatch while gradients are being sent."""
         self._check_idle('zero_grad()')
         self._is_synchronized = False
         if self._reducer is not None:
@@ -128,18 +129,18 @@ _OURS = '_reducer', '_skips', '_is_synchronized', '_given_step', 'step'
 
 @functools.cache
 def _distributed(kind):
-    """Returns the class of distributed optimizers for a class."""
+    """Returns the class of distributed optimizers for an optimizer's class."""
     return type(kind.__name__, (_Distributed, kind), {'_kind': kind})
 
 
 def _copy_of(kind):
-    """Restores a copied or loaded optimizer, which keeps the state and has no ranks."""
+    """Creates the object for a copied or loaded optimizer, which has the state but no ranks."""
     return object.__new__(_distributed(kind))
 
 
 def _become_distributed(optimizer):
-    """Replaces step(). A scheduler that was created before counts steps with a `step` attribute of
-    the object. That function still counts them, and the new one looks like it."""
+    """Replaces step(). A scheduler that was created earlier has put a `step` attribute on the
+    object, to count calls. The new step() still calls it and has the same attributes."""
     optimizer.__class__ = _distributed(type(optimizer))
     given = optimizer.__dict__.get('step')
     if given is not None:
@@ -173,7 +174,7 @@ def _check_names(named):
 
 
 def _named(optimizer, named_parameters):
-    """Returns [(name, parameter)] of all parameters of the optimizer, present and future."""
+    """Returns [(name, parameter)] of all parameters, also of those that may be added later."""
     every = _parameters_of(optimizer)
     if named_parameters is None:
         return [(f'parameter.{i}', parameter) for i, parameter in enumerate(every)]
@@ -188,8 +189,8 @@ def _named(optimizer, named_parameters):
 
 
 def _factors(op, predivide):
-    """Returns (op, (before, after)). With a factor, values are divided by it before they are
-    summed, and the sum is divided by the rest."""
+    """Returns (op, (before, after)). Values are divided by the factor before the sum, and the sum
+    is divided by the rest."""
     if predivide == 1.0:
         return op, (1.0, 1.0)
     if op is not ReduceOp.Average:
@@ -199,8 +200,8 @@ def _factors(op, predivide):
 
 
 def _next_prefix(ranks, process_set):
-    """Returns the prefix for the names of another optimizer. Names of optimizers that all ranks
-    have dropped are dropped, too, because join() needs the same names everywhere (Y93)."""
+    """Returns the prefix for the names of another optimizer. If all ranks have dropped an
+    optimizer, its names are forgotten, because join() needs the same names on all ranks (Y93)."""
     ranks.optimizers += 1
     if ranks.optimizers == 1:
         return 'gradient'

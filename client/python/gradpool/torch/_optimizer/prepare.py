@@ -1,5 +1,5 @@
-"""Agreement on many operations at once, before the first of them. One exchange and one declaration
-serve a whole model, which the service then places as a whole."""
+"""Agreement on many operations before the first of them. One exchange and one declaration serve a
+whole model, so the service places all tensors together."""
 import torch
 
 from ..._group import operations
@@ -42,9 +42,10 @@ class _Preparation:
 
 
 class Prepared:
-    """Operations, {name: call}, on which ranks have begun to agree under a separate name.
+    """Operations, {name: call}, whose agreement has begun under a separate name.
 
-    texts {name: text}, used by a Mismatch to tell the first difference; None: the texts of calls"""
+    texts  {name: text} with which a Mismatch names the first difference; None: texts of the
+    calls"""
 
     def __init__(self, process_set, calls, name, texts=None):
         self._process_set, self._name, self._error = process_set, name, None
@@ -53,7 +54,7 @@ class Prepared:
         self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
 
     def wait(self):
-        """Raises Mismatch on all ranks for the first operation that differs."""
+        """Raises Mismatch on all ranks that names the first different operation."""
         if self._error is not None:
             raise self._error
         try:
@@ -63,7 +64,7 @@ class Prepared:
             raise self._error from None
 
     def _difference(self):
-        """Runs once, because all ranks have to send the description."""
+        """Returns the Mismatch. Runs once, because all ranks have to send their descriptions."""
         ranks = self._process_set.sequences()
         every = gather_objects(self._texts, f'{self._name} differs', self._process_set)
         for name in dict.fromkeys(name for texts in every for name in texts):

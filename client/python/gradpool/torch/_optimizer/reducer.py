@@ -1,11 +1,11 @@
 """Reduction of the gradients of an optimizer's parameters.
 
-    backward() a hook counts each parameter's gradient; a Gate that has all its gradients sends
+    backward()     a hook counts each gradient; a Gate with all of its gradients sends them
     synchronize()  finds new and removed parameters of the optimizer, sends the remaining
-                   gradients, waits for all, and puts the results in place
+                   gradients, waits for all, and copies the results
 
-Parameters that are added together make a layout. All ranks agree on the gradients of a layout at
-once. Their names have the same prefix, which is not used again once the layout is empty (Y91)."""
+Parameters that are added together form a layout. All ranks agree on the gradients of a layout at
+once. Their names have a common prefix, which is not used again after the layout is empty (Y91)."""
 import types
 import warnings
 import weakref
@@ -28,7 +28,7 @@ _owners = weakref.WeakValueDictionary()     # id of a parameter -> the Reducer o
 
 
 class Gate:
-    """Gradients that are sent together: its `units` are sent once `size` parameters are `ready`."""
+    """Gradients that are sent together: its `units` are sent when `size` parameters are `ready`."""
 
     def __init__(self, how, prefix, units):
         self.how, self.prefix, self.units = how, prefix, units
@@ -47,7 +47,7 @@ class Gate:
             prepared.wait()
         self.how.prepared = []
         for unit in self.units:
-            if unit.handle is None:     # an earlier attempt has sent the others and then failed
+            if unit.handle is None:     # an earlier attempt has failed after it sent the others
                 unit.send()
         self.is_sent = True
 
@@ -57,9 +57,9 @@ class Gate:
 
 
 def _hook_of(member):
-    """Returns the function that the node which accumulates a gradient calls once for each
-    gradient. It runs as one block (Y18). It holds no reference to an optimizer, so that the
-    optimizer ends when the script drops it."""
+    """Returns the hook that torch calls after each accumulation of the gradient. No Ctrl-C
+    interrupts the hook (Y18). It refers to no optimizer, so that an optimizer is freed when the
+    script drops it."""
     def accumulated(*_):
         gate = member.gate()
         if gate is None:
@@ -83,7 +83,7 @@ def _hook_of(member):
 class Reducer:
     """Gradients of an optimizer's `parameters`; DistributedOptimizer() describes the options.
 
-    names   [(name, parameter)] of parameters that have a name
+    names   [(name, parameter)] of parameters with names
     prefix  a prefix of names that no other optimizer has"""
 
     def __init__(self, names, parameters, prefix, passes, groups, **how):
@@ -117,8 +117,8 @@ class Reducer:
     # ---- parameters that take part ----
 
     def _take(self, parameters):
-        """Adds Members and a layout for new parameters. Returns the parameters that take part for
-        the last time: now frozen, removed, or of another dtype or device."""
+        """Adds Members and a layout for new parameters. Returns the Members that take part for the
+        last time: the parameter is now frozen, removed, or has another dtype or device."""
         seen = ([id(one) for one in parameters], [one.requires_grad for one in parameters],
                 [one.dtype for one in parameters], [one.is_cuda for one in parameters])
         if seen == self._seen:
@@ -131,7 +131,7 @@ class Reducer:
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
         for member in gone:
-            # its dtype has changed: its gradient is sent with the new layout
+            # its dtype has changed: the new layout sends its gradient
             if member.key[0] in new:
                 member.parameter = member.parameter.detach()
         if new:
@@ -141,8 +141,8 @@ class Reducer:
         return gone
 
     def _own(self, new):
-        """Removes parameters from other optimizers. A parameter belongs to the latest optimizer,
-        because two optimizers would reduce one gradient."""
+        """Removes new parameters from other optimizers. A parameter belongs to the latest
+        optimizer, because two optimizers must not reduce one gradient."""
         others = {}
         for name, parameter in new.items():
             lost, known = self._lost.get(name, ('', None))
@@ -159,7 +159,7 @@ class Reducer:
             owner.lose(members)
 
     def lose(self, members):
-        """Gives these parameters to another optimizer."""
+        """Removes parameters that another optimizer has now."""
         if self.how.is_busy:
             raise mismatch(f"DistributedOptimizer() of '{members[0].name}', whose gradient is on "
                            'its way for another optimizer: call it after step()')
@@ -173,7 +173,8 @@ class Reducer:
             self.prefixes.clear()
 
     def _member(self, parameter, key):
-        """Numbers a parameter without a name. Ranks add the same parameters in the same order."""
+        """Returns a Member. A parameter without a name gets a number; ranks add the same parameters
+        in the same order."""
         place, name, known = self._names.get(key[0], (None, None, lambda: None))
         if known() is not parameter:
             self._unnamed += 1
@@ -208,7 +209,8 @@ class Reducer:
         return kind(self.how, members, f'{prefix}{members[0].name}{others}')
 
     def _cut(self, members):
-        """Returns [[[member] that are sent as one] that are sent at the same time]."""
+        """Returns the members as nested lists: groups that are sent at the same time, of units that
+        are sent as one."""
         groups, others = self._grouped(members)
         return [self._packed(group) for group in groups] + [[unit] for unit in self._packed(others)]
 
@@ -225,7 +227,7 @@ class Reducer:
             [[others[i] for i in pack] for pack in packs]
 
     def _grouped(self, members):
-        """Returns (members of each group, members of no group)."""
+        """Returns (members of each group, members without a group)."""
         if self._groups is None:
             return [], members
         if isinstance(self._groups, int):
@@ -239,9 +241,9 @@ class Reducer:
         return list(found.values()), others
 
     def _watch(self, member):
-        """Holds the node that accumulates a gradient, because torch frees it otherwise."""
+        """Stores the node that accumulates the gradient; otherwise torch frees the node."""
         parameter = member.parameter
-        with torch.enable_grad():       # a script may call step() without gradients enabled
+        with torch.enable_grad():       # the script may call step() with gradients disabled
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
         self._nodes[member] = node, node.register_hook(_hook_of(member))
 
@@ -250,8 +252,8 @@ class Reducer:
         hook.remove()
 
     def renew(self):
-        """Renews nodes of parameters with a changed shape: the old node would refuse their
-        gradients."""
+        """Gets new nodes for parameters with a changed shape, because an old node would refuse
+        their gradients."""
         for member in self._members.values():
             if member.parameter.shape != member.shape:
                 self._unwatch(member)
@@ -260,7 +262,7 @@ class Reducer:
                 self._watch(member)
 
     def _remove(self, gone):
-        """Removes members that take part no more."""
+        """Removes members that no longer take part."""
         for member in gone:
             self._unwatch(member)
         for gate in {member.gate() for member in gone}:
@@ -283,7 +285,7 @@ class Reducer:
             member.passes = 0
 
     def synchronize(self, parameters):
-        """Waits for all gradients; they are in their places then."""
+        """Waits until all gradients are in their places."""
         is_as_left = self.how.left.is_so()
         gone = self._take(parameters)
         self.how.is_busy = True
@@ -329,8 +331,8 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Takes gradients that are sparse on some rank out of their packs; each is sent alone from
-        now on. Returns their units, which have been sent."""
+        """Removes gradients that are sparse on some rank from their packs; from now on each is sent
+        alone. Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))
@@ -349,11 +351,12 @@ class Reducer:
         return found
 
     def _check_altered(self, is_as_left):
-        """`is_as_left`: as the values tell."""
+        """Raises Mismatch if the script has changed gradients. `is_as_left`: whether their values
+        are unchanged."""
         names, self.how.altered = self.how.altered, []
         if names:
-            others = '' if len(names) == 1 else f' and {len(names) - 1} more'
-            which = f"the gradient of '{names[0]}'{others} was"
+            which = (f"the gradient of '{names[0]}' was" if len(names) == 1 else
+                     f"gradients of {len(names)} parameters, such as '{names[0]}', were")
         elif not is_as_left:
             which = 'gradients were'
         if names or not is_as_left:

@@ -1,4 +1,4 @@
-"""The same start on all ranks: gives one rank's parameters and optimizer state to all."""
+"""Copies one rank's parameters and optimizer state to all ranks, for the same start."""
 import collections.abc
 
 import torch
@@ -29,7 +29,7 @@ def broadcast_parameters(params, root_rank, process_set=global_process_set):
 
 
 def enumerate_named(params):
-    """Yields (name, tensor) of each item, which may be such a pair already."""
+    """Yields (name, tensor) for each item. An item may be such a pair already."""
     for i, one in enumerate(params):
         yield one if isinstance(one, tuple) else (f'parameter.{i}', one)
 
@@ -59,7 +59,8 @@ class _Place:
 
 
 def _map(thing, change, kind):
-    """Returns a copy of nested dicts, lists and tuples in which each `kind` was changed."""
+    """Returns a copy of nested dicts, lists and tuples, with each object of class `kind` replaced
+    by change() of it."""
     if isinstance(thing, kind):
         return change(thing)
     if isinstance(thing, dict):
@@ -70,8 +71,8 @@ def _map(thing, change, kind):
 
 
 def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_set):
-    """Copies the root's state and settings (rates, momenta, step counts) into the optimizer of each
-    rank. An optimizer without a step gets them, too."""
+    """Copies the root's state and settings (rates, momenta, step counts) to the optimizer of each
+    rank, also to an optimizer without a step."""
     tensors = []
 
     def place(tensor):
@@ -91,7 +92,7 @@ def broadcast_optimizer_state(optimizer, root_rank, process_set=global_process_s
 
 
 def _load_in_place(optimizer, state):
-    """Loads the state in place, so that holders of a group or of the state see the loaded
+    """Loads the state in place, so that other references to a group or to the state see the new
     values."""
     groups, states = optimizer.param_groups, optimizer.state
     optimizer.load_state_dict(state)

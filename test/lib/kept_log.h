@@ -1,0 +1,11 @@
+/* Keeps the lines of the log, so that a test checks their words. With GRADPOOL_LOG_LEVEL set, lines
+ * go to standard error as well. Any thread may log. */
+#ifndef TEST_LIB_KEPT_LOG_H
+#define TEST_LIB_KEPT_LOG_H
+
+/* Begins to keep lines of level debug and above, and drops those of an earlier test. */
+void kept_log_begin(void);
+/* Fails the test unless a line since kept_log_begin() has these words. */
+void kept_log_expect(const char *words);
+
+#endif
