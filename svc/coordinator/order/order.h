@@ -25,7 +25,7 @@ struct order {
     /* number of withheld lanes that were returned to use because tasks stayed there */
     uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
-    bool is_stale;   /* lanes of entries in `tasks` may have been returned to use */
+    bool is_stale;   /* lanes in `tasks` may be usable again: plan anew */
     uint32_t *jobs;  /* numbers of the jobs, in the order in which they are handled */
     size_t jobs_count, jobs_at;
     struct task *tasks; /* tasks of the current job that have not moved yet */
