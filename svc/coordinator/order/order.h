@@ -20,9 +20,9 @@ struct order {
      * drain, `lane` is 0. */
     uint32_t lane, task;
     uint32_t from_lane, from_aggregator; /* for a drain, one of these is set; the other is 0 */
-    /* number of lanes that the order withheld or returned to use */
+    /* number of lanes that the order withheld or made usable again */
     uint32_t lanes;
-    /* number of withheld lanes that were returned to use because tasks stayed there */
+    /* number of lanes whose drain was undone, because some of their tasks could not be moved */
     uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
     bool is_stale;   /* lanes in `tasks` may be usable again: plan anew */

@@ -20,8 +20,8 @@ int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t co
  * lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
-/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing,
- * because its state cannot move before they do (A27). Returns 0 otherwise. Unknown pieces are
+/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing.
+ * The state can move only after these reports (A27). Returns 0 otherwise. Unknown pieces are
  * ignored. */
 int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Returns -EAGAIN if a copy of a piece's state still has to be read (A49), otherwise 0. */
