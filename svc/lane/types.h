@@ -218,7 +218,7 @@ struct lane {
     uint64_t now_ns;      /* beginning of the turn, plus the time of its chunks so far */
     /* time of polls and messages that is not charged to a job yet (A22) */
     uint64_t unshared_ns[LANE_FABRICS_MAX];
-    size_t heard; /* index of the fabric that had events last */
+    size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
     uint64_t apart_ns;    /* time of the current events that is already charged */
     uint64_t helped_ns;   /* time that other threads have spent on this lane's jobs */
