@@ -28,5 +28,13 @@ static inline uint32_t ranks_count(const uint64_t *ranks)
         count += (uint32_t)__builtin_popcountll(ranks[i]);
     return count;
 }
+/* Returns how many ranks of the set are smaller. `rank`: of RANKS_WORDS * 64. */
+static inline uint32_t ranks_below(const uint64_t *ranks, uint32_t rank)
+{
+    uint32_t word = rank / 64, count = 0;
+    for (uint32_t i = 0; i < word; i++)
+        count += (uint32_t)__builtin_popcountll(ranks[i]);
+    return count + (uint32_t)__builtin_popcountll(ranks[word] & ((UINT64_C(1) << rank % 64) - 1));
+}
 
 #endif

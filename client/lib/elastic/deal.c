@@ -1,0 +1,255 @@
+/* Computes shares of steps from step records. The order of an epoch is a Feistel network over the
+ * places, so it needs no memory. */
+#include "client/lib/elastic/deal.h"
+
+#include "svc/wire/mixed_key.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define ORDER_ROUNDS 4
+
+/* --- order of an epoch --- */
+
+static uint64_t order_mix(uint64_t place, uint32_t half_bits, uint64_t key)
+{
+    uint64_t mask = (UINT64_C(1) << half_bits) - 1, left = place >> half_bits, right = place & mask;
+    for (uint32_t round = 0; round < ORDER_ROUNDS; round++) {
+        uint64_t next = left ^ (mixed_key(right, key + round) & mask);
+        left = right;
+        right = next;
+    }
+    return left << half_bits | right;
+}
+
+uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t place)
+{
+    uint64_t key = mixed_key(epoch, spec->seed);
+    uint32_t half_bits = 1;
+    while (half_bits < 32 && (spec->samples - 1) >> (2 * half_bits) > 0)
+        half_bits++;
+    /* The network permutes up to four times as many places: it is walked until one of ours. */
+    do {
+        place = order_mix(place, half_bits, key);
+    } while (place >= spec->samples);
+    return place;
+}
+
+/* --- runs --- */
+
+static int runs_add(struct deal_runs *runs, uint64_t first, uint64_t count)
+{
+    struct deal_run *last = runs->count ? &runs->runs[runs->count - 1] : NULL;
+    if (last && last->first + last->count == first) {
+        last->count += count;
+    } else {
+        if (runs->count == runs->room) {
+            size_t room = runs->room ? 2 * runs->room : 4;
+            struct deal_run *grown = reallocarray(runs->runs, room, sizeof *grown);
+            if (!grown)
+                return -ENOMEM;
+            runs->runs = grown;
+            runs->room = room;
+        }
+        runs->runs[runs->count++] = (struct deal_run){first, count};
+    }
+    runs->samples += count;
+    return 0;
+}
+
+/* Moves `count` samples from the front of `from` to `to`. */
+static int runs_move(struct deal_runs *from, struct deal_runs *to, uint64_t count)
+{
+    size_t used = 0;
+    int error = 0;
+    from->samples -= count;
+    while (count > 0 && error == 0) {
+        struct deal_run *run = &from->runs[used];
+        uint64_t some = run->count < count ? run->count : count;
+        error = runs_add(to, run->first, some);
+        run->first += some;
+        run->count -= some;
+        count -= some;
+        used += run->count == 0;
+    }
+    from->count -= used;
+    memmove(from->runs, from->runs + used, from->count * sizeof *from->runs);
+    return error;
+}
+
+/* --- shares --- */
+
+/* Writes where the share of a member begins among the samples of the step. Returns its length. */
+static uint64_t share_begin(const struct deal_step *step, uint32_t rank, uint64_t *ret_begin)
+{
+    *ret_begin = 0;
+    if (rank >= DEAL_RANKS_MAX || !ranks_have(step->members, rank))
+        return 0;
+    uint64_t members = ranks_count(step->members), place = ranks_below(step->members, rank);
+    uint64_t each = step->runs.samples / members, more = step->runs.samples % members;
+    *ret_begin = place * each + (place < more ? place : more);
+    return each + (place < more);
+}
+
+uint64_t deal_share(const struct deal_step *step, uint32_t rank)
+{
+    uint64_t begin, count = share_begin(step, rank, &begin);
+    return count > 0 && !ranks_have(step->lost, rank) ? count : 0;
+}
+
+size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, uint32_t rank,
+                    uint64_t skip, uint64_t *ret_samples, size_t room)
+{
+    uint64_t begin, share = share_begin(step, rank, &begin);
+    size_t written = 0;
+    if (skip >= share || ranks_have(step->lost, rank))
+        return 0;
+    uint64_t at = begin + skip, end = begin + share, run_begin = 0;
+    for (size_t i = 0; i < step->runs.count; run_begin += step->runs.runs[i++].count)
+        for (; at < end && at - run_begin < step->runs.runs[i].count && written < room; at++)
+            ret_samples[written++] =
+                deal_sample(&deal->spec, step->epoch, step->runs.runs[i].first + at - run_begin);
+    return written;
+}
+
+/* The share of a lost member returns to the samples that are dealt at the end of the epoch. */
+static int return_share(struct step_deal *deal, struct deal_step *step, uint32_t rank)
+{
+    uint64_t begin, left = share_begin(step, rank, &begin), run_begin = 0;
+    int error = 0;
+    ranks_add(step->lost, rank);
+    for (size_t i = 0; i < step->runs.count && left > 0 && error == 0; i++) {
+        const struct deal_run *run = &step->runs.runs[i];
+        if (begin - run_begin < run->count) {
+            uint64_t inside = begin - run_begin, rest = run->count - inside;
+            uint64_t some = rest < left ? rest : left;
+            error = runs_add(&deal->returned, run->first + inside, some);
+            begin += some;
+            left -= some;
+        }
+        run_begin += run->count;
+    }
+    return error;
+}
+
+/* --- steps --- */
+
+static struct deal_step *step_slot(struct step_deal *deal, uint64_t number)
+{
+    return &deal->steps[number % (deal->spec.prefetch + 2)];
+}
+
+const struct deal_step *deal_step(const struct step_deal *deal, uint64_t number)
+{
+    const struct deal_step *step = &deal->steps[number % (deal->spec.prefetch + 2)];
+    return number > 0 && step->number == number && number >= deal->record ? step : NULL;
+}
+
+/* Returns whether a member has a share in a step from record `first` on. */
+static bool some_are_unconfirmed(const struct step_deal *deal, uint64_t first, uint64_t end)
+{
+    for (uint64_t number = first; number < end; number++) {
+        const struct deal_step *step = &deal->steps[number % (deal->spec.prefetch + 2)];
+        for (uint32_t rank = 0; number > 0 && rank < DEAL_RANKS_MAX; rank++)
+            if (deal_share(step, rank) > 0)
+                return true;
+    }
+    return false;
+}
+
+/* Goes on to the next epoch when every sample of the epoch is confirmed. */
+static void turn_epoch(struct step_deal *deal, uint64_t number)
+{
+    bool is_dealt = deal->cursor == deal->spec.samples && deal->returned.samples == 0;
+    if (!is_dealt || deal->epoch == deal->spec.epochs ||
+        some_are_unconfirmed(deal, deal->record, number))
+        return;
+    deal->epoch++;
+    deal->cursor = deal->epoch < deal->spec.epochs ? 0 : deal->cursor;
+}
+
+static int deal_next(struct step_deal *deal, uint64_t number)
+{
+    struct deal_step *step = step_slot(deal, number);
+    struct deal_runs runs = {step->runs.runs, .room = step->runs.room};
+    turn_epoch(deal, number);
+    *step = (struct deal_step){.number = number,
+                               .epoch = deal->epoch,
+                               .cursor = deal->cursor,
+                               .runs = runs,
+                               .is_end = deal->epoch == deal->spec.epochs};
+    memcpy(step->members, deal->members, sizeof step->members);
+    uint64_t left = deal->spec.samples - deal->cursor, batch = deal->spec.batch;
+    uint64_t fresh = left < batch ? left : batch, again = batch - fresh;
+    again = deal->returned.samples < again ? deal->returned.samples : again;
+    int error = fresh > 0 ? runs_add(&step->runs, deal->cursor, fresh) : 0;
+    deal->cursor += fresh;
+    return error ? error : runs_move(&deal->returned, &step->runs, again);
+}
+
+int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members)
+{
+    *deal = (struct step_deal){.spec = *spec};
+    memcpy(deal->members, members, sizeof deal->members);
+    if (spec->samples == 0 || spec->batch == 0 || spec->epochs == 0 ||
+        spec->prefetch > DEAL_PREFETCH_MAX || ranks_are_none(members))
+        return -EINVAL;
+    int error = 0;
+    for (uint64_t number = 1; number <= 1 + spec->prefetch && error == 0; number++)
+        error = deal_next(deal, number);
+    return error;
+}
+
+void deal_fini(struct step_deal *deal)
+{
+    free(deal->returned.runs);
+    for (size_t i = 0; i < DEAL_PREFETCH_MAX + 2; i++)
+        free(deal->steps[i].runs.runs);
+    *deal = (struct step_deal){0};
+}
+
+static int return_shares(struct step_deal *deal, struct deal_step *step,
+                         const struct deal_record *record)
+{
+    int error = 0;
+    for (uint32_t word = 0; word < RANKS_WORDS; word++) {
+        uint64_t lost = step->members[word] & ~record->present[word] & ~step->lost[word];
+        for (; lost != 0 && error == 0; lost &= lost - 1)
+            error = return_share(deal, step, 64 * word + (uint32_t)__builtin_ctzll(lost));
+    }
+    return error;
+}
+
+/* Returns the shares of members that record t lacks: in steps t - 1 to t + p. */
+static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
+{
+    int error = 0;
+    for (uint64_t number = t > 1 ? t - 1 : 1; number <= t + deal->spec.prefetch && !error; number++)
+        error = return_shares(deal, step_slot(deal, number), record);
+    return error;
+}
+
+/* Members that leave get no further share, unless no member would be left. */
+static void change_members(struct step_deal *deal, const struct deal_record *record)
+{
+    uint64_t stay[RANKS_WORDS];
+    for (int i = 0; i < RANKS_WORDS; i++) {
+        deal->members[i] = (deal->members[i] | record->holds[i]) & record->present[i];
+        stay[i] = deal->members[i] & ~record->leaving[i];
+    }
+    if (!ranks_are_none(stay))
+        memcpy(deal->members, stay, sizeof stay);
+}
+
+int deal_apply(struct step_deal *deal, const struct deal_record *record)
+{
+    uint64_t t = deal->record + 1;
+    int error = return_lost(deal, t, record);
+    if (error < 0)
+        return error;
+    deal->record = t;
+    change_members(deal, record);
+    if (ranks_are_none(deal->members))
+        return -EOWNERDEAD;
+    return deal_next(deal, t + 1 + deal->spec.prefetch);
+}

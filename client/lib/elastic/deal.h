@@ -1,0 +1,87 @@
+/* The deal of an elastic job: the samples of each member in each step. Every rank computes the same
+ * deal from the same step records, so no message carries samples. Pure; one thread at a time uses a
+ * deal.
+ *
+ * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
+ * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
+ * missing in record t is lost: its samples of steps t - 1 to t + p, which nobody has confirmed,
+ * return and are dealt again at the end of the epoch. So a planned change deals each sample exactly
+ * once in each epoch; a death loses no sample, and may repeat those of two steps. */
+#ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
+#define GRADPOOL_CLIENT_ELASTIC_DEAL_H
+
+#include "svc/wire/ranks.h"
+
+#include <stddef.h>
+
+#define DEAL_PREFETCH_MAX 64
+#define DEAL_RANKS_MAX (RANKS_WORDS * 64)
+
+struct deal_spec {
+    uint64_t samples, epochs, seed;
+    uint32_t batch;    /* samples of all members in one step */
+    uint32_t prefetch; /* steps for which loaders read ahead: p */
+};
+
+/* The sum of what the ranks have sent for one step. `present` has all of them. */
+struct deal_record {
+    uint64_t present[RANKS_WORDS];
+    uint64_t leaving[RANKS_WORDS]; /* set in each record from the announcement on */
+    uint64_t holds[RANKS_WORDS];   /* ranks with the state of the training */
+};
+
+/* Places first .. first + count in the order of an epoch. */
+struct deal_run {
+    uint64_t first, count;
+};
+
+struct deal_runs {
+    struct deal_run *runs;
+    size_t count, room;
+    uint64_t samples; /* of all runs */
+};
+
+struct deal_step {
+    uint64_t number;
+    uint64_t epoch;  /* from 0 */
+    uint64_t cursor; /* samples of the epoch that were dealt before, for the first time */
+    /* Ranks that divide the samples, in order; their numbers differ by at most one. */
+    uint64_t members[RANKS_WORDS];
+    uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
+    struct deal_runs runs;      /* samples of all members; none: an empty step */
+    bool is_end;                /* the last epoch is complete: the training has ended */
+};
+
+/* For deal.c, but the results of deal_step(). */
+struct step_deal {
+    struct deal_spec spec;
+    uint64_t record; /* number of the last record; 0: none */
+    uint64_t epoch, cursor;
+    uint64_t members[RANKS_WORDS]; /* of the next step that is dealt */
+    struct deal_runs returned;
+    struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* by number modulo prefetch + 2 */
+};
+
+/* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, batch, epochs or
+ * members, or a prefetch above DEAL_PREFETCH_MAX; -ENOMEM. */
+int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members);
+/* A zeroed deal is fine. */
+void deal_fini(struct step_deal *deal);
+
+/* Applies the next record, and deals a step. -EOWNERDEAD: no member is left; -ENOMEM. After an
+ * error the deal can only be freed. */
+int deal_apply(struct step_deal *deal, const struct deal_record *record);
+/* Returns a step that is dealt and not yet confirmed: record to record + 1 + p. NULL: any other. */
+const struct deal_step *deal_step(const struct step_deal *deal, uint64_t number);
+
+/* Returns how many samples of the step the rank has; 0 for a rank that is no member or lost. */
+uint64_t deal_share(const struct deal_step *step, uint32_t rank);
+/* Writes the samples of the rank's share, numbers below spec.samples, from the `skip`-th on, at
+ * most `room`. Returns how many. */
+size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, uint32_t rank,
+                    uint64_t skip, uint64_t *ret_samples, size_t room);
+/* Returns the sample at a place in the order of an epoch: a permutation that depends on the seed
+ * and the epoch alone, the same on every host. `place` < spec->samples. */
+uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t place);
+
+#endif
