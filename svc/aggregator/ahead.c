@@ -1,6 +1,7 @@
 /* Delays replies to PlaceRequest until the workers of the pieces are connected and their memory is
- * mapped, so that the first round of a moved piece need not wait. Owns the pending replies. Every
- * delay is limited: a move continues without late workers. svc/lane/RULES.md: A80. */
+ * mapped. The first round of a moved piece therefore does not wait for them. Owns the pending
+ * replies. Every delay is limited: a move continues without late workers. RULES.md of
+ * svc/lane: A80. */
 #include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"

@@ -193,8 +193,8 @@ struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);
 #define serve_answer(a, id, KIND, member, ...) \
     channel_send((a)->channel, &MESSAGE(id, KIND, member, __VA_ARGS__))
 int serve_done(struct aggregator *a, uint64_t id);
-/* Answers a request: Done if `result` is not negative, otherwise Failure with `result` or `code` as
- * errno value and its text or `text`. Returns as serve_answer(). */
+/* serve_reply() answers a request with Done, or with Failure if `result` is a negative errno value.
+ * serve_reply_failure() answers with Failure, `code` and `text`. Both return as serve_answer(). */
 int serve_reply(struct aggregator *a, uint64_t id, int result);
 int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
 /* Runs `call` on the lane with this number and returns its result, or -ENOENT if there is no such

@@ -15,8 +15,8 @@
 
 #include "messages.pb-c.h"
 
-/* Version of everything on which both ends must agree, including the records of record.h. H10 of
- * the README says when the version is raised. */
+/* Version of all messages on which both ends must agree, including the records of record.h. H10 of
+ * the README says when it has to be increased. */
 #define CHANNEL_VERSION 13
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
 /* Maximum bytes of the first frame that an accepting end receives. */

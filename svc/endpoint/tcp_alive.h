@@ -8,7 +8,7 @@
 /* Makes the kernel probe a quiet peer every few seconds, so that firewalls keep the connection. The
  * kernel closes the connection when nothing has arrived for 8 s. Errors are ignored. */
 void tcp_alive_watch(int fd);
-/* Returns whether such a connection was closed because nothing arrived, and not by the peer. */
+/* Returns whether the kernel closed the connection because nothing had arrived. */
 bool tcp_alive_was_silent(int fd);
 
 #endif

@@ -29,7 +29,7 @@ static int hwloc_error(struct err *err, const char *what)
     return err_set(err, code, "hwloc cannot %s: %s", what, err_text(code));
 }
 
-/* Loads the topology. Cores that are not allowed are still counted, so that a core has the same
+/* Loads the topology. Cores that are not allowed are counted, too. A core therefore has the same
  * index for every process on the machine, in any cgroup (C2). */
 static int load_topology(struct cores *c, struct err *err)
 {

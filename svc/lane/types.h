@@ -144,8 +144,8 @@ struct worker {
     char peer[64];
 };
 
-/* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own,
- * and those of former owners. */
+/* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own
+ * holders and those of former owners. */
 #define LANE_KEEPERS_MAX 8
 
 struct lane_job {
@@ -160,12 +160,13 @@ struct lane_job {
     /* workers_count workers, followed by LANE_KEEPERS_MAX replica holders (A49) */
     struct worker *workers;
     struct list pieces;
-    struct list runnable; /* pieces that have chunks to start, in order of priority */
-    uint64_t due_bytes;   /* bytes of runnable pieces of which no chunk has started */
-    uint32_t passes;      /* LANE_SHORTEST: chunks of other jobs since this job has been waiting */
+    struct list runnable; /* pieces with chunks to start, in order of priority */
+    uint64_t due_bytes;   /* bytes of the runnable pieces of which no chunk has started */
+    /* LANE_SHORTEST: number of other jobs' chunks since this job began to wait */
+    uint32_t passes;
     struct hash_table table; /* the pieces by number */
     size_t grants_count, grants_max;
-    uint64_t step_bytes; /* bytes of inputs and results of one round of every piece (A18) */
+    uint64_t step_bytes; /* bytes of inputs and results in one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];
     char *window;          /* slots of the transfers; NULL: not allocated */
@@ -217,7 +218,7 @@ struct lane {
     uint64_t now_ns;      /* beginning of the turn, plus the time of its chunks so far */
     /* time of polls and messages that is not charged to a job yet (A22) */
     uint64_t unshared_ns[LANE_FABRICS_MAX];
-    size_t heard; /* index of the fabric that had events last */
+    size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
     uint64_t apart_ns;    /* time of the current events that is already charged */
     uint64_t helped_ns;   /* time that other threads have spent on this lane's jobs */

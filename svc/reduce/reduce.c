@@ -56,7 +56,7 @@ static const struct {
 
 static bool is_here(enum reduce_set set) { return sets[set].is_here && sets[set].is_here(); }
 
-/* Returns the set that this machine uses for `set`, or 0. */
+/* Returns `set`, or 0 if this machine does not have it. For REDUCE_BEST: the best set it has. */
 static enum reduce_set resolve(enum reduce_set set)
 {
     if (set != REDUCE_BEST)

@@ -1,5 +1,5 @@
-/* Update rules of one instruction set. A block of gradients is summed, the rule is applied while
- * the block is in the first-level cache, and the new parameters are stored in every target. The
+/* Update rules of one instruction set. A block of gradients is summed. The rule is applied while
+ * the block is in the first-level cache. The new parameters are stored in every target. The
  * compiler vectorizes these plain loops. Each operation is rounded separately, so the bits are the
  * same for every vector width (R5). Included by row_kernels.h only. */
 #include "svc/reduce/reduce_fold.h"

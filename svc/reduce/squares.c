@@ -6,7 +6,7 @@
 
 #define BLOCK 256
 
-/* memcpy(), because values need no alignment */
+/* Values may be unaligned, so memcpy() loads them. */
 #define SQUARES(type)                                                              \
     static double squares_##type(const void *values, size_t elements)              \
     {                                                                              \

@@ -1,6 +1,6 @@
 /* Growth calls the rules (packer/growth/scale.h) once in each measured window. It opens and parks
  * lanes, moves tasks, and starts and stops local aggregators. Owns the state of the rules. Only a
- * job that arrives between two windows is handled without them (K31). */
+ * job that arrives between two windows is handled without the rules (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"

@@ -11,8 +11,8 @@ struct lane;
 
 #define ORDER_HOLD_TEXT_BYTES 128
 
-/* Begins a hold of --order-hold for `job` and for each job that has pieces on `lane`, and stores
- * the holds. An error of the store is logged. */
+/* Begins a hold of length --order-hold for `job`, and for each job with pieces on `lane`. The holds
+ * are stored; an error of the store is only logged. */
 void order_hold_begin(struct job *job, const struct lane *lane);
 /* Returns the time until the job's hold ends; 0: the job has no hold. */
 uint64_t order_hold_ns(const struct job *job);

@@ -143,7 +143,7 @@ enum entering {
     ENTERING_AT_ONCE, /* late workers enter each tensor at its open round */
 };
 
-/* Ranks of the job, and ranks that are joining or leaving: membership/ and session/. */
+/* Ranks of the job, and ranks that join or leave (rooms membership/ and session/). */
 struct job_ranks {
     uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
     uint32_t version;          /* version of the membership; never decreases */

@@ -1,4 +1,4 @@
-/* Terms of a job: what its first worker asked for. A part of job.h. */
+/* Terms of a job, which its first worker requests. A part of job.h. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TERMS_H
 #define GRADPOOL_COORDINATOR_JOB_TERMS_H
 
@@ -8,16 +8,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Terms of a job, set by its first worker, or by the operator of a dry run. */
+/* Terms of a job, from its first worker or from the operator of a dry run. */
 struct job_terms {
-    bool continues;                   /* the job continues after the loss of workers */
-    bool is_elastic;                  /* ranks may join and leave */
-    enum durability durability;       /* UNSAID: no worker has joined since the restart */
-    uint32_t loss_limit_ppm;          /* loss limit that the job itself requested; 0: none */
-    uint32_t lane_wait_ms, answer_ms; /* time-outs that its workers sent; 0: not sent */
+    bool continues;             /* the job continues after the loss of workers */
+    bool is_elastic;            /* ranks may join and leave */
+    enum durability durability; /* UNSAID: no worker has joined since the restart */
+    /* limit that the job's workers requested, in millionths; 0: none */
+    uint32_t loss_limit_ppm;
+    uint32_t lane_wait_ms, answer_ms; /* timeouts that its workers sent; 0: not sent */
     struct backup_terms backup;       /* all 0: every round waits for all ranks */
     uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
-    bool is_trial;     /* the job is a dry run: no lane opens and no process starts */
+    bool is_trial;     /* the job is a dry run: no lane opens, and no process starts */
     bool is_operators; /* the dry run belongs to an operator */
 };
 

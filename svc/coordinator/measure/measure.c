@@ -150,7 +150,7 @@ static void note_waits(struct share *share, const struct window *window, uint32_
 }
 
 /* Divides the job's lane time among the tensors, in proportion to the busy time of their pieces.
- * After a move, a piece is counted from the move on, so known proportions are kept. */
+ * Known proportions are kept after a move, because the counters of moved pieces begin at 0. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;

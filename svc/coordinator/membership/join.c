@@ -358,7 +358,7 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Lets the join wait until a former job has ended. Returns false if it has waited too long. A
+/* Makes the join wait until a former job has ended. Returns false if it has waited too long. A
  * rank that is away counts as lost after 3/4 of that time; in the rest, lanes and ranks are
  * informed. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)

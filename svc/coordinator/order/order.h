@@ -20,12 +20,12 @@ struct order {
      * drain, `lane` is 0. */
     uint32_t lane, task;
     uint32_t from_lane, from_aggregator; /* for a drain, one of these is set; the other is 0 */
-    /* number of lanes that the order withheld or returned to use */
+    /* number of lanes that the order withheld or made usable again */
     uint32_t lanes;
-    /* number of withheld lanes that were returned to use because tasks stayed there */
+    /* number of lanes whose drain was undone, because some of their tasks could not be moved */
     uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
-    bool is_stale;   /* lanes of entries in `tasks` may have been returned to use */
+    bool is_stale;   /* lanes in `tasks` may be usable again: plan anew */
     uint32_t *jobs;  /* numbers of the jobs, in the order in which they are handled */
     size_t jobs_count, jobs_at;
     struct task *tasks; /* tasks of the current job that have not moved yet */

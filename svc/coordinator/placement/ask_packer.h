@@ -21,9 +21,9 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
-    ASK_FOR_LOST,    /* tasks whose lane is lost; after a refusal the job fails */
-    ASK_FOR_LEAVING, /* tasks whose lane is being drained; after a refusal they stay there */
-    ASK_FOR_ENDING,  /* tasks whose aggregator is ending; after a refusal their state is lost */
+    ASK_FOR_LOST,    /* tasks of a lost lane; without another lane the job fails */
+    ASK_FOR_LEAVING, /* tasks of a drained lane; without another lane they stay */
+    ASK_FOR_ENDING,  /* tasks of an ending aggregator; without another lane their state is lost */
 };
 /* Chooses lanes for `items`. Returns 0, or -ENOSPC, -ENOMEM or -EINVAL with the reason in `err`.
  * -EINPROGRESS: an aggregator is starting, or a measurement is in progress. The declare is handled

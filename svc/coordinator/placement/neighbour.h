@@ -19,8 +19,8 @@ struct residents {
  * -ENOMEM. */
 int residents_gather(const struct service *s, const struct job *except,
                      struct residents *ret_residents);
-/* Computes `losses` by the service's policy, or by the policy `shared` if it does not predict
- * losses. */
+/* Computes `losses` by the service's policy, or by the policy `shared` if the service's policy
+ * predicts no losses. */
 int residents_predict(const struct service *s, struct residents *residents);
 void residents_free(struct residents *residents);
 /* Returns the number of residents of one lane, and the index of the first. */

@@ -1,7 +1,7 @@
 /* Replicas: chooses the holder of each piece, and decides which lanes and holders must be informed.
- * The holder is stored before a lane relies on it. A holder is kept while it is alive and not in
- * the process of the owner, where its copy would be lost together with the piece. RULES.md: K57;
- * svc/wire/README.md: W20. */
+ * The holder is stored before a lane relies on it. A holder is kept while it is alive and in
+ * another process than the owner. A copy in the process of the owner would be lost together with
+ * the piece. RULES.md: K57; svc/wire/README.md: W20. */
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/cleanup.h"
@@ -296,8 +296,8 @@ static void forget_formers(struct job *job, const struct lane *lane)
     keeping_tell(job, TELL_LANE);
 }
 
-/* An aggregator handles requests in order. Counters that were requested after the lane was informed
- * of its holders therefore describe the copies of these holders. */
+/* Ignores counters that were requested before the lane received its holders, because they may
+ * describe copies of former holders. An aggregator handles requests in order. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
@@ -336,8 +336,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Holders are informed before they are changed, because a holder that is about to be replaced may
- * have the copy that a new owner needs. */
+/* Holders are informed before they are changed. A new owner may need the copy of a holder that is
+ * about to be replaced. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))

@@ -66,8 +66,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* The rank that waits in gp_job_resize() is preferred. It may already be at the end of an
- * iteration, and the other ranks cannot reach theirs without it. */
+/* Prefers the rank that waits in gp_job_resize(). This rank may already be at the end of an
+ * iteration, and the other ranks need it to reach the end. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =

@@ -76,11 +76,11 @@ struct saving *saving_of(const struct job *job);
 /* Lists the indexes of the lane's pieces that still exist. */
 size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane,
                      uint32_t *ret_at);
-/* Lets the job continue: lanes serve the released pieces, and the held rank continues. */
+/* Resumes the job: lanes serve the released pieces, and the held rank continues. */
 void saving_let_go_on(struct saving *sv);
 void saving_free(struct saving *sv);
 struct saving *saving_find(struct service *s, uint64_t id);
-/* Breaks the snapshot and lets the job continue. The caller receives the error now or with its next
+/* Breaks the snapshot and resumes the job. The caller receives the error now or with its next
  * request. `sv` may be freed on return. */
 void saving_break(struct saving *sv, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

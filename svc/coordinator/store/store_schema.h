@@ -35,8 +35,8 @@ struct table_schema {
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Version of the tables. Only files of this version can be opened; a change of a table raises the
- * version. */
+/* Version of the tables. Only files of this version can be opened. A change of a table increases
+ * the version. */
 #define SCHEMA_VERSION 12
 
 int schema_columns(const struct table_schema *table);

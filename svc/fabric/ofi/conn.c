@@ -293,7 +293,7 @@ static void conn_emit_closed(struct ofi_conn *c, struct ofi_batch *batch)
     conn_retire(c);
 }
 
-/* The goodbye is the last send. After it has been sent, all sends have been. */
+/* The goodbye is the last send. When it has been sent, all earlier sends have been, too. */
 static void conn_linger(struct ofi_conn *c, uint64_t now_ns)
 {
     if (!c->has_left)

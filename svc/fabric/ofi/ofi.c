@@ -117,8 +117,8 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 }
 
 /* Connections that are known to be active are read first. Descriptors are checked only if these had
- * no event, and in every few polls, which saves a system call in most polls of a busy caller. If
- * the event queue has woken the caller, it polls again until this queue is read. */
+ * no event, and in every few polls. This saves a system call in most polls of a busy caller. If the
+ * event queue has woken the caller, it polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);

@@ -216,7 +216,7 @@ int shm_verb_write_word(struct fabric_conn *base, uint32_t id, uint64_t offset, 
     return error;
 }
 
-/* The word is in the peer's memory at once, so no event follows. */
+/* Writes the word directly to the peer's memory, so no completion event follows. */
 int shm_verb_notify(struct fabric_conn *base, uint32_t word, void *context)
 {
     struct shm_conn *c = shm_conn(base);

@@ -305,8 +305,8 @@ static void note_lost_write(struct transfer *t, const struct worker *w)
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
-/* Posts the result for one rank, and then the read of this rank's input for the next chunk, so that
- * the worker is woken once for both. */
+/* Posts the result for one rank, then the read of this rank's input for the next chunk. The worker
+ * is woken once for both. */
 static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;

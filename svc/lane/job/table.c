@@ -9,8 +9,8 @@ struct lane_job *job_find(struct lane *lane, uint32_t id)
     return NULL;
 }
 
-/* The hash of a piece is its number: the coordinator numbers pieces consecutively, so the low bits
- * distribute them well. */
+/* The hash of a piece is its number. The coordinator numbers pieces consecutively, so the low bits
+ * are evenly distributed. */
 struct piece *piece_find(struct lane_job *job, uint32_t id)
 {
     hash_for_each (struct piece, p, &job->table, id, by_id)
@@ -23,7 +23,7 @@ static void table_grow(struct lane_job *job)
     struct arena *arena = job->lane->options.arena;
     size_t size = job->table.size * 4;
     struct hash_link **buckets = arena_alloc(arena, &job->account, size * sizeof *buckets);
-    if (buckets) /* without memory the chains get longer, but stay correct */
+    if (buckets) /* without memory the chains grow longer, but stay correct */
         arena_free(arena, &job->account, hash_move(&job->table, buckets, size));
 }
 

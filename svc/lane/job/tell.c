@@ -67,7 +67,7 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* A set that is already overwritten was sent by other pieces. */
+/* If the set is already overwritten, other pieces have sent it. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];

@@ -1,5 +1,5 @@
-/* Messages of a lane to its workers besides results. Each function marks the announcement, and
- * tell_flush() sends the messages; those that end in _now send at once. RULES.md: A6. */
+/* Messages of a lane to its workers, apart from results. Each function marks the announcement, and
+ * tell_flush() sends the messages. Functions whose name ends in _now send at once. RULES.md: A6. */
 #ifndef GRADPOOL_LANE_JOB_TELL_H
 #define GRADPOOL_LANE_JOB_TELL_H
 
@@ -22,11 +22,11 @@ void tell_job_failure(struct worker *w);
 /* Sends an ERROR that answers no announcement. Returns 0, or -EAGAIN if the send queue is full; the
  * error is not stored. */
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
-/* Sends at once the set of a round of the leading tensor, unless it is unknown here, or went over
- * this connection before, in either direction. -EAGAIN: the send queue is full; -ECONNRESET. The
- * worker is connected. */
+/* Sends at once the set of a round of the leading tensor. Nothing is sent if the set is unknown
+ * here, or was sent over this connection before, in either direction. Returns 0, -EAGAIN if the
+ * send queue is full, or -ECONNRESET. The worker must be connected. */
 int tell_set_now(struct worker *w, uint64_t round);
-/* Sends the messages of all workers, as many as the send queues take. The others stay marked. */
+/* Sends the messages of all workers while the send queues have room. The others stay marked. */
 void tell_flush(struct lane *lane);
 
 #endif

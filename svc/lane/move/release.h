@@ -16,12 +16,12 @@ struct lane_wish {
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
-/* Returns 1 if this is a good time for the release, 0 if not yet, or an error of
- * lane_is_releasing(). */
+/* Returns 1 if the pieces are between two iterations and have had a round since the wish. Returns 1
+ * also when the wish has expired. Returns 0 otherwise, or an error of lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
-/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing,
- * because its state cannot move before they do (A27). Returns 0 otherwise. Unknown pieces are
+/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing.
+ * The state can move only after these reports (A27). Returns 0 otherwise. Unknown pieces are
  * ignored. */
 int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Returns -EAGAIN if a copy of a piece's state still has to be read (A49), otherwise 0. */

@@ -79,8 +79,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* A new owner cannot tell a rank that missed its COMMIT from a rank that was not in the last round,
- * unless the set is known (W12). */
+/* Without the set of the last round, a new owner cannot tell a rank that missed its COMMIT from a
+ * rank that was not in that round (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;

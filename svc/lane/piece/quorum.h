@@ -32,9 +32,9 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
 /* Returns whether late ranks wait for a lost result that no round without them can replace. */
 bool quorum_is_stuck(struct piece *p);
-/* Stores the set of ranks of a round, for all pieces with QUORUM_CHOSEN (W13). 1: the set is new;
- * 0: it is known, or its round is long past. -EPROTO: another set is known for the round;
- * -EINVAL: it contains ranks that the job does not have, or several gradients of a rank. */
+/* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
+ * is new, or 0 if it is known or its round is too old. -EPROTO: another set of the round is known.
+ * -EINVAL: the set has ranks that the job does not have, or several gradients of a rank. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 #endif

@@ -25,7 +25,7 @@ struct job_ending {
 /* Cost of a job's connections. A fabric that maps memory checks each connection in every poll, even
  * without events. */
 struct job_looks {
-    uint32_t connections; /* number of connections on such fabrics */
+    uint32_t connections; /* connections on fabrics that map memory */
     double paid_ns;       /* part of lane_looks.each_ns that was charged to the job */
 };
 struct lane_looks {

@@ -16,7 +16,7 @@ struct lent {
 
 /* Memory that one worker lends. */
 struct lending {
-    struct lent lent;     /* as counted last */
+    struct lent lent;     /* regions at the last count */
     struct lent promised; /* regions that are being mapped and are not in `lent` yet */
     /* length of a region that exceeded its tenant's share (A76) */
     uint64_t refused_bytes;

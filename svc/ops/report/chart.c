@@ -85,7 +85,7 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* Draws steps, because the number of cores changes at once, at some time between two samples. An
+/* Draws steps, because the number of cores changes abruptly, at some time between two samples. An
  * unknown value is a gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)

@@ -51,7 +51,7 @@ const char *row_rule_name(unsigned rule)
 
 static bool row_is_amount(double value) { return update_is_within(value, 0, INFINITY); }
 
-/* FTRL divides by the rate. */
+/* FTRL divides by the rate, so a rate of 0 is refused. */
 static const char *row_wrong_ftrl(const struct row_settings *s)
 {
     if ((float)s->rate <= 0)

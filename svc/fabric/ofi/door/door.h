@@ -10,7 +10,7 @@
 struct ofi_door;
 
 /* Starts to listen. `provider_fd` is the bound socket of a passive endpoint before fi_listen().
- * From then on the number `provider_fd` is a descriptor that is readable when a complete request
+ * From then on `provider_fd` refers to another descriptor. It is readable when a complete request
  * has arrived, and libfabric's accept() on it returns the caller's socket (guard.h). Returns 0 or a
  * negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);

@@ -38,9 +38,8 @@ static bool absent_can_populate(void)
     return madvise(start, 0, MADV_POPULATE_READ) == 0;
 }
 
-/* Closes the descriptor in a forked child. It refers to the memory of the process that opened it. A
- * range of the child would be registered in the parent, which has other memory at these
- * addresses. */
+/* Closes the inherited userfaultfd in a forked child. The descriptor still refers to the parent's
+ * address space, so the child would register ranges of the parent. */
 static void forget_fault_fd(void)
 {
     if (fault_fd >= 0)
