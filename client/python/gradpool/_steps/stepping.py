@@ -120,7 +120,7 @@ class Stepping:
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
-                                   # no tensor if all of them are frozen
+                                   # without trainable parameters nothing is declared
                                    rule=rule, wire=wire) if named else ()
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
         steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
