@@ -61,19 +61,18 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
                            uint64_t round, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
-    *ready = (struct record_ready){.kind = RECORD_READY,
-                                   .operation =
-                                       push->operation ? push->operation : ready_usual_operation(t),
-                                   .dtype = t->dtype,
-                                   .standing = standing,
-                                   .piece = p->id,
-                                   .word = p->word,
-                                   .round = round,
-                                   .epoch = p->epoch,
-                                   .root = push->root,
-                                   .loss = push->loss,
-                                   /* the model needs tensors in the order of their declarations */
-                                   .priority = UINT32_MAX - t->index};
+    *ready = (struct record_ready){
+        .kind = RECORD_READY,
+        .operation = push->operation ? push->operation : ready_usual_operation(t),
+        .dtype = t->dtype,
+        .standing = standing,
+        .piece = p->id,
+        .word = p->word,
+        .round = round,
+        .epoch = p->epoch,
+        .root = push->root,
+        .loss = push->loss,
+        .priority = UINT32_MAX - t->index}; /* tensors declared first are needed first */
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
     ready_describe_input(p, push, ready);
