@@ -1,7 +1,7 @@
 """Handles of the library, each of which belongs to one process and ends once.
 
-A handle must not be destroyed while a call uses it. For scripts with threads this module ensures
-that: the end of a handle first refuses new calls, then waits for running ones."""
+A handle must not be destroyed while a call uses it. In a script with threads this could happen.
+Therefore the end of a handle first refuses new calls, then waits for running ones."""
 import errno
 import os
 import threading

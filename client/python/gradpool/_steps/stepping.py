@@ -5,8 +5,8 @@ For each bucket the hook sends one update for each optimizer group with paramete
 with the present settings of the group. The lane writes the new parameters to the memory of the
 model. A parameter's gradient is ready only after backward() has used the parameter for the last
 time, so this is safe. The step is over when backward() returns, and optimizer.step() only checks
-this (Y16). Before the next step lanes get parameters that the script has written, and moments that
-it has loaded (modules written and kept)."""
+this (Y16). If the script has written parameters or loaded moments, lanes receive these before the
+next step (modules written and kept)."""
 import operator
 import weakref
 

@@ -8,7 +8,7 @@ rank that waits in an operation sends a description of the operation:
 
 When all ranks of a set have sent a text, each of them knows the ranks in join(). These ranks then
 start each described operation that needs no values from them. All other operations raise an error
-that names these ranks."""
+with the numbers of these ranks."""
 import base64
 import contextlib
 import errno
