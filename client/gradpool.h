@@ -23,8 +23,8 @@
  * useful call is then gp_job_leave().
  *
  * Failed tensors: an error of one tensor (ranks disagree, or its parameters are lost) fails this
- * tensor alone, on every rank. Its open request ends with the error, and so does each later push of
- * it; gp_last_error() begins with the name of the tensor. Other tensors of the job continue.
+ * tensor alone, on every rank. Its open request ends with the error, and each later push returns
+ * the error. gp_last_error() begins with the name of the tensor. Other tensors of the job continue.
  * gp_tensor_undeclare() on all ranks and a new declare make the name usable again. Exception: the
  * failure of the GP_LEADS tensor also fails the GP_CHOSEN tensors.
  *

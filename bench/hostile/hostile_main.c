@@ -32,7 +32,7 @@ static const struct attack attacks[] = {
     {"wide", 4, 1 + WIDE, attack_wide},
     {"strangers", 2, 1, attack_strangers},
     {"junk", 2, 1, attack_junk},
-    {"narrow", 0, 1 + NARROW, attack_narrow}, /* harmless: the control of `wide` */
+    {"narrow", 0, 1 + NARROW, attack_narrow}, /* harmless, for comparison with `wide` */
 };
 
 #define KINDS (sizeof attacks / sizeof *attacks)

@@ -52,7 +52,7 @@ struct look_share {
 };
 int look_at_shares(const struct service *service, const char *job, struct look_share *ret_shares,
                    size_t most);
-/* Reads the numbers of its tasks, with the same result. */
+/* Reads the numbers of a job's tasks. Returns their count, or a negative errno. */
 int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_tasks, size_t most);
 /* Reads the processes of aggregators that are up, at most `most`. Returns their number, or a
  * negative errno. */

@@ -187,7 +187,7 @@ uint32_t herd_rounds(struct herd *herd)
     return rounds;
 }
 
-/* Sets the pause two rounds ahead, because the ranks differ by at most one round. */
+/* Sets the pause some rounds ahead, because the ranks differ by at most one round. */
 int herd_pause(struct herd *herd)
 {
     struct herd_board *b = herd->board;

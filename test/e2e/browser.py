@@ -1,4 +1,4 @@
-"""Pages in a real browser: their text, their figures, and overlapping labels."""
+"""Opens pages in a real browser. Checks their text, their figures, and that no labels overlap."""
 import html
 import json
 import re
@@ -7,7 +7,7 @@ import tempfile
 import harness
 from harness import WAIT_S
 
-# Records each piece of text that overlaps another, and the width of the page.
+# Finds pieces of text that overlap another piece, and measures the width of the page.
 PROBE = """<script>addEventListener('load', () => {
   const boxes = [], hits = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -31,11 +31,12 @@ PROBE = """<script>addEventListener('load', () => {
     ground: getComputedStyle(document.body).backgroundColor});
   document.body.append(said);
 });</script>"""
-GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}  # light, dark
+# background colours of the light and the dark page
+GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}
 
 
 def dom(url, *options):
-    """Returns the page's document after its scripts have run. Fails on any output of its
+    """Returns the page's document after its scripts have run. Fails if the page writes to the
     console."""
     with tempfile.TemporaryDirectory() as profile:
         shown = harness.run(
@@ -48,8 +49,8 @@ def dom(url, *options):
 
 
 def check_labels(case, page, folder):
-    """Checks that no label overlaps another and nothing is wider than the screen: wide, narrow,
-    light, dark."""
+    """Checks that no labels overlap and that nothing is wider than the screen. Tries wide and
+    narrow screens, in light and dark."""
     path = folder / 'probed.html'
     path.write_text(page.replace('</body>', PROBE + '</body>'))
     for width in (1280, 390):
@@ -68,14 +69,13 @@ def check_labels(case, page, folder):
 
 
 def data_of(shown):
-    """Returns the JSON in a page."""
+    """Returns the JSON embedded in a page."""
     return json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', shown,
                                 re.DOTALL).group(1))
 
 
 def check_run(case, path):
-    """Checks that the page of a run of the bench shows the figures of its JSON. Returns that
-    JSON."""
+    """Checks that the page of a bench run shows the figures of its JSON. Returns the JSON."""
     shown = dom(path.as_uri())
     data = data_of(shown)
     for name, value in data['figures'].items():

@@ -1,7 +1,7 @@
-"""A service and emulated workers as real processes, for end-to-end tests.
+"""Starts a service and emulated workers as real processes, for end-to-end tests.
 
-Every started process is ended, also when a case fails. Every wait has a deadline. Its failure names
-the awaited condition and shows the end of the log."""
+Every started process is killed at the end, even if a case fails. Every wait has a deadline. The
+error names the missing condition and shows the end of the log."""
 import contextlib
 import ctypes
 import json
@@ -25,16 +25,16 @@ BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
-SERVING = ('up', 'silent')  # states of an aggregator that has lanes for jobs
-# With nohup all started processes would ignore SIGHUP, which tests do not expect.
+SERVING = ('up', 'silent')  # states of an aggregator with lanes for jobs
+# With nohup all started processes would ignore SIGHUP, but tests need its default action.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-PIDFD_GETFD = 438  # equal on every architecture
+PIDFD_GETFD = 438  # the same number on every architecture
 ESTABLISHED, LISTENING = '01', '0A'  # states in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
 
 def children(pid):
-    """Returns the children of this process, started by any of its threads."""
+    """Returns the children of this process, from all of its threads."""
     pids = []
     with contextlib.suppress(OSError):
         for thread in pathlib.Path(f'/proc/{pid}/task').iterdir():
@@ -43,8 +43,8 @@ def children(pid):
 
 
 def running(*parts):
-    """Returns the pids of processes whose command, with words ended by zeros, contains all of these
-    texts."""
+    """Returns the pids of processes with all of these texts in their command line. Words of a
+    command line are separated by zero bytes."""
     pids = []
     for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def kill_all(pids):
 
 
 class Process:
-    """A child with its output in a file that can be read while the child runs."""
+    """A child that writes to a file, which can be read while the child runs."""
 
     def __init__(self, command, folder, name, environment=None):
         self.name = name
@@ -90,14 +90,14 @@ class Process:
         self.child.wait()
 
     def end(self):
-        """Kills the process with its children. For example, local aggregators would survive their
+        """Kills the process and its children. Without this, local aggregators would survive their
         coordinator."""
         left = children(self.pid)
         self.kill()
         kill_all(left)
 
     def wait(self, seconds=WAIT_S):
-        """Returns the exit code."""
+        """Waits until the process ends. Returns its exit status."""
         until(lambda: self.child.poll() is not None, f'{self.name} ends', seconds, self)
         return self.child.returncode
 
@@ -111,8 +111,8 @@ class Process:
         return self.text()[-3000:] + self.doing()
 
     def doing(self):
-        """Returns one line for each thread of the live process: the kernel function in which the
-        thread waits, and its CPU ticks."""
+        """Returns one line for each thread of the process: the kernel function in which it waits,
+        and its CPU ticks."""
         lines = []
         with contextlib.suppress(OSError):
             for thread in sorted(pathlib.Path(f'/proc/{self.pid}/task').iterdir()):
@@ -126,9 +126,9 @@ class Process:
 
 
 def until(condition, what, seconds=WAIT_S, process=None):
-    """Waits for `condition()`; fails after `seconds` in which no process of this test made
-    progress. `what` is a text, or a function that returns it; `process`: a failure shows its log.
-    """
+    """Waits until `condition()` is true. Fails after `seconds` without progress of any process of
+    this test. `what` names the condition: a text, or a function that returns one. If `process` is
+    set, a failure shows its log."""
     size = process.size if process else lambda: 0
     patience = progress.Patience(seconds, size=size)
     began = looked = time.monotonic()
@@ -136,20 +136,22 @@ def until(condition, what, seconds=WAIT_S, process=None):
         if patience.is_over():
             what = what() if callable(what) else what
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        # A check that starts a command must not take the core from the awaited processes.
+        # A check that starts a command costs time. The pause after it leaves the core to the
+        # awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
 
 
 def end_of(child, seconds=WAIT_S):
-    """Returns the exit code of a subprocess that ends by itself."""
+    """Waits until a subprocess ends by itself. Returns its exit status."""
     until(lambda: child.poll() is not None, f'{child.args} ends', seconds)
     return child.returncode
 
 
 def read_more(fd, patience, said):
-    """Returns the next bytes of a pipe or terminal. An error shows `said`, the bytes before."""
+    """Returns the next bytes of a pipe or terminal. An error shows `said`, the bytes read
+    before."""
     while not select.select([fd], [], [], 0.1)[0]:
         if patience.is_over():
             raise AssertionError(f'no more output after {said!r}')
@@ -160,18 +162,18 @@ def read_more(fd, patience, said):
 
 
 def finish(child, seconds=WAIT_S, given=None):
-    """Does communicate() of a subprocess, with the time limit of until(). Kills the process at the
+    """Like communicate() of a subprocess, with the time limit of until(). Kills the process at the
     limit."""
     patience = progress.Patience(seconds)
     while True:
         try:
             return child.communicate(given, timeout=progress.SAMPLE_S)
         except subprocess.TimeoutExpired:
-            given = None    # the input was sent
+            given = None    # the input is sent only once
             if patience.is_over():
                 child.kill()
                 out = errors = None
-                # an orphaned child of the process still has the pipe
+                # an orphaned child of the process may keep the pipe open
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     out, errors = child.communicate(timeout=progress.SAMPLE_S)
                 raise AssertionError(
@@ -179,7 +181,7 @@ def finish(child, seconds=WAIT_S, given=None):
 
 
 def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, **options):
-    """Does subprocess.run() of a command that ends by itself; `timeout` as in until()."""
+    """Like subprocess.run(), for a command that ends by itself. `timeout` is used as in until()."""
     if capture_output:
         options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:
@@ -197,15 +199,15 @@ def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, 
 
 
 class Service:
-    """`gradpool serve` in a separate folder, on a port that the kernel chooses; `before`: words
-    before its command."""
+    """Runs `gradpool serve` in its own folder, on a port chosen by the kernel. `before` contains
+    words in front of its command."""
 
     def __init__(self, *options, aggregators=2, folder=None, name='serve', before=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix='gradpool-test-'))
         self.owns_folder = folder is None
         self.state = self.folder / 'state'
         self.options, self.aggregators, self.before = options, aggregators, before
-        self.joined = 0     # aggregators that the test itself has started, beside the local ones
+        self.joined = 0     # number of aggregators started by the test itself
         self.children = []
         self.endpoint = self.operator_key = None
         self.name = 'serve'
@@ -226,7 +228,7 @@ class Service:
     def is_up(self):
         if self.serve.child.poll() is not None:
             raise AssertionError(f'serve ended:\n{self.serve.tail()}')
-        with contextlib.suppress(AssertionError):  # no answer yet
+        with contextlib.suppress(AssertionError):  # not ready yet
             return self.aggregators + self.joined == len(self.pids('up'))
         return False
 
@@ -245,8 +247,8 @@ class Service:
         return next((j for j in json.loads(answer.stdout)['jobs'] if j['job'] == name), None)
 
     def serving(self, *states):
-        """Returns its aggregators from `status`. An aggregator that is late on a busy host counts,
-        too."""
+        """Returns the aggregators of `status` in these states. The default includes a silent one,
+        because a busy host can delay its answers."""
         return [a for a in self.status()['aggregators'] if a['state'] in (states or SERVING)]
 
     def pids(self, *states):
@@ -271,7 +273,7 @@ class Service:
                    capture_output=True, text=True)
 
     def tenant_key(self, name, *options):
-        """Adds a tenant. Returns the variable with which a process belongs to this tenant."""
+        """Adds a tenant. Returns the environment variable with the tenant's key."""
         made = self.tenant('add', name, *options)
         if made.returncode != 0:
             raise AssertionError(made.stderr)
@@ -281,15 +283,15 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(path)}
 
     def operator(self):
-        """Returns the variable with which a process is an operator, like an aggregator of another
-        host."""
+        """Returns the environment variable with an operator's key, for example for an aggregator on
+        another host."""
         if not self.operator_key:
             self.operator_key = self.tenant_key('nodes', '--operator')
         return self.operator_key
 
     def stop(self, number=None):
-        """Stops the service with its jobs, by `gradpool stop` or by a signal. Returns the exit
-        code."""
+        """Stops the service and its jobs with `gradpool stop`, or with a signal. Returns the exit
+        status."""
         if number:
             self.serve.signal(number)
         else:
@@ -299,7 +301,7 @@ class Service:
         return self.serve.wait()
 
     def local_aggregators(self):
-        """Returns the pids of its aggregators, also of those whose coordinator has ended."""
+        """Returns the pids of local aggregators, even after their coordinator has ended."""
         return running('\0aggregator\0', f'\0unix:{self.state}/control.sock\0')
 
     def end(self):
@@ -312,8 +314,8 @@ class Service:
 
 
 def free_ports(count):
-    """Returns the first of `count` consecutive unused ports, outside of the range from which the
-    kernel assigns ports. Programs that run at the same time get other ports."""
+    """Returns the first of `count` consecutive free ports. They are outside the range from which
+    the kernel assigns ports. Programs running at the same time get other ports."""
     low = int(pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split()[0])
     while True:
         first = random.randrange(10000, max(low, 20000) - count)
@@ -324,8 +326,8 @@ def free_ports(count):
 
 
 def descriptors(pid):
-    """Returns entries of a process's descriptors. SkipTest: the service is not dumpable, so that
-    only CAP_SYS_PTRACE sees them."""
+    """Returns the entries of a process's /proc/PID/fd. SkipTest: the service is not dumpable, so
+    only a process with CAP_SYS_PTRACE can read them."""
     try:
         return list(pathlib.Path(f'/proc/{pid}/fd').iterdir())
     except PermissionError:
@@ -333,8 +335,8 @@ def descriptors(pid):
 
 
 def connections(pid, port, end='remote', state=ESTABLISHED):
-    """Yields a process's TCP connections with that port at that end (local, remote), as descriptors
-    of this process. Listening sockets are included."""
+    """Yields a process's TCP connections with this port at the local or remote end, as descriptors
+    of this process. Includes listening sockets."""
     field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
@@ -354,8 +356,8 @@ def connections(pid, port, end='remote', state=ESTABLISHED):
 
 
 def cut_connections(pid, port):
-    """Ends a process's TCP connections to that port from outside, like a network. Returns their
-    number."""
+    """Closes a process's TCP connections to this port from outside, like a network fault. Returns
+    their number."""
     links = 0
     for link in connections(pid, port):
         link.shutdown(socket.SHUT_RDWR)
@@ -364,8 +366,8 @@ def cut_connections(pid, port):
 
 
 def forget_connections(pid, port, end='remote'):
-    """Drops everything that arrives on these connections, like a firewall that has forgotten them.
-    Other connections work. Returns their number. SkipTest: this host does not let its users drop
+    """Drops all packets that arrive on these connections, like a firewall that has lost its table.
+    Other connections still work. Returns their number. SkipTest: users of this host cannot drop
     packets."""
     drop_all = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))     # BPF_RET, 0 bytes
     program, links = struct.pack('HL', 1, ctypes.addressof(drop_all)), 0
@@ -379,9 +381,9 @@ def forget_connections(pid, port, end='remote'):
 
 
 def reset_connections(port, end='local'):
-    """Ends all TCP connections with that port at that end (local, remote): the kernel closes this
-    end and sends the other one a reset, like a firewall. Returns their number. SkipTest: this host
-    does not let its users do that."""
+    """Resets all TCP connections with this port at the local or remote end. The kernel closes this
+    end and sends a reset to the other end. Returns their number. SkipTest: users of this host
+    cannot reset connections."""
     if not shutil.which('ss'):
         raise unittest.SkipTest('no `ss` here, which resets connections (iproute2)')
     side = {'local': 'sport', 'remote': 'dport'}[end]
@@ -396,7 +398,7 @@ def reset_connections(port, end='local'):
 
 
 def result(process):
-    """Returns the JSON line of a worker that has ended without an error."""
+    """Waits until a worker ends without an error. Returns its JSON line."""
     code = process.wait(120)
     if code != 0:
         raise AssertionError(f'{process.name} ended with {code}:\n{process.tail()}')
@@ -404,7 +406,7 @@ def result(process):
 
 
 def end_training(*workers):
-    """Kills verbose workers that train forever, and checks that all their sums were right."""
+    """Kills verbose workers that train forever. Checks that all their sums were right."""
     for worker in workers:
         worker.wait_for('round ')
     for worker in workers:
@@ -414,7 +416,7 @@ def end_training(*workers):
 
 
 def finish_training(*workers):
-    """Checks that verbose workers complete one more round with right sums; then kills them."""
+    """Waits until each verbose worker completes one more round with right sums. Then kills them."""
     for worker in workers:
         seen = worker.size()
         until(lambda worker=worker, seen=seen: worker.size() > seen + 200
@@ -425,8 +427,8 @@ def finish_training(*workers):
 
 
 def container():
-    """Returns words before a command that run it in a separate PID namespace with the host's
-    network, like the first process of a container. SkipTest: this host does not allow that."""
+    """Returns words in front of a command that run it in its own PID namespace, like the first
+    process of a container with the host's network. SkipTest: this host does not allow it."""
     words = 'unshare', '--pid', '--fork', '--mount-proc'
     if subprocess.run([*words, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')
@@ -434,7 +436,7 @@ def container():
 
 
 def is_alive(pid):
-    """Returns whether the process runs, and does not merely wait to be reaped."""
+    """Returns false if the process has ended, even if its parent has not reaped it yet."""
     try:
         return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
     except OSError:
@@ -442,6 +444,6 @@ def is_alive(pid):
 
 
 def cpu_s(pid):
-    """Returns the CPU seconds of a process so far, in steps of 10 ms."""
+    """Returns the CPU time of a process so far, in steps of 10 ms."""
     fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')

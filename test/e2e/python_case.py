@@ -1,4 +1,4 @@
-"""For tests of the Python package: a service for the module, and cases with separate jobs."""
+"""Provides tests of the Python package with a service for the module and a job for each case."""
 import os
 import unittest
 
@@ -12,7 +12,7 @@ service = None
 
 
 def setUpModule():
-    """The test module imports this function and the two below."""
+    """The test module imports this function and the two definitions below."""
     global service
     service = harness.Service()
     os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
@@ -23,7 +23,7 @@ def tearDownModule():
 
 
 class Case(unittest.TestCase):
-    """A test with a separate job, all its ranks in this process."""
+    """A test with its own job. All its ranks run in this process."""
 
     def join(self, workers=1):
         name = self.id().rsplit('.', 1)[-1]

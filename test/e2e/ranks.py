@@ -1,13 +1,14 @@
-"""For tests of the Python package: runs functions in several processes.
+"""Runs functions of Python tests in several processes.
 
-A test module calls one of its functions by name, once for each rank, each in a separate process:
+A test module names one of its functions. It is called once for each rank, each in a separate
+process:
 
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
-The module ends with main(), which runs the tests or, in a fresh interpreter, one rank. Importing
-torch takes two seconds of a core. With main(globals(), forks=True) the tests import it once, and
-ranks are forks."""
+The module ends with main(). It runs the tests or, in a new interpreter, one rank. Importing torch
+takes two seconds of CPU time. With main(globals(), forks=True) the tests import it once, and ranks
+are forks."""
 import contextlib
 import gc
 import importlib
@@ -24,9 +25,9 @@ import harness
 import tap
 from harness import BUILD
 
-RANK_TIMEOUT_S = 180  # several processes import torch on a loaded machine
+RANK_TIMEOUT_S = 180  # time limit in seconds: several processes import torch on a busy machine
 
-# Before gradpool is imported, here and in every rank.
+# Set here and in every rank before gradpool is imported.
 os.environ.setdefault('GRADPOOL_LIBRARY', str(BUILD / 'client' / 'libgradpool.so'))
 
 
@@ -34,9 +35,8 @@ _forks = False
 
 
 class Fork(subprocess.Popen):
-    """A rank as a fork of this process, used like any other process. Descriptors of this process
-    are not open there, and its exit handlers do not run there. The fork ends like a process of
-    multiprocessing."""
+    """A rank as a fork of this process, with the methods of Popen. It has no open descriptors of
+    this process and runs none of its exit handlers. It ends like a process of multiprocessing."""
 
     def _execute_child(self, args, *rest):
         environment, pipes = rest[5], rest[9:15]
@@ -49,7 +49,7 @@ class Fork(subprocess.Popen):
 
     @staticmethod
     def _become(args, pipes, environment):
-        """Does not return."""
+        """Runs a rank in the fork. Does not return."""
         status = 1
         try:
             for end, fd in zip((pipes[0], pipes[3], pipes[5]), range(3)):
@@ -68,9 +68,9 @@ class Fork(subprocess.Popen):
 
 
 def start_ranks(function, workers, prefixes=None, **environment):
-    """Starts processes that call `function`(rank, workers) of the running script, without waiting.
+    """Starts processes that call `function`(rank, workers) of the running script. Does not wait.
 
-    prefixes  {rank: words before its command}"""
+    prefixes  {rank: words in front of its command}"""
     words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
     how = Fork if _forks and not prefixes else subprocess.Popen
     return [how(
@@ -81,8 +81,8 @@ def start_ranks(function, workers, prefixes=None, **environment):
 
 
 def finish_ranks(processes):
-    """Returns results in rank order. Ranks with an exception fail the test with their
-    tracebacks."""
+    """Returns results in rank order. If a rank has raised an exception, the test fails with its
+    traceback."""
     try:
         ended = [harness.finish(process, RANK_TIMEOUT_S) for process in processes]
     finally:
@@ -98,20 +98,20 @@ def finish_ranks(processes):
 
 
 def run_ranks(function, workers, **environment):
-    """Does start_ranks() and finish_ranks()."""
+    """Calls start_ranks(), then finish_ranks()."""
     return finish_ranks(start_ranks(function, workers, **environment))
 
 
 def apart(function, *arguments):
-    """Calls the function in a fork and returns the result. After a backward() in a process torch 2
-    runs no other one in its forks, and ranks are forks."""
+    """Calls the function in a fork and returns the result. After a backward() in a process, torch 2
+    cannot run one in its forks, and ranks are forks."""
     with multiprocessing.get_context('fork').Pool(1) as pool:
         return pool.apply(function, arguments)
 
 
 @contextlib.contextmanager
 def expects(case, kind, *words):
-    """The block must raise `kind`; its text holds all `words`."""
+    """The block must raise `kind` with a text that contains all `words`."""
     with case.assertRaises(kind) as raised:
         yield
     for word in words:
@@ -130,13 +130,13 @@ def one_rank(module, function, rank, workers):
 
 
 def main(module, forks=False):
-    """Runs one rank of a test, or all tests of the module `__main__`."""
+    """Runs all tests of the module `__main__`, or one rank of a test."""
     global _forks
     if sys.argv[1:2] == ['--rank']:
         sys.exit(one_rank(module, *sys.argv[2:5]))
     if forks:
         importlib.import_module('torch.distributed')
         gc.collect()
-        gc.freeze()     # a rank's garbage collection need not visit all objects of torch
+        gc.freeze()     # garbage collections of a rank then skip all objects of torch
         _forks = True
     return tap.main()

@@ -182,7 +182,7 @@ static void cut_inbox(struct mem_network *n, struct list *inbox, uint64_t kept)
     }
 }
 
-/* Ends the other end with -ECONNRESET, after the arrival of some of the packets in flight. */
+/* Closes the peer with -ECONNRESET, after some of the packets in transit have arrived. */
 static void cut_peer(struct mem_conn *c)
 {
     struct mem_network *n = mem_fabric_of(c)->network;

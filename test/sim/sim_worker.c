@@ -220,8 +220,8 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     w->sim->result.commits++;
 }
 
-/* Returns whether rounds may be repeated: at the end of a connection its round is repeated for all,
- * with the same bits. */
+/* Returns whether rounds may be repeated. When a connection ends, its open round is repeated for
+ * all ranks with the same bits. */
 static bool has_repeats(const struct sim *sim)
 {
     const struct sim_options *o = &sim->options;

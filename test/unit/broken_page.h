@@ -1,4 +1,4 @@
-/* A page that cannot be read any more, for tests of code that touches such a page. */
+/* Makes a page unreadable, for tests of code that reads such a page. */
 #ifndef GRADPOOL_TEST_BROKEN_PAGE_H
 #define GRADPOOL_TEST_BROKEN_PAGE_H
 
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Maps a page past the end of its file. */
+/* Maps the page to a place after the end of its file. */
 static inline void break_page(void *page)
 {
     int fd = memfd_create("broken", MFD_CLOEXEC);

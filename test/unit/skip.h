@@ -1,4 +1,4 @@
-/* Skips the running case and gives the reason, which test/run.sh shows before its closing line. */
+/* Skips the running case with a reason. test/run.sh shows the reason before its closing line. */
 #ifndef TEST_UNIT_SKIP_H
 #define TEST_UNIT_SKIP_H
 

@@ -166,8 +166,8 @@ static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
 }
 
-/* Sets the new link of the piece. The new lane gets its READY after route_settle() has decided
- * about the old link. */
+/* Sets the new link of the piece. route_settle() decides what happens to the old link. Afterwards
+ * the new lane receives its READY. */
 static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 {
     struct link *former = p->link, *link = link_get(p->tensor->job, said->lane);

@@ -17,7 +17,7 @@ struct control;
 /* A request without a reply. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
-    /* filled by the caller except for the id; its pointers stay valid as long */
+    /* filled by the caller, without the id; its pointers must stay valid until then, too */
     envelope request;
     /* Called in the control thread, in the order of the coordinator's messages. If `err` is set,
      * `reply` is NULL. The callee does not free `reply`. */

@@ -229,8 +229,8 @@ class Feedback:
     """Residuals and numbers of rounds of a codec, by name. Every rank encodes a name equally often.
 
         sent = feedback.encode('fc.weight', gradient)
-        everybody's = ...               # of codec.dtype: gathered, or their mean
-        feedback.decode('fc.weight', everybody's, mean)"""
+        received = ...                  # gathered data of codec.dtype, or their mean
+        feedback.decode('fc.weight', received, mean)"""
 
     def __init__(self, codec):
         if not isinstance(codec, Codec):

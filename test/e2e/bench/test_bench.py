@@ -1,5 +1,5 @@
-"""The bench itself: every cell is complete, and its results are right. Measured figures are never
-tested."""
+"""Tests that every cell of the bench is complete and its results are right. Measured figures are
+never tested."""
 import json
 import os
 import pathlib
@@ -25,8 +25,8 @@ FASTEST_S_PER_GIB = 0.005   # no core moves 200 GiB/s
 
 
 class Spent:
-    """Wall time and CPU time that all commands have taken since the start. No figure of the bench
-    can be larger."""
+    """Wall time and CPU time of all commands since the start. No figure of the bench can be
+    larger."""
 
     def __init__(self):
         self.start = self.now()
@@ -49,7 +49,7 @@ def bench(*options, environment=None):
 
 
 def compare(case, *options):
-    """Returns the cells, each checked for the fields that every cell has."""
+    """Runs the bench and checks that each cell has all fields. Returns the cells."""
     spent = Spent()
     answer = bench('compare', '--json', '--cell-ms', 40, *options)
     case.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
@@ -61,7 +61,7 @@ def compare(case, *options):
         case.assertGreater(cell['cpu_s_per_gib'], FASTEST_S_PER_GIB)
         case.assertLessEqual(cell['server_cpu_s_per_gib'], cell['cpu_s_per_gib'])
         case.assertLessEqual(cell['round_us_p50'], cell['round_us_p99'])
-        # Half of the rounds take the median or longer.
+        # half of the rounds take at least the median
         case.assertGreater(wall_s(cell), cell['rounds'] / 2 * cell['round_us_p50'] / 1.1e6, cell)
     case.assertLess(sum(map(wall_s, cells)), spent.wall_s())
     case.assertLess(sum(cell['cpu_s_per_gib'] * gib(cell) for cell in cells),
@@ -70,7 +70,7 @@ def compare(case, *options):
 
 
 def gib(cell):
-    """Returns the bytes of all tensors of all workers in all rounds."""
+    """Returns the size of all tensors of all workers in all rounds, in GiB."""
     bytes_ = cell['workers'] * cell['tensor_bytes'] * cell['tensors'] * cell['rounds']
     return bytes_ / 2**30
 
@@ -198,7 +198,8 @@ class Names(unittest.TestCase):
         self.assertLess(sum(row['rounds'] * row['round_ms'] for row in rows) / 1e3,
                         spent.wall_s())
         self.assertEqual(list(ratios), ['one_by_one_ratio', 'grouped_ratio', 'python_ratio'])
-        for row, ratio in zip(rows[1:], ratios.values()):  # with one turn the median is its value
+        # with one turn the median is the only value
+        for row, ratio in zip(rows[1:], ratios.values()):
             self.assertAlmostEqual(ratio / (row['round_ms'] / rows[0]['round_ms']), 1, places=1)
 
 
@@ -210,7 +211,7 @@ class Idle(unittest.TestCase):
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual((told['jobs'], told['workers']), (6, 12))
         fractions = [told[f'{who}_cpu_fraction'] for who in ('lane', 'coordinator', 'client')]
-        # No measurement: a process that waits in a loop uses a whole core.
+        # a process that waits in a loop would use a whole core
         self.assertLess(max(fractions), 0.5)
         self.assertLess(sum(fractions) * told['seconds'], spent.cpu_s())
 
@@ -232,7 +233,7 @@ class Idle(unittest.TestCase):
         cells = [json.loads(line) for line in answer.stdout.splitlines()[-3:-1]]
         self.assertEqual([c['active'] for c in cells], ['shm', 'tcp'])
         for cell in cells:
-            # A round waits for a lane, and for no timer.
+            # a round waits for a lane, but not for a timer
             self.assertTrue(1 < cell['alone_us_p50'] < 1e6 * spent.wall_s(), cell)
             self.assertAlmostEqual(cell['ratio'], cell['among_us_p50'] / cell['alone_us_p50'],
                                    places=1)
@@ -263,7 +264,7 @@ class Durability(unittest.TestCase):
                           for kind in ('none', 'replica', 'worker')])
         for row in rows:
             self.assertEqual((row['state_bytes'], row['turns'], row['wrong']), (65536, 2, 0))
-            # Two workers push 65536 bytes of state and more, which a lane reads.
+            # two workers send at least 65536 bytes of state, which a lane reads
             self.assertGreater(row['lane_cpu_ms'], 1e3 * FASTEST_S_PER_GIB * 65536 / 2**30, row)
         rounds = rows[0]['turns'] * rows[0]['rounds']
         self.assertLess(rounds * sum(row['wall_ms'] for row in rows) / 1e3, spent.wall_s())
@@ -278,21 +279,20 @@ class Budget(unittest.TestCase):
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
         rounds_per_gib = 1 << 30 >> 20 >> 2
         for cell in cells:
-            # Each of four workers sleeps a bounded number of times a round, and a lane calls the
-            # kernel to wake a sleeping worker.
+            # Each of four workers sleeps a limited number of times in a round. A lane needs a
+            # system call to wake a sleeping worker.
             self.assertTrue(0 < cell['worker_wakes_per_gib'] < 20 * 4 * rounds_per_gib, cell)
             self.assertGreater(cell['worker_calls_per_gib'], cell['worker_wakes_per_gib'] / 2, cell)
         shm, _, tcp = (cell['lane_calls_per_gib'] for cell in cells)
         self.assertTrue(0 < shm < tcp, cells)
-        # A MiB that is read from a socket takes at least one call, and so does a MiB that is
-        # written.
+        # A MiB read from a socket takes at least one call. A MiB written takes one, too.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that always finds the next announcement in its memory may need no sleep in so few
-        # rounds.
+        # A lane that finds the next announcement in its memory does not sleep. In a few rounds this
+        # may always be the case.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])
-            # The processes also have threads for control. A mistake in the data path would allocate
+            # Control threads may allocate now and then. A mistake in the data path would allocate
             # in every round.
             for cell in cells:
                 self.assertLess(cell[f'{name}_allocations_per_gib'], rounds_per_gib / 2, cell)

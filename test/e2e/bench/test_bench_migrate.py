@@ -1,5 +1,5 @@
-"""gradpool-bench migrate: every row exists, and every result is right, over tcp, and with
-GRADPOOL_TEST_LONG also over shared memory. Measured figures are never tested."""
+"""Tests that `gradpool-bench migrate` prints every row with right results over tcp. With
+GRADPOOL_TEST_LONG it also runs over shared memory. Measured figures are never tested."""
 import json
 import os
 import unittest
@@ -25,7 +25,7 @@ class Migrate(unittest.TestCase):
             self.assertGreaterEqual(drain['tasks'], 104)
             self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
             self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
-            for who in ('longest', 'control'):  # with one drain both are equal
+            for who in ('longest', 'control'):  # with one drain the two values are equal
                 self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
         self.assertEqual([(r['mode'], r['transport']) for r in rows],
                          [(mode, transport) for transport in TRANSPORTS
@@ -36,7 +36,7 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
-            # all workers stop in one iteration, whose length shows all of the time
+            # all workers stop in one iteration, so its length shows all of the lost time
             if row['mode'] != 'live':
                 self.assertEqual(row['hidden_ms'], 0, row)
                 longest_ms = (row['visible_pause_fraction'] + 1) * row['iteration_ms']

@@ -1,5 +1,5 @@
-"""gradpool-bench stragglers: with a slow lane the service tries other placements, and every result
-stays right. The speed-up is a figure of the bench and is never tested."""
+"""Tests `gradpool-bench stragglers`: with a slow lane the service tries other placements, and every
+result stays right. The speed-up is never tested."""
 import json
 import os
 import pathlib
@@ -48,7 +48,7 @@ class Stragglers(unittest.TestCase):
                        '--policy', 'nothing', environment={'LD_PRELOAD': str(FALSE_RESULTS)})
         self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
         row, last = [json.loads(line) for line in answer.stdout.splitlines()]
-        self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one of each worker
+        self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one wrong result of each worker
     def test_what_the_skew_itself_moves_is_not_counted_as_moved(self):
         answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'skew',
                        '--policy', 'nothing')

@@ -1,6 +1,6 @@
-"""The demo of the README, unchanged: its checks hold, in text and in JSON.
+"""Runs the unchanged demo of the README, with output as text and as JSON. Its own checks must pass.
 
-bench/demo.sh also installs and builds, which this test leaves out.
+bench/demo.sh also installs and builds. This test skips these steps.
 """
 import json
 import os
@@ -17,7 +17,7 @@ PATIENCE_S = 400
 
 
 def run(*options):
-    """Returns (the line of each check, the JSON of the last line)."""
+    """Returns the line of each check, and the JSON of the last line."""
     ended = harness.run([sys.executable, DEMO, '--build', BUILD, *options],
                         capture_output=True, text=True, timeout=PATIENCE_S)
     lines = ended.stdout.splitlines()
@@ -26,7 +26,7 @@ def run(*options):
 
 
 class Demo(unittest.TestCase):
-    """Runs on one host with each transport, and on three nodes."""
+    """Runs the demo on one host with each transport, and on three nodes."""
 
     def expect(self, options, checks_least, mentions):
         checks, figures = run(*options)
@@ -38,9 +38,10 @@ class Demo(unittest.TestCase):
         self.assertEqual(figures['wrong'], 0)
         self.assertTrue(figures['replicas_equal'] and figures['reference_equal'], figures)
         self.assertEqual(figures['cores_dedicated'], 5)
-        # Five workers need a part of one core (README has 0.05 to 0.14).
+        # five workers use a part of one core (README: 0.05 to 0.14)
         self.assertTrue(0.005 < figures['cores_used'] < 1, figures)
-        self.assertGreater(figures['service_cpu_s'], figures['cores_used'])    # over some seconds
+        # the demo runs for more than a second
+        self.assertGreater(figures['service_cpu_s'], figures['cores_used'])
 
     def test_two_jobs_share_a_service_that_moves_tasks_and_dies(self):
         page = BUILD / 'demo-report.html'

@@ -1,5 +1,5 @@
-"""`gradpool-bench savings` with small jobs: its last line follows from the lines before. Measured
-figures are never tested."""
+"""Tests `gradpool-bench savings` with small jobs: its last line must follow from the lines before.
+Measured figures are never tested."""
 import json
 import math
 import pathlib

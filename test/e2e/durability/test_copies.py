@@ -1,7 +1,7 @@
-"""Parameters survive their lanes in elastic jobs, with copies in workers' memory (--durability
-worker) and on other aggregators (--durability replica). Workers are killed, come back, and their
-number changes. After each change aggregators are killed. Every worker that was there from the
-beginning computes each step of each tensor with numpy, so a lost moment or step shows at once."""
+"""Tests that parameters survive dead lanes in elastic jobs. Copies are in workers' memory
+(--durability worker) or on other aggregators (--durability replica). Workers are killed and return,
+so their number changes. After each change aggregators are killed. Workers that run from the
+beginning compute each step with numpy, which detects a lost moment or step at once."""
 import os
 import pathlib
 import subprocess
@@ -18,31 +18,34 @@ import gradpool
 import test_members as members
 from harness import until
 
-SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}   # elements; the last has several pieces
-RATE, MOMENTUM = 2.0 ** -8, 0.5  # powers of two, because numpy has no fused operations
+# number of elements; the last tensor has several pieces
+SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
+# with powers of two, results do not depend on fused operations, which numpy lacks
+RATE, MOMENTUM = 2.0 ** -8, 0.5
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)
-# elements that are compared first to find the ranks of a step
+# number of elements compared first to find the ranks of a step
 PROBE = 64
 
 
 def gradient(name, rank):
-    """Returns the rank's gradient, which is equal in all steps, so that a late worker need not know
+    """Returns the rank's gradient. It is equal in all steps, because a late worker does not know
     the step."""
     return numpy.random.default_rng([rank, SIZES[name]]).random(SIZES[name],
                                                                 dtype=numpy.float32)
 
 
 class Model:
-    """The right state of a tensor in its lane."""
+    """The expected state of a tensor in its lane."""
 
     def __init__(self, name, rank, most):
         self.gradients = [gradient(name, other) for other in range(most)]
         self.values = gradient(name, 1000)
         self.momentum, self.rank, self.mask = None, rank, 0
-        self.known = 0, None   # a set of ranks, and the mean of their gradients
+        self.known = 0, None   # last set of ranks, and the mean of their gradients
 
     def mean(self, mask, upto):
-        """The set seldom changes, so the last whole mean is stored."""
+        """Returns the mean of the gradients. The last full mean is cached, because the set of ranks
+        seldom changes."""
         if self.known[0] == mask:
             return self.known[1][:upto]
         total, count = None, 0
@@ -63,7 +66,7 @@ class Model:
         return self.values[:upto] - numpy.float32(RATE) * momentum, momentum
 
     def follow(self, result):
-        """Returns the ranks of a step. The last set is tried first, because it seldom changes."""
+        """Finds the ranks of a step. Tries the last set first, because it seldom changes."""
         sets = [mask for mask in range(1, 1 << len(self.gradients)) if mask >> self.rank & 1]
         for mask in [self.mask] * (self.mask > 0) + sets:
             if numpy.array_equal(self.step(mask, PROBE)[0], result[:PROBE]):
@@ -76,8 +79,8 @@ class Model:
 
 
 def rank_updates(rank, workers):
-    """Trains until rank 0 announces the end. Writes one line for each step and tensor: ranks of the
-    step, and bits of the result."""
+    """Trains until rank 0 announces the end. Writes one line for each step and tensor: the ranks of
+    the step, and a checksum of the result."""
     folder, most = pathlib.Path(os.environ['MEMBERS_FOLDER']), int(os.environ['MEMBERS_MAX'])
     gradients = {name: gradient(name, rank) for name in SIZES}
     models = None if os.environ['MEMBERS_LATE'] else {n: Model(n, rank, most) for n in SIZES}
@@ -101,7 +104,7 @@ def rank_updates(rank, workers):
                 resizing.start()
                 (folder / 'wanted').unlink()
             said[1] = rank == 0 and (folder / 'stop').exists()
-            # Both at once: a late worker may have entered the tensors at different steps.
+            # a late worker may join the two tensors at different steps, so both start together
             for request in [job.update_group([(t, gradients[t.name], results[t.name]) for t in
                                               tensors], lr=RATE, momentum=MOMENTUM),
                             job.push_pull_group([(who, said, told)], 'sum')]:
@@ -116,7 +119,8 @@ def rank_updates(rank, workers):
 
 
 class Case(members.Case):
-    # An aggregator that dies five times in a minute is not restarted for a while.
+    # An aggregator that dies five times in a minute is not restarted for a while, so there are
+    # several.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):
@@ -136,7 +140,7 @@ class Case(members.Case):
         self.kills = 0
 
     def move(self):
-        """Moves the whole job to another lane. The copies must be made again for that lane."""
+        """Moves the whole job to another lane, which needs new copies."""
         lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
         answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -145,8 +149,8 @@ class Case(members.Case):
               None, 'rounds after a move', process=self.service.serve)
 
     def kill_an_owner(self, rank=None):
-        """Kills an aggregator with tasks of the job together with that rank. Then waits for a round
-        on the new owner."""
+        """Kills an aggregator with tasks of the job, and the worker of that rank. Then waits for a
+        round on the new owner."""
         self.move()
         self.await_copies()
         lanes = self.service.job('job')['lanes']
@@ -168,10 +172,10 @@ class Case(members.Case):
                               f'rank {rank}: {process.communicate()[1]}')
 
     def check_late(self):
-        """Checks that a late worker has the results of rank 0."""
+        """Checks that each result of a late worker is also a result of rank 0."""
         known = {(name, crc) for _, name, _, crc in self.log(0)}
         for rank in self.running:
-            # The worker may receive the end one step later than rank 0.
+            # the worker may see the end one step later than rank 0
             lines = self.log(rank)[:-len(SIZES)]
             wrong = [line for line in lines if (line[1], line[3]) not in known]
             self.assertEqual(wrong, [], f'rank {rank}')
@@ -181,7 +185,7 @@ class Case(members.Case):
         self.begin(transport)
         for _ in range(times):
             victim = self.random.randrange(1, members.WORKERS)
-            time.sleep(self.random.uniform(0.02, 0.3))     # anywhere in a round
+            time.sleep(self.random.uniform(0.02, 0.3))     # at a random point of a round
             self.running[victim].kill()
             self.running.pop(victim).communicate()
             self.await_set(everybody - {victim})
@@ -220,7 +224,8 @@ class InWorkers(Case):
     KIND = 'worker'
 
     def await_copies(self):
-        """Waits until another worker holds the copy of the lost one, while rounds continue."""
+        """Waits until another worker has the copy of the lost worker. Rounds continue during the
+        wait."""
 
     def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
         self.come_and_go('shm', LOSSES)
@@ -239,7 +244,7 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """Copies on the aggregator that died last may not exist elsewhere yet."""
+        """copies on the last dead aggregator may not have been made again yet"""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']
@@ -255,8 +260,8 @@ class Replicas(Case):
         self.resize('tcp', RESIZES)
 
     def lose_both(self, transport, times):
-        """A host dies: the rank's gradient is lost with it, so no rank may have a result whose
-        state was lost."""
+        """Kills an owner and a worker together. The worker's gradient is lost, so no rank may have
+        a result whose state was lost."""
         everybody = set(range(members.WORKERS))
         self.begin(transport)
         for _ in range(times):

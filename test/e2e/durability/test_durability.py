@@ -1,4 +1,4 @@
-"""Parameters and moments after deaths of processes: training continues from a snapshot with the
+"""Tests parameters and moments after processes die. From a snapshot, training continues with the
 bits of uninterrupted training. Both ranks are in this process. Calls that block until all ranks
 have called run in one thread each."""
 import concurrent.futures
@@ -24,7 +24,8 @@ import test_update_rules as rules
 import gradpool
 
 WAIT_MS = 20000
-NAMES = {'w': 1, 'a longer one': 30}     # factor of the recorded elements
+# number of times that a tensor repeats the recorded elements
+NAMES = {'w': 1, 'a longer one': 30}
 
 
 def setUpModule():
@@ -32,7 +33,8 @@ def setUpModule():
 
 
 def all_ranks(function, *of_ranks):
-    """Runs function(items of one rank) in all ranks at once. Raises the first error."""
+    """Runs the function in all ranks at once, with one item of each list. Raises the first
+    error."""
     with concurrent.futures.ThreadPoolExecutor(len(of_ranks[0])) as pool:
         return [done.result() for done in [pool.submit(function, *own) for own in zip(*of_ranks)]]
 
@@ -80,7 +82,7 @@ class Case(unittest.TestCase):
                 request.wait(WAIT_MS)
 
     def step(self, number):
-        """Returns requests of all ranks. Rank 0's settings count."""
+        """Returns the requests of all ranks. Only rank 0's settings have an effect."""
         gradients = rules.UpdateRules.gradients[number]
         return [job.update_group([(tensor, numpy.tile(gradient, times), value) for
                                   tensor, value, times in zip(tensors, values, NAMES.values())],
@@ -103,7 +105,7 @@ class Case(unittest.TestCase):
         all_ranks(lambda job: job.snapshot(self.path), self.jobs)
 
     def restore(self):
-        """Overwrites all parameters, so that only the snapshot can restore them."""
+        """Overwrites all parameters and restores the snapshot."""
         for values in self.values:
             for value in values:
                 value[:] = numpy.nan
@@ -118,7 +120,7 @@ class Snapshots(Case):
         self.start()
         self.train(0, 40)
         self.snapshot()
-        self.train(40, 45)      # these steps are lost with the service
+        self.train(40, 45)      # these steps are lost when the service dies
         for pid in self.service.pids() + [self.service.serve.pid]:
             os.kill(pid, signal.SIGKILL)
         for client in self.clients:
@@ -169,10 +171,10 @@ class Snapshots(Case):
 
 
 class ByOperator(Case):
-    """Runs `gradpool snapshot` while the job trains, without the job's knowledge."""
+    """Runs `gradpool snapshot` while the job trains. The job takes no part in it."""
 
     def train_on(self):
-        """Repeats the recorded training until it fails. Returns the errors of all ranks."""
+        """Repeats the recorded training until an error. Returns the errors of all ranks."""
         errors, steps = [], 0
         while not errors:
             for request in self.step(min(steps, 99)):
@@ -183,7 +185,7 @@ class ByOperator(Case):
             steps += 1
             if steps == 90:
                 with self.beginning:
-                    if not self.is_killed:  # the first values would find no lane
+                    if not self.is_killed:  # without a lane the first values could not be sent
                         self.begin_again()
                         steps = 0
         return errors
@@ -201,7 +203,7 @@ class ByOperator(Case):
         return json.loads(asked.stdout)
 
     def find_step(self):
-        """Returns the number of steps after which all parameters of all ranks have these values."""
+        """Returns the step after which all parameters of all ranks have these values."""
         for steps in range(91):
             expected = by_rule('adam', rules.UpdateRules.first, steps)
             if self.values[0][0].tobytes() == expected:
@@ -214,7 +216,7 @@ class ByOperator(Case):
                    aggregators=2)
         self.join('taken', transport)
         self.start()
-        self.beginning = threading.Lock()   # held while no process may be killed
+        self.beginning = threading.Lock()   # locked while no process may be killed
         self.is_killed = False
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             training = pool.submit(self.train_on)
@@ -252,8 +254,8 @@ class ByOperator(Case):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
-        """Trains two tensors whose parameters show the iteration. `first` runs before the
-        iterations with each rank's (job, tensors, values)."""
+        """Trains two tensors whose parameters show the iteration. `first` runs before the training
+        with each rank's (job, tensors, values)."""
         self.serve('--scale', 'off', aggregators=2)
         self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
         self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in
@@ -266,7 +268,7 @@ class ByOperator(Case):
 
     @contextlib.contextmanager
     def iterating(self, update):
-        """All ranks call update(job, tensors, values, number) repeatedly while the block runs."""
+        """While the block runs, all ranks call update(job, tensors, values, number) repeatedly."""
         over, numbers = threading.Event(), [0] * len(self.jobs)
         together = threading.Barrier(len(self.jobs), timeout=30)
 
@@ -432,7 +434,7 @@ class ByOperator(Case):
 
 class Refusals(Case):
     def fails(self, what, *words):
-        """Runs on every rank; rank 0 knows the reason."""
+        """Checks that the call fails on every rank. Only rank 0 reports the reason."""
         def call(job):
             with self.assertRaises(gradpool.GradpoolError) as raised:
                 what(job)

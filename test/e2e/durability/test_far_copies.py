@@ -1,6 +1,6 @@
-"""Copies of parameters and moments on another host's aggregator, written and read over the network.
-Each aggregator runs in a separate network namespace, where no memory can be shared, and owners are
-killed one after the other. Both workers compute each step with numpy."""
+"""Tests copies of parameters and moments on the aggregator of another host. They are written and
+read over the network. Each aggregator runs in its own network namespace and shares no memory.
+Owners are killed one after the other. Both workers compute each step with numpy."""
 import json
 import os
 import pathlib
@@ -16,7 +16,8 @@ import test_nodes as nodes
 from harness import Process, until
 
 ELEMENTS = {'short': 500, 'long': 300000}
-RATE, MOMENTUM = 2.0 ** -8, 0.5      # exact, as numpy has no others
+# with powers of two, results do not depend on fused operations, which numpy lacks
+RATE, MOMENTUM = 2.0 ** -8, 0.5
 KILLS = 4
 
 
@@ -26,7 +27,7 @@ def gradient(name, rank):
 
 
 def rank_steps(rank, workers):
-    """Trains until rank 0 finds a file. Writes one line for each step."""
+    """Trains until rank 0 finds the file of the end. Writes one line for each step."""
     folder = pathlib.Path(os.environ['FAR_FOLDER'])
     first = {name: gradient(name, 1000) for name in ELEMENTS}
     mean = {name: sum(gradient(name, r) for r in range(1, workers)) for name in ELEMENTS}
@@ -84,7 +85,7 @@ class FarCopies(unittest.TestCase):
         return use.get('states') and use['states'] == use['copied']
 
     def kill_owner(self):
-        """Kills the host with most tasks of the job. Another aggregator starts there."""
+        """Kills the host with most tasks of the job. A new aggregator starts on the host."""
         lanes = self.service.job('far')['lanes']
         owner = next(a for a in self.service.serving()
                      if any(lane['lane'] in lanes for lane in a['lanes']))

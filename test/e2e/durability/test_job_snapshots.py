@@ -1,5 +1,5 @@
-"""Snapshots that workers take of their own job in unusual situations: ranks have left or come back,
-or one rank is late and another one has timed out."""
+"""Tests snapshots that workers take of their own job in unusual situations: ranks have left or
+returned, one rank is late, or one has timed out."""
 import concurrent.futures
 import errno
 import os
@@ -21,7 +21,7 @@ WAIT_MS = 20000
 WORKERS = 3
 COMINGS = 20 if 'GRADPOOL_TEST_LONG' in os.environ else 5
 SIZES = {'v': 300, 'w': 70000}
-# with momentum 0, so that moments are stored and have no effect
+# momentum 0: moments are stored but have no effect
 RULES = {'v': 'sgd', 'w': 'momentum'}
 
 
@@ -50,7 +50,8 @@ class JobSnapshots(unittest.TestCase):
             self.values[rank] = [numpy.zeros(size, numpy.float32) for size in SIZES.values()]
 
     def each(self, function, *who):
-        """Runs function(job, rank) in all of them at once. Raises the first error."""
+        """Runs function(job, rank) in the given ranks at once, or in all. Raises the first
+        error."""
         going = [self.pool.submit(function, self.jobs[rank], rank) for rank in who or self.jobs]
         return [one.result() for one in going]
 
@@ -104,7 +105,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def train_and_save(self, job, rank, stop, is_over, times=1000000):
-        """Trains until rank 0 announces the end in a round, or for `times` iterations."""
+        """Trains for `times` iterations, or until rank 0 announces the end in a round."""
         says, said = numpy.zeros((2, 1), numpy.float32)
         done = 0
         while done < times and not said[0]:
@@ -157,7 +158,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def late(self, call, *who):
-        """These ranks call while the others do not, and time out."""
+        """Calls only in these ranks. The missing ranks make the calls time out."""
         for rank in who:
             with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks'):
                 call(self.jobs[rank], rank)
@@ -192,7 +193,7 @@ class JobSnapshots(unittest.TestCase):
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
-        """All ranks call, and get the same error. Returns the errors' texts."""
+        """Calls in all ranks, which must get the same error. Returns the texts of the errors."""
         def one(job, rank):
             with self.assertRaises(gradpool.GradpoolError) as caught:
                 call(job, rank)

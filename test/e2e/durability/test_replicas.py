@@ -1,6 +1,6 @@
-"""Parameters and moments survive their aggregators, with the bits of uninterrupted training: with
-copies on other aggregators (--durability replica) and in workers' memory (--durability worker).
-Both ranks are in this process."""
+"""Tests that parameters and moments survive dead aggregators with the bits of uninterrupted
+training. Copies are on other aggregators (--durability replica) or in workers' memory (--durability
+worker). Both ranks are in this process."""
 import contextlib
 import os
 import random
@@ -22,8 +22,8 @@ from harness import until
 
 NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
 TIMES = 8 if os.environ.get('GRADPOOL_TEST_LONG') else 3
-COMPUTES_S = 0.02               # a worker, a step
-# an aggregator that ends five times within a minute is not restarted at once
+COMPUTES_S = 0.02               # time of a worker's step, in seconds
+# an aggregator that dies five times in a minute is not restarted at once
 TIMES_ALL = min(TIMES, 4)
 setUpModule = durability.setUpModule
 
@@ -43,7 +43,8 @@ class Case(durability.Case):
                 if any(lane['lane'] in lanes for lane in a['lanes'])]
 
     def train_while(self, harm, transport, times, rule='adam'):
-        """Trains until `harm`() was called so often at random times, and some steps more."""
+        """Trains while `harm`() is called `times` times at random moments. Then trains some steps
+        more."""
         self.name = f'{rule}-{transport}'
         self.join(self.name, transport, rule, self.KIND)
         self.start()
@@ -73,7 +74,7 @@ class Case(durability.Case):
         self.check(100, rule)
 
     def again(self):
-        """The recorded training ends before the harm does, so it begins again."""
+        """Starts the recorded training again. It ends before the last harm."""
         self.check(90, self.name.split('-')[0])
         first = rules.UpdateRules.first
         for values in self.values:
@@ -91,14 +92,14 @@ class Case(durability.Case):
         return [use.get(name) for name in ('states', 'copied', 'empty')]
 
     def kill(self, pid, how=signal.SIGKILL):
-        # the process ended just now, and another was started
+        # the process may have ended just now, and another one started
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, how)
             self.killed += 1
 
     def kill_owner(self):
         owners = self.owners()
-        if owners:      # otherwise its tasks are moving to another aggregator
+        if owners:      # without an owner, the tasks are just moving to another aggregator
             self.kill(self.random.choice(owners))
 
     def lanes(self):
@@ -106,7 +107,7 @@ class Case(durability.Case):
 
 
 class Replicas(Case):
-    """One aggregator at a time: the next is killed when another has a copy."""
+    """Kills one aggregator at a time. The next is killed when another one has a copy."""
 
     def kill_when_copied(self):
         until(self.is_copied, 'each state has a copy', process=self.service.serve)
@@ -161,7 +162,7 @@ class Replicas(Case):
         self.train_while(harm, 'tcp', TIMES)
 
     def test_a_tensor_that_nobody_sets_holds_no_drain_up(self):
-        """The task can move only to the holder of its copy after the owner's death."""
+        """After the owner's death, the task can move only to the aggregator with its copy."""
         self.serve('--scale', 'off', aggregators=2)
         self.name = 'half-set'
         self.join(self.name, 'shm', 'adam', self.KIND)
@@ -197,7 +198,7 @@ class Replicas(Case):
 
 
 class InWorkers(Case):
-    """Kills any aggregators, also all of them, at any time."""
+    """Kills any aggregators at any time, sometimes all of them."""
     KIND = 'worker'
 
     def kill_all(self):

@@ -1,9 +1,9 @@
-"""The row rules compared with PyTorch's optimizers on sparse gradients: some rows of an embedding
-have a gradient in each step, the others keep their bits.
+"""Compares the row rules with PyTorch's optimizers on sparse gradients. In each step some rows of
+an embedding have a gradient. The other rows must keep their bits.
 
-SparseAdam has the same operations in the same order, so its bits are ours. In the other rules
-PyTorch may fuse a product with a sum, so there the error against float64 is at most twice
-PyTorch's own."""
+SparseAdam uses the same operations in the same order, so the bits must be equal. For the other
+rules PyTorch may fuse a product with a sum. Their error against float64 may be at most twice
+PyTorch's error."""
 import os
 import pathlib
 import subprocess
@@ -17,7 +17,7 @@ REPLAY = pathlib.Path(os.environ['GRADPOOL_BUILD']) / 'test' / 'e2e' / 'row_repl
 STEPS, ROWS, DIM, CHOSEN = 60, 50, 19, 12
 RATE, EPSILON = 0.01, 1e-8
 
-# Name here: the optimizer in PyTorch, and its settings.
+# key: name of the rule; values: PyTorch's optimizer and its settings
 RULES = {
     'sgd': ('SGD', {}),
     'adagrad': ('Adagrad', {'eps': EPSILON}),
@@ -26,7 +26,8 @@ RULES = {
 
 
 def make_training():
-    """(first values, rows with a gradient[step], gradients[step]) in float32."""
+    """Returns first values, rows with a gradient in each step, and gradients of each step, in
+    float32."""
     random = numpy.random.default_rng(20261129)
     first = random.normal(size=(ROWS, DIM)).astype(numpy.float32)
     rows = [numpy.sort(random.choice(ROWS - 1, CHOSEN, replace=False)) for _ in range(STEPS)]
@@ -35,7 +36,7 @@ def make_training():
 
 
 def by_torch(rule, training, dtype):
-    """`dtype`: float64 or float32."""
+    """Runs the training with PyTorch in float64 or float32."""
     import torch
     first, rows, gradients = training
     kind, options = RULES[rule]
@@ -81,7 +82,8 @@ class RowRules(unittest.TestCase):
         self.assertGreater(self.error_of(first, reference), 1e-2)
         self.assertLessEqual(self.error_of(ours, reference), 2 * self.error_of(theirs, reference))
         self.assertEqual(ours.tobytes(), by_gradpool(rule, self.training, 'c').tobytes())
-        self.assertEqual(ours[-1].tobytes(), first[-1].tobytes())   # no step has a gradient of it
+        # this row has no gradient in any step
+        self.assertEqual(ours[-1].tobytes(), first[-1].tobytes())
         return ours, theirs
 
     def test_sgd_is_as_near_to_float64_as_pytorch_is(self):

@@ -1,5 +1,6 @@
-"""States of tensors with update rules on lanes: read by one rank alone (gp_job_read), and in rounds
-(gp_save, gp_restore), beside rounds that others have begun, after a lane's death, and refused."""
+"""Tests reading and writing of states in lanes: by one rank alone (gp_job_read) and in rounds
+(gp_save, gp_restore). Other cases: rounds that other ranks have started, a dead lane, refused
+calls."""
 import errno
 import os
 import signal
@@ -13,9 +14,9 @@ import python_case
 import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import gradpool
 from gradpool._native import states
-from python_case import full, setUpModule, tearDownModule     # noqa: found by name
+from python_case import full, setUpModule, tearDownModule     # noqa: unittest finds these by name
 
-SIZE = 100000       # several parts, and pieces on both aggregators
+SIZE = 100000       # large enough for several parts and for pieces on both aggregators
 RULE, RATE = 'momentum', {'lr': 1, 'momentum': 0.5}
 WAIT_MS = 30000
 
@@ -26,7 +27,8 @@ def zeros(size=SIZE, arrays=1):
 
 class States(python_case.Case):
     def begin(self, **how):
-        """Two ranks with two tensors after one step with ones: parameters are -1, momentum is 1."""
+        """Starts two ranks with two tensors, and makes one step with ones. Parameters are then -1,
+        momentum is 1."""
         name = self.id().rsplit('.', 1)[-1]
         self.client = gradpool.connect(python_case.service.endpoint)
         self.addCleanup(self.client.close)
@@ -79,7 +81,7 @@ class States(python_case.Case):
 
     def test_tensors_that_are_not_named_do_not_matter(self):
         jobs, tensors = self.begin()
-        # a tensor without a broadcast, and without a declaration by the other rank
+        # this tensor has no broadcast, and the other rank does not declare it
         jobs[0].declare('unset', 5, rule='adam')
         self.assertEqual(self.read(0, tensors[0]), [(1, {-1}, {1})])
 
@@ -145,7 +147,7 @@ class States(python_case.Case):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):
-        """One that the service does not answer."""
+        """a read that the service does not answer"""
         self.begin()
         found = []
 

@@ -1,10 +1,10 @@
-"""The update rules compared with PyTorch over 100 steps of a real training. The gradients of two
-workers of an MLP on the digits of scikit-learn are recorded. They are replayed by PyTorch in
-float64 (the reference), by PyTorch in float32, and by svc/reduce. The error of svc/reduce is at
-most twice PyTorch's own.
+"""Compares the update rules with PyTorch over 100 steps of a real training. The recorded gradients
+come from two workers of an MLP on the digits of scikit-learn. They are replayed by PyTorch in
+float64 (the reference), by PyTorch in float32, and by svc/reduce. The error of svc/reduce may be at
+most twice PyTorch's error.
 
-Tests of jobs replay the same training. Importing torch and sklearn takes three seconds of a core,
-so the first program of a build records, and later ones read the file."""
+Tests of jobs replay the same training. Importing torch and sklearn takes three seconds of CPU time.
+Therefore only the first test program records, and later ones read its file."""
 import contextlib
 import hashlib
 import os
@@ -21,7 +21,7 @@ REPLAY = pathlib.Path(os.environ['GRADPOOL_BUILD']) / 'test' / 'e2e' / 'update_r
 STEPS, WORKERS, SHARD = 100, 2, 64
 RATE, DECAY = 0.01, 0.01
 
-# name here -> the optimizer in PyTorch, and settings that differ from those below
+# key: name of the rule; values: PyTorch's optimizer, and settings other than the defaults below
 RULES = {
     'sgd': ('SGD', {}),
     'momentum': ('SGD', {'momentum': 0.9, 'dampening': 0.1}),
@@ -36,7 +36,7 @@ def flat(tensors):
 
 
 def record():
-    """Returns (first parameters, gradients[step][worker], losses) of a training in float32."""
+    """Trains in float32. Returns (first parameters, gradients[step][worker], losses)."""
     import sklearn.datasets
     import torch
     torch.manual_seed(20261121)
@@ -61,22 +61,22 @@ def record():
 
 
 def recorded():
-    """Returns record(), or the file that a program with the same version of this module has
-    written."""
+    """Returns the recorded training. Reads it from the file if a program with the same version of
+    this module has written it."""
     version = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:16]
     path = REPLAY.parent / f'training-{version}.npz'
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=path.parent) as file:
             numpy.savez(file, *record())
             file.flush()
-            with contextlib.suppress(FileExistsError):  # another program has written the file first
+            with contextlib.suppress(FileExistsError):  # another program wrote the file first
                 os.link(file.name, path)
     with numpy.load(path) as made:
         return [made[f'arr_{number}'] for number in range(3)]
 
 
 def by_torch(rule, first, gradients, dtype):
-    """`dtype`: float64 or float32."""
+    """Runs the training with PyTorch in float64 or float32."""
     import torch
     kind, options = RULES[rule]
     dtype = getattr(torch, dtype)

@@ -1,6 +1,6 @@
-"""Update rules in a lane: a real service steps the recorded training of test_update_rules. Both
-ranks are in this process, because an update returns at once. After 100 steps the parameters have
-the bits that the rules alone give, so they are as near to float64 as PyTorch's."""
+"""Tests update rules in a lane: a real service performs the recorded training of test_update_rules.
+Both ranks are in this process, because an update returns at once. After 100 steps the parameters
+must have the bits that the rules alone compute."""
 import errno
 import os
 import signal
@@ -48,7 +48,7 @@ class Case(unittest.TestCase):
         return tensors, values
 
     def step(self, jobs, tensors, values, gradients, settings):
-        """Only rank 0's settings count."""
+        """Makes a step. Only rank 0's settings have an effect."""
         others = [settings] + [{'lr': 123.0}] * (len(jobs) - 1)
         requests = [job.update(tensor, gradient, value, **of_rank) for
                     job, tensor, gradient, value, of_rank in
@@ -90,7 +90,8 @@ for _rule in rules.RULES:
 
 
 class FirstRankLeaves(Case):
-    """A new first rank that sends no settings continues with the last ones."""
+    """The first rank leaves. The next first rank sends no settings, so the last ones stay in
+    use."""
     RATE, GRADIENT = 0.5, 1.0
 
     def updates(self, jobs, tensors, values, rounds):
@@ -154,7 +155,8 @@ class Refusals(Case):
 
 
 class Loss(Case):
-    """A lane dies: its parameters are lost, and the last result is in every worker's memory."""
+    """A lane dies and its parameters are lost. Every worker still has the last result in its
+    memory."""
 
     def test_after_a_lane_s_death_training_goes_on_from_the_last_result(self):
         recorded = rules.UpdateRules

@@ -1,5 +1,5 @@
-"""Connections that end although both processes live: a coordinator that moves to another host, and
-a firewall that drops connections."""
+"""Tests lost connections between living processes: a coordinator moves to another host, or a
+firewall drops connections."""
 import contextlib
 import pathlib
 import re
@@ -15,19 +15,19 @@ RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
 
 
 class Alone(Service):
-    """A service without local aggregators."""
+    """A service without aggregators of its own."""
 
     def __init__(self):
         super().__init__(aggregators=0)
 
     def is_up(self):
-        with contextlib.suppress(AssertionError):  # no answer yet
+        with contextlib.suppress(AssertionError):  # not ready yet
             return bool(self.status())
         return self.serve.child.poll() is not None
 
 
 class Moved(unittest.TestCase):
-    """The host name of the coordinator is `pool`, whose address the test sets."""
+    """The host name of the coordinator is `pool`. The test changes its address."""
 
     def setUp(self):
         self.service = Alone()
@@ -71,7 +71,7 @@ class Moved(unittest.TestCase):
 
 
 class OwnName(unittest.TestCase):
-    """The host's own name has the address 127.0.1.1, as in Debian's /etc/hosts."""
+    """The host's own name resolves to 127.0.1.1, as in Debian's /etc/hosts."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -106,8 +106,8 @@ class OwnName(unittest.TestCase):
 
 
 class Forgotten(unittest.TestCase):
-    """Packets of connections to lanes are dropped, as by a firewall that has forgotten these
-    connections while a job was idle. New connections work."""
+    """Drops the packets of connections to lanes, like a firewall that removed idle connections from
+    its table. New connections work."""
 
     def setUp(self):
         self.service = Service(aggregators=1)
@@ -127,7 +127,8 @@ class Forgotten(unittest.TestCase):
                                        environment={'GRADPOOL_LOG_LEVEL': 'info'})
         for worker in workers:
             worker.wait_for('round ')
-        # both directions; on the other connections only packets that these workers send
+        # Drops both directions of connections to lanes. On other connections it drops only packets
+        # sent by these workers.
         self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         for worker in workers:

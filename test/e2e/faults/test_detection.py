@@ -1,5 +1,5 @@
-"""Time for which a job stops when its aggregator dies or becomes silent. The times are printed. The
-limits for silence allow for a machine that is busy with other tests."""
+"""Measures how long a job stops when its aggregator dies or becomes silent. The times are printed.
+The limits for silence allow for a machine that is busy with other tests."""
 import os
 import signal
 import unittest
@@ -12,14 +12,13 @@ import test_nodes as nodes
 from harness import GRADPOOL, Process, Service, finish_training, until
 
 ELEMENTS = 100000
-DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence counts from the unanswered ping
+DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence is measured from the unanswered ping
 BUSY = 3  # factor for a busy machine
 
 
 class Death(unittest.TestCase):
     def lose(self, service, transport, pids, times):
-        """The best of several times, because load by other tests delays some of them, but not
-        all."""
+        """Returns the best of several times. Other tests delay some of them, but not all."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)
@@ -75,7 +74,7 @@ class Silence(unittest.TestCase):
         self.nodes, self.service = nodes.start(self.addCleanup)
 
     def owner(self):
-        """Returns the node whose aggregator has the job."""
+        """Returns the node of the aggregator that serves the job."""
         return next(a['node'].removeprefix('node-') for a in self.service.status()['aggregators']
                     if any(lane['tasks'] for lane in a['lanes']))
 

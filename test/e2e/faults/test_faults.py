@@ -1,4 +1,4 @@
-"""Faults of a real service, and their effect on other jobs."""
+"""Tests faults of a real service, and their effect on other jobs."""
 import contextlib
 import json
 import os
@@ -17,16 +17,16 @@ import tap
 from harness import (BENCH, GRADPOOL, WAIT_S, Process, Service, cpu_s, cut_connections,
                      finish_training, is_alive, result, until)
 
-# Elements of a round in which a process dies, computing time before, and numbers of rounds: before
-# the death, and of another job. A build with sanitizers (`--fifth`) needs more time for each byte,
-# each round, and each restart.
+# Size of the round in which a process dies, computing time before it, number of rounds before it,
+# and number of rounds of another job. A build with sanitizers (`--fifth`) is slower and uses
+# smaller values.
 ELEMENTS, COMPUTE_MS, ROUNDS_BEFORE, ROUNDS_BESIDE = \
     (60000, 100, 10, 100) if '--fifth' in sys.argv else (300000, 10, 20, 600)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
            str(COMPUTE_MS // 2))
 IDLE_JOBS = 20
-# In QUIET_S two local aggregators are pinged two or three times each. This wakes the coordinator
-# and the aggregators' control threads, each once or twice, and no lane.
+# Within QUIET_S two local aggregators are pinged two or three times each. Each ping wakes the
+# coordinator and the aggregator's control thread once or twice. It wakes no lane.
 QUIET_S, SERVICE_WAKES = 4, 22
 
 
@@ -36,13 +36,13 @@ def lane_ports(service):
 
 
 def cut_one(worker, ports):
-    """Cuts a connection of the worker to a lane while both live."""
+    """Closes a connection between a living worker and a living lane."""
     if not any(cut_connections(worker.pid, port) for port in ports):
         raise AssertionError(f'{worker.name} has no connection to a lane')
 
 
 def wakes(pid):
-    """Returns how often the threads of the process have slept and continued so far."""
+    """Returns how often the threads of the process have woken up so far."""
     total = 0
     for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
         with contextlib.suppress(OSError):
@@ -52,8 +52,8 @@ def wakes(pid):
 
 
 def mapped_bytes(pid, name):
-    """Returns the bytes that a process has mapped of memory files with this name."""
-    harness.descriptors(pid)    # skips where maps cannot be read either
+    """Returns the number of bytes mapped by a process from memory files with this name."""
+    harness.descriptors(pid)    # skips the test where maps cannot be read
     total = 0
     for line in pathlib.Path(f'/proc/{pid}/maps').read_text().splitlines():
         if f'/memfd:{name} (deleted)' in line:
@@ -63,7 +63,7 @@ def mapped_bytes(pid, name):
 
 
 class Faults(unittest.TestCase):
-    """Each case has its own processes, and shares the service."""
+    """Each case starts its own workers. All cases share the service."""
 
     @classmethod
     def setUpClass(cls):
@@ -223,7 +223,7 @@ class Faults(unittest.TestCase):
     def test_a_refused_port_is_said_with_the_next_step(self):
         with socket.socket() as probe:
             probe.bind(('127.0.0.1', 0))
-            port = probe.getsockname()[1]   # a reserved port without a listener
+            port = probe.getsockname()[1]   # a free port, without a listener
             worker = Process([BENCH, 'push', '--endpoint', f'gradpool://127.0.0.1:{port}'],
                              self.service.folder, 'refused')
             self.assertEqual(worker.wait(), 1)
@@ -235,7 +235,7 @@ class Faults(unittest.TestCase):
                      os.urandom(1000), b''):
             with socket.create_connection((host, int(port)), WAIT_S) as peer:
                 peer.settimeout(0.2)
-                with contextlib.suppress(OSError):  # a disconnection is the right answer
+                with contextlib.suppress(OSError):  # a closed connection is the expected answer
                     peer.sendall(data)
                     peer.shutdown(socket.SHUT_WR)
                     while peer.recv(4096):
@@ -248,8 +248,8 @@ class Faults(unittest.TestCase):
         self.assertIsNone(workers[0].child.poll())
 
     def test_a_hello_of_another_version_is_refused_with_both_versions(self):
-        """Written by hand: a frame's length, then Envelope{id = 1, hello = {version = 99, role =
-        1}}."""
+        """Written by hand: the length of a frame, then Envelope{id = 1, hello = {version = 99, role
+        = 1}}."""
         hello = bytes((0x08, 99, 0x10, 1))
         message = bytes((0x08, 1, 0x12, len(hello))) + hello
         host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
@@ -294,7 +294,8 @@ class Faults(unittest.TestCase):
             self.check_other_job()
 
     def test_nobody_spins_idle_lanes_coordinator_and_workers_use_no_cpu(self):
-        """An idle lane must block: each uses less than one percent of a core over two seconds."""
+        """An idle lane must block. Each lane may use less than one percent of a core over two
+        seconds."""
         workers = []
         for transport in 'shm', 'tcp':
             workers += self.service.workers(f'idle-{transport}', 3, '--compute-ms', '600000',
@@ -304,7 +305,7 @@ class Faults(unittest.TestCase):
         pids = [self.service.serve.pid, *self.service.pids(), *(w.pid for w in workers)]
         used = {}
 
-        def are_idle():     # a process that has just started may still have work to do
+        def are_idle():     # a process that started just now may still be busy
             before = {pid: cpu_s(pid) for pid in pids}
             time.sleep(2)  # the measured time
             used.update((pid, round(cpu_s(pid) - before[pid], 2)) for pid in pids)
@@ -313,8 +314,7 @@ class Faults(unittest.TestCase):
 
     @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
     def test_quiet_seconds_wake_workers_never_and_the_service_for_its_pings_alone(self):
-        """With many idle jobs a periodic timer, one for each job or one in all, would show as
-        wake-ups."""
+        """A periodic timer would wake the idle jobs, so there are many of them."""
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         for job in range(IDLE_JOBS):
             self.service.worker(f'quiet-{job}', 0, 1, '--compute-ms', '600000', '--transport',
@@ -341,7 +341,7 @@ class Faults(unittest.TestCase):
 
     def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
         until(lambda: not self.service.status()['jobs'], 'no job is left')
-        before = self.arena_bytes()  # memory of the lanes without a job
+        before = self.arena_bytes()  # memory of lanes that serve no job
         workers = self.training('figures', 2, '--tensors', '50')
         grown, use = self.arena_bytes() - before, self.service.job('figures')['use']
         self.assertLessEqual(abs(use['heap_bytes'] - grown), 0.05 * grown)
@@ -351,7 +351,7 @@ class Faults(unittest.TestCase):
 
 
 class Killed(unittest.TestCase):
-    """Processes of the service die, and training continues with the same bits."""
+    """Kills processes of the service. Training must continue with the same bits."""
 
     def setUp(self):
         self.service = Service()
@@ -433,7 +433,7 @@ class Killed(unittest.TestCase):
         lanes = [lane['shm'] for a in self.service.status()['aggregators'] for lane in a['lanes']]
         sockets = pathlib.Path('/proc/net/unix').read_text()
         self.assertTrue(lanes)
-        # The sockets exist, so that their absence below means something.
+        # the sockets exist now; below they must be absent
         for address in [*lanes, str(self.service.state)]:
             self.assertIn(address, sockets)
         code = self.service.stop(number)
@@ -468,7 +468,7 @@ class Killed(unittest.TestCase):
 class StateDir(unittest.TestCase):
 
     def test_a_read_only_state_dir_is_refused_at_start_with_the_reason(self):
-        """In a separate mount namespace, because root may write despite permissions."""
+        """Uses a separate mount namespace, because root may write despite permissions."""
         with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
             script = 'mount -t tmpfs -o ro none "$1" && exec "$2" serve --state-dir "$1/state" ' \
                      '--listen gradpool://127.0.0.1:0'

@@ -1,5 +1,5 @@
-"""An aggregator is stopped while it writes a result, and continues when the next owner is at later
-rounds. It must change no byte of any worker's memory."""
+"""Stops an aggregator while it writes a result, and continues it when the next owner is at later
+rounds. The aggregator must change no byte of any worker's memory."""
 import ctypes
 import hashlib
 import os
@@ -15,7 +15,7 @@ import tap
 import gradpool
 from harness import GRADPOOL, Process, Service, is_alive, until
 
-ELEMENTS = 16 << 20  # 64 MiB, so that a write that is seen to begin has not ended yet
+ELEMENTS = 16 << 20  # 64 MiB: the write must last long enough to be stopped in the middle
 WORKERS = 2
 WAIT_MS = 30000
 ATTEMPTS = 20
@@ -23,7 +23,7 @@ SEED = tap.seed(20261122)
 
 
 def lent_memory():
-    """Returns all memory that this process lends to lanes, as arrays over the memory itself."""
+    """Returns all memory of this process that lanes may write, as arrays that share the memory."""
     found = []
     for line in pathlib.Path('/proc/self/maps').read_text().splitlines():
         if 'rw-s' in line and '/memfd:gradpool (deleted)' in line:
@@ -38,7 +38,7 @@ def digest_of(memory):
 
 
 def find(memory, values):
-    """Returns the places of these values in the memory, as arrays over it."""
+    """Finds these values in the memory. Returns arrays that share the memory."""
     found, key = [], values[:16].view(numpy.int32)
     for part in memory:
         words = part.view(numpy.int32)
@@ -78,7 +78,7 @@ class Training:
         self.check()
 
     def check(self):
-        """Returns the results as returned, and the gradients as lent."""
+        """Checks the results, and that the gradients in shared memory are unchanged."""
         for result in self.results:
             self.case.assertEqual(result.tobytes(), self.sum.tobytes(), f'round {self.round}')
 
@@ -88,13 +88,14 @@ class Training:
             self.finish()
 
     def stop_in_mid_write(self, pid):
-        """Begins a round, and stops that process once it has written a part of the result."""
+        """Starts a round, and stops the process when it has written a part of the result."""
         for _ in range(ATTEMPTS):
             before = self.sum
             landing = find(lent_memory(), before)
             self.case.assertEqual(len(landing), WORKERS)
             probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
-            first = [part[at] for part, at in probes]   # an early write would show, too
+            # so early, none of the result may be written
+            first = [part[at] for part, at in probes]
             self.push()
             deadline = time.monotonic() + 60
             while all(part[at] == value for (part, at), value in zip(probes, first)):
@@ -115,7 +116,8 @@ class Fencing(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def join_by_hand(self, name):
-        """Returns an aggregator whose process the coordinator cannot end."""
+        """Starts an aggregator that is no child of the coordinator, which therefore cannot
+        kill it."""
         process = Process([GRADPOOL, 'aggregator', '--join',
                            self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                           self.service.folder, name, self.service.operator())
@@ -124,8 +126,8 @@ class Fencing(unittest.TestCase):
         return process
 
     def lose(self, training, pid):
-        """Stops the process while it writes. The next owner repeats this round and does one more.
-        Returns all lent memory."""
+        """Stops the process while it writes. The next owner repeats this round and makes one more.
+        Returns all memory that lanes may write."""
         part = training.stop_in_mid_write(pid)
         began = time.monotonic()
         training.finish()

@@ -1,4 +1,4 @@
-"""Aggregators that run and do nothing, and a coordinator that is stopped."""
+"""Tests aggregators that run but do nothing, and a stopped coordinator."""
 import contextlib
 import ctypes
 import os
@@ -13,7 +13,7 @@ from harness import GRADPOOL, Process, Service, is_alive, result, until
 TIMEOUT_S = 3
 ROUNDS = 200
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-WAIT_FOR_THREADS = 0x40000000  # __WALL
+WAIT_FOR_THREADS = 0x40000000  # value of __WALL
 
 
 def ptrace(request, thread):
@@ -65,7 +65,7 @@ class Liveness(unittest.TestCase):
         ptrace(PTRACE_SEIZE, lane)
         ptrace(PTRACE_INTERRUPT, lane)
 
-        def reaped():  # the tracer reaps the thread before any process sees the end
+        def reaped():  # the tracer reaps the thread before any other process detects the end
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(lane, os.WNOHANG | WAIT_FOR_THREADS)
                 return False
@@ -110,8 +110,8 @@ class Liveness(unittest.TestCase):
         stat = pathlib.Path(f'/proc/{pids[0]}/stat')
         until(lambda: stat.read_text().rsplit(')')[-1].split()[0] == 'T', 'it is stopped',
               process=self.service.serve)
-        self.service.serve.kill()  # the kernel closes its terminal and continues it
-        os.kill(pids[0], signal.SIGCONT)  # this may fail: a thread may not have been stopped yet
+        self.service.serve.kill()  # the kernel closes the terminal of the process and continues it
+        os.kill(pids[0], signal.SIGCONT)  # may fail if a thread has not stopped yet
         self.service.start('serve-2')
         self.finish(workers)
         self.assertEqual(sorted(self.service.pids()), pids)

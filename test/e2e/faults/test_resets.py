@@ -1,5 +1,5 @@
-"""Resets of connections between live workers and lanes, as by a firewall. Jobs continue over new
-connections, with the same bits. Dead workers are detected as fast as without resets."""
+"""Resets connections between living workers and lanes, like a firewall. Jobs must continue over new
+connections with the same bits. Dead workers must be detected as fast as without resets."""
 import os
 import pathlib
 import signal
@@ -24,7 +24,7 @@ LANES_MAX = 2 * os.cpu_count()
 
 
 def received_bytes():
-    """Returns the bytes received by the loopback interface so far."""
+    """Returns the number of bytes received by the loopback interface so far."""
     for line in pathlib.Path('/proc/net/dev').read_text().splitlines():
         name, _, fields = line.partition(':')
         if name.strip() == 'lo':
@@ -44,7 +44,7 @@ class Resets(unittest.TestCase):
         cls.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
 
     def reset(self, end):
-        """Resets connections of all jobs. The other end gets a reset."""
+        """Resets connections of all jobs on one side. The other side receives a reset."""
         self.assertGreater(sum(reset_connections(port, end) for port in self.ports), 0)
 
     def join(self, name, **how):
@@ -64,7 +64,7 @@ class Resets(unittest.TestCase):
         return started
 
     def go_on(self, workers):
-        """Checks that each worker has begun some rounds since then."""
+        """Checks that each worker starts some more rounds."""
         seen = [worker.text().count('round ') for worker in workers]
         for worker, before in zip(workers, seen):
             until(lambda worker=worker, before=before: worker.child.poll() is not None or
@@ -103,7 +103,7 @@ class Resets(unittest.TestCase):
         finish_training(*workers)
 
     def forget(self, pid, end):
-        """From now on nothing arrives on the worker's connections, not even a reset."""
+        """Drops all later packets of the worker's connections, even resets."""
         self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
 
     def test_a_reset_that_the_lane_does_not_hear_of(self):
@@ -129,7 +129,7 @@ class Resets(unittest.TestCase):
 
     def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):
         workers = self.training('closed', 2, '--elements', 100000)
-        # socket.dup() would make the socket blocking, for the aggregator, too.
+        # os.dup(), because socket.dup() would make the socket blocking for the aggregator, too
         doors = [socket.socket(fileno=os.dup(door.fileno())) for port in self.ports
                  for door in connections(self.aggregator, port, 'local', LISTENING)]
         self.assertEqual(len(doors), len(self.ports))
@@ -171,7 +171,7 @@ class Resets(unittest.TestCase):
         jobs = self.join('large')
         tensors = [job.declare('w', LARGE) for job in jobs]
         self.finish(*self.push(jobs, tensors, LARGE, 0))
-        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes in both directions
+        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes of both directions
             before = received_bytes()
             pushed = self.push(jobs, tensors, LARGE, 1 + i)
             deadline = time.monotonic() + WAIT_MS / 1000
@@ -226,7 +226,7 @@ class Resets(unittest.TestCase):
         watch = progress.Stopwatch()
         os.kill(int(children.split()[0]), signal.SIGKILL)
         self.assertEqual(first.wait(), 1)
-        self.assertLess(watch.seconds(), 5)     # the limit for a disconnected worker is 10 s
+        self.assertLess(watch.seconds(), 5)     # limit for a disconnected worker: 10 s
         self.assertIn('rank 1 of job killed', first.text())
 
 

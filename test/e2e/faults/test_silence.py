@@ -1,6 +1,6 @@
-"""A worker's host becomes silent. Its workers are lost within seconds, and their jobs fail or
-continue without them. A worker that is only stopped stays in its job. The times are printed, and
-their limits allow for a machine that is busy with other tests."""
+"""Makes a worker's host silent. Its workers are lost within seconds, and their jobs fail or
+continue without them. A worker that is only stopped stays in its job. The times are printed. Their
+limits allow for a machine that is busy with other tests."""
 import json
 import os
 import pathlib
@@ -17,15 +17,14 @@ import gradpool
 import test_nodes as nodes
 from harness import Process, finish_training, until
 
-SILENCE_S = 2.0 + 0.5  # --worker-timeout and a look
-BUSY = 3               # times as long
-STOPPED_S = 16         # longer than a connection without any rule would have taken to fail its job
+SILENCE_S = 2.0 + 0.5  # --worker-timeout, and the interval of the check
+BUSY = 3               # factor for a busy machine
+STOPPED_S = 16         # longer than the time after which a job with a dead connection fails
 ELEMENTS = 300000
 
 
 def rank_goes_on(rank, workers):
-    """Trains until rank 0 announces the end. Writes a line for each round: its end, and its
-    ranks."""
+    """Trains until rank 0 announces the end. Writes the end time and the ranks of each round."""
     folder = pathlib.Path(os.environ['SILENCE_FOLDER'])
     gradient = numpy.full(ELEMENTS, 2.0 ** rank, numpy.float32)
     total, stop, stopped = numpy.empty_like(gradient), numpy.zeros(1), numpy.zeros(1)
@@ -60,7 +59,7 @@ class Silence(unittest.TestCase):
         return process
 
     def rounds_of(self, mask):
-        """Returns the ends of rank 0's rounds with exactly these ranks."""
+        """Returns the end times of rank 0's rounds with exactly these ranks."""
         path = self.folder / 'on.0.rounds'
         lines = path.read_text().splitlines(True) if path.exists() else []
         return [float(line.split()[0]) for line in lines
@@ -80,7 +79,7 @@ class Silence(unittest.TestCase):
         until(lambda: len(self.rounds_of(15)) > 50, 'all four train', process=goes_on[0])
         stopped[1].signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        time.sleep(0.5)  # the stopped worker may have sent the last packet
+        time.sleep(0.5)  # the last packet may come from the stopped worker
 
         self.nodes.cut('b')
         watch = progress.Stopwatch()
@@ -103,7 +102,7 @@ class Silence(unittest.TestCase):
         stopped[1].signal(signal.SIGCONT)
         finish_training(*stopped)
         self.nodes.restore('b')
-        # the service no longer knows their former sessions
+        # the service no longer knows the former sessions of these workers
         for worker in fails[1], goes_on[1], goes_on[3]:
             self.assertEqual(worker.wait(60), 1)
 

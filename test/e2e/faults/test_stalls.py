@@ -1,4 +1,4 @@
-"""Lines that real workers log themselves: a wait for a stopped worker with its rank, the end of the
+"""Tests the log lines of real workers: a wait for a stopped worker with its rank, the end of the
 wait, and the speed."""
 import re
 import signal
@@ -28,7 +28,7 @@ class Stalls(unittest.TestCase):
         lines, before = self.told(worker), 0
         for rounds, iterations, rate, mib, waited in lines:
             self.assertGreaterEqual(rounds, before)
-            self.assertLessEqual(abs(rounds - iterations), 1)     # of one tensor
+            self.assertLessEqual(abs(rounds - iterations), 1)     # rounds of one tensor
             self.assertLess(rate, 1000 / 5)
             self.assertAlmostEqual(mib, rate * ELEMENTS * 4 / 2 ** 20, delta=0.1)
             self.assertLessEqual(waited, 100)
@@ -50,7 +50,7 @@ class Stalls(unittest.TestCase):
         until(lambda: warned.search(waits.text()), 'the stopped rank is named', process=waits)
         until(lambda: any(line[2:] == (0, 0, 100) for line in self.told(waits)),
               'a second without progress', process=waits)
-        at = warned.search(waits.text()).end()      # a slow host may have had waits before
+        at = warned.search(waits.text()).end()      # on a slow host there may be earlier waits
         self.assertNotIn('goes on', waits.text()[at:])
         stops.signal(signal.SIGCONT)
         until(lambda: "job 'stall' rank 0 goes on after " in waits.text()[at:], 'it goes on',
@@ -59,7 +59,7 @@ class Stalls(unittest.TestCase):
         self.check_numbers(waits)
 
     def late(self, job):
-        """Returns the error of rank 0 about rank 1 at its deadline."""
+        """Returns the error of rank 0 when rank 1 misses its deadline."""
         waits = self.service.worker(job, 0, 2, '--timeout-ms', 2000, '--rounds', 1)
         self.assertNotEqual(waits.wait(), 0)
         self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())

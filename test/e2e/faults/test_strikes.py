@@ -1,7 +1,8 @@
-"""Random kills, stops, cuts and planned ends while jobs train, workers of two jobs come and go, an
-operator drains and takes snapshots, and a hostile tenant attacks. `gradpool-bench faults` does all
-this, and checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five minutes
-each. A second case crashes a process, which the bench must report although the service recovers."""
+"""Runs `gradpool-bench faults`: random kills, stops, cuts and planned ends while jobs train.
+Workers of two jobs join and leave, an operator drains and takes snapshots, and a hostile tenant
+attacks. The bench checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five
+minutes each. A second case crashes a process. The bench must report the crash although the service
+recovers."""
 import contextlib
 import json
 import os
@@ -18,15 +19,15 @@ from harness import BENCH, until
 
 SEED = tap.seed(4)
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
-SECONDS = 300 if IS_LONG else 20    # at least, until each kind of strike was made
+SECONDS = 300 if IS_LONG else 20    # minimum time; the bench runs on until it has tried each kind
 
-KINDS_LEAST = 6     # of eleven kinds; each has a second or two in the short form
-WAIT_S = 24  # three times the deadline of each wait there, for a host with few cores
+KINDS_LEAST = 6     # minimum number of kinds, of eleven; in the short form each has a second or two
+WAIT_S = 24  # three times the limit of each wait in the bench, for a host with few cores
 
 
 def seeds():
-    """GRADPOOL_TEST_SEEDS is one seed, or a range such as 4-8. The default is ten in the long
-    form."""
+    """Returns the seeds. GRADPOOL_TEST_SEEDS is one seed, or a range such as 4-8. The default is
+    ten in the long form."""
     first, _, last = os.environ.get('GRADPOOL_TEST_SEEDS', '').partition('-')
     if first:
         return range(int(first), int(last or first) + 1)
@@ -47,7 +48,8 @@ class Strikes(unittest.TestCase):
                      'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
                      'attacks'):
             self.assertGreater(told[name], 0, name)
-        # A job of the tenant with an absent worker blocks a drain, which fails with this reason.
+        # A job of the tenant with a missing worker blocks a drain. The drain then fails with this
+        # reason.
         self.assertGreater(told['drains'] + told['drains_refused'], 0)
         self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
         self.assertGreater(told['elements_checked'], told['rounds'])
@@ -84,20 +86,20 @@ def aggregators(bench):
 
 
 def orphans(bench):
-    """Returns the aggregators whose coordinator was killed."""
+    """Returns the aggregators of a killed coordinator."""
     return [pid for pid, command in children(bench) if command[1:2] == ['aggregator']]
 
 
 def workers(bench):
-    """Workers have threads. The process that removes the folder has none."""
+    """workers have threads, but the process that removes the folder has none"""
     return [pid for pid, command in children(bench) if command[1:2] == ['faults'] and
             len(list(pathlib.Path(f'/proc/{pid}/task').glob('*'))) > 1]
 
 
 class Crashes(unittest.TestCase):
     def crash(self, find, who, kills_coordinator=False):
-        """Aborts one of these processes as soon as it trains. The bench reports process and signal,
-        and keeps the log."""
+        """Aborts one of these processes as soon as it trains. The bench must report process and
+        signal, and keep the log."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'

@@ -1,5 +1,5 @@
-"""Workers in containers that use the host's network: the number of a process there belongs to
-another process on the host."""
+"""Tests workers in containers with the host's network. The PID of a process in a container belongs
+to another process of the host."""
 import pathlib
 import subprocess
 import sys
@@ -33,7 +33,7 @@ class Containers(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def start(self, name, endpoint, last_pid=1):
-        """Starts a worker in a container, whose number there is the one after `last_pid`."""
+        """Starts a worker in a container. Inside, its PID is the number after `last_pid`."""
         self.folder = self.service.folder / name
         self.folder.mkdir()
         script = f'echo {last_pid} > /proc/sys/kernel/ns_last_pid; "$@"; true'
@@ -69,7 +69,8 @@ class Containers(unittest.TestCase):
     def test_the_end_of_a_worker_that_cannot_be_watched_is_seen_by_its_connection(self):
         worker = self.start('ends', self.service.endpoint)
         children = pathlib.Path(f'/proc/{worker.pid}/task/{worker.pid}/children').read_text()
-        subprocess.run(['kill', '-9', *children.split()], check=True)   # its first process: all
+        # killing the first process kills the whole container
+        subprocess.run(['kill', '-9', *children.split()], check=True)
         until(lambda: self.service.job('ends') is None, 'the job has ended')
 
     def worker_of(self, job):

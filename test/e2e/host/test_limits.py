@@ -1,5 +1,5 @@
-"""Limits of processes: the error names the limit that a worker or the service has reached, and how
-to raise it."""
+"""Tests limits of processes. The error must name the limit that a worker or the service has
+reached, and how to raise it."""
 import os
 import sys
 import tempfile
@@ -11,7 +11,7 @@ import ranks    # noqa: sets GRADPOOL_LIBRARY
 import tap
 from harness import GRADPOOL, Process, Service
 
-# For each value the limit is set, a separate job is joined, and the limit is reset.
+# Sets each value of the limit, joins a separate job, and resets the limit.
 WORKER = """
 import os, resource, sys, numpy, gradpool
 which, values = getattr(resource, 'RLIMIT_' + sys.argv[1]), [int(v) for v in sys.argv[2:]]
@@ -42,7 +42,7 @@ class Limits(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def told(self, limit, *values, **environment):
-        """Returns the error of a worker for each value of the limit."""
+        """Returns the error of a worker at each value of the limit."""
         done = harness.run(
             [sys.executable, '-c', WORKER, limit, *map(str, values)], capture_output=True,
             text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,

@@ -1,8 +1,9 @@
-"""A service with a memory limit, and workers outside of it: lent memory counts for the worker.
+"""Tests a service with a memory limit. Shared memory of workers outside the limit must count for
+the workers only.
 
-Four jobs of one worker each train with tensors that are together much larger than the limit; with
-GRADPOOL_TEST_LONG tensors of 1 GiB. The cases run with userfaultfd, and without it as in a sandbox.
-Only version 1 of cgroups is tested here: version 2 has a unit test
+Each of four jobs has one worker, with tensors that are together much larger than the limit. With
+GRADPOOL_TEST_LONG a tensor has 1 GiB. The cases run with userfaultfd, and without it as in a
+sandbox. Only version 1 of cgroups is tested here. Version 2 has a unit test
 (test/unit/cli/test_doctor.c)."""
 import contextlib
 import os
@@ -21,7 +22,8 @@ ROOT = pathlib.Path('/sys/fs/cgroup/memory')
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 ELEMENTS = ((1 << 30) if IS_LONG else (64 << 20)) // 4
 LIMITS_MIB = (256, 64) if IS_LONG else (64,)
-# memory of libfabric for a lane's first connection: 6; with the defaults of libfabric 2.1 it is 23
+# memory used by libfabric for a lane's first connection: 6 MiB here, 23 with the defaults of
+# libfabric 2.1
 CONNECTION_MIB = 12
 JOBS = 4
 HOLES = """
@@ -50,7 +52,7 @@ with gradpool.connect() as client, client.join() as job:
 
 
 class Cgroup:
-    """A memory cgroup, with words that start a process in it."""
+    """A memory cgroup, and the words in front of a command that start it in the cgroup."""
 
     def __init__(self, limit_bytes):
         try:
@@ -126,8 +128,8 @@ class Limit(unittest.TestCase):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):
-        """Only the worker's pages count: a lane's access that would add a page is an error of the
-        worker."""
+        """The pages of shared memory count for the worker. If a lane's access would add a page, the
+        worker gets an error."""
         service = self.serve(64, *before)
         done = harness.run([sys.executable, '-c', HOLES], capture_output=True, text=True,
                            env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
@@ -138,7 +140,7 @@ class Limit(unittest.TestCase):
         self.assertEqual(result(service.worker('after', 0, 1))['wrong'], 0)
 
     def declare(self, service, elements, name):
-        """Returns the error of a worker that declares a tensor with Adam's state."""
+        """Starts a worker that declares a tensor with Adam's state. Returns its error."""
         done = harness.run([sys.executable, '-c', DECLARE, str(elements)], capture_output=True,
                            text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
                                            'GRADPOOL_JOB': name, 'RANK': '0', 'WORLD_SIZE': '1'})
@@ -170,8 +172,8 @@ class Limit(unittest.TestCase):
         self.assertLess(taken_mib, CONNECTION_MIB)
 
     def test_slots_beyond_the_limit_are_refused_in_the_first_round(self):
-        """Measured after a short job: libfabric allocates 6 MiB at a lane's first connection and
-        keeps them."""
+        """A short job runs before the measurement. At a lane's first connection libfabric allocates
+        6 MiB and never frees them."""
         service = self.serve(512)
         small = service.worker('small', 0, 1, '--transport', 'tcp', '--elements', 1024)
         self.assertEqual(small.wait(), 0, small.tail())

@@ -1,6 +1,6 @@
-"""Several nodes on one machine: each is a network namespace, and they are joined by veth pairs.
+"""Tests several nodes on one machine. Each is a network namespace, and veth pairs connect them.
 
-Needs root for the namespaces; otherwise skipped with that reason."""
+Namespaces need root. Without root the test is skipped with this reason."""
 import contextlib
 import os
 import pathlib
@@ -18,8 +18,8 @@ ADDRESS = '10.77.0.1'
 
 
 class NodeService(Service):
-    """The coordinator is on node a. Each case chooses the places of aggregators. Each node has a
-    key."""
+    """A service with the coordinator on node a. Each case chooses the nodes of aggregators. Each
+    node has a key."""
 
     def __init__(self, nodes, *options):
         self.nodes = nodes
@@ -58,7 +58,7 @@ class NodeService(Service):
 
 
 def start(cleanup, *options):
-    """Returns (Nodes, NodeService). Their ends are passed to `cleanup`, like addCleanup."""
+    """Starts nodes and a service. Passes their ends to `cleanup`, a function like addCleanup."""
     nodes = Nodes()
     cleanup(nodes.remove)
     nodes.create()
@@ -74,7 +74,8 @@ class SeveralNodes(unittest.TestCase):
     def setUpClass(cls):
         cls.cleanup = contextlib.ExitStack()
         cls.nodes, cls.service = start(cls.cleanup.callback, '--worker-timeout', 10,
-                                       '--aggregator-timeout', 10)  # longer than any disconnection
+                                       # longer than any disconnection in this test
+                                       '--aggregator-timeout', 10)
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])
         cls.service.add_aggregator('c', cores[-1])
@@ -85,7 +86,7 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.close()
 
     def test_a_worker_in_user_and_network_namespaces_of_its_own_falls_to_tcp_with_one_line(self):
-        """Like a container with the host's name: the worker expects shared memory and cannot
+        """Simulates a container with the host's name. The worker expects shared memory but cannot
         use it."""
         unshare = ('unshare', '--user', '--map-root-user', '--uts')
         as_node_b = ('sh', '-c', 'hostname node-b && exec "$@"', 'sh')
@@ -111,7 +112,7 @@ class SeveralNodes(unittest.TestCase):
                    for rank, node in enumerate('abc')]
         workers[0].wait_for('round 50\n')
         self.nodes.cut('c')
-        time.sleep(2)  # the fault itself
+        time.sleep(2)  # duration of the fault
         self.nodes.restore('c')
         for worker in workers:
             answer = result(worker)

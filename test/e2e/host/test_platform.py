@@ -1,4 +1,4 @@
-"""Runs the tests of this tree on another Debian release, with test/platform.sh in a clean root."""
+"""Runs the tests of this tree on another Debian release. Uses test/platform.sh in a clean root."""
 import pathlib
 import re
 import subprocess
@@ -7,14 +7,14 @@ import unittest
 import tap
 
 SCRIPT = pathlib.Path(__file__).parents[2] / 'platform.sh'
-# Reasons for which a case is skipped on every release.
+# Reasons for skipped cases that are accepted on every release.
 EVERYWHERE = ('takes minutes', 'torch finds no GPU', 'over this transport no memory is mapped',
               'over shared memory all of it is copied in one turn',
               'a thread of the sanitizer itself wakes up', 'ThreadSanitizer allows no threads')
 
 
 def run_on(release):
-    """Returns the exit status and all lines. Each line is also printed when it arrives."""
+    """Returns the exit status and all lines. Also prints each line as soon as it arrives."""
     lines = []
     with subprocess.Popen([SCRIPT, release], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as script:

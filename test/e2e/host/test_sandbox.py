@@ -1,5 +1,5 @@
-"""System calls that a sandbox refuses: the function works in another way, or the error names the
-call."""
+"""Tests system calls refused by a sandbox. The function must work without the call, or the error
+must name the call."""
 import os
 import subprocess
 import sys
@@ -21,8 +21,8 @@ with gradpool.connect() as client, client.join() as job:
 
 
 def without(call):
-    """Returns words before a command for which the system call fails. SkipTest: no filter is
-    possible."""
+    """Returns words in front of a command that make the system call fail. SkipTest: this host
+    allows no filter."""
     if subprocess.run([DENY, call, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no seccomp filter can be installed here')
     return str(DENY), call

@@ -1,4 +1,5 @@
-"""Whole jobs over TCP on addresses other than 127.0.0.1: IPv6, and an interface that was chosen."""
+"""Runs whole jobs over TCP on addresses other than 127.0.0.1: over IPv6, and on a chosen
+interface."""
 import contextlib
 import socket
 import unittest
@@ -15,7 +16,7 @@ def has_ipv6():
 
 
 class On(Service):
-    """Listens for control at that address."""
+    """A service that listens for control connections at a given address."""
 
     def __init__(self, listen, *options):
         self.listen = listen

@@ -1,5 +1,5 @@
-"""Page faults of lane threads, counted by the kernel: almost none in a new job's first round, and
-around a move of 48 MiB of Adam's state, over shared memory and over TCP."""
+"""Counts page faults of lane threads with the kernel's counters. There must be almost none in a new
+job's first round, nor around a move of 48 MiB of Adam's state. Tests shared memory and TCP."""
 import json
 import pathlib
 import unittest
@@ -18,7 +18,7 @@ WAIT_MS = 60000
 
 
 class Job:
-    """All ranks of a job in this process, each with gradient and result in lent memory."""
+    """All ranks of a job in this process. Each rank has gradient and result in shared memory."""
 
     def __init__(self, client, name, rule=None):
         self.jobs = [client.join(name, rank, WORKERS) for rank in range(WORKERS)]

@@ -1,5 +1,5 @@
-"""Every operation and quorum of gradpool.h against a real service, over each transport. The
-operations and the expected results are in operations.c."""
+"""Tests every operation and quorum of gradpool.h against a real service, over each transport.
+operations.c contains the operations and the expected results."""
 import unittest
 
 import harness

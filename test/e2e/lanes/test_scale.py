@@ -1,5 +1,6 @@
-"""Large numbers against a real service: workers, jobs, tensors, joins and leaves. All ranks are in
-this process, because a push returns at once. The memory of lanes is printed as comments."""
+"""Tests large numbers of workers, jobs, tensors, joins and leaves against a real service. All ranks
+are in this process, because a push returns at once. The test prints the memory of lanes as
+comments."""
 import mmap
 import os
 import pathlib
@@ -30,7 +31,7 @@ def tearDownModule():
 
 
 def lanes():
-    """Returns the memory of each lane, and the part that its jobs use."""
+    """Returns the memory of each lane, and how its jobs use it."""
     return [{'bytes': lane['arena_bytes'], 'jobs': lane['jobs'], **lane['use']}
             for a in service.status()['aggregators'] for lane in a['lanes']]
 
@@ -60,7 +61,7 @@ class Case(unittest.TestCase):
         return [client.join(name, rank, workers) for rank in range(workers)]
 
     def check_sums(self, jobs, elements, rounds=2):
-        """Uses integers as floats, which are exact in any order."""
+        """Checks sums of integers, which floats represent exactly in any order."""
         tensors = [job.declare('t', elements) for job in jobs]
         values = [numpy.empty(elements, numpy.float32) for _ in jobs]
         for number in range(rounds):
@@ -154,8 +155,8 @@ class Values(Case):
 
 class Comings(Case):
     def check_comings(self, transport, count):
-        """PARTS times so many ranks join, move a tensor, and leave or merely end their
-        connection."""
+        """Joins `count` ranks in each of PARTS parts. Each rank sends a tensor, then leaves or
+        closes its connection."""
         def come(number):
             with gradpool.connect(service.endpoint, transport) as client:
                 job = client.join(f'comes-{transport}-{number}', 0, 1)
@@ -178,9 +179,9 @@ class Comings(Case):
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        # A leak grows in each part. A pool of the network library grows once by a chunk of 6 MiB,
-        # when more connections overlap than before. Arenas of lanes return memory after ten
-        # seconds, so a few joins may hold half a MiB until then.
+        # A leak grows in each part. The network library's pool grows only once, by 6 MiB, when more
+        # connections overlap than before. Arenas of lanes return memory after ten seconds, so a few
+        # joins may use half a MiB until then.
         grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
         print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
               f'coordinator, aggregators and worker is {grown} bytes')
@@ -195,7 +196,7 @@ class Comings(Case):
 
 class Few(unittest.TestCase):
     def push(self, limit, transport):
-        """Returns exit code and output of a worker with that limit of the shell."""
+        """Runs a worker with this limit of the shell. Returns its exit status and output."""
         name = f'few{limit}-{transport}'.replace(' ', '')
         worker = [harness.BENCH, 'push', '--endpoint', service.endpoint, '--job', name, '--rank',
                   0, '--workers', 1, '--rounds', 3, '--transport', transport]
@@ -209,7 +210,7 @@ class Few(unittest.TestCase):
             codes = []
             for most in range(7, 27, 2):
                 code, text = self.push(f'-n {most}', transport)
-                # The lane may report a half-made connection first.
+                # the lane may report an incomplete connection first
                 self.assertRegex(text, '0 wrong' if code == 0 else
                                  'Too many open files|has lost its connection')
                 codes.append(code)

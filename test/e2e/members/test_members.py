@@ -1,6 +1,6 @@
-"""Workers come and go while their job trains: they are killed at random times and come back, and
-resizes change their number. Every result is compared with the sum over the ranks that it names, and
-the results of the permanent ranks with each other."""
+"""Changes the workers of a job while it trains. They are killed at random times and return, and
+resizes change their number. Every result must be the sum over the ranks that it names. All
+permanent ranks must have equal results."""
 import os
 import pathlib
 import random
@@ -23,27 +23,29 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
-ANSWER_MS = 1000    # a deadline that passes, but only after the service has answered
-SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}  # elements; the last has several pieces
-COMPUTES_S = 0.05  # a worker, a round
+ANSWER_MS = 1000    # a deadline that will pass, but long enough for an answer of the service
+# number of elements; the last tensor has several pieces
+SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
+COMPUTES_S = 0.05  # time of a worker's round, in seconds
 
 
 class Sums:
-    """Pushes of a rank, and the right results. A rank's pushes are always equal, so that a late
-    worker need not know its round."""
+    """Gradients of a rank, and the expected results. A rank's gradient is the same in all rounds,
+    because a late worker does not know its round."""
 
     def __init__(self):
         self.known = {}
 
     def gradient(self, name, rank):
-        """The first element names the rank, so that the sum of these elements shows the set."""
+        """Returns the gradient. Its first element names the rank, so the sum of first elements
+        shows the set."""
         values = numpy.random.default_rng([rank, SIZES[name]]).random(
             SIZES[name], dtype=numpy.float32)
         values[::1000] = 2.0 ** rank
         return values
 
     def of(self, name, mask):
-        """Returns the sum in rank order."""
+        """Returns the sum of these ranks, added in rank order."""
         if (name, mask) not in self.known:
             total = None
             for rank in range(32):
@@ -55,8 +57,8 @@ class Sums:
 
 
 def rank_trains(rank, workers):
-    """Trains until rank 0 announces the end. Writes one line for each round and tensor: ranks of
-    the sum, and bits of the result."""
+    """Trains until rank 0 announces the end. Writes one line for each round and tensor: the ranks
+    of the sum, and a checksum of the result."""
     folder, sums = pathlib.Path(os.environ['MEMBERS_FOLDER']), Sums()
     gradients = {name: sums.gradient(name, rank) for name in SIZES}
     results = {name: numpy.empty_like(values) for name, values in gradients.items()}
@@ -73,7 +75,7 @@ def rank_trains(rank, workers):
             if is_asked and not (resizing and resizing.is_alive()):
                 wanted = int((folder / 'wanted').read_text())
                 resizing = threading.Thread(target=job.resize, args=(wanted, WAIT_MS))
-                resizing.start()    # waits for the workers that come and go, while rounds continue
+                resizing.start()    # waits for new and returning workers while rounds continue
                 (folder / 'wanted').unlink()
             stop[0] = rank == 0 and (folder / 'stop').exists()
             job.push_pull_group([(t, gradients[t.name], results[t.name]) for t in tensors[:-1]] +
@@ -113,7 +115,7 @@ class Case(unittest.TestCase):
             stderr=subprocess.PIPE, text=True, env=environment)
 
     def log(self, rank):
-        """Returns the lines of the rank's newest process."""
+        """Returns the lines written by the rank's newest process."""
         path = self.folder / f'{rank}.{self.running[rank].pid}'
         text = path.read_text() if path.exists() else ''
         return [tuple(line.split()) for line in text.splitlines(True) if line.endswith('\n')]
@@ -143,7 +145,8 @@ class Case(unittest.TestCase):
             self.assertGreater(int(out.splitlines()[-1]), 0)
 
     def check_bits(self, *who):
-        """Checks that the ranks have equal sets and bits in each round that all have reached."""
+        """Checks that the ranks have equal sets and equal bits in each round reached by all of
+        them."""
         logs = [self.log(rank) for rank in who]
         for lines in zip(*logs):
             self.assertEqual(len(set(lines)), 1, lines)
@@ -151,8 +154,8 @@ class Case(unittest.TestCase):
 
 
     def check_entries(self, rank):
-        """Checks that a returned rank is in all tensors from the same iteration on. Returns how
-        often ranks came."""
+        """Checks that a returned rank takes part in all tensors from the same iteration on. Returns
+        how often ranks joined."""
         masks, came = dict.fromkeys(SIZES, (1 << WORKERS) - 1), {}
         for count, name, mask in (line[:3] for line in self.log(rank)):
             if int(mask) & ~masks[name]:
@@ -171,7 +174,7 @@ class Losses(Case):
         self.await_set(everybody)
         for _ in range(times):
             victim = self.random.randrange(2, WORKERS)
-            time.sleep(self.random.uniform(0.02, 0.4))     # anywhere in a round
+            time.sleep(self.random.uniform(0.02, 0.4))     # at a random point of a round
             self.running[victim].kill()
             self.running.pop(victim).communicate()
             self.await_set(everybody - {victim})
@@ -286,7 +289,7 @@ class Resizes(Case):
 
 
 class Orders(unittest.TestCase):
-    """A resize stays valid after its caller has stopped waiting."""
+    """Tests that a resize stays valid after its caller has stopped waiting."""
 
     def setUp(self):
         service = Service(aggregators=1)
@@ -311,7 +314,7 @@ class Orders(unittest.TestCase):
         self.times_out(3, '2 (has not joined)', '3 (has not left)')
         self.times_out(4, '2 (has not joined)')
         self.jobs.pop(3).leave()
-        self.jobs[2] = self.join(2)     # the gap is closed
+        self.jobs[2] = self.join(2)     # a worker joins with the missing rank
         self.jobs[0].resize(3, WAIT_MS)
         until(lambda: self.jobs[1].members().ranks == (0, 1, 2), 'rank 1 knows it, too')
 

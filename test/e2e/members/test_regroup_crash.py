@@ -1,8 +1,8 @@
-"""The coordinator dies at every step of a change of workers: before each message that it sends or
-receives, and before each write to its store, while one worker is killed, leaves or joins. A few of
-these steps are tested by default, all with GRADPOOL_TEST_LONG=1. The change is completed or undone.
-The remaining ranks get equal bits, no step of an update rule is lost, repeated or made with other
-moments, and training continues every time."""
+"""Kills the coordinator at every step of a change of workers. A step ends before a message is sent
+or received, or before the store is written. During the change one worker is killed, leaves or
+joins. By default a few of these steps are tested, with GRADPOOL_TEST_LONG=1 all. The change must be
+completed or undone, and the remaining ranks must have equal bits. No step of an update rule may be
+lost, repeated or made with wrong moments. Training must continue every time."""
 import os
 import pathlib
 import signal
@@ -20,14 +20,14 @@ from harness import until
 from test_migration_crash import MortalService
 
 WORKERS, ELEMENTS = 3, 40
-STAYING = 2         # ranks 0 and 1
-STEPS_MAX = 400     # steps of a change; no change has more
+STAYING = 2         # number of permanent ranks: 0 and 1
+STEPS_MAX = 400     # more than the steps of any change
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 160
 WAIT_MS = 30000
-COMPUTES_S = 0.01   # a worker, an iteration
+COMPUTES_S = 0.01   # time of a worker's iteration, in seconds
 LINE_BYTES_MAX = 80
 RATE, MOMENTUM = 0.25, 0.5
-GRADIENTS = numpy.float32([6, 12, 24])  # of each rank, with exact means
+GRADIENTS = numpy.float32([6, 12, 24])  # gradient of each rank; their means are exact
 
 
 def mean_of(members):
@@ -35,7 +35,7 @@ def mean_of(members):
 
 
 class Momentum:
-    """The lane's state, calculated step by step. Each step belongs to a set of workers."""
+    """Computes the lane's state step by step. Each step has a set of workers."""
 
     def __init__(self, parameters):
         self.parameters, self.buffer = parameters, None
@@ -47,7 +47,7 @@ class Momentum:
         return self.parameters - buffer * numpy.float32(RATE), buffer
 
     def follow(self, parameters):
-        """Returns the ranks of the step."""
+        """Finds and returns the ranks of the step."""
         for members in (0, 1), (0, 1, 2):
             expected, buffer = self.step(members)
             if expected.tobytes() == parameters.tobytes():
@@ -62,7 +62,7 @@ def wait_for(path):
 
 
 def rank_trains(rank, workers):
-    """The permanent ranks check each result and write its set. The third rank comes and goes."""
+    """The permanent ranks check each result and write its set. The third rank joins and leaves."""
     folder, stays = pathlib.Path(os.environ['CRASH_FOLDER']), rank < STAYING
     if not stays:
         (folder / f'ready.{os.getpid()}').touch()
@@ -80,7 +80,7 @@ def rank_trains(rank, workers):
     with open(folder / f'{rank}.{os.getpid()}', 'w', buffering=1) as log:
         while not last[0] and not (folder / f'leave.{os.getpid()}').exists():
             time.sleep(COMPUTES_S)
-            last[0] = rank == 0 and (folder / 'stop').exists()  # in the same round for all ranks
+            last[0] = rank == 0 and (folder / 'stop').exists()  # all ranks end in the same round
             requests = [job.push_pull(total, gradient, result, 'mean'),
                         job.update(weights, gradient, values, lr=RATE, momentum=MOMENTUM),
                         job.push_pull(stop, last, last, 'sum')]
@@ -129,7 +129,7 @@ class Crashes(unittest.TestCase):
             return [line for line in log.read().splitlines(True) if line.endswith('\n')]
 
     def newest(self, rank):
-        """Returns the numbers of workers in the rank's newest round, for both tensors."""
+        """Returns the number of workers in the rank's newest round, for both tensors."""
         words = self.lines(rank, LINE_BYTES_MAX)[-1:]
         return tuple(map(int, words[0].split()[-3:-1])) if words else None
 
@@ -173,7 +173,8 @@ class Crashes(unittest.TestCase):
         self.tell('go', process)
         died = self.has_died(WORKERS)
         while not self.is_made_by(WORKERS):
-            if process.poll() is not None:  # a worker whose join was not answered is started again
+            # a worker that received no answer to its join is started again
+            if process.poll() is not None:
                 self.assertTrue(died, process.communicate()[1])
                 process = self.start(STAYING, transport)
                 self.tell('go', process)
@@ -198,7 +199,7 @@ class Crashes(unittest.TestCase):
         until(lambda: self.is_made_by(WORKERS), 'training begins', process=self.service.serve)
         deaths = [0, 0]
         for step in range(first, STEPS_MAX, STRIDE):
-            leaving = (step + 2) // 3   # leaving has a third of the steps of joining
+            leaving = (step + 2) // 3   # a worker's leaving has a third of the steps of a join
             died = (self.lose(leaving, politely=step // STRIDE % 2), self.come(step, transport))
             deaths = [before + now for before, now in zip(deaths, died)]
             if not any(died):

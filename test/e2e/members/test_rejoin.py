@@ -1,5 +1,5 @@
-"""Jobs of ranks that have trained together before and of new ranks, and jobs of one name after each
-other. Earlier jobs of a process must not change which job the process joins."""
+"""Tests jobs with ranks that have trained together before and new ranks, and several jobs of one
+name in turn. Earlier jobs of a process must not change which job the process joins."""
 import os
 import tempfile
 import unittest
@@ -45,7 +45,7 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """An attached model: the job continues, and is not joined a second time."""
+    """The rank has an attached model. Its job continues and is not joined a second time."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
@@ -60,8 +60,8 @@ def rank_zero_had_a_group_before(rank, workers):
 
 
 def rank_has_group_after_group_in_one_store(rank, workers):
-    """Sets variables like torchrun. In such a store the barrier of older versions of torch
-    continues its count."""
+    """Sets variables like torchrun. In such a store the barrier of older torch versions continues
+    its old count."""
     import torch
     import torch.distributed as dist
     import gradpool.distributed     # noqa: registers the backend
@@ -70,7 +70,7 @@ def rank_has_group_after_group_in_one_store(rank, workers):
     kept, totals = [], []
     for turn in range(3):
         dist.init_process_group('gradpool', rank=rank, world_size=workers, store=store)
-        kept.append(dist.group.WORLD)       # a model may keep the group, and so the former job
+        kept.append(dist.group.WORLD)       # a model may keep the group and with it the former job
         totals.append(torch.ones(1) * (rank + turn))
         dist.all_reduce(totals[-1])
         dist.destroy_process_group()

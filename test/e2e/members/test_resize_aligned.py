@@ -1,8 +1,8 @@
-"""A job grows and shrinks between the same two iterations for all tensors, although each rank
-declares them in another order and pushes them at another speed. Rank 0 waits in resize() between
-two of its iterations while others join, or trains meanwhile. A leaving rank leaves between two of
-its iterations. Two tensors have an update rule, and a late worker has the parameters of all others
-from its first step on."""
+"""Tests that a job grows and shrinks between the same two iterations for all tensors. Each rank
+declares and sends the tensors in another order and at another speed. While others join, rank 0
+waits in resize() between two iterations, or trains. A leaving rank leaves between two of its
+iterations. Two tensors have an update rule. A late worker has everybody's parameters from its first
+step on."""
 import ast
 import itertools
 import os
@@ -22,15 +22,16 @@ import tap
 import gradpool
 from harness import Service, until
 
-BEGIN, MOST = 2, 4  # workers
+BEGIN, MOST = 2, 4  # number of workers at the start, and maximum
 SIZES = [3, 4, 2, 3, 2, 4, 3, 2] * (4 if os.environ.get('GRADPOOL_TEST_LONG') else 1)
 WAIT_MS = 30000
-PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}  # elements; the last has several pieces
+# number of elements; the last tensor has several pieces
+PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}
 RULED = {'weights': 2000, 'more': 700000}
-PACE_S = 0.003      # longest pause between two pushes; longer for higher ranks
+PACE_S = 0.003      # longest pause between two pushes; higher ranks pause longer
 SEED = tap.seed(20261122)
-# Rank r pushes 4 to the power of r, so each of these means is exact and shows its ranks. Two
-# leaving ranks need not leave between the same two iterations.
+# Rank r sends 4 to the power of r. Each of these means is exact and shows its ranks. Two leaving
+# ranks may leave between different iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
          for present in itertools.combinations(range(MOST), n)}
 
@@ -66,7 +67,7 @@ class Worker:
         return self.job.push_pull(tensor, gradient, values)
 
     def iterate(self, stops):
-        """Returns the ranks of each tensor, and the parameters."""
+        """Makes an iteration. Returns the ranks of each tensor, and the parameters."""
         before = {name: float(self.values[name][0]) for name in RULED}
         requests = [self.push(tensor, stops) for tensor in self.shuffled(self.tensors)]
         for request in self.shuffled(requests):
@@ -83,7 +84,7 @@ class Worker:
 
 
 def rank_trains(rank, workers):
-    """Writes one line for each iteration."""
+    """Trains, and writes one line for each iteration."""
     folder = pathlib.Path(os.environ['ALIGNED_FOLDER'])
     worker, count = Worker(rank, workers), 0
     if 'ALIGNED_BEGINS' in os.environ:
@@ -94,8 +95,8 @@ def rank_trains(rank, workers):
                 wanted = int((folder / 'wanted').read_text())
                 (folder / 'wanted').unlink()
                 if wanted > worker.job.workers and 'ALIGNED_STANDS' in os.environ:
-                    worker.job.resize(wanted, WAIT_MS)  # nothing is pushed meanwhile
-                else:                                   # all may be in an iteration
+                    worker.job.resize(wanted, WAIT_MS)  # rank 0 sends nothing during the resize
+                else:                                   # other ranks may be in an iteration
                     threading.Thread(target=worker.job.resize, args=(wanted, WAIT_MS)).start()
             log.write(f'{worker.iterate(rank == 0 and (folder / "stop").exists())}\n')
             count += 1
@@ -153,7 +154,7 @@ class Resizes(unittest.TestCase):
         self.await_workers(wanted)
 
     def check(self):
-        """Checks that each iteration had one set in all tensors, equal on every rank."""
+        """Checks that each iteration has one set for all tensors, equal on every rank."""
         first = self.lines(self.logs[0])
         for line in first:
             self.assertEqual(len(line[0]), 1, line)

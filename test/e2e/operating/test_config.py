@@ -1,4 +1,5 @@
-"""The configuration file of `serve` and `aggregator`: sources, mistakes, --print-config."""
+"""Tests the configuration file of `serve` and `aggregator`: its places, mistakes in it, and
+--print-config."""
 import contextlib
 import os
 import pathlib
@@ -16,7 +17,7 @@ PAGES = ('svc/OPERATING.md', 'svc/OPTIONS.md')
 
 
 def run(*command, **variables):
-    """Runs without the caller's GRADPOOL_* variables."""
+    """Runs the command without the caller's GRADPOOL_* variables."""
     clean = {name: value for name, value in os.environ.items()
              if not name.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command], capture_output=True, text=True,
@@ -146,7 +147,7 @@ class Running(Case):
         joined.wait_for('joined as aggregator')
 
     def usual(self, name, *command):
-        """Runs `command` on a host whose /etc is the folder `etc` of this case."""
+        """Runs `command` with the folder `etc` of this case mounted at /etc."""
         script = f'mount --bind {self.folder}/etc /etc && exec "$0" "$@"'
         process = Process(['unshare', '-m', 'sh', '-c', script, GRADPOOL, *command], self.folder,
                           name)
@@ -156,7 +157,7 @@ class Running(Case):
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_the_usual_file_is_read_by_serve_and_not_by_its_aggregators(self):
         (self.folder / 'etc/gradpool').mkdir(parents=True)
-        # libraries of this host are found with these files
+        # the host needs these files to find libraries
         for name in ('alternatives', 'ld.so.cache'):
             harness.run(['cp', '-a', f'/etc/{name}', self.folder / 'etc'], check=True)
         self.write('[serve]\nlisten = gradpool://127.0.0.1:0\ncores = 0\n'

@@ -1,4 +1,4 @@
-"""The service from an operator's view: command line, starts, ends, added nodes."""
+"""Tests commands of an operator: options, starts and ends of the service, added nodes."""
 import contextlib
 import json
 import os
@@ -17,9 +17,8 @@ import tap
 from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, is_alive, until
 
 
-
 def run(*command, environment=None):
-    """Runs without the caller's GRADPOOL_* variables."""
+    """Runs the command without the caller's GRADPOOL_* variables."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([str(GRADPOOL), *map(str, command)], capture_output=True, text=True,
                        timeout=WAIT_S, check=False, env={**clean, **(environment or {})})
@@ -145,7 +144,7 @@ class CommandLine(unittest.TestCase):
 
 
 class OneService(unittest.TestCase):
-    """Cases that need a service and do not change it."""
+    """Cases that only read from a service. They share one."""
 
     @classmethod
     def setUpClass(cls):
@@ -191,7 +190,7 @@ class OneService(unittest.TestCase):
         os.kill(pid, signal.SIGSTOP)
         try:
             watch = progress.Stopwatch()
-            # 3: an aggregator counts as silent
+            # exit status 3: an aggregator is silent
             self.assertIn(self.service.ask('status').returncode, (0, 3))
             self.assertLess(watch.seconds(), 5)
         finally:
@@ -253,7 +252,7 @@ class OwnServices(unittest.TestCase):
         self.assertEqual((self.folder / 'gradpool').stat().st_mode & 0o777, 0o700)
 
     def inside(self, folder, name, *options):
-        """Starts `gradpool serve` with a working folder."""
+        """Starts `gradpool serve` with this working folder."""
         process = Process(['sh', '-c', f'cd {folder} && exec "$0" "$@"', GRADPOOL, 'serve',
                            '--listen', 'gradpool://127.0.0.1:0', '--cores', '0', *options],
                           self.folder, name)
@@ -362,15 +361,16 @@ class OwnServices(unittest.TestCase):
                                   '--compute-ms', '5')
         until(lambda: (service.job('moved') or {}).get('state') == 'training', 'it trains',
               process=service.serve)
-        joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move first
+        joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move before it ends
         self.assertEqual(joined[0].wait(), 0)
         self.assertIn('moved, epoch 2', service.serve.text())
-        joined[1].signal(signal.SIGTERM)    # without another aggregator this one waits
+        # without another aggregator, this one waits for its jobs
+        joined[1].signal(signal.SIGTERM)
         joined[1].wait_for('is to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
-        for worker in workers:  # without a lane the workers wait for the next one, and log this
+        for worker in workers:  # the workers wait for the next lane, and log this
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
         self.assertEqual(shown['state'], 'waiting', shown)
@@ -392,8 +392,8 @@ class OwnServices(unittest.TestCase):
                                    '--cores', '0', name='joining')
             silent.settimeout(WAIT_S)
             heard = b''
-            while not heard:  # one connection only looks for a path
-                peer = silent.accept()[0]  # stays open: silent, not closed
+            while not heard:  # the first connection only finds a path, and sends nothing
+                peer = silent.accept()[0]  # kept open, so that the peer is silent, not closed
                 heard = peer.recv(1)
             joining.signal(signal.SIGINT)
             self.assertEqual(joining.wait(5), -signal.SIGINT)
@@ -431,7 +431,7 @@ class OwnServices(unittest.TestCase):
     def test_an_aggregator_killed_while_it_starts_is_replaced(self):
         serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',
                              '--state-dir', self.folder / 'state', name='serve')
-        for i in range(4):  # one more than may fail to start
+        for i in range(4):  # one more than the allowed number of failed starts
             until(lambda: serve.text().count('started a local aggregator') > i, 'it is started',
                   process=serve)
             os.kill(int(re.findall(r'cores 0, pid (\d+)', serve.text())[i]), signal.SIGKILL)
@@ -482,7 +482,7 @@ class OwnServices(unittest.TestCase):
         until(lambda: not is_alive(pid), 'the orphan has ended')
 
     def mounted(self, name, options, *command):
-        """Runs `command` with a separate small or read-only file system at <folder>/mounted."""
+        """Runs `command` with a small or read-only file system mounted at <folder>/mounted."""
         target = self.folder / 'mounted'
         target.mkdir(exist_ok=True)
         mount = f'mount -t tmpfs -o mode=700,{options} none {target} && exec "$0" "$@"'
@@ -508,7 +508,7 @@ class OwnServices(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
     def test_a_full_dev_shm_changes_nothing(self):
-        """Shared memory is in memfds, which no mount limits."""
+        """Shared memory uses memfds, so no mount limits it."""
         script = ('mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero > /dev/shm/x;'
                   'exec "$0" "$@"')
         local = Process(['unshare', '-m', 'sh', '-c', script, BENCH, 'local', '--endpoint',

@@ -1,7 +1,6 @@
-"""SIGTERM of a service whose local aggregators end with it (the first process of a container, or
-the main process of a unit). Their tasks move to an aggregator elsewhere that was joined by hand,
-jobs continue there, and the next start finds them. Jobs whose tasks cannot move end with the
-reason."""
+"""Sends SIGTERM to a service whose local aggregators end with it, like the first process of a
+container. Tasks move to an aggregator on another host, jobs continue there, and the next start
+finds them. If tasks cannot move, their job ends with the reason."""
 import concurrent.futures
 import contextlib
 import os
@@ -26,18 +25,18 @@ MOVES = 'their tasks move to others first'
 
 class Case(leaving.Case):
     def serve(self, *options, before=None):
-        """Starts a service with one local aggregator. Aggregators that are joined by hand are
-        elsewhere."""
+        """Starts a service with one local aggregator. Aggregators joined by hand count as
+        aggregators of other hosts."""
         self.service = harness.Service(*options, aggregators=1,
                                        before=harness.container() if before is None else before)
         self.addCleanup(self.service.end)
         self.first = self.service.serve
 
     def begin_with(self, *options, durability=None, transport='shm', before=None):
-        """Starts a job that trains on the local aggregator. Then another aggregator joins."""
+        """Starts a job on the local aggregator. Then joins another aggregator."""
         self.serve(*options, before=before)
         self.begin('moves', transport, durability)
-        self.train(0, 5)    # creates moments
+        self.train(0, 5)    # after five steps there are moments
         self.other = self.by_hand('elsewhere')
         self.service.joined = 1
 
@@ -49,7 +48,7 @@ class Case(leaving.Case):
         os.kill(inside, signal.SIGTERM)
 
     def stop_other(self):
-        """The aggregator answers nothing, but is not lost yet (--aggregator-timeout)."""
+        """The aggregator answers nothing. It is not lost before --aggregator-timeout."""
         self.other.signal(signal.SIGSTOP)
         self.addCleanup(self.other.signal, signal.SIGCONT)
 
@@ -64,7 +63,7 @@ class Moves(Case):
         self.start_again()
 
         def harm():
-            time.sleep(self.random.uniform(0, 0.1))     # at any point of the job's work
+            time.sleep(self.random.uniform(0, 0.1))     # at a random point of the job's work
             (end or self.terminate)()
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
@@ -72,7 +71,7 @@ class Moves(Case):
         self.assertNotIn('loses the state', self.first.text())
         self.assertEqual(self.service.local_aggregators(), [])
         self.start_again()
-        self.train(0, 20)       # without a coordinator
+        self.train(0, 20)       # no coordinator runs now
         self.service.start('again')
         self.train(20, STEPS)
         self.check(STEPS)

@@ -1,4 +1,4 @@
-"""gradpool doctor: its findings on a healthy system, and with one fault at a time."""
+"""Tests the findings of gradpool doctor on a healthy system, and with one fault at a time."""
 import contextlib
 import json
 import os
@@ -14,7 +14,7 @@ import tap
 from harness import BUILD, GRADPOOL, WAIT_S, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-# The package of the source tree with the library of this build, like an installed package.
+# Python package of the source tree, and library of this build.
 PACKAGE = {'PYTHONPATH': str(SOURCE / 'client/python'),
            'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so'), 'PATH': '/usr/bin:/bin'}
 HOST = ['build', 'kernels', 'libraries', 'clock', 'nofile', 'memlock', 'dev-shm', 'memfd', 'pidfd',
@@ -30,7 +30,7 @@ def run(*command, environment=None, before=None):
 
 class Case(unittest.TestCase):
     def doctor(self, *options, code=0, environment=None, before=None):
-        """Returns the checks by name."""
+        """Runs gradpool doctor. Returns its checks by name."""
         answer = run('doctor', '--json', *options, environment=environment, before=before)
         self.assertEqual(answer.returncode, code, answer.stdout + answer.stderr)
         said = json.loads(answer.stdout)
@@ -171,7 +171,8 @@ class OfService(Case):
             self.assertNotIn('key', checks)
 
     def test_a_service_of_another_protocol_is_a_failure_that_names_both_versions(self):
-        """Written by hand: the answer Envelope{id = 1, welcome = {version = 99}} to any request."""
+        """Written by hand: the answer Envelope{id = 1, welcome = {version = 99}}, sent to any
+        request."""
         welcome = bytes((0x08, 99))
         message = bytes((0x08, 1, 0x1a, len(welcome))) + welcome
 

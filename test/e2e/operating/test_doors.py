@@ -1,6 +1,6 @@
-"""Orders of operators: accepted over the Unix socket of the service or with an operator's key, and
-refused over loopback without either. Also the parts of the service that a stranger and a tenant
-see."""
+"""Tests orders of operators. The service accepts them over its Unix socket or with an operator's
+key, and refuses them over loopback without a key. Also tests which parts of the service are visible
+to strangers and tenants."""
 import contextlib
 import grp
 import json
@@ -21,8 +21,7 @@ OPERATORS_ONLY = 'is for operators: it needs the Unix socket of the service'
 
 
 def loopback(service, *command, environment=None, **options):
-    """Runs a command for the service over TCP on this host, without a key unless `environment` has
-    one."""
+    """Runs a command over TCP on this host. It has no key unless `environment` contains one."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command, '--endpoint', service.endpoint], capture_output=True,
                        text=True, env={**clean, **(environment or {})}, **options)
@@ -30,12 +29,12 @@ def loopback(service, *command, environment=None, **options):
 
 @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')
 class Stranger(unittest.TestCase):
-    """A user of the host without a key."""
+    """A user of the host who has no key."""
 
     @classmethod
     def setUpClass(cls):
         cls.service = Service(aggregators=1)
-        # Programs for the stranger must be where every user can read them.
+        # the stranger must be able to read its programs
         cls.program = cls.service.folder / 'gradpool'
         shutil.copy(GRADPOOL, cls.program)
         for path in cls.program, cls.service.folder:
@@ -95,7 +94,7 @@ class Doors(unittest.TestCase):
 
     def test_the_user_of_the_service_needs_no_key_also_by_its_tcp_address(self):
         service, other = self.service(aggregators=1), self.service(aggregators=1)
-        # The usual socket belongs to another service.
+        # the default socket belongs to another service
         elsewhere = {'GRADPOOL_STATE_DIR': str(other.state)}
         for environment in {}, elsewhere:
             answer = loopback(service, 'drain', 'lane', '1', environment=environment)
@@ -168,7 +167,7 @@ class Doors(unittest.TestCase):
         for pid in service.serve.pid, *service.pids():
             status = pathlib.Path(f'/proc/{pid}/status').read_text()
             self.assertIn('NoNewPrivs:\t1', status)
-            # /proc of a process that is not dumpable belongs to root, for any user.
+            # root owns /proc of a process that is not dumpable, whatever its user
             self.assertEqual(pathlib.Path(f'/proc/{pid}/mem').stat().st_uid, 0)
 
     @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')

@@ -1,5 +1,5 @@
-"""Former variables of options: commands ignore them, and one line names those that are set.
-Options that destroy, grant or have an effect once must be typed."""
+"""Tests former environment variables of options. Commands ignore them, and one line names the
+ones that are set. Options that destroy data, grant rights or act once must be typed."""
 import json
 import os
 import pathlib
@@ -13,9 +13,9 @@ OLD = {f'GRADPOOL_{name}': value for name, value in {
     'INSECURE': '1', 'JSON': '1', 'LANE_TIME': '1', 'ONCE': '1', 'OPERATOR': '1',
     'OUTPUT': '/nowhere/file', 'PERIOD': '1', 'PLAIN': '1', 'SECONDS': '1', 'TENANT': 'nobody',
     'UNDO': '1', 'WORKERS': '7'}.items()}
-# Variable of an option that grants rights.
+# Variable of an option that grants rights. Such variables are never read.
 NEVER = {'GRADPOOL_OPERATORS': 'root'}
-# Read by `serve`, and once by `tenant add`.
+# Variable of `serve`, formerly also of `tenant add`.
 OF_SERVE = {'GRADPOOL_LOSS_LIMIT': '7'}
 WARNING = 'not read from the environment any more: '
 
@@ -57,7 +57,7 @@ class Flags(unittest.TestCase):
     def test_drain_drains(self):
         answer = ask(self.service, 'drain', 'lane', str(self.lanes[0]))
         self.expect_one_line(answer)
-        # neither JSON nor an undo
+        # the line is not JSON, and nothing was undone
         self.assertEqual(answer.stdout, 'no task is there: nothing has moved\n')
         self.assertEqual(self.states()[self.lanes[0]], 'withheld')
         ask(self.service, 'drain', 'lane', str(self.lanes[0]), '--undo')

@@ -1,6 +1,6 @@
-"""The result of `meson install`: exactly these files, and a service, a C program and a Python
-program that use nothing else. The files are staged in another folder, so the programs must find
-each other by themselves."""
+"""Tests the result of `meson install`. It must contain exactly these files. A service, a C program
+and a Python program must work with nothing else. The files are staged in another folder, so the
+programs must find each other by themselves."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ import tap
 from harness import BUILD, Process, Service, until
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-PYTHON = sys.executable  # the interpreter for which the package is installed
+PYTHON = sys.executable  # interpreter of the installed package
 REDUCE = '''
 import array, sys
 import gradpool
@@ -34,7 +34,7 @@ stage = None
 
 
 def run(*command, **variables):
-    """Returns the output of the command, run without the variables of the project's tests."""
+    """Runs the command without the variables of the project's tests. Returns its output."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(('GRADPOOL_', 'PYTHON', 'LD_', 'PKG_CONFIG'))}
     result = harness.run([str(c) for c in command], capture_output=True, text=True, timeout=60,
@@ -45,7 +45,7 @@ def run(*command, **variables):
 
 
 class Stage:
-    """The tree in a folder instead of /, with configured paths below it."""
+    """Installs into a folder that stands for /. Configured paths are below this folder."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -131,7 +131,7 @@ class Library(unittest.TestCase):
 
 
 class PrivatePrefix(unittest.TestCase):
-    """A prefix outside of /usr, where ld.so does not look."""
+    """Installs with a prefix outside of /usr, where ld.so does not search."""
 
     def test_a_c_program_finds_its_library_by_itself(self):
         with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
@@ -149,7 +149,7 @@ class PrivatePrefix(unittest.TestCase):
 
 
 class Use(unittest.TestCase):
-    """With a service from the staged program, which starts its own aggregator."""
+    """Uses a service started from the staged program, which starts its own aggregator."""
 
     def setUp(self):
         built, harness.GRADPOOL = harness.GRADPOOL, stage.bin / 'gradpool'

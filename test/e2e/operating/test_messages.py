@@ -1,5 +1,5 @@
-"""Commands, services and workers with wrong inputs: each line that they print has its message in
-the golden file, and each message that the file expects of this program is printed.
+"""Runs commands, services and workers with wrong inputs. The golden file must contain the message
+of each printed line. Each message expected from this program must be printed.
 
 `test_messages.py --write` marks the messages of this run in the golden file."""
 import contextlib
@@ -25,7 +25,7 @@ sys.path.append(str(ROOT / 'test'))
 import messages  # noqa: E402
 
 GOLDEN = ROOT / messages.GOLDEN
-# Lines of the C library, and values that follow a message.
+# Lines printed by the C library, and values that follow a message.
 FOREIGN = ("unrecognized option '", 'requires an argument', '--usage', 'information.')
 known = messages.Golden(GOLDEN.read_text())
 messages_of = messages.finder(known)
@@ -33,7 +33,7 @@ seen = set()
 
 
 def check(case, text):
-    """Each line of the text has a message of the golden file, or several."""
+    """Checks that the golden file has a message for each line of the text."""
     for line in messages.lines_of(text):
         found = messages_of(line)
         if not found and not any(words in line for words in FOREIGN):
@@ -42,12 +42,12 @@ def check(case, text):
 
 
 def logged(process):
-    """Lines of the log of a bench, without its figures."""
+    """Returns the log lines of a bench, without its figures."""
     return '\n'.join(line for line in process.text().split('\n') if 'level=' in line)
 
 
 def clean(environment=None):
-    """Without the caller's variables of gradpool."""
+    """Returns the environment without the caller's variables of gradpool."""
     return {**{name: value for name, value in os.environ.items()
                if not name.startswith('GRADPOOL_') or name == 'GRADPOOL_LIBRARY'},
             **(environment or {})}
@@ -65,7 +65,8 @@ class Case(unittest.TestCase):
         return str(path)
 
     def refused(self, code, *command, environment=None, before=()):
-        """The command prints messages of the golden file alone and ends with that code."""
+        """Checks that the command ends with this exit status and prints only messages of the golden
+        file."""
         with self.subTest(' '.join(map(str, command))):
             answer = harness.run([*before, GRADPOOL, *command], capture_output=True, text=True,
                                  env=clean(environment))
@@ -75,7 +76,7 @@ class Case(unittest.TestCase):
 
 
 class Commands(Case):
-    """Without a service."""
+    """Commands that need no service."""
 
     def test_operands_that_are_wrong_or_missing(self):
         for words in ('drain', 'drain lane', 'drain lanes 1', 'drain lane x', 'drain lane 1 2',
@@ -137,7 +138,7 @@ class Commands(Case):
 
 
 class Services(Case):
-    """Services and aggregators that do not start."""
+    """Services and aggregators that fail to start."""
 
     def serve(self, code, *options, **keywords):
         self.refused(code, 'serve', '--state-dir', self.folder / 'state', '--listen',
@@ -217,7 +218,7 @@ class Services(Case):
 
 
 class Wrong(Case):
-    """Requests to a service that are refused."""
+    """Requests refused by a service."""
 
     @classmethod
     def setUpClass(cls):
@@ -503,7 +504,7 @@ class Wrong(Case):
 
 @contextlib.contextmanager
 def variable(name, value):
-    """With that variable of this process; None: without."""
+    """Sets this variable in this process. None: removes it."""
     before = os.environ.pop(name, None)
     if value is not None:
         os.environ[name] = value
@@ -516,7 +517,7 @@ def variable(name, value):
 
 
 class Zealous(unittest.TestCase):
-    """Runs last: after all other cases."""
+    """These checks run after all other cases."""
 
     def test_every_message_that_is_expected_of_this_program_was_printed(self):
         if os.environ.get('GRADPOOL_TEST_CASE'):
@@ -531,7 +532,7 @@ class Zealous(unittest.TestCase):
 
 
 class Life(Case):
-    """Logs of a service from its start to its end."""
+    """Checks the log of a service from its start to its end."""
 
     def test_names_of_services(self):
         service = Service('--name', 'blue', aggregators=0)

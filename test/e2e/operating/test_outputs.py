@@ -1,4 +1,4 @@
-"""Outputs of all commands with --json, compared with the schema that describes them."""
+"""Checks the output of each command with --json against the schema."""
 import copy
 import json
 import os
@@ -17,7 +17,7 @@ from harness import GRADPOOL, Service, run, until
 ROOT = pathlib.Path(__file__).parents[3]
 MODELS = ROOT / 'bench/models'
 SCHEMA = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
-# Members of situations that no case here creates.
+# Members of outputs for situations that no case here creates.
 RARE = {
     'event.at_s', 'check.advice', 'job.measured',
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
@@ -41,7 +41,7 @@ def validate(output, name):
 
 
 def members(output, name):
-    """Returns the members of the output that the definition `name` and those below it describe, as
+    """Returns the members of the output described by the definition `name` and those below it, as
     'definition.member'."""
     definition, seen = SCHEMA['$defs'][name], set()
     for member, value in output.items() if isinstance(output, dict) else ():
@@ -129,7 +129,8 @@ class Outputs(unittest.TestCase):
         self.assertIs(self.check('status', answer.stdout)['own_only'], True)
 
     def failure(self):
-        self.bert[0].signal(signal.SIGSTOP)     # a failed job stays until its workers have left
+        # a stopped worker cannot leave, and a failed job remains until its workers have left
+        self.bert[0].signal(signal.SIGSTOP)
         self.bert[1].kill()
         until(lambda: 'failed' in [job['state'] for job in self.output('jobs', 'jobs')['jobs']],
               'the job has failed', process=self.service.serve)

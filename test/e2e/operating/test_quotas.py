@@ -1,5 +1,6 @@
-"""Quotas of one tenant: set with `tenant add`, changed with `tenant set` while jobs run, shown, and
-kept over a restart. Also shares of an aggregator's address space and descriptors."""
+"""Tests quotas of a tenant. They are set with `tenant add`, changed with `tenant set` while jobs
+run, shown, and kept over a restart. Also tests shares of an aggregator's address space and
+descriptors."""
 import json
 import unittest
 
@@ -8,7 +9,7 @@ import tap
 from harness import BUILD, Process, Service, result, until
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
-FILES = 1024    # descriptors of each process, in a service with few
+FILES = 1024    # limit of descriptors of each process, in a service with few
 
 
 class Quotas(unittest.TestCase):
@@ -26,7 +27,7 @@ class Quotas(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def push(self, job, key, elements=256):
-        """Returns the exit code of a job of one worker, and its output."""
+        """Runs a job with one worker. Returns its exit status and output."""
         worker = self.service.worker(job, 0, 1, '--rounds', '3', '--elements', elements,
                                      environment=key)
         return worker.wait(), worker.text()
@@ -70,7 +71,7 @@ class Quotas(unittest.TestCase):
 
 
 class Shares(unittest.TestCase):
-    """Services of one lane, with one hostile tenant."""
+    """Starts services with one lane and one hostile tenant."""
 
     def serve(self, *options, before=()):
         service = Service('--require-tls', '--cores', '0', *options, aggregators=1, before=before)
@@ -100,7 +101,7 @@ class Shares(unittest.TestCase):
     def test_descriptors_of_an_aggregator(self):
         service, evil, good = self.serve(before=('prlimit', f'--nofile={FILES}'))
         said = self.crowd(service, evil, 'attaches', FILES // 3)
-        self.assertIn('closed 122\n', said)    # EDQUOT
+        self.assertIn('closed 122\n', said)    # number of EDQUOT
         self.check_good(service, good)
         late = service.worker('late', 0, 1, '--rounds', '3',
                               environment={**evil, 'GRADPOOL_TRANSPORT': 'shm'})

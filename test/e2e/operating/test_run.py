@@ -1,5 +1,5 @@
-"""gradpool run: the environment of workers, their output, and their ends. One case runs a real
-job."""
+"""Tests gradpool run: the environment of workers, their output, and their ends. One case runs a
+real job."""
 import json
 import os
 import pathlib
@@ -29,9 +29,9 @@ with gradpool.connect() as client, client.join() as job:
     print(job.name, result[99])
 """
 
-# The script's reaction to Ctrl-C takes a moment, and a second Ctrl-C would interrupt it. Its sleeps
-# are short, because Python begins a sleep after a signal that arrives just before, and handles the
-# signal later.
+# The script's reaction to Ctrl-C takes a moment, and a second Ctrl-C would interrupt it. The script
+# sleeps in short steps: if a signal arrives just before a sleep, Python handles it only after the
+# sleep.
 SAVE = """
 import time
 try:
@@ -42,7 +42,7 @@ except KeyboardInterrupt:
     time.sleep(0.5)
     print('saved')
 """
-# Each part waits for the file with its number.
+# Each part of the output waits for the file with its number.
 PARTS = """
 import os, pathlib, sys, time
 def say(number, text):
@@ -73,7 +73,7 @@ class Run(unittest.TestCase):
         return done
 
     def tell(self, *options, **environment):
-        """Returns the variables of each worker, by the rank before its line."""
+        """Returns the variables of each worker, by its rank."""
         done = self.check(run(*options, sys.executable, '-c', TELL, **environment))
         lines = [line.split(' ', 1) for line in done.stdout.splitlines()]
         return {rank: dict(zip(NAMES, told.split())) for rank, told in lines}
@@ -195,8 +195,7 @@ for i in range(20):
                                         for r in range(3) for i in range(20)])
 
     def test_a_line_that_is_too_long_is_cut_between_characters(self):
-        """Two workers print long texts, so that parts of one could come between parts of the
-        other."""
+        """two workers print long texts, so that their parts could be mixed"""
         text = 'aé' * 1000000
         done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
         parts = {'[0] ': '', '[1] ': ''}
@@ -205,7 +204,7 @@ for i in range(20):
         self.assertTrue(all(said == text for said in parts.values()))
 
     def parts(self, script, said):
-        """Runs two workers. Allows each next part of their output, and waits for it."""
+        """Runs two workers. Permits each next part of their output, and waits for it."""
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(
                 command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
@@ -244,14 +243,14 @@ else:
 
 
 class Interrupts(unittest.TestCase):
-    """Workers have time for their reaction to a signal, which each worker gets once."""
+    """Interrupts workers. Each worker receives the signal once and has time to react."""
 
     def setUp(self):
-        # with `&` a shell starts it with SIGINT ignored
+        # a shell with `&` starts this process with SIGINT ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def until_said(self, fd, *texts):
-        """Returns the output when each text has occurred this often."""
+        """Reads the output until each text has occurred this often. Returns it."""
         said, patience = '', progress.Patience(WAIT_S)
         while not all(said.count(text) >= times for text, times in texts):
             said += harness.read_more(fd, patience, said).decode()
@@ -287,7 +286,7 @@ class Interrupts(unittest.TestCase):
         process = self.start('import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)' + SAVE)
         process.send_signal(signal.SIGINT)
         self.until_said(process.stdout.fileno(), ('workers have 10 s', 1))
-        time.sleep(0.3)  # an earlier one would count as the same signal
+        time.sleep(0.3)  # an earlier signal would be merged with the first one
         watch = progress.Stopwatch()
         process.send_signal(signal.SIGINT)
         self.assertEqual(harness.end_of(process), 130)

@@ -1,4 +1,4 @@
-"""Output of a running service for operators."""
+"""Tests the output of a running service for operators."""
 import contextlib
 import fcntl
 import json
@@ -26,7 +26,7 @@ from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, resul
 
 
 class Running(unittest.TestCase):
-    """A service with a job that trains as long as a case needs it."""
+    """A service, and a job that trains as long as a case needs it."""
 
     def setUp(self):
         self.service = Service(*self.options(), aggregators=2)
@@ -69,7 +69,7 @@ class Top(Running):
 
 
 class Decisions(Running):
-    """The log contains each decision with its reason."""
+    """Checks that the log contains each decision with its reason."""
 
     def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
         log = self.service.serve.text
@@ -84,7 +84,7 @@ class Decisions(Running):
 
 
 class Terminal:
-    """A program on a terminal of 20 rows and 60 columns, with its output."""
+    """Runs a program on a terminal of 20 rows and 60 columns, and reads its output."""
 
     def __init__(self, *command):
         self.pid, self.fd = pty.fork()
@@ -101,7 +101,7 @@ class Terminal:
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
                     self.text += os.read(self.fd, 65536).decode()
-                except OSError:  # the program has ended
+                except OSError:  # raised when the program has ended
                     return
 
     def end(self, number):
@@ -147,7 +147,7 @@ class LiveTop(Running):
 
 
 def fetch(url, method='GET'):
-    """Returns status and text."""
+    """Returns status and text of a web page."""
     try:
         request = urllib.request.Request(url, method=method)
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
@@ -157,7 +157,7 @@ def fetch(url, method='GET'):
 
 
 def web_of(service):
-    """Returns the address of the service's web server, from its log."""
+    """Waits for the address of the service's web server in its log. Returns it."""
     until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
           process=service.serve)
     return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
@@ -226,7 +226,7 @@ class Report(Running):
         for name in ('policy', 'scale', 'machine', 'version', 'commit'):
             self.assertIn(name, report['settings'])
             self.assertIn(f'<td class="name">{name}</td>', page.read_text())
-        self.assertNotIn('loss limit', report['settings'])  # none is named
+        self.assertNotIn('loss limit', report['settings'])  # no limit is set
 
     def test_a_file_that_cannot_be_written_is_said(self):
         answer = self.service.ask('report', '--output', '/dev/full')
@@ -340,7 +340,7 @@ class WebAddress(unittest.TestCase):
 
 
 class Prometheus(unittest.TestCase):
-    """A real one."""
+    """Runs a real Prometheus."""
 
     def query(self, expression):
         answer = json.loads(fetch(f'{self.url}/api/v1/query?query='
@@ -376,7 +376,7 @@ class Prometheus(unittest.TestCase):
 
 
 class Browser(Running):
-    """The report in a real browser."""
+    """Opens the report in a real browser."""
 
     def options(self):
         return ('--http', '127.0.0.1:0')
@@ -414,7 +414,7 @@ class Browser(Running):
 
 
 class RunPage(unittest.TestCase):
-    """The page that a bench writes."""
+    """Checks the page written by a bench."""
 
     def test_a_simulation_is_shown_as_its_last_line_has_it(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -440,7 +440,7 @@ class RunPage(unittest.TestCase):
                               '--report', '/nowhere/run.html'], capture_output=True, text=True,
                              timeout=WAIT_S, check=False)
         self.assertEqual(answer.returncode, 1)
-        self.assertEqual(answer.stdout, '')  # before the run
+        self.assertEqual(answer.stdout, '')  # the error came before the run
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
     def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):

@@ -1,5 +1,4 @@
-"""Checks of `gradpool serve` on the folder with its state, and starts with lost or damaged
-files."""
+"""Tests how `gradpool serve` checks its state folder, and starts with lost or damaged files."""
 import json
 import os
 import pathlib
@@ -25,7 +24,7 @@ class Case(unittest.TestCase):
         self.state = self.folder / 'state'
 
     def refused(self, *options, state=None):
-        """Returns the log of a serve that does not start."""
+        """Starts a serve that must fail. Returns its log."""
         answer = harness.run([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0',
                               '--aggregators', '0', '--state-dir', state or self.state, *options],
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -76,7 +75,7 @@ class Trust(Case):
 
 
 def flip(path, first):
-    """Changes 64 bytes of the file."""
+    """Changes 64 random bytes of the file."""
     draw, data = random.Random(1), bytearray(path.read_bytes())
     for _ in range(64):
         data[draw.randrange(first, len(data))] ^= 0xff
@@ -89,7 +88,8 @@ def cut(path, size):
 
 
 class Lost(Case):
-    """A service was killed that had tenants in its database and a job in its log."""
+    """Removes or damages files of a killed service, which had tenants in its database and a job in
+    its log."""
 
     @classmethod
     def setUpClass(cls):
@@ -112,12 +112,11 @@ class Lost(Case):
                                                 for end in ('', '-wal', '-used'))
 
     def start(self):
-        """Starts a service on the present state. Returns its tenants, and whether it knew the
-        job."""
+        """Starts a service with this state. Returns its tenants, and whether it knew the job."""
         service = Service(aggregators=0, folder=self.folder)
         self.addCleanup(service.end)
         tenants = json.loads(service.tenant('list', '--json').stdout)['tenants']
-        # The job's worker is gone, so the job ends at once.
+        # the job's worker no longer runs, so a known job ends at once
         return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
 
     def test_what_is_whole_is_found_again(self):
@@ -138,7 +137,8 @@ class Lost(Case):
         self.log.unlink()
         self.refused()
         self.marker.unlink()
-        self.assertEqual(self.start(), (['acme'], False))      # tenants are in the database itself
+        # the database itself contains the tenants
+        self.assertEqual(self.start(), (['acme'], False))
 
     def test_a_lost_database_is_said_and_its_log_is_kept(self):
         for harm in self.database.unlink, lambda: cut(self.database, 0):

@@ -1,5 +1,6 @@
-"""Planned stops. SIGTERM leaves running jobs to the next start of `gradpool serve`. SIGINT,
-`gradpool stop` and SIGTERM with --stop jobs end them in order, and no process or file remains."""
+"""Tests planned stops. After SIGTERM the next start of `gradpool serve` continues the running jobs.
+SIGINT, `gradpool stop`, and SIGTERM with --stop jobs end all jobs. Then no process and no file may
+remain."""
 import contextlib
 import json
 import os
@@ -19,20 +20,20 @@ import test_migration_crash as crash
 import gradpool
 from harness import GRADPOOL, Service, is_alive, until
 
-JOBS = 8            # jobs of the measured restarts
+JOBS = 8            # number of jobs in the measured restarts
 ELEMENTS = 100000
-# time in which a coordinator stops and starts, and of a window without a restart
+# time of a stop and a start of the coordinator, and of a window without a restart
 WINDOW_S = 1.0
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TURNS = 5 if IS_LONG else 3
-COMPUTES_S = 0.02 if IS_LONG else 0.06      # a job, an iteration
-LENIENT_S = 5       # on a busy host; the aim is 0.1
+COMPUTES_S = 0.02 if IS_LONG else 0.06      # time of an iteration of a job, in seconds
+LENIENT_S = 5       # limit for a busy host; the aim is 0.1
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', '20000', '--compute-ms', '5')
 STOPPED = 'the operator stopped the service'
 
 
 def rank_trains(rank, workers):
-    """Runs a job of two ranks in one process until its ordered end. Writes end and length of each
+    """Runs a job of two ranks in one process until it is ended. Writes end and length of each
     iteration, and whether a sum was wrong."""
     folder, ends, takes, wrong = pathlib.Path(os.environ['FOLDER']), [], [], 0
     with gradpool.connect() as client:
@@ -62,14 +63,15 @@ class Case(unittest.TestCase):
         return self.service
 
     def train(self, count=2):
-        """Starts workers that train until they are ended."""
+        """Starts workers that train until they are killed."""
         workers = self.service.workers('job', count, *FOREVER)
         for worker in workers:
             worker.wait_for('round 5\n')
         return workers
 
     def leave(self):
-        """Sends SIGTERM. Returns the aggregators, which survive the coordinator."""
+        """Sends SIGTERM to the coordinator. Returns the pids of the aggregators, which
+        survive it."""
         pids = sorted(self.service.pids())
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         self.assertEqual(sorted(self.service.local_aggregators()), pids)
@@ -80,7 +82,7 @@ class Case(unittest.TestCase):
         self.service.start(f'serve-{self.starts}')
 
     def start_process(self, aggregators):
-        """Starts the service without waiting."""
+        """Starts the service, but does not wait until it is ready."""
         self.starts += 1
         self.service.serve = harness.Process(
             [GRADPOOL, 'serve', '--state-dir', self.service.state, '--listen',
@@ -95,7 +97,7 @@ class Case(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
 
     def check_end(self, workers, words=STOPPED):
-        """Checks that the whole service has ended, and that its workers have the reason."""
+        """Checks that the whole service has ended, and that its workers received the reason."""
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())
@@ -105,7 +107,7 @@ class Case(unittest.TestCase):
 
 
 class Restarts(Case):
-    """Jobs continue during these stops."""
+    """Tests stops during which jobs continue."""
 
     def setUp(self):
         self.start('--scale', 'off')
@@ -128,7 +130,7 @@ class Restarts(Case):
     def test_sums_and_parameters_keep_their_bits(self):
         for _ in range(3):
             self.leave()
-            self.goes_on()  # without a coordinator
+            self.goes_on()  # no coordinator runs now
             self.start_again()
         self.check()
         self.assertIn('leaving: 1 job trains on without a coordinator',
@@ -142,7 +144,8 @@ class Restarts(Case):
         self.assertEqual(self.service.local_aggregators(), [])
 
     def through(self, act):
-        """Restarts while a thread calls `act` repeatedly. Returns the number of calls."""
+        """Restarts the service while a thread calls `act` repeatedly. Returns the number of
+        calls."""
         ends, calls, failures = threading.Event(), [], []
 
         def go():
@@ -216,7 +219,7 @@ class Restarts(Case):
 
 
 class Ends(Case):
-    """Everything ends in order."""
+    """Tests stops that also end all jobs."""
 
     def test_without_jobs_sigterm_ends_all(self):
         self.start()
@@ -267,7 +270,7 @@ class Ends(Case):
         workers = self.train()
         pids = self.service.pids()
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)    # stopped aggregators do not drain
+            os.kill(pid, signal.SIGSTOP)    # stopped aggregators cannot drain
         self.service.serve.signal(signal.SIGINT)
         self.service.serve.wait_for('stopping (SIGINT)')
         self.assertEqual(self.service.stop(signal.SIGTERM), 128 + signal.SIGTERM)
@@ -324,12 +327,13 @@ class FirstOfContainer(Case):
 
 
 class Longest(Case):
-    """Iterations of eight jobs, in windows in which the coordinator stops and starts, and in
-    windows of the same length before. Prints the figures. The bound allows for a busy host."""
+    """Compares windows in which the coordinator stops and starts with windows of the same length
+    before. Measures the iterations of eight jobs, and prints the figures. The limit allows for a
+    busy host."""
 
     def restart_unasked(self):
-        """Waits for the log's lines about both aggregators, because status commands would use
-        cores that the jobs need."""
+        """Waits for the log lines about both aggregators. Status commands would use cores that the
+        jobs need."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
         until(lambda: serve.text().count(') is connected again') == 2, 'both are back', process=serve)
@@ -343,7 +347,7 @@ class Longest(Case):
         turns, pids = [], sorted(self.service.pids())
         for _ in range(TURNS):
             began = time.monotonic()
-            time.sleep(WINDOW_S)    # a window of the measurement, in which nothing happens
+            time.sleep(WINDOW_S)    # a window without a restart
             middle = time.monotonic()
             self.restart_unasked()
             time.sleep(max(0, WINDOW_S - (time.monotonic() - middle)))

@@ -1,5 +1,5 @@
-"""Tenants and their keys with real processes: accepted workers, refused ones with their reasons,
-and the effect of a revoke."""
+"""Tests tenants and their keys with real processes: accepted workers, refused workers with their
+reasons, and the effect of a revoke."""
 import contextlib
 import os
 import socket
@@ -30,7 +30,7 @@ def status(endpoint, environment=None):
 
 
 class Keys(unittest.TestCase):
-    """One service that accepts no TCP connection without a key."""
+    """Starts a service that requires a key on every TCP connection."""
 
     @classmethod
     def setUpClass(cls):
@@ -49,7 +49,7 @@ class Keys(unittest.TestCase):
         self.expect_logged(logged)
 
     def expect_logged(self, words):
-        """Waits for the line in the log, which contains the peer's address."""
+        """Waits for a log line with these words and the peer's address."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is logged',
               process=self.service.serve)
         lines = [line for line in self.service.serve.text().splitlines() if words in line]
@@ -189,7 +189,7 @@ class Keys(unittest.TestCase):
 
 
 class Revoke(unittest.TestCase):
-    """Each case revokes a tenant."""
+    """Revokes a tenant in each case."""
 
     def setUp(self):
         self.service = Service('--require-tls', aggregators=1)
@@ -213,7 +213,7 @@ class Revoke(unittest.TestCase):
 
 
 class Crowd(unittest.TestCase):
-    """Connections that join nothing, more than are allowed."""
+    """Opens more connections than allowed. None of them joins a job."""
 
     def test_they_go_one_by_one_and_a_job_and_the_operator_do_not_notice(self):
         service = Service('--idle-connections-max', '20', aggregators=1)
@@ -239,7 +239,7 @@ class Crowd(unittest.TestCase):
 
 
 class Aggregators(unittest.TestCase):
-    """A service whose aggregators come over TLS."""
+    """A service with aggregators connected over TLS."""
 
     def setUp(self):
         self.service = Service('--require-tls', aggregators=0)
@@ -270,11 +270,11 @@ class Aggregators(unittest.TestCase):
 
 
 class OtherEnds(unittest.TestCase):
-    """A client with a key connects to a server without keys."""
+    """Connects a client with a key to a server without keys."""
 
     def serve_once(self, answer):
-        """Returns the endpoint of a server that sends this answer to its first peer, whatever the
-        peer sends."""
+        """Returns the endpoint of a server that ignores its first peer's request and sends this
+        answer."""
         listener = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(listener.close)
 

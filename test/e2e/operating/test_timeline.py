@@ -1,5 +1,5 @@
-"""gradpool timeline: started and stopped while two workers train, and read like a trace viewer
-does."""
+"""Tests gradpool timeline. It starts and stops a recording while two workers train, and reads the
+file like a trace viewer."""
 import collections
 import json
 import os
@@ -17,17 +17,17 @@ import progress
 import gradpool
 
 WORKERS = 2
-SIZES = {'layer "one"': 1000, 'two': 1500000}   # the second has two pieces
+SIZES = {'layer "one"': 1000, 'two': 1500000}   # the second tensor has two pieces
 AGGREGATORS_FROM = 100000
 AHEAD_S = 86400
 LANE_STEPS = ['announcements', 'queue', 'read and sum', 'write']
-SHORT = range(500)   # ns: steps that took no time are not shown
+SHORT = range(500)   # gaps in ns, left by omitted short steps
 WORKER_STEPS = ['queued', 'copy in', 'wait', 'landed', 'copy out']
 
 
 def rank_trains(rank, workers):
-    """Trains until the file `stop` exists. Rank 0 checks this, and the others learn it from a
-    sum."""
+    """Trains until the file `stop` exists. Rank 0 checks for it, and the other ranks read its
+    answer from a sum."""
     folder = pathlib.Path(os.environ['TEST_FOLDER'])
     client = gradpool.connect()
     job = client.join(os.environ['TEST_JOB'], rank, workers)
@@ -48,7 +48,7 @@ def rank_trains(rank, workers):
 
 
 class Trace:
-    """Contents of a file: the name of each process, and its rounds with their steps."""
+    """Reads a file: the name of each process, and its rounds with their steps."""
 
     def __init__(self, path):
         self.whole = json.loads(path.read_text())
@@ -128,11 +128,11 @@ class Timelines(unittest.TestCase):
         out, errors = harness.finish(process, harness.WAIT_S)
         return process.returncode, out, errors
 
-    # --- properties of a trace ---
+    # --- checks of a trace ---
 
     def check_rounds(self, trace):
-        """Checks that steps fill their round one after the other, and that rounds of a row do not
-        overlap."""
+        """Checks that the steps of a round follow each other without a gap, and that rounds of a
+        row do not overlap."""
         rows = collections.defaultdict(list)
         for r in trace.rounds:
             steps = [s for name, s in r['steps'].items() if name != 'commit']
@@ -161,14 +161,14 @@ class Timelines(unittest.TestCase):
         self.assertGreaterEqual(len({name.split(' (')[0] for name in lanes}), 2)
         self.assertEqual({r['args']['bytes'] for r in trace.of('worker')},
                          {4 * size for size in SIZES.values()})
-        for clock in trace.clocks.values():   # one host, one clock
+        for clock in trace.clocks.values():   # all processes run on one host with one clock
             self.assertEqual(clock['offset'], 0)
             self.assertGreater(clock['error'], 0)
             self.assertLess(clock['error'], 1e6)
 
     def check_order(self, trace, error=0):
-        """Checks that a lane sums after all announcements and before the first result, up to the
-        clock error in ns."""
+        """Checks that a lane's sum lies between the last announcement and the first result. `error`
+        is the allowed clock error in ns."""
         workers = collections.defaultdict(dict)
         for r in trace.of('worker'):
             workers[r['name'], r['args']['round']][r['pid']] = r
@@ -176,7 +176,7 @@ class Timelines(unittest.TestCase):
         for r in trace.of('lane'):
             ranks_of = workers[r['name'], r['args']['round']]
             if len(ranks_of) < WORKERS:
-                continue   # at the ends of the recording
+                continue   # rounds at the start and end of the recording are incomplete
             summed, steps = r['steps']['read and sum'], [w['steps'] for w in ranks_of.values()]
             self.assertGreaterEqual(begin(summed) + error, max(begin(s['wait']) for s in steps))
             self.assertLessEqual(end(summed) - error, min(end(s['wait']) for s in steps))
@@ -223,7 +223,8 @@ class Timelines(unittest.TestCase):
         self.check_rounds(trace)
 
     def rounds_so_far(self):
-        """The file is valid at any time, at least between two writes of one process."""
+        """Returns the rounds recorded so far. Between two writes of a process, the file is always
+        valid."""
         try:
             return int(json.loads(self.file.read_text())['otherData']['rounds'])
         except (ValueError, OSError):

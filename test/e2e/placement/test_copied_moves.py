@@ -1,7 +1,8 @@
-"""Tasks with replicas on another aggregator (--durability replica) move to that aggregator, and the
-first one becomes the holder of their copies (K57 of svc/coordinator). Each of the two dies at a
-random step of such moves, before a message that it sends or receives (at twenty steps with
-GRADPOOL_TEST_LONG=1). No state is lost, and training continues with the same bits."""
+"""Tests moves of tasks with copies on another aggregator (--durability replica). The tasks move to
+the aggregator with their copies, and their former aggregator then stores the copies (K57 of
+svc/coordinator). Each aggregator dies at random steps of such moves, before it sends or receives a
+message. GRADPOOL_TEST_LONG=1 tests twenty steps. No state may be lost, and training must continue
+with the same bits."""
 import mmap
 import os
 import random
@@ -16,15 +17,15 @@ import test_migration_crash as crash
 import gradpool
 from harness import GRADPOOL, Process, Service, until
 
-DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # of each aggregator
+DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # number of deaths of each aggregator
 NEVER = 2**31 - 1
-GOES_ON = 3         # rounds that must follow each death
-SILENT_S = 6        # a lane of a loaded host may have no turn for long
-STATES = 1          # copied states of the job: one of its two tensors has an update rule
+GOES_ON = 3         # number of rounds that must follow each death
+SILENT_S = 6        # a lane of a busy host may not run for some seconds
+STATES = 1          # number of copied states: one of two tensors has an update rule
 
 
 class MortalAggregator(Process):
-    """An aggregator that ends itself at the n-th step after die_at()."""
+    """An aggregator that kills itself at the n-th step after die_at()."""
 
     def __init__(self, service, number):
         path = service.folder / f'kill-at-{number}'
@@ -58,8 +59,8 @@ class CopiedMoves(unittest.TestCase):
         return use.get('states') == use.get('copied') == STATES
 
     def find_sides(self):
-        """Returns (process, lane) of the owner, and of the holder of the copy, once there is a
-        copy."""
+        """Waits until there is a copy. Returns (process, lane) of the owner, then of the aggregator
+        with the copy."""
         until(self.is_copied, 'the state has a copy', process=self.service.serve)
         mine = self.service.job('job')['lanes']
         sides = sorted((lane['lane'] not in mine, a['pid'], lane['lane'])
@@ -75,8 +76,8 @@ class CopiedMoves(unittest.TestCase):
             raise self.training.failure
 
     def move(self, step, victim):
-        """Moves the job's tasks to the holder. Returns the process that should die, the owner (0)
-        or the holder (1), and its remaining steps."""
+        """Moves the job's tasks to the aggregator with the copy. Returns the process that should
+        die and its remaining steps. `victim`: 0 for the owner, 1 for the other aggregator."""
         sides = self.find_sides()
         mortal = sides[victim][0]
         mortal.die_at(step)
@@ -87,12 +88,12 @@ class CopiedMoves(unittest.TestCase):
                   'a task has moved, or somebody died of it', process=self.service.serve)
             left = mortal.steps_left()
             mortal.die_at(0)
-            mover.kill()  # a live mover would be asked for 10 s
+            mover.kill()  # a running mover would be asked for 10 s
         return mortal, left
 
     def count_steps(self, victim):
-        """Returns the steps of a move. There are more if other messages are sent meanwhile, or if
-        the move is tried again."""
+        """Returns the number of steps of a move. It grows if other messages are sent meanwhile, or
+        if the move is repeated."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left

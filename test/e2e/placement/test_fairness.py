@@ -1,7 +1,7 @@
-"""One tenant uses as much of the coordinator as it can, while others join and operators query and
-revoke, and the cost of each tenant is shown. `gradpool-bench fences`, which measures the cost of
-such a tenant for others, prints all its figures: beside three loads, and with GRADPOOL_TEST_LONG
-beside each load, in full. Measured figures are never tested."""
+"""Tests a tenant that uses as much of the coordinator as it can. Meanwhile others join, operators
+query and revoke, and the cost of each tenant is shown. Also checks that `gradpool-bench fences`
+prints all figures: with three loads, or with GRADPOOL_TEST_LONG with all loads. Measured figures
+are never tested."""
 import json
 import os
 import re
@@ -14,13 +14,13 @@ from harness import BUILD, Process, Service, result, until
 from test_bench import Spent, bench
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
-HALVES = 40         # messages of 16 MiB
-HALVES_MIB = 32     # most MiB of these messages in transfer at a time
+HALVES = 40         # number of unfinished messages of 16 MiB each
+HALVES_MIB = 32     # maximum MiB of these messages in transfer at a time
 
 
 class Fairness(unittest.TestCase):
-    """One service that accepts no TCP connection without a key. It serves one tenant after the
-    other."""
+    """Starts a service that requires a key on every TCP connection. Each case has its own
+    tenant."""
 
     @classmethod
     def setUpClass(cls):
@@ -30,7 +30,7 @@ class Fairness(unittest.TestCase):
         cls.good = cls.service.tenant_key('good')
 
     def crowd(self, what, count):
-        """Adds a tenant with `count` connections, all of which attack."""
+        """Adds a tenant and opens `count` connections that all attack."""
         key = self.service.tenant_key(what)
         crowd = Process([HOSTILE, what, count], self.service.folder, f'crowd-{what}',
                         {**key, 'GRADPOOL_ENDPOINT': self.service.endpoint})
@@ -43,7 +43,7 @@ class Fairness(unittest.TestCase):
         return next(t for t in listed if t['tenant'] == name)
 
     def check_others(self, what):
-        """A job of another tenant trains, an operator queries the status, and revokes a tenant."""
+        """Trains a job of another tenant, queries the status, and revokes a tenant."""
         self.service.tenant_key(f'short-{what}')
         worker = self.service.worker(f'beside-{what}', 0, 1, '--rounds', '20',
                                      environment={**self.good, 'GRADPOOL_TIMEOUT_MS': '10000'})
@@ -92,7 +92,7 @@ class Fences(unittest.TestCase):
     VISITS = ('join.tcp', 'join.unix', 'status.tcp', 'status.unix', 'add.unix', 'revoke.unix')
 
     def measure(self):
-        """Returns name -> value. Each line is checked alone."""
+        """Runs the bench and checks each line. Returns {name: value}."""
         how = () if os.environ.get('GRADPOOL_TEST_LONG') else ('--quick',)
         answer = bench('fences', '--json', *how)
         print(re.sub('(?m)^', '# ', answer.stdout.strip()), flush=True)

@@ -1,5 +1,6 @@
-"""Lane time of the jobs of one lane: the cost of each job is shown separately, and a rank that
-blocks a round during a transfer is named to the waiting ranks and to the operator."""
+"""Tests lane time of several jobs on one lane. The cost of each job must be shown separately. If a
+rank blocks a round during a transfer, the message to waiting ranks and operator must name this
+rank."""
 import re
 import signal
 import unittest
@@ -7,7 +8,7 @@ import unittest
 import tap
 from harness import Service, end_training, until
 
-# Rank 1 has pushed and stopped. If it stopped before its push, the wait is another one.
+# Rank 1 has pushed and then stopped. If it had stopped before, the message would be different.
 NAMED = (r'all ranks have pushed, no answer from the memory of rank 1; rank 1 \(\S+, pid {pid}\) '
          'has joined, but its process is stopped, by a signal')
 SAID = (r'job stuck: lane \d waits for rank 1 of job stuck \(\S+\): its memory does not answer, '
@@ -26,8 +27,8 @@ class MidRead(unittest.TestCase):
         return len(re.findall('(?m)^round ', self.waits.text()))
 
     def stop_in_mid_read(self):
-        """Its push is a message, and its memory is read during most of a round, so a few tries are
-        enough."""
+        """Stops the rank while its memory is read. Reading takes most of a round, so a few tries
+        are enough."""
         named = re.compile(NAMED.format(pid=self.stops.pid))
         for _ in range(20):
             before, at = self.rounds(), len(self.waits.text())
@@ -44,7 +45,8 @@ class MidRead(unittest.TestCase):
         self.addCleanup(self.stops.signal, signal.SIGCONT)
         self.stop_in_mid_read()
         said = ''
-        for aggregator in (1, 2):               # its tensors are on one aggregator or on both
+        # the job's tensors may be on one aggregator or on both
+        for aggregator in (1, 2):
             if not re.search(SAID, said):
                 answer = self.service.ask('drain', 'aggregator', aggregator)
                 said += answer.stdout + answer.stderr
@@ -57,7 +59,7 @@ class MidRead(unittest.TestCase):
 
 class Bills(unittest.TestCase):
     def setUp(self):
-        self.service = Service('--cores', 0, aggregators=1)     # one lane, from the beginning
+        self.service = Service('--cores', 0, aggregators=1)     # a single lane from the start
         self.addCleanup(self.service.end)
 
     def busy(self, name):

@@ -1,6 +1,6 @@
-"""SIGTERM of an aggregator is a planned end. Its tasks and their state move first, so a job without
-copies continues with the bits of an undisturbed training. Tasks that cannot move in time are named.
-Both ranks are in this process."""
+"""Tests SIGTERM of an aggregator as a planned end. Its tasks and their state move away first. A
+job without copies then continues with the bits of an undisturbed training. A message names each
+task that cannot move in time. Both ranks are in this process."""
 import concurrent.futures
 import os
 import random
@@ -20,7 +20,7 @@ import gradpool
 from harness import GRADPOOL, Process, is_alive, until
 
 STEPS = rules.STEPS
-BAR_S = 5       # longest leave with 64 MiB of moments
+BAR_S = 5       # longest leave with 64 MiB of moments, in seconds
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TIMES = 20 if IS_LONG else 3
 MOMENTS_BYTES = (64 if IS_LONG else 16) << 20
@@ -40,13 +40,13 @@ class Case(durability.Case):
         self.start()
 
     def owner(self):
-        """Returns an aggregator that has tasks of the job; None: its tasks are being moved."""
+        """Returns the aggregator with tasks of the job. None: the tasks are just moving."""
         lanes = self.service.job(self.name)['lanes']
         return next((a for a in self.service.serving() for lane in a['lanes']
                      if lane['lane'] in lanes), None)
 
     def leave(self, a, number=signal.SIGTERM):
-        """Asks the aggregator to end, and waits for its end."""
+        """Sends the signal to the aggregator and waits for its end."""
         os.kill(a['pid'], number)
         self.await_end(a['pid'])
 
@@ -54,7 +54,7 @@ class Case(durability.Case):
         until(lambda: not is_alive(pid), f'aggregator {pid} ends', process=self.service.serve)
 
     def train_while(self, harm, end=STEPS):
-        """Steps continue while `harm`() runs, and begin again if needed. The last parameters must
+        """Trains while `harm`() runs, and repeats the training if needed. The last parameters must
         be those of an undisturbed training."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             harmed = pool.submit(harm)
@@ -65,7 +65,7 @@ class Case(durability.Case):
                     self.start_again()
                     steps = 0
                 self.train(steps, steps + 1)
-                time.sleep(0.002)   # computes
+                time.sleep(0.002)   # stands for the computation of a step
                 steps += 1
             harmed.result()
         self.check(end)
@@ -77,7 +77,7 @@ class Case(durability.Case):
         self.start()
 
     def by_hand(self, name, *options):
-        """Starts an aggregator that joins over TCP."""
+        """Starts an aggregator connected over TCP."""
         there = self.service.endpoint.removeprefix('gradpool://')
         process = Process([GRADPOOL, 'aggregator', '--join', there, '--cores', '0', *options],
                           self.service.folder, name, self.service.operator())
@@ -86,13 +86,13 @@ class Case(durability.Case):
         return process
 
     def said(self, words):
-        """Waits for the words in the log of `serve`, or of its aggregators, which survive it."""
+        """Waits for these words in the log of `serve`, or of its surviving aggregators."""
         until(lambda: words in self.service.serve.text(), f'{words!r} is said',
               process=self.service.serve)
 
 
 class Local(Case):
-    """Local aggregators of `serve`."""
+    """Ends local aggregators of `serve`."""
 
     def leave_again_and_again(self, transport, aggregators, *options, times=TIMES, durability=None):
         self.serve('--lanes-per-core', '2', *options, aggregators=aggregators)
@@ -101,12 +101,12 @@ class Local(Case):
 
         def harm():
             while len(left) < times:
-                time.sleep(self.random.uniform(0, 0.1))     # at any point of the job's work
+                time.sleep(self.random.uniform(0, 0.1))     # at a random point of the job's work
                 a = self.owner()
                 if a:
                     self.leave(a)
                     left.append(a['pid'])
-            for pid in self.service.pids():     # all at the same time
+            for pid in self.service.pids():     # both at the same time
                 os.kill(pid, signal.SIGTERM)
                 left.append(pid)
             for pid in left:
@@ -121,7 +121,7 @@ class Local(Case):
         self.assertEqual([s for s in text.splitlines() if not re.search(allowed, s)], [])
 
     def test_the_only_aggregator_is_replaced_first_over_shm(self):
-        more_than_after_crashes = max(TIMES, 6)     # within a minute
+        more_than_after_crashes = max(TIMES, 6)     # several ends within a minute
         self.leave_again_and_again('shm', 1, times=more_than_after_crashes)
 
     def test_the_only_aggregator_is_replaced_first_over_tcp(self):
@@ -164,7 +164,7 @@ class Local(Case):
         self.service.serve.kill()
         os.kill(old, signal.SIGTERM)
         self.said('this aggregator is to end')
-        self.train(20, 40)      # this needs no coordinator
+        self.train(20, 40)      # steps need no coordinator
         self.service.start('again')
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             ended = pool.submit(self.await_end, old)
@@ -204,7 +204,7 @@ class Local(Case):
             self.service.end()
 
     def leave_with_much(self, transport):
-        """Returns the length of the leave, and the part of it that was spent waiting for cores."""
+        """Returns the length of the leave, and the part of it without a free core."""
         elements = MOMENTS_BYTES // 8
         clients = [gradpool.connect(self.service.endpoint, transport) for _ in range(2)]
         for client in clients:
@@ -256,7 +256,7 @@ class Local(Case):
 
 
 class ByHand(Case):
-    """Aggregators that joined over TCP and are not replaced."""
+    """Ends aggregators connected over TCP, which are not replaced."""
 
     def setUp(self):
         super().setUp()
@@ -294,7 +294,7 @@ class ByHand(Case):
         self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
         self.said('is open again: its drain failed')
         with gradpool.connect(self.service.endpoint) as client, client.join('new', 0, 1) as job:
-            job.declare('x', 10)    # the new job gets a lane
+            job.declare('x', 10)    # only a lane can serve the new job
 
 
 if __name__ == '__main__':

@@ -1,4 +1,5 @@
-"""Jobs are measured while they train, and placed by these measurements at their next start."""
+"""Tests that jobs are measured while they train, and placed by these measurements at their next
+start."""
 import json
 import unittest
 
@@ -9,8 +10,7 @@ FOREVER = 1000000
 
 
 class Measuring(unittest.TestCase):
-    """Two jobs of one worker each. While their measurements are unknown, each has a separate
-    lane."""
+    """Runs two jobs of one worker each. Until they are measured, each has its own lane."""
 
     def setUp(self):
         self.service = Service('--lanes-per-core', 2, aggregators=1)
@@ -21,8 +21,8 @@ class Measuring(unittest.TestCase):
                                    '--rounds', FOREVER, '--verbose', name=name)
 
     def await_measured(self, name, compute_ms):
-        """Waits until the job's period is the worker's setting. The measurement continues, so a
-        moment of other load on the host passes."""
+        """Waits until the job's measured period equals the worker's setting. The measurement
+        continues, so other load on the host has only a short effect."""
         seen = {}
 
         def is_right():
@@ -33,9 +33,9 @@ class Measuring(unittest.TestCase):
         return seen
 
     def await_lane_time(self, name):
-        """Returns the lane time of the job's one tensor, once it is near the mean over the latest
-        rounds. A mean grows when a lane waits for its core, and a median does not: such a moment
-        passes."""
+        """Waits until the lane time of the job's only tensor is near the mean of the latest rounds,
+        and returns it. If a lane waits for its core, the mean grows but the median does not. This
+        difference disappears later."""
         seen = {'use': self.service.job(name)['use']}
 
         def is_right():
@@ -55,7 +55,8 @@ class Measuring(unittest.TestCase):
         workers = {name: self.start(name, *job, name) for name, job in jobs.items()}
         measured = [self.await_measured(name, job[0]) for name, job in jobs.items()]
         small_ns, large_ns = [self.await_lane_time(name) for name in jobs]
-        self.assertTrue(1.5 < large_ns / small_ns < 12, (small_ns, large_ns))   # 4 times the bytes
+        # the larger tensor has 4 times the bytes
+        self.assertTrue(1.5 < large_ns / small_ns < 12, (small_ns, large_ns))
         self.assertNotEqual(*(tuple(job['lanes']) for job in measured))
         end_training(*workers.values())
         until(lambda: not self.service.status()['jobs'], 'both are gone',
@@ -63,7 +64,7 @@ class Measuring(unittest.TestCase):
         self.come_again(jobs)
 
     def come_again(self, jobs):
-        """The known jobs share a lane, of which they take a small part."""
+        """Starts the known jobs again. They share a lane, because they need a small part of it."""
         for name, job in jobs.items():
             self.start(name, *job, f'{name}-again')
             until(lambda name=name: (self.service.job(name) or {}).get('tasks'),
@@ -75,7 +76,7 @@ class Measuring(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """A service with one lane, and a limit that leaves no room beside another job."""
+    """Runs a service with one lane. Its limit leaves no room for a second job."""
 
     def setUp(self):
         self.service = Service('--cores', 0,
@@ -87,7 +88,7 @@ class Limits(unittest.TestCase):
                                    '--rounds', rounds, '--no-check', name=name)
 
     def learn(self, job):
-        """Trains alone until the job is measured, and is killed then."""
+        """Runs the job alone until it is measured. Then kills it."""
         worker = self.start(job, FOREVER, f'{job}-first')
         until(lambda: (self.service.job(job) or {}).get('period_ns'), f'{job} is measured', 60,
               self.service.serve)
@@ -114,7 +115,7 @@ class Limits(unittest.TestCase):
         self.assertNotEqual(second.wait(), 0)
         self.assertIn('job second cannot be placed', second.text())
         self.assertIn('loss limit', second.text())
-        self.start('new', FOREVER, 'new')  # the job is measured on some lane
+        self.start('new', FOREVER, 'new')  # a new job is measured on some lane
         until(lambda: (self.service.job('new') or {}).get('tasks'), 'it is placed',
               process=self.service.serve)
         self.assertIn('no lane was free', self.explain('new')['lanes'][0]['why'])

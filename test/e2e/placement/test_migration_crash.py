@@ -1,7 +1,8 @@
-"""The coordinator dies at every step of a move: before each message that it sends or receives, and
-before each write to its store, one after the other (every eighth step over each transport; all with
-GRADPOOL_TEST_LONG=1). Sums and the parameters of an update rule keep their bits, the route is the
-old one or the new one, and training continues every time."""
+"""Kills the coordinator at the steps of a move, one after the other. A step ends before a message
+is sent or received, or before the store is written. By default every eighth step is tested over
+each transport, with GRADPOOL_TEST_LONG=1 every step. Sums and the parameters of an update rule must
+keep their bits. The route must be the old one or the new one, and training must continue every
+time."""
 import mmap
 import os
 import signal
@@ -21,16 +22,16 @@ from harness import BUILD, GRADPOOL, Process, Service, until
 
 WORKERS = 2
 ELEMENTS = 1000
-STEPS_MAX = 400  # steps of a move; no move has more
+STEPS_MAX = 400  # more than the steps of any move
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
-GOES_ON = 3      # rounds that must follow each death
+GOES_ON = 3      # number of rounds that must follow each death
 WAIT_MS = 30000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
 SEED = tap.seed(20261122)
 
 
 class MortalService(Service):
-    """A service that ends itself at the n-th step after die_at()."""
+    """A service that kills itself at the n-th step after die_at()."""
 
     def __init__(self, *options):
         self.number = 0
@@ -61,7 +62,7 @@ class MortalService(Service):
 
 
 class Training(threading.Thread):
-    """Both ranks of a job with a sum and a tensor with moments. Every result is checked."""
+    """Trains both ranks of a job with a sum and a tensor with moments. Checks every result."""
 
     def __init__(self, client, name='job'):
         super().__init__(daemon=True)
@@ -99,7 +100,8 @@ class Training(threading.Thread):
             self.failure = error
 
     def finish(self):
-        """Returns the parameters of each rank, and those of a training without a service."""
+        """Ends the training. Returns the parameters of each rank, and those of a training without a
+        service."""
         self.ends.set()
         self.join(WAIT_MS / 1000)
         if self.failure:
@@ -110,7 +112,7 @@ class Training(threading.Thread):
 
 class Crashes(unittest.TestCase):
     def lanes(self):
-        """Returns each lane's tasks, once both aggregators are back."""
+        """Waits until both aggregators are back. Returns each lane's tasks."""
         lanes = {}
         until(lambda: len(self.service.pids('up')) == 2, 'the aggregators are back',
               process=self.service.serve)
@@ -119,7 +121,7 @@ class Crashes(unittest.TestCase):
         return lanes
 
     def move_and_die(self, target, step):
-        """Returns whether the service has died, which may also happen after its answer."""
+        """Starts a move. Returns whether the service has died. It may also die after its answer."""
         self.service.die_at(step)
         move = harness.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
                             f'unix:{self.service.state}/control.sock'], check=False,
@@ -138,14 +140,14 @@ class Crashes(unittest.TestCase):
             raise training.failure
 
     def crash_at(self, step, training):
-        """Returns which route the tensors have after a death at that step of a move; None: the move
-        has fewer steps."""
+        """Kills the service at this step of a move. Returns the route of the tensors afterwards.
+        None: the move has fewer steps."""
         lanes = self.lanes()
         source = next(lane for lane, tasks in lanes.items() if tasks)
         target = next(lane for lane in lanes if lane != source)
         if not self.move_and_die(target, step):
             return None
-        self.service.start_again()  # a frozen task waits until then (M3 of migrator)
+        self.service.start_again()  # a frozen task waits for the next coordinator (M3 of migrator)
         until(lambda: self.service.job('job') is not None and
               {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
               'the workers are back', process=self.service.serve)
@@ -161,13 +163,13 @@ class Crashes(unittest.TestCase):
         self.addCleanup(client.close)
         training = Training(client)
         training.start()
-        self.assertFalse(self.move_and_die(min(self.lanes()), 0))  # both tensors on one lane
+        self.assertFalse(self.move_and_die(min(self.lanes()), 0))  # moves both tensors to one lane
         routes, step = [], first
         while step < STEPS_MAX and (route := self.crash_at(step, training)):
             routes.append(route)
             step += STRIDE
         late = step - 1
-        # the route is written near the end of a move
+        # the route is written near the end of a move, so the last steps are tested again
         while 'new' not in routes and late > step - STRIDE:
             routes.append(self.crash_at(late, training))
             late -= 1

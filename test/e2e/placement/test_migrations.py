@@ -1,7 +1,7 @@
-"""Many migrations in a row between two processes while two jobs train, over shared memory and tcp.
-Every element of every round is checked: the sums of one job, and the parameters and moments of the
-other job, which are compared with a training without a service. GRADPOOL_TEST_LONG makes a thousand
-migrations."""
+"""Makes many migrations in a row between two processes while two jobs train, over shared memory and
+tcp. Checks every element of every round: the sums of one job, the parameters and moments of the
+other. The parameters are compared with a training without a service. GRADPOOL_TEST_LONG makes a
+thousand migrations."""
 import json
 import os
 import random
@@ -15,12 +15,12 @@ import gradpool
 from harness import Service
 
 SEED = tap.seed(time.time_ns() % 1000000)
-MOVES = 500 if os.environ.get('GRADPOOL_TEST_LONG') else 20  # over each transport
+MOVES = 500 if os.environ.get('GRADPOOL_TEST_LONG') else 20  # number of moves over each transport
 FOREVER = ('--rounds', '1000000', '--compute-ms', 3, '--tensors', 3, '--elements', 100000)
 
 
 def rounds_of(worker):
-    """Returns the number of completed rounds, each with right elements."""
+    """Checks the elements of each completed round. Returns the number of rounds."""
     lines = [line for line in worker.text().splitlines() if line.startswith('round ')]
     if lines and 'wrong' in lines[-1]:
         raise AssertionError(f'{worker.name}: {lines[-1]}')
@@ -48,7 +48,7 @@ class Migrations(unittest.TestCase):
             target = self.random.choice(lanes[moves // 2 % 2])
             answer = self.service.ask('move', ('job', 'updates')[moves % 2], str(target), '--json')
             self.assertEqual(answer.returncode, 0, answer.stderr)
-            if moves >= 2:      # the first two moves may find the tasks on the target
+            if moves >= 2:      # in the first two moves, some tasks may already be on the target
                 self.assertGreaterEqual(json.loads(answer.stdout)['tasks'], 1)
             moves += 1
         values, alone = training.finish()
@@ -59,7 +59,7 @@ class Migrations(unittest.TestCase):
               f'{time.monotonic() - began:.1f} s')
 
     def check(self, workers):
-        """The job continues on the last owner, without a lost or wrong round."""
+        """Checks that the job continues on the last owner, without a lost or wrong round."""
         for worker in workers:
             worker.wait_for(f'round {rounds_of(worker) + 5}\n')
             self.assertIsNone(worker.child.poll(), worker.tail())

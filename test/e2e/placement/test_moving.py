@@ -1,5 +1,5 @@
-"""Tasks move from lane to lane while their jobs train. Sums stay right to the last bit, a drained
-aggregator may be stopped, and a coordinator that dies during a move loses no task."""
+"""Moves tasks between lanes while their jobs train. Sums must stay right to the last bit. A drained
+aggregator may be stopped. If a coordinator dies during a move, no task is lost."""
 import json
 import os
 import random
@@ -24,7 +24,7 @@ WAIT_MS = 20000
 
 
 class Case(unittest.TestCase):
-    """A service of two aggregators with two lanes each, without automatic moves."""
+    """Starts a service of two aggregators with two lanes each. It makes no automatic moves."""
 
     def setUp(self):
         self.service = Service('--lanes-per-core', 2, '--scale', 'off')
@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
         return [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
 
     def start_move(self, lane, job='adam'):
-        """Starts the command without waiting."""
+        """Starts the command but does not wait for its end."""
         return subprocess.Popen([GRADPOOL, 'move', job, str(lane), '--endpoint',
                                  f'unix:{self.service.state}/control.sock'],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -143,7 +143,7 @@ class Restarts(Case):
         said = ''
         for number in range(6):
             lanes, stopped = self.lanes(), self.service.pids()[number % 2]
-            os.kill(stopped, signal.SIGSTOP)  # the stopped aggregator answers later
+            os.kill(stopped, signal.SIGSTOP)  # the stopped aggregator cannot answer now
             moves = [self.start_move(self.random.choice(lanes), job) for job in ('one', 'two')]
             until(lambda: self.service.serve.text().count('tasks leave for') >= 2 or
                   any(m.poll() is not None for m in moves), 'both moves have begun',
@@ -189,7 +189,7 @@ class Ends(Case):
 
 
 class Updates(Case):
-    """State moves with a task: the parameters equal those of a training without moves."""
+    """Moves a task with its state. The parameters must equal those of a training without moves."""
 
     @classmethod
     def setUpClass(cls):
@@ -212,7 +212,7 @@ class Updates(Case):
             for rank, (job, tensor, value) in enumerate(zip(jobs, tensors, values)):
                 requests.append(job.update(tensor, gradients[rank], value, **settings))
                 if mover and number % 8 == 1:
-                    self.done(mover)  # between the announcements of two ranks
+                    self.done(mover)  # the move ends between the announcements of two ranks
             for request in requests:
                 request.wait(WAIT_MS)
             if not mover or number % 8 != 1:

@@ -1,5 +1,5 @@
-"""The number of lanes follows the load: lanes open and park, aggregators start and stop, and jobs
-whose tasks move for this continue with right sums."""
+"""Tests that the number of lanes follows the load. Lanes open and park, and aggregators start and
+stop. Tasks move for this, and their jobs continue with right sums."""
 import unittest
 
 import tap
@@ -10,8 +10,8 @@ FOREVER = ('--rounds', 1000000, '--verbose')
 
 
 class Scaling(unittest.TestCase):
-    """Two local aggregators of two lanes each. Hold times are a second, so an aggregator without an
-    open lane ends after ten seconds."""
+    """Two local aggregators with two lanes each. Hold times are a second, so an aggregator without
+    an open lane ends after ten seconds."""
 
     def setUp(self):
         self.service = Service('--cores', 0, '--lanes-per-core', 2, '--scale-hold', 1,
@@ -19,8 +19,8 @@ class Scaling(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def start(self, job):
-        """Starts a worker that computes most of the time, checks each sum, and runs until it is
-        ended."""
+        """Starts a worker that runs until it is killed. It computes most of the time and checks
+        each sum."""
         worker = self.service.worker(job, 0, 1, '--compute-ms', 100, '--elements', 1 << 14,
                                      *FOREVER)
         until(lambda: (self.service.job(job) or {}).get('tasks'), f'{job} is placed',
@@ -48,7 +48,7 @@ class Scaling(unittest.TestCase):
             self.assertFalse(self.lanes_of(name) & self.lanes_of(*jobs),
                              'each is measured on a lane of its own')
             jobs[name] = started
-        # On a busy host one of them may be measured alone once more, and comes back.
+        # on a busy host a job may be measured alone once more, and returns later
         until(lambda: len(self.lanes_of(*jobs)) == len(self.lanes('open')) == 1,
               'all share one lane', PATIENCE_S, self.service.serve)
         self.until_up(1, 'the aggregator without an open lane stops')
@@ -56,8 +56,8 @@ class Scaling(unittest.TestCase):
 
         starts = self.service.serve.text().count('started a local aggregator')
         jobs['four'] = self.start('four')
-        # On a busy host other jobs may be measured alone once more, so the number of open lanes
-        # shows little.
+        # On a busy host other jobs may be measured alone again. The number of open lanes is
+        # therefore not compared.
         self.assertFalse(self.lanes_of('four') & self.lanes_of('one', 'two', 'three'),
                          'a parked lane opens at once')
         jobs['five'] = self.start('five')

@@ -1,5 +1,5 @@
-"""Jobs that wait show the reason: the service itself, an aggregator, or the measurement of another
-job. The name of a service excludes aggregators of other services."""
+"""Tests that waiting jobs show the reason: the service itself, an aggregator, or the measurement of
+another job. A service name excludes aggregators of other services."""
 import contextlib
 import os
 import signal
@@ -25,7 +25,7 @@ class Case(unittest.TestCase):
         return process
 
     def await_waiting(self, job, words):
-        """Waits until `gradpool jobs` and the log of rank 0 name the reason."""
+        """Waits until `gradpool jobs` and the log of rank 0 show the reason."""
         def waits():
             shown = self.service.job(job)
             return shown and shown['state'] == 'waiting' and words in shown['waits_for']
@@ -89,8 +89,8 @@ class ForAnAggregator(Case):
 
     def test_a_job_outlives_a_silence_of_its_only_aggregator(self):
         self.serve('--aggregator-timeout', '0.5', aggregators=0)
-        # Over TCP, as from another host: a process that is known by its Unix socket would be
-        # killed.
+        # Joins over TCP like an aggregator of another host. The service would kill a process known
+        # by its Unix socket.
         joined = self.join_by_hand(over=self.service.endpoint.removeprefix('gradpool://'),
                                    environment=self.service.operator())
         joined.wait_for('joined as aggregator 1')
@@ -117,7 +117,7 @@ class ForAMeasurement(Case):
               process=self.service.serve)
         end_training(again)
         until(lambda: not self.service.job('known'), 'it has ended', process=self.service.serve)
-        # 200 ms a round: the job is measured after some seconds.
+        # with 200 ms a round, the job is measured after some seconds
         slow = self.service.worker('new', 0, 1, '--rounds', 1000000, '--verbose', '--elements',
                                    1 << 12, '--compute-ms', 200)
         slow.wait_for('round 1\n')

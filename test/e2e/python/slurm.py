@@ -1,6 +1,6 @@
-"""A cluster of Slurm for tests: munged, slurmctld and one slurmd with a separate configuration, key
-and ports on 127.0.0.1, run by the user of the tests. Nothing of an installed cluster is read or
-changed."""
+"""Runs a Slurm cluster for tests: munged, slurmctld and one slurmd. It has its own configuration,
+key and ports on 127.0.0.1, and runs as the user of the tests. An installed cluster is neither read
+nor changed."""
 import contextlib
 import getpass
 import os
@@ -13,10 +13,10 @@ import tempfile
 import harness
 from harness import WAIT_S, Process, free_ports, until
 
-PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # path of the daemons
+PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # search path with the daemons
 TASKS_MOST = 4
 
-# Ports and folders belong to this cluster alone; `cons_tres` lets several jobs share the node.
+# Ports and folders are used only by this cluster. With `cons_tres` several jobs can share the node.
 SETTINGS = '''\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -47,11 +47,11 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class Slurm:
-    """Runs when the object was made; `environment`: variables of its commands. end() ends it."""
+    """A running cluster. `environment` contains the variables for its commands. end() stops it."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
-        self.folder.chmod(0o755)    # munged accepts only such a folder
+        self.folder.chmod(0o755)    # munged requires these permissions
         self.environment = {'SLURM_CONF': str(self.folder / 'slurm.conf'), 'PATH': PATH}
         self.daemons = []
         try:
@@ -65,7 +65,8 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # Searched in the PATH of the environment. The daemon is killed with this process.
+        # The program is searched in the PATH of the environment. The daemon is killed when this
+        # process dies.
         daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
                          self.folder, program, self.environment)
         self.daemons.append(daemon)
@@ -96,7 +97,7 @@ class Slurm:
         return told.stdout.strip() == 'idle'
 
     def end(self):
-        """The node first: it informs the controller, and both need munged."""
+        """slurmd ends first: it informs slurmctld, and both need munged."""
         for daemon in reversed(self.daemons):
             daemon.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):

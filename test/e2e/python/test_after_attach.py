@@ -1,7 +1,8 @@
-"""Calls of scripts on attached or wrapped models and optimizers: each row of the table "After
-attach or wrap" of client/python/BEHAVIOUR.md, with each way of using gradpool (a door).
+"""Tests the table "After attach or wrap" of client/python/BEHAVIOUR.md. Each row is a call of a
+script on an attached or wrapped model or optimizer. Each column is a way of using gradpool (a
+door).
 
-A row is a function that trains twice: through the door with this rank's batch, and in plain PyTorch
+The function of a row trains twice: through the door with this rank's batch, and in plain PyTorch
 with the batches of all ranks. For "works" in the table the parameters must agree. For "refused" the
 error must contain the words of the table. "As on gloo" is a limit of DistributedDataParallel
 itself."""
@@ -23,7 +24,7 @@ WORDS = re.compile(r'refused: "(.*)"')
 
 
 class Alone:
-    """A script in plain PyTorch, whose loss is the mean over the batches of all ranks."""
+    """A script in plain PyTorch. Its loss is the mean over the batches of all ranks."""
 
     def __init__(self, of, **options):
         torch = self.torch = of.torch
@@ -39,14 +40,14 @@ class Alone:
         return self.torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
 
     def begin(self):
-        """Attaches or wraps the model. From here on gradpool averages."""
+        """Attaches or wraps the model. Afterwards gradpool averages its gradients."""
         self.model = self.wrap(self.net)
 
     def wrap(self, net):
         return net
 
     def batches(self):
-        """Returns the batches of all ranks, which differ at each call."""
+        """Returns the batches of all ranks. Each call returns other batches."""
         self.seen += 1
         generator = self.torch.Generator().manual_seed(self.seen)
         return self.torch.randn(self.of.workers, 5, 3, generator=generator)
@@ -66,25 +67,25 @@ class Alone:
         self.optimizer.step()
 
     def accumulate(self, passes):
-        """Adds up gradients of `passes` passes, then makes one step."""
+        """Accumulates gradients of `passes` passes, then makes one step."""
         self.optimizer.zero_grad()
         for _ in range(passes):
             self.backward()
         self.optimizer.step()
 
     def second(self, optimizer):
-        """Returns another optimizer of the same model, wrapped as the door requires."""
+        """Returns a second optimizer of the same model, wrapped as the door requires."""
         return optimizer
 
     def averaged(self):
-        """Waits until the gradients are those that step() uses."""
+        """Waits until the gradients have the values used by step()."""
 
     def step_without_average(self):
         self.optimizer.step()
 
 
 class Attached(Alone):
-    """DistributedDataParallel over gloo, with the hook."""
+    """Uses DistributedDataParallel over gloo, with the hook."""
     column = 'attach()'
 
     def wrap(self, net):
@@ -106,7 +107,7 @@ class Attached(Alone):
 
 
 class Stepped(Attached):
-    """Lanes do the steps."""
+    """Makes the steps in lanes."""
     column = 'attach(optimizer=)'
 
     def wrap(self, net):
@@ -117,7 +118,7 @@ class Stepped(Attached):
 
 
 class Backend(Attached):
-    """DistributedDataParallel over a group of the service."""
+    """Uses DistributedDataParallel over a group of the service."""
     column = 'backend'
 
     def wrap(self, net):
@@ -126,14 +127,14 @@ class Backend(Attached):
 
 
 class Gloo(Backend):
-    """DistributedDataParallel without the service."""
+    """Uses DistributedDataParallel without the service."""
 
     def wrap(self, net):
         return self.torch.nn.parallel.DistributedDataParallel(net, **self.options)
 
 
 class Wrapped(Alone):
-    """Horovod's optimizer."""
+    """Uses Horovod's optimizer."""
     column = 'hvd'
 
     def begin(self):
@@ -203,12 +204,12 @@ def deep_copies(script):
     other = copy.deepcopy(script.net)
     script.step()
     assert not same(other.parameters(), script.net.parameters())
-    other(script.torch.ones(1, 3)).sum().backward()     # a pass of the copy alone
+    other(script.torch.ones(1, 3)).sum().backward()     # this pass runs only on the copy
     script.step()
 
 
 def averaged_model(script):
-    """A moving average (EMA); the script continues with the averaged model."""
+    """Keeps a moving average (EMA) of the model. The script continues with the averaged model."""
     average = script.torch.optim.swa_utils.AveragedModel(
         script.net, avg_fn=lambda mean, new, _: 0.5 * mean + 0.5 * new)
     script.begin()
@@ -252,7 +253,7 @@ def warm_up(script):
 
 
 def scaler(script):
-    """On a host without a GPU the scaler scales by one."""
+    """on a host without a GPU the scale is one"""
     script.begin()
     scale = script.torch.cuda.amp.GradScaler(enabled=False)
     for _ in range(2):
@@ -357,7 +358,7 @@ def clamped(script):
             one.data.clamp_(-0.2, 0.2)
 
 
-# {row of the table: its function}
+# Function of each row of the table.
 ROWS = {
     '`state_dict`, `load_state_dict`': state_dicts, '`torch.save`, `torch.load`': files,
     '`pickle` of the model': pickled_model, '`copy.deepcopy` of the model': deep_copies,
@@ -379,13 +380,13 @@ def same(some, others):
 
 
 class Walk:
-    """Runs one rank through every door."""
+    """Runs all rows of one rank through every door."""
 
     def __init__(self, rank, workers):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
         import torch
         import torch.distributed as dist
-        import gradpool.distributed     # noqa: the backend
+        import gradpool.distributed     # noqa: registers the backend
         import gradpool.torch as hvd
         self.torch, self.hvd, self.rank, self.workers = torch, hvd, rank, workers
         torch.set_num_threads(1)
@@ -395,7 +396,7 @@ class Walk:
         hvd.init()
 
     def outcome(self, door, row):
-        """Returns "works", "as on gloo", or the error."""
+        """Runs a row through a door. Returns "works", "as on gloo", or the error."""
         self.row = row.__name__
         try:
             found, wanted = self.trained(door, row), self.trained(Alone, row)
@@ -407,7 +408,7 @@ class Walk:
         return 'as on gloo' if as_on_gloo else 'other parameters than in plain PyTorch'
 
     def trained(self, door, row):
-        """Returns the parameters at the end."""
+        """Trains. Returns the parameters at the end."""
         script = door(self)
         row(script)
         return list(script.net.parameters())
@@ -425,7 +426,7 @@ def rank_walks(rank, workers):
 
 
 def table():
-    """Returns {door: {row: cell}} from the page."""
+    """Reads the table of the page. Returns {door: {row: cell}}."""
     lines = PAGE.read_text(encoding='utf-8').split(TITLE)[1].split('\n##')[0].splitlines()
     head, _, *rows = [[cell.strip() for cell in line.strip('|').split(' | ')]
                       for line in lines if line.startswith('|')]

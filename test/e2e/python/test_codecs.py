@@ -1,5 +1,5 @@
-"""gradpool.codecs: each codec compared with a plain computation, and models that train with it in
-each way, on a real service."""
+"""Compares each codec of gradpool.codecs with a plain computation. Trains models with each codec
+through each door, on a real service."""
 import hashlib
 import os
 import warnings
@@ -10,9 +10,10 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     # noqa
 
-MIN_BYTES = 1024    # includes most weights of the small models, and none of their biases
+# most weights of the small models are larger, and all of their biases are smaller
+MIN_BYTES = 1024
 LEARNING_STEPS = 300
-# By how much the loss may exceed that of the same training without a codec.
+# Allowed difference between the loss with a codec and without one.
 LOSS_ABOVE = 0.02
 
 
@@ -29,7 +30,7 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """The right mean of all ranks, for mean_of of train_alone()."""
+    """Returns the expected mean of all ranks, for mean_of of train_alone()."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]
@@ -47,7 +48,8 @@ def coded_mean(codec, workers):
 
 
 def rank_trains_coded(rank, workers):
-    """Returns {codec: [digest, the right digest, whether a residual is carried]}."""
+    """Trains with each codec. Returns {codec: [digest, expected digest, whether there is a
+    residual]}."""
     found = {}
     for name, codec in codecs_of().items():
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -60,7 +62,7 @@ def rank_trains_coded(rank, workers):
 
 
 def rank_wraps_the_hook(rank, workers):
-    """Compression as a hook of torch, alone and within torch's own wrapper."""
+    """Uses compression as a hook of torch, alone and inside torch's own wrapper."""
     import gradpool.distributed     # noqa
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_wrapper
     from gradpool.compression_hook import compression_hook, CompressionState
@@ -76,7 +78,7 @@ def rank_wraps_the_hook(rank, workers):
 
 
 def begin_by(door, trainer, codec):
-    """Returns the objects that hold residuals, for each door."""
+    """Starts training through the door. Returns the objects with residuals."""
     from gradpool.compression_hook import compression_hook, CompressionState
     import gradpool.torch as hvd
     if door == 'attach':
@@ -92,8 +94,8 @@ def begin_by(door, trainer, codec):
 
 
 def train_with_a_break(rank, workers, door, codec):
-    """Returns digests of an uninterrupted training, of one from its checkpoint, and of one from the
-    checkpoint without residuals."""
+    """Returns three digests: of an uninterrupted training, of one continued from its checkpoint,
+    and of one continued without residuals."""
     import torch
     path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
     first = Rank.beside(rank, workers)
@@ -117,7 +119,7 @@ def train_with_a_break(rank, workers, door, codec):
 
 
 def rank_goes_on(rank, workers):
-    """Returns {door and codec: digests}."""
+    """Trains with a break through each door. Returns {door and codec: digests}."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import gradpool.torch as hvd
     Rank(rank, workers)
@@ -128,7 +130,7 @@ def rank_goes_on(rank, workers):
 
 
 def rank_loads_what_does_not_fit(rank, workers):
-    """Returns the error of each door."""
+    """Loads an unsuitable state through each door. Returns the error of each door."""
     import gradpool
     import gradpool.torch as hvd
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -140,7 +142,7 @@ def rank_loads_what_does_not_fit(rank, workers):
                                          net.named_parameters(), codec)
     whole = attach(plain).residuals
     kept = begin_by('attach', trainer, codec).residuals
-    # a state without residuals, from before the codec was used
+    # this state has no residuals: the codec was not used yet
     kept.load_state_dict(whole.state_dict())
     trainer.step(trainer.batch())
     state, named = kept.state_dict(), kept.state_dict()['residuals']
@@ -171,7 +173,7 @@ def digits():
 
 
 def learn_digits(rank, workers, compression, prefix):
-    """Returns [loss of all digits, digest] of an MLP that was trained with gradpool.torch."""
+    """Trains an MLP with gradpool.torch. Returns [loss of all digits, digest]."""
     import torch
     import gradpool.torch as hvd
     images, labels = digits()
@@ -215,8 +217,8 @@ def rank_learns(rank, workers):
 
 
 def rank_joins(rank, workers):
-    """Rank r has 3 + 2 r batches. Returns [movement of the last rank's weights, the right
-    movement]."""
+    """Trains 3 + 2 r batches in rank r. Returns [change of the last rank's weights, expected
+    change]."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import torch
     import gradpool.torch as hvd
@@ -240,13 +242,13 @@ def rank_joins(rank, workers):
 
 
 class Codecs(test_ddp.Case):
-    """Without a service."""
+    """Tests codecs without a service."""
 
     def setUp(self):
         self.values = numpy.random.default_rng(3).standard_normal(1001).astype(numpy.float32)
 
     def sent(self, codec):
-        """Returns (decoded values, encoded bytes)."""
+        """Encodes and decodes values. Returns (decoded values, encoded bytes)."""
         from gradpool.codecs import Feedback
         feedback = Feedback(codec)
         code = feedback.encode('w', self.values)
@@ -278,7 +280,7 @@ class Codecs(test_ddp.Case):
         from gradpool.codecs import TopK
         values = numpy.random.default_rng(4).standard_normal(100_000).astype(numpy.float32)
         misleading = values.copy()
-        misleading[::64] *= 100     # a sample sees only these values
+        misleading[::64] *= 100     # a sample contains only these values
         for given in values, misleading, numpy.sort(values), numpy.zeros_like(values):
             codec = TopK(0.01)
             sent = codec.encode(given, None)
@@ -324,7 +326,8 @@ class Codecs(test_ddp.Case):
             for mark in marks:
                 each = numpy.full(workers, mark)
                 code[:2] = each.mean(), (each * each).mean() * numpy.float32(1 + 1e-6)
-                codec.add(code, total, draw)    # so many ranks, and one or two last bits
+                # a sum of several ranks differs by one or two last bits
+                codec.add(code, total, draw)
                 each[0] += 1
                 code[:2] = each.mean(), (each * each).mean()
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
@@ -343,8 +346,8 @@ class Codecs(test_ddp.Case):
             for _ in range(rounds):
                 feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
                 total += arrived
-            # The standard deviation of a draw is at most half a step; the limit is six of the
-            # mean's.
+            # The standard deviation of a draw is at most half a step. The limit is six standard
+            # deviations of the mean.
             self.assertLess(abs(total / rounds - self.values).max(), 3 * step / rounds ** 0.5)
 
     def test_what_was_not_sent_comes_in_later_rounds(self):
@@ -374,7 +377,8 @@ class Codecs(test_ddp.Case):
     def test_small_tensors_travel_as_they_are(self):
         from gradpool.codecs import OneBit, TopK
         self.assertEqual([OneBit().takes(n) for n in (0, 16383, 16384)], [False, False, True])
-        self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))    # would not reduce the bytes
+        # so large a part would not reduce the bytes
+        self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))
 
     def test_what_is_no_codec_is_refused(self):
         import gradpool
@@ -429,7 +433,7 @@ class Training(test_ddp.Case):
         told, is_same = self.run_ranks('rank_loads_what_does_not_fit', 1)[0]
         self.assertEqual([word in text for word, text in zip(words, told)], [True] * len(words),
                          told)
-        self.assertTrue(is_same)    # a refused call has changed nothing
+        self.assertTrue(is_same)    # the refused call must not have changed anything
 
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')

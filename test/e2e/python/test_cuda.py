@@ -1,8 +1,8 @@
-"""Tensors of a GPU with each door. Where torch finds no GPU, a simulated one is used. It copies
-work of a stream only when a call waits for that work: as late as possible, and only in the
-order that streams and events require. Kernels that a test launches are equally late. torch's own
-kernels run at once on the host. So a prompt GPU treats all tensors as its own, and lets kernels
-find the values for which their stream has waited."""
+"""Tests tensors of a GPU with each door. Without a GPU a simulated one is used. It runs a copy only
+when a call waits for it. Copies are as late as possible, in an order allowed by streams and events.
+Kernels launched by a test are equally late. torch's own kernels run at once on the host. Therefore
+a prompt GPU treats all tensors as its own. Its kernels read the values for which their stream has
+waited."""
 import collections
 import contextlib
 import ctypes
@@ -19,13 +19,13 @@ import test_kept
 from python_case import Case, setUpModule, tearDownModule     # noqa: found by name
 
 LENGTH = 40000
-OTHERS = 8                  # buffers of the same length that other code allocates and frees
+OTHERS = 8                  # number of buffers that other code allocates and frees
 WAIT_S = 20
-lock = threading.RLock()    # the GPU does one thing at a time
+lock = threading.RLock()    # the GPU runs one operation at a time
 
 
 class Event:
-    """An event that happens when its stream reaches it."""
+    """An event of a stream. It happens when the stream reaches it."""
 
     def __init__(self, made, stream):
         self._made, self._stream, self.is_over = made, stream, False
@@ -52,7 +52,8 @@ class Stream:
         self._is_prompt, self.todo = is_prompt, collections.deque()
 
     def wait_event(self, event):
-        if self._is_prompt:     # torch's own kernels find the values for which the stream waited
+        # torch's own kernels must read the values for which the stream waited
+        if self._is_prompt:
             event.reach()
         else:
             self.todo.append(event.reach)
@@ -62,7 +63,7 @@ class Stream:
 
 
 def bare(tensor):
-    """Returns the same memory, without keeping the tensor alive."""
+    """Returns the same memory. The tensor may be freed."""
     import torch
     raw = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
     return torch.frombuffer(raw, dtype=tensor.dtype).view(tensor.shape)
@@ -75,7 +76,7 @@ class MadeGpu:
         self._is_prompt, self._tensors = is_prompt, set()
         self._script, self.other = Stream(is_prompt), Stream(is_prompt)
         self._ours = Stream(False), Stream(False)
-        self._here = threading.local()      # the stream of a thread that has another one
+        self._here = threading.local()      # stream of a thread that has chosen another one
         self.pinned, self.may_compute, self.copies = {}, threading.Event(), 0
         if is_prompt:
             self.may_compute.set()
@@ -105,8 +106,7 @@ class MadeGpu:
         self.scripts(None).todo.append(kernel)
 
     def copy(self, stream, target, source):
-        """The GPU protects its own memory until the copy is done. Host memory is known by its
-        address only."""
+        """The GPU locks its own memory until the copy is done. Host memory has only an address."""
         self.copies += 1
         target, source = (bare(one) if one.data_ptr() in self.pinned else one
                           for one in (target, source))
@@ -130,7 +130,7 @@ class MadeGpu:
 
 
 class RealGpu:
-    """torch's functions for the simulated GPU."""
+    """The functions of the simulated GPU, for a real one."""
 
     def __init__(self, torch):
         self._torch, self.may_compute = torch, threading.Event()
@@ -154,20 +154,22 @@ def gpu_of(torch, **options):
     return cuda.gpu
 
 
-# ---- late ----
+# ---- late values ----
 
 def compute_late(torch, gpu, rank, job, begins):
-    """Begins operations before the GPU has computed their tensors: values 1 on rank 0 and 2 on rank
-    1, then 10 and 20, and so on. Returns [values that later kernels find: after the last operation
-    on the script's stream, else on another one].
+    """Starts operations before the GPU has computed their tensors. Rank 0 then computes 1, 10 and
+    so on, rank 1 computes 2, 20 and so on.
 
-    begins for each tensor a function that returns (function that waits for the operation, its
-    result)"""
+    For each tensor, `begins` has a function that starts an operation. It returns (function that
+    waits for the operation, result).
+
+    Returns [values read by later kernels]. The last operation's kernel runs on the script's stream,
+    the others on another stream."""
     tensors, found = [gpu.own(torch.zeros(LENGTH)) for _ in begins], []
     for i, tensor in enumerate(tensors):
         gpu.launch(lambda tensor=tensor, i=i: tensor.fill_(10 ** i * (rank + 1)))
     begun = [begin(tensor) for begin, tensor in zip(begins, tensors)]
-    gpu.may_compute.set()       # no call has waited so far
+    gpu.may_compute.set()       # so far no call may have waited
     while begun:
         wait, result = begun.pop(0)
         with gpu.on(gpu.other) if begun else contextlib.nullcontext():
@@ -175,7 +177,7 @@ def compute_late(torch, gpu, rank, job, begins):
             gpu.launch(lambda result=result: found.append(result.clone()))
         del wait, result
     for buffer in [job.alloc(4 * LENGTH) for _ in range(OTHERS)]:
-        # code that uses free memory without asking a stream
+        # other code uses the free memory and asks no stream
         ctypes.memset(buffer, 0, len(buffer))
     gpu.finish()
     return sorted(sorted(set(one.tolist())) for one in found)
@@ -201,9 +203,9 @@ def rank_is_late_at_horovods_door(rank, workers):
 
 
 def begin_group(torch, rank, workers):
-    """The backend is used."""
+    """Makes a default group of the backend."""
     import torch.distributed as dist
-    import gradpool.distributed     # noqa: the backend
+    import gradpool.distributed     # noqa: registers the backend
     dist.init_process_group('gradpool', init_method='file://' + os.environ['TEST_STORE'],
                             rank=rank, world_size=workers)
     return dist
@@ -231,10 +233,10 @@ def rank_is_late_at_the_backend(rank, workers):
             for _ in range(2)]
 
 
-# ---- prompt ----
+# ---- prompt GPU ----
 
 def rank_has_a_gpu(rank, workers):
-    """Runs a rank of another test with tensors of a GPU. Returns [its result, whether tensors are
+    """Runs a rank of another test with tensors of a GPU. Returns [its result, whether tensors were
     copied between pinned memory and the GPU]."""
     import torch
     gpu = gpu_of(torch, is_prompt=True)
@@ -272,19 +274,19 @@ class CudaTest(Case):
                                    TEST_FOLDER=folder, GRADPOOL_JOB=job, **environment)
 
     def run_on_gpu(self, call, gpu, workers=2):
-        """Returns results of the ranks of another test. `call` is the name of a module and a
-        function."""
+        """Runs another test with a GPU. Returns the results of its ranks. `call` is the name of a
+        module and a function."""
         found = self.run_ranks('rank_has_a_gpu', gpu, workers, TEST_CALL=call,
                                TEST_DEVICE='cuda' if gpu == 'real' else 'cpu')
         self.assertEqual([has_copied for _, has_copied in found], [True] * workers)
         return [of_rank for of_rank, _ in found]
 
     def check_order(self, gpu):
-        """Two sums, or a sum and a mean: first the value of rank 1, then the values of all
+        """Checks two sums, or a sum and a mean. The first value is rank 1's, the others contain all
         ranks."""
         for found, places, left in self.run_ranks('rank_is_late_at_horovods_door', gpu):
             self.assertEqual(found, [[[3.0], [15.0], [200.0]]] * 5)
-            # memory of completed operations is used again
+            # later operations use the memory of completed ones
             self.assertLessEqual(places, 5 + OTHERS)
             self.assertEqual((places > 0, left), (gpu == 'made', 0))
         self.assertEqual(self.run_ranks('rank_is_late_at_the_backend', gpu),

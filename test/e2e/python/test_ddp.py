@@ -1,5 +1,5 @@
-"""gradpool.ddp with real DistributedDataParallel models, one process for each rank, on a real
-service."""
+"""Tests gradpool.ddp with DistributedDataParallel models on a real service. Each rank is a
+process."""
 import hashlib
 import os
 import sys
@@ -11,7 +11,7 @@ import harness
 import ranks
 
 STEPS = 6
-FIRST_BUCKET_BYTES = 1024   # DDP's default would include the whole model
+FIRST_BUCKET_BYTES = 1024   # with DDP's default one bucket would contain the whole model
 service = None
 
 
@@ -26,8 +26,8 @@ def tearDownModule():
 
 
 class Rank:
-    """Model, data and optimizer of a rank's function. Names of folders and jobs come from the test.
-    """
+    """Model, data and optimizer of a rank's function. The test sets the names of folders and
+    jobs."""
 
     @property
     def device(self):
@@ -51,7 +51,7 @@ class Rank:
 
     @classmethod
     def beside(cls, rank, workers, **options):
-        """Returns another model in a process that has one already."""
+        """Returns a second model in the same process."""
         import torch.distributed
         with unittest.mock.patch.object(torch.distributed, 'init_process_group'):
             return cls(rank, workers, **options)
@@ -90,8 +90,8 @@ def mean_in_rank_order(_, gradients):
 
 
 def train_alone(workers, optimizer_of=sgd, schedule_of=None, mean_of=mean_in_rank_order):
-    """Returns a Rank after STEPS steps in one process, which steps with mean_of(a parameter's name,
-    each rank's gradient)."""
+    """Trains STEPS steps in one process. mean_of(name of a parameter, gradients of all ranks)
+    computes each mean. Returns the Rank."""
     class Alone(Rank):
         def __init__(self, rank):
             import torch
@@ -151,8 +151,8 @@ def rank_trains_on_views(rank, workers):
 
 
 def rank_lends_buckets(rank, workers, are_views):
-    """Gradients that are long enough to be lent, in one bucket. `places`: addresses of .grad,
-    gradient and result of the long tensor in each step."""
+    """Trains with gradients long enough for shared memory, in one bucket. `places` contains the
+    addresses of .grad, gradient and result of the long tensor in each step."""
     class Wide(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -176,7 +176,7 @@ def rank_lends_buckets(rank, workers, are_views):
         trainer.optimizer.step()
     del attachment.job.push_items
     attachment.close()
-    gradient = trainer.net[0].weight.grad.flatten()     # the job has ended
+    gradient = trainer.net[0].weight.grad.flatten()     # the job has already ended
     return places, trainer.digest(), hashlib.sha256(gradient.numpy().tobytes()).hexdigest()
 
 
@@ -199,7 +199,7 @@ def rank_trains_in_a_joined_job(rank, workers):
 
 
 def rank_accumulates(rank, workers):
-    """Two backward passes in a step, of which only the second one communicates."""
+    """Makes two backward passes in each step. Only the second one communicates."""
     trainer = Rank(rank, workers)
     attach(trainer)
     for _ in range(STEPS):
@@ -212,7 +212,7 @@ def rank_accumulates(rank, workers):
 
 
 def rank_skips_a_branch(rank, workers, **options):
-    """Each rank leaves out another layer in each step."""
+    """Each rank skips another layer in each step."""
     class Branches(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -261,7 +261,7 @@ def rank_loads_with_spawn(rank, workers):
 
 
 def rank_forks(rank, workers):
-    """A forked child may not push, and the parent continues."""
+    """Checks that a forked child may not push. The parent continues."""
     import gradpool
     trainer = Rank(rank, workers)
     attachment = attach(trainer)
@@ -299,7 +299,7 @@ def rank_loses_the_other(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 stops after both ranks have built DDP's new buckets, but lives."""
+    """Rank 1 stops, but does not end, after both ranks have built DDP's new buckets."""
     trainer = Rank(rank, workers)
     attach(trainer, timeout_ms=2000)
     for _ in range(2):
@@ -315,7 +315,7 @@ def rank_times_out(rank, workers):
 
 
 def rank_has_another_model(rank, workers):
-    """Equal names with different sizes, which DDP itself does not see."""
+    """Uses equal names with different sizes, which DDP does not detect."""
     import gradpool
 
     class Other(Rank):
@@ -336,8 +336,8 @@ def rank_has_another_model(rank, workers):
 
 
 def rank_is_refused(rank, workers):
-    """Returns the errors of attach() for a plain module, for doubles, for a second hook and without
-    a job name."""
+    """Returns the errors of attach() for a plain module, for two equal models, for a second hook,
+    and without a job name."""
     import gradpool
     trainer = Rank(rank, workers)
     torch = trainer.torch
@@ -357,21 +357,21 @@ def rank_is_refused(rank, workers):
 
 
 def rank_trains_a_gan(rank, workers):
-    """Two models in one script, as in a GAN: each has its own gradients, and both use one job.
-    Returns the digests, the names of the tensors, and the number of workers that the job has had of
-    this rank."""
+    """Trains two models in one script, like a GAN. Each has its own gradients, and both use one
+    job. Returns the digests, the names of the tensors, and how often this rank has joined the
+    job."""
     both = [Rank(rank, workers), Rank.beside(rank, workers)]
     attached = [attach(trainer) for trainer in both]
     digests = [train(trainer) for trainer in both]
     names = sorted(name for name in attached[0].job._tensors if ' more (bucket ' not in name)
     attached[0].close()
-    digests.append(train(both[1]))      # the other attachment is still in the job
+    digests.append(train(both[1]))      # the other attachment still uses the job
     attached[1].close()
     return digests, names, attached[0].job is attached[1].job
 
 
 def rank_names_its_models(rank, workers):
-    """Prefixes that the script chooses; one that is in use; a job that the script has joined by
+    """Tests prefixes chosen by the script, a prefix in use, and a job that the script has joined by
     name."""
     import gradpool
     first, second = Rank(rank, workers), Rank.beside(rank, workers)
@@ -395,7 +395,7 @@ def rank_names_its_models(rank, workers):
 
 
 class Case(unittest.TestCase):
-    """A test whose ranks are processes of a separate job."""
+    """A test that runs each rank in a process, with its own job."""
 
     def run_ranks(self, function, workers=2, start=ranks.run_ranks, **environment):
         with tempfile.TemporaryDirectory() as folder:
@@ -419,7 +419,7 @@ class Ddp(Case):
     def test_gradients_in_lent_memory_are_not_copied_and_give_the_same_bits(self):
         views, landing = self.run_ranks('rank_lends_views'), self.run_ranks('rank_lends_landing')
         self.assertEqual(len({tuple(told) for _, *told in views + landing}), 1)
-        for places, *_ in views:  # .grad is the memory that was pushed, and two places alternate
+        for places, *_ in views:  # .grad is the memory that was sent; two addresses alternate
             for (grad, gradient, result), (_, before, after) in zip(places[2:], places[1:]):
                 self.assertEqual(grad, gradient)
                 self.assertEqual({gradient, result}, {before, after})
@@ -495,7 +495,7 @@ class Ddp(Case):
 
 
 class TorchTensors(unittest.TestCase):
-    """push_pull() of torch tensors by hand, one worker."""
+    """Calls push_pull() with torch tensors, in one worker."""
 
     def push(self, values):
         import gradpool
@@ -535,7 +535,7 @@ class TorchTensors(unittest.TestCase):
 
 
 def lose_rank_1(function, workers, **environment):
-    """Rank 1 ends intentionally, without a result."""
+    """Starts the ranks. Rank 1 must end without a result."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
     harness.finish(processes[1], ranks.RANK_TIMEOUT_S)
@@ -543,7 +543,7 @@ def lose_rank_1(function, workers, **environment):
 
 
 def release_rank_1(function, workers, **environment):
-    """Rank 1 lives until rank 0 has seen enough."""
+    """Starts the ranks. Ends rank 1 when rank 0 has its results."""
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])
     return [*found, *ranks.finish_ranks(processes[1:])]

@@ -1,5 +1,5 @@
-"""gradpool.ddp with the optimizer's steps on the service, compared with PyTorch's own optimizers on
-the same gradients in one process, over shared memory and tcp."""
+"""Compares steps of the service in gradpool.ddp with PyTorch's own optimizers. Those use the same
+gradients in one process. Tests shared memory and tcp."""
 import contextlib
 import io
 import os
@@ -9,8 +9,8 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule, train_alone   # noqa
 
-# Rates and momenta are powers of two. Their products are exact, so it makes no difference that
-# PyTorch rounds once and lanes twice.
+# Rates and momenta are powers of two, so their products are exact. PyTorch then gets the same bits
+# with one rounding as lanes with two.
 EXACT = {
     'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625),
     'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
@@ -18,8 +18,8 @@ EXACT = {
     'nesterov': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,
                                                    nesterov=True),
 }
-# Here rounding differs: each parameter is within TOLERANCE of the value with PyTorch's own
-# optimizer.
+# These settings round differently. Each parameter must be within TOLERANCE of the value with
+# PyTorch's own optimizer.
 CLOSE = {
     'momentum of two groups': lambda torch, net: torch.optim.SGD(
         two_groups(net, lr=0.01), 0.05, momentum=0.9, dampening=0.1, weight_decay=0.01),
@@ -43,7 +43,8 @@ def halving(torch, optimizer):
 
 
 def train_on_service(trainer, optimizer_of, is_late):
-    """Ranks begin with different parameters. Schedulers are made before or after attach()."""
+    """Trains ranks with different first parameters. `is_late`: the scheduler is made after
+    attach()."""
     torch = trainer.torch
     trainer.optimizer = optimizer_of(torch, trainer.net)
     schedule = None if is_late else halving(torch, trainer.optimizer)
@@ -55,14 +56,14 @@ def train_on_service(trainer, optimizer_of, is_late):
         for _ in range(STEPS):
             trainer.step(trainer.batch())
             schedule.step()
-    assert not trainer.optimizer.state      # the optimizer itself has done nothing
+    assert not trainer.optimizer.state      # PyTorch's optimizer itself made no step
 
 
 def rank_lets_the_service_step(rank, workers):
-    """Returns {rule: [digest, whether it equals PyTorch's, whether it is near, largest
-    distance]}."""
+    """Trains with each rule. Returns {rule: [digest, whether it equals PyTorch's, whether it is
+    near, largest distance]}."""
     import torch
-    warnings.simplefilter('error')      # a scheduler's about calls in the wrong order
+    warnings.simplefilter('error')      # a scheduler warns about calls in the wrong order
     found = {}
     for name, optimizer_of in {**EXACT, **CLOSE}.items():
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -77,8 +78,8 @@ def rank_lets_the_service_step(rank, workers):
 
 
 def rank_accumulates_and_restores(rank, workers):
-    """Two backward passes in a step, a closure, and a snapshot from which another model
-    continues."""
+    """Makes two backward passes in a step, uses a closure, and continues another model from a
+    snapshot."""
     trainer, other = Rank(rank, workers), Rank.beside(rank, workers)
     path = os.environ['TEST_STORE'] + '.snapshot'
 
@@ -104,7 +105,7 @@ def rank_accumulates_and_restores(rank, workers):
 
 
 def rank_restores_two_models(rank, workers):
-    """Two models in one job with equal names, as in a GAN."""
+    """Restores two models with equal names in one job, like a GAN."""
     path = os.environ['TEST_STORE'] + '.both'
 
     def attach_two(job, is_first):
@@ -126,8 +127,8 @@ def rank_restores_two_models(rank, workers):
 
 
 def rank_misuses_steps(rank, workers):
-    """Returns the errors of attach() for unsuitable optimizers, and of step() and backward() where
-    lanes have stepped without the script's knowledge."""
+    """Returns the errors of attach() for unsuitable optimizers. Also returns those of step() and
+    backward() after steps that the script did not order."""
     import gradpool
     trainer = Rank(rank, workers)
     optim, net = trainer.torch.optim, trainer.net
@@ -156,7 +157,8 @@ def rank_misuses_steps(rank, workers):
 
 
 def rank_attaches_again(rank, workers):
-    """Returns [the warning of each time, digest after the steps of the first optimizer]."""
+    """Attaches a model again. Returns [the warning of each attach(), digest after the steps of the
+    first optimizer]."""
     import gradpool
     trainer = Rank(rank, workers)
     others = [trainer.torch.optim.SGD(trainer.net.parameters(), 0.5), trainer.optimizer, None]
@@ -173,8 +175,8 @@ def rank_attaches_again(rank, workers):
 
 
 def rank_steps_with_another(rank, workers):
-    """Returns the message of close(). Another optimizer makes the only step, then the attached one
-    does."""
+    """Lets another optimizer make the only step, then the attached one. Returns the messages of
+    close()."""
     found = []
     for is_another in True, False:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
@@ -189,7 +191,7 @@ def rank_steps_with_another(rank, workers):
 
 
 def rank_steps_alone(rank, workers):
-    """Like the one above, without a second attach()."""
+    """Like rank_steps_with_another(), but without a second attach()."""
     trainer = Rank(rank, workers)
     with attach(trainer, optimizer=trainer.optimizer):
         for _ in range(STEPS):
@@ -198,7 +200,8 @@ def rank_steps_alone(rank, workers):
 
 
 def rank_runs_hooks_of_steps(rank, workers):
-    """Returns [whether PyTorch has such hooks, the hooks that ran, digest]."""
+    """Trains with hooks of steps. Returns [whether PyTorch has such hooks, the hooks that ran,
+    digest]."""
     trainer, ran = Rank(rank, workers), []
     from torch.optim import optimizer as optimizers
     if not hasattr(optimizers, 'register_optimizer_step_post_hook'):

@@ -1,5 +1,5 @@
-"""client/python/examples and the scripts of the users' pages, started like users do: gradpool run,
-two workers, a real service."""
+"""Runs client/python/examples and the scripts of the users' pages with gradpool run, two workers
+and a real service."""
 import os
 import pathlib
 import re
@@ -12,15 +12,14 @@ from harness import BUILD, GRADPOOL, Service
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
-# Pages whose programs run unchanged; a program's first line has its name.
+# Pages with programs that must run unchanged. The first line of a program contains its name.
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2
-RUN_S = 120     # both workers import torch on a loaded machine
+RUN_S = 120     # time limit in seconds: both workers import torch on a busy machine
 
-# Accuracy on the held-out digits, where guessing has 0.1. Loss in nats for a character, where
-# guessing has 4.3, and knowing the frequency of each character 3.2. The runs below reach about 0.97
-# and 2.6.
+# Accuracy on held-out digits: guessing gives 0.1. Loss in nats per character: guessing gives 4.3,
+# knowing the frequencies 3.2. The runs below reach about 0.97 and 2.6.
 ACCURACY_LEAST = 0.9
 LOSS_MOST = 2.8
 
@@ -37,7 +36,7 @@ def tearDownModule():
 
 
 def start(*command):
-    """Runs `gradpool run` with a command. Returns (exit code, lines of each rank, standard
+    """Runs the command with `gradpool run`. Returns (exit status, lines of each rank, standard
     error)."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(('GRADPOOL_', 'OMP_'))}
@@ -55,14 +54,14 @@ def start(*command):
 
 class Examples(unittest.TestCase):
     def run_example(self, name, *options):
-        """Returns the lines of each rank. The run must end with 0 and without a complaint."""
+        """Runs an example, which must end with 0 and without warnings. Returns the lines of each
+        rank."""
         code, said, errors = start(sys.executable, EXAMPLES / name, *options)
         self.assertEqual((code, errors), (0, ''), said)
         return said
 
     def numbers(self, lines, pattern):
-        """Returns the number in the pattern's parentheses for each line that matches the
-        pattern."""
+        """Each line must match the pattern. Returns the numbers in its parentheses."""
         found = [re.search(pattern, line) for line in lines]
         return [float(one[1]) for one in found if one]
 
@@ -101,7 +100,8 @@ class Examples(unittest.TestCase):
                 self.assertEqual(said[1], [])
 
     def check_rates(self, lines):
-        """Checks that mean and total follow from the printed rates, each rounded to a tenth."""
+        """Checks that the printed mean and total follow from the printed rates. Each rate is
+        rounded to a tenth."""
         rates = self.numbers(lines, r'^iteration \d+: (\S+) items/s per worker$')
         self.assertEqual(len(rates), 3, lines)
         mean, = self.numbers(lines, r'^items/s per cpu worker: (\S+) \+- \S+$')
@@ -111,7 +111,7 @@ class Examples(unittest.TestCase):
 
 
 class Pages(unittest.TestCase):
-    """Runs each Python script and C program of the users' pages, copied from there."""
+    """Extracts each Python script and C program from the users' pages, and runs it."""
 
     def run_program(self, language, text, name):
         source = pathlib.Path(service.folder) / f'{name}.{language}'

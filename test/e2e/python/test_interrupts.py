@@ -1,5 +1,5 @@
-"""Ctrl-C in backward() of a DistributedDataParallel model: KeyboardInterrupt after a whole step, or
-before the step while another rank is missing."""
+"""Tests Ctrl-C in backward() of a DistributedDataParallel model. KeyboardInterrupt comes after a
+whole step. While another rank is missing, it comes before the step."""
 import os
 import signal
 import threading
@@ -9,19 +9,19 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule     # noqa: found by name
 
-# Longer than a test may take: a Ctrl-C must not wait for this deadline.
+# The deadline is longer than a test may take. A Ctrl-C must not wait for it.
 DEADLINE_MS = 900_000
 
 
 def begin(rank, workers):
-    """Returns a Rank that Ctrl-C reaches, also if a shell has started the tests with `&`."""
+    """Returns a Rank that handles Ctrl-C, even if a shell started the tests with `&`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import gradpool.distributed     # noqa: registers the backend
     return Rank(rank, workers)
 
 
 def interrupted_in(owner, name):
-    """The next call of that method begins with a Ctrl-C."""
+    """Sends a Ctrl-C at the start of the next call of this method."""
     method = getattr(owner, name)
 
     def interrupted(*arguments):
@@ -40,7 +40,7 @@ def what_is_raised(call, *arguments):
 
 
 def own_class():
-    """Uses the process group that a script has made with the backend."""
+    """Returns the class of the backend's process group, made by a script."""
     import gradpool.distributed
     return gradpool.distributed.ProcessGroup
 
@@ -68,7 +68,7 @@ def rank_interrupts_a_hook(rank, workers):
 
 
 def rank_has_a_handler(rank, workers):
-    """A handler that lets the script end its epoch is called once, and nothing is raised."""
+    """A handler of the script that ends its epoch is called once. No exception is raised."""
     import gradpool.ddp
     seen, trainer = [], begin(rank, workers)
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
@@ -80,7 +80,7 @@ def rank_has_a_handler(rank, workers):
 
 
 def press_when_waiting():
-    """Ctrl-C comes from the terminal, once the main thread waits for the other rank."""
+    """Sends Ctrl-C once the main thread waits for the other rank."""
     import gradpool.ddp
     waiting, is_idle = threading.Event(), gradpool.ddp._Push.is_over
 
@@ -111,7 +111,8 @@ def rank_waits_for_one_that_does_not_come(rank, workers):
 
 
 def rank_presses_twice(rank, workers):
-    """The second Ctrl-C is not postponed: the hook does not wait for its deadline."""
+    """Presses Ctrl-C twice. The second one is not delayed: the hook must not wait for its
+    deadline."""
     import gradpool.ddp
     trainer = begin(rank, workers)
     attach(trainer)

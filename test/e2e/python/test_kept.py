@@ -1,5 +1,5 @@
-"""Parameters and moments on lanes (attach() with an optimizer), and scripts that write, load and
-save them and continue, like with PyTorch's own optimizers."""
+"""Tests parameters and moments on lanes (attach() with an optimizer). Scripts change, load and save
+them and continue, like with PyTorch's own optimizers."""
 import collections
 import copy
 import gc
@@ -24,8 +24,8 @@ TOLERANCE = {'rtol': 1e-5, 'atol': 1e-6}
 
 
 class Ones(Rank):
-    """Gradients are ones. With a rate of 0.5 and a momentum of 0.5 steps are -0.5, -0.75, -0.875.
-    There are two buckets."""
+    """All gradients are ones. With rate 0.5 and momentum 0.5, the steps are -0.5, -0.75, -0.875.
+    The model has two buckets."""
 
     def make_net(self):
         nn = self.torch.nn
@@ -38,7 +38,8 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            self.model(self.ones())     # a pass for DDP; gradients of ones come from another sum
+            # DDP needs this pass; the gradients of ones come from the sum below
+            self.model(self.ones())
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
 
@@ -87,7 +88,7 @@ def initialises_by_rank(of):
 
 
 def swaps_two_elements(of):
-    """Changes two values whose sum stays the same."""
+    """Exchanges two values, so the sum stays the same."""
     data = of.net[1].weight.data
     data[0, 0], data[0, 1] = data[0, 0] + 1, data[0, 1] - 1
     data[0, :2] = data[0, :2].flip(0)
@@ -97,8 +98,9 @@ WRITERS = (loads, fills, clamps_data, copies_a_vector, swaps_memory, initialises
 
 
 def rank_writes(rank, workers):
-    """Returns {how: [all are as expected, moments count on]}. After one step the momentum is 1, so
-    the next two steps are of 0.75 and 0.875."""
+    """Changes parameters in several ways. Returns {way: [whether all values are as expected,
+    whether moments continue]}. After one step the momentum is 1, so the next steps are 0.75 and
+    0.875."""
     found = {}
     for write in WRITERS:
         of = ones_of(rank, workers, not found, f'{write.__name__}/')
@@ -121,7 +123,7 @@ def rank_writes(rank, workers):
 
 
 def rank_clips_in_each_step(rank, workers):
-    """Trains like a Wasserstein GAN, with evaluation by rank 0 alone in between."""
+    """Trains like a Wasserstein GAN. Rank 0 alone evaluates between the steps."""
     of = ones_of(rank, workers, True, None)
     for _ in range(5):
         of.train()
@@ -135,8 +137,7 @@ def rank_clips_in_each_step(rank, workers):
 
 
 def rank_writes_alone(rank, workers):
-    """Returns the error of each rank when one rank has written or loaded values and the other has
-    not."""
+    """Changes or loads values in one rank only. Returns the error of each rank."""
     found = []
     for number in range(2):
         of = ones_of(rank, workers, not found, f'{number}/')
@@ -156,7 +157,7 @@ def rank_writes_alone(rank, workers):
 # ---- the same optimizer with another model ----
 
 def moved(of):
-    """Returns the movement of all parameters in a step."""
+    """Makes a step. Returns the change of all parameters."""
     before = [one.detach().clone() for one in of.net.parameters()]
     of.train()
     return sorted({round(value, 3) for one, other in zip(of.net.parameters(), before)
@@ -164,8 +165,8 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Attaches another model of the same parameters. Only rank 0 notices that the former model is
-    gone."""
+    """Attaches another model with the same parameters. Only rank 0 detects that the former model
+    was freed."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()
@@ -175,7 +176,7 @@ def wrap_again(of):
 
 
 def attach_again(of):
-    """Returns the error; then makes the steps that work after load_state_dict()."""
+    """Attaches again and returns the error. After load_state_dict() the next steps work."""
     saved, text = of.optimizer.state_dict(), 'no error'
     of.attachment.close()
     try:
@@ -197,7 +198,7 @@ def state_of_one(of):
 
 
 def rank_goes_on_with_the_optimizer(rank, workers):
-    """Makes steps with a momentum of 0.5. Returns also texts of errors."""
+    """Makes steps with a momentum of 0.5. Also returns texts of errors."""
     of = ones_of(rank, workers, True, None)
     steps = [moved(of)]
     for _ in range(2):
@@ -212,7 +213,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
     steps += [moved(of), moved(of)]
     of.optimizer.state.clear()
     steps += [moved(of), moved(of)]
-    stays = ones_of(rank, workers, False, 'stays/')     # the job stays, too
+    stays = ones_of(rank, workers, False, 'stays/')     # rank 0 also stays in the job
     texts = [attach_again(of)]
     steps.append(moved(of))
     del stays
@@ -222,7 +223,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
 # ---- checkpoints ----
 
 def trainer_of(rank, workers, number):
-    """Attached models of a process have separate names in the job."""
+    """Returns a Rank. Attached models of a process have different names in the job."""
     return (Rank.beside if number else Rank)(rank, workers)
 
 
@@ -236,14 +237,14 @@ def path_of(name):
 
 
 def save(of, name):
-    """Like in scripts, rank 0 saves alone, while the other ranks continue."""
+    """Saves in rank 0 while the other ranks continue, like a typical script."""
     if of.rank == 0:
         of.torch.save({'model': of.net.state_dict(), 'optimizer': of.optimizer.state_dict()},
                       path_of(name))
 
 
 def rank_trains_and_saves(rank, workers):
-    """Returns {optimizer: digest after STEPS}, saved after SAVED_AT of these steps."""
+    """Saves after SAVED_AT steps. Returns {optimizer: digest after STEPS}."""
     found = {}
     for name, optimizer_of in OPTIMIZERS.items():
         of = trainer_of(rank, workers, len(found))
@@ -264,7 +265,7 @@ def load(of, name, is_rank_0_alone=False):
 
 
 def fresh(rank, workers, number, optimizer_of):
-    """Loads at the beginning of the second half, when the parameters are different."""
+    """Returns a new Rank with other parameters, to load the checkpoint."""
     of = trainer_of(rank, workers, number)
     of.optimizer = optimizer_of(of.torch, of.net)
     for one in of.net.parameters():
@@ -275,8 +276,8 @@ def fresh(rank, workers, number, optimizer_of):
 
 
 def rank_loads_and_trains(rank, workers):
-    """Returns {optimizer: digests: loaded after attach(); before it, on rank 0; distance to a DDP
-    with PyTorch's own optimizer that has loaded the same}."""
+    """Loads the checkpoint and trains. Returns {optimizer: [digest if loaded after attach(), digest
+    if rank 0 loaded before attach(), distance to a DDP with PyTorch's own optimizer]}."""
     found, number = {}, 0
     for name, optimizer_of in OPTIMIZERS.items():
         after, before, plain = [fresh(rank, workers, number + i, optimizer_of) for i in range(3)]
@@ -295,8 +296,8 @@ def rank_loads_and_trains(rank, workers):
 
 
 def rank_goes_on_from_pytorch(rank, workers):
-    """Moments of PyTorch's own optimizer from before attach(). Returns also the contents of
-    state_dict() before and after steps, and of copies and pickles of the optimizer."""
+    """Attaches with moments of PyTorch's own optimizer. Also returns the contents of state_dict()
+    before and after steps, and of copies and pickles of the optimizer."""
     of = Rank(rank, workers)
     torch = of.torch
     of.optimizer = torch.optim.Adam(of.net.parameters(), 0.01)
@@ -330,7 +331,7 @@ def rank_goes_on_from_pytorch(rank, workers):
 
 
 def same(torch, one, other):
-    """Compares optimizers' dictionaries: the same keys in the same order, and near values."""
+    """Compares states of two optimizers: the same keys in the same order, and near values."""
     if isinstance(one, dict):
         return list(one) == list(other) and all(same(torch, one[key], other[key]) for key in one)
     if isinstance(one, torch.Tensor):
@@ -339,11 +340,11 @@ def same(torch, one, other):
     return one == other
 
 
-GONE_ON = [True, True, True, 0, True, True]       # result of rank_goes_on_from_pytorch()
+GONE_ON = [True, True, True, 0, True, True]       # expected result of rank_goes_on_from_pytorch()
 
 
 def check_clipped(case, values):
-    """Returns values of rank_clips_in_each_step()."""
+    """Checks values returned by rank_clips_in_each_step()."""
     for of_one in values:
         case.assertLess(max(abs(value + 1) for row in of_one for value in row), 0.05)
 

@@ -1,7 +1,7 @@
-"""Workers started like on a cluster: by the real mpirun, torchrun and srun, and with the variables
+"""Starts workers like on a cluster: with the real mpirun, torchrun and srun, and with the variables
 of horovodrun and bpslaunch.
 
-A worker is this script with `--worker`. It writes its results to a file of its rank."""
+A worker is this script with `--worker`. It writes its results to the file of its rank."""
 import importlib.metadata
 import json
 import os
@@ -16,8 +16,8 @@ from harness import Process, Service, free_ports, until
 from slurm import Slurm
 
 WORKERS = 2
-LAUNCH_S = 120      # both workers import torch on a loaded machine
-# Variables that a launcher, or a user of gradpool, may have set for the tests.
+LAUNCH_S = 120      # time limit in seconds: both workers import torch on a busy machine
+# Variables set by a launcher or by a user of gradpool. Tests remove them.
 OTHERS = ('GRADPOOL_', 'SLURM_', 'OMPI_', 'PMI', 'RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'HOROVOD_',
           'MV2_', 'JSM_', 'FLUX_', 'DMLC_', 'BYTEPS_', 'MPI_')
 KEPT = 'GRADPOOL_BUILD', 'GRADPOOL_LIBRARY'
@@ -38,7 +38,7 @@ def tearDownModule():
 # ---- functions of workers ----
 
 def worker_sums():
-    """Uses the plain package. Returns a round, and the worker's rank and size."""
+    """Uses the plain package. Returns a sum, and the worker's rank and size."""
     import numpy
     import gradpool
     _, rank, workers = gradpool.job_from_environment()
@@ -59,7 +59,7 @@ def worker_has_a_door():
 
 
 def worker_trains():
-    """Uses DDP with the hook, like under torch's own launcher, and then Horovod's calls."""
+    """Uses DDP with the hook like under torch's own launcher. Then uses Horovod's calls."""
     import torch
     import gradpool.ddp
     torch.distributed.init_process_group('gloo')
@@ -72,8 +72,7 @@ def worker_trains():
 
 
 def worker_is_wrong():
-    """Rank 1 pushes an undeclared tensor after a round. Rank 0 returns the rank that it has
-    lost."""
+    """Rank 1 makes an error: it pushes an undeclared tensor. Rank 0 returns the rank it lost."""
     import numpy
     import gradpool
     job = gradpool.connect().join()
@@ -94,7 +93,7 @@ class Launcher(unittest.TestCase):
     environment = {}
 
     def launch(self, function, command=None, **environment):
-        """Starts this many workers, each of which calls `function`. Returns (exit code, output)."""
+        """Starts this number of workers, which call `function`. Returns (exit status, output)."""
         self.folder = service.folder / f'{type(self).__name__}-{self._testMethodName}'
         self.folder.mkdir()
         others = [name for name in os.environ if name.startswith(OTHERS) and name not in KEPT]
@@ -106,7 +105,7 @@ class Launcher(unittest.TestCase):
         try:
             return process.wait(LAUNCH_S), process.text()
         except AssertionError:
-            process.signal(signal.SIGTERM)      # each launcher ends its workers then
+            process.signal(signal.SIGTERM)      # each launcher then ends its workers
             process.wait(10)
             raise
         finally:
@@ -119,7 +118,7 @@ class Launcher(unittest.TestCase):
         return [f'{name}={value}' for name, value in names.items()]
 
     def check(self, function, expected, **how):
-        """Checks that each rank has the results in `expected`, without a complaint."""
+        """Checks that each rank returns its value of `expected` and prints no warning."""
         code, said = self.launch(function, **how)
         self.assertEqual(code, 0, said)
         found = {path.name: json.loads(path.read_text())
@@ -128,7 +127,7 @@ class Launcher(unittest.TestCase):
                                  for rank in range(WORKERS)}, said)
 
     def check_an_error(self):
-        """A worker makes a mistake: the launcher fails, and its output contains the reason."""
+        """If a worker fails, the launcher must fail, and its output must contain the reason."""
         code, said = self.launch('worker_is_wrong')
         self.assertEqual(code, 1, said)
         self.assertIn('gradpool.errors.Mismatch: ', said)
@@ -151,8 +150,8 @@ def of_training(rank):
 
 
 class Mpirun(Launcher):
-    # There is no other host, and no ssh. Launchers that start at the same time would use the same
-    # session folder.
+    # There is no other host and no ssh. Launchers started at the same time would share a session
+    # folder, so each gets its own.
     command = ('mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none',
                '--mca', 'plm', 'isolated', '-np', WORKERS)
 
@@ -170,7 +169,7 @@ class Mpirun(Launcher):
 
 
 class ByVariables(Launcher):
-    """Starts one process for each rank, with a launcher's variables."""
+    """Starts one process for each rank, with the variables of a launcher."""
 
     def started_with(self, *variables):
         words = ' '.join(variables)
@@ -201,7 +200,7 @@ class Torchrun(Launcher):
 
     @classmethod
     def setUpClass(cls):
-        # imports torch, which other cases here do not need
+        # imports torch, so only this case imports it
         from gradpool._process import rendezvous
         cls.has_libuv = rendezvous.has_libuv()
         if not cls.has_libuv:
@@ -209,7 +208,8 @@ class Torchrun(Launcher):
 
     @property
     def command(self):
-        # Debian's torchrun 2.6 uses libuv, which it lacks, unless ranks meet through a file.
+        # Debian's torchrun 2.6 needs libuv, which it does not contain. Ranks then find each other
+        # through a file.
         where = ('--master_port', free_ports(1)) if self.has_libuv else (
             '--rdzv_backend', 'c10d', '--rdzv_endpoint', self.folder / 'rendezvous',
             '--rdzv_conf', 'store_type=file')
@@ -242,7 +242,7 @@ class Srun(Launcher):
         self.assertIn('rank 1', self.check_an_error())
 
     def test_a_step_of_srun_counts_and_not_the_larger_allocation(self):
-        """--preserve-env leaves the allocation's SLURM_NTASKS to the tasks."""
+        """with --preserve-env the tasks keep SLURM_NTASKS of the allocation"""
         self.check('worker_sums', of_sums,
                    command=('salloc', '--quiet', '-n', 2 * WORKERS, *self.command,
                             '--preserve-env'))

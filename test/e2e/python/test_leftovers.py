@@ -1,4 +1,4 @@
-"""A process that continues after the end of the service keeps no resource of the service."""
+"""Tests that a process running longer than the service keeps no resource of it."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ from harness import Service, until
 
 
 def held():
-    """Returns shared memory of a service that this process maps or has open."""
+    """Returns shared memory of a service that is mapped or open in this process."""
     maps = [line.split(maxsplit=5)[5].strip()
             for line in pathlib.Path('/proc/self/maps').read_text().splitlines()
             if '/memfd:gradpool' in line]
@@ -20,13 +20,13 @@ def held():
     for entry in os.listdir('/proc/self/fd'):
         try:
             links.append(os.readlink(f'/proc/self/fd/{entry}'))
-        except OSError:  # the folder itself
+        except OSError:  # raised for the descriptor of the folder itself
             continue
     return maps + [link for link in links if '/memfd:gradpool' in link]
 
 
 def rank_stays(rank, workers):
-    """Trains until the service has ended, and then leaves."""
+    """Trains until the service has ended. Then leaves the job."""
     before = held()
     client = gradpool.connect()
     job = client.join('stays', rank, workers)

@@ -1,5 +1,6 @@
-"""Calls of scripts on a model or an optimizer after attach(): the table "After attach or wrap" of
-client/python/BEHAVIOUR.md, row by row. Each row works, or is refused with the right words."""
+"""Tests the table "After attach or wrap" of client/python/BEHAVIOUR.md, column attach(). Each row
+is a call of a script on a model or an optimizer. The call must work, or be refused with the right
+words."""
 import copy
 import io
 import warnings
@@ -10,7 +11,8 @@ import test_kept
 from test_ddp import attach, setUpModule, tearDownModule     # noqa: found by name
 
 BEGIN = 8.0
-ONCE, TWICE = BEGIN - 0.5, BEGIN - 0.5 - 0.75    # after steps of momentum 0.5 and rate 0.5
+# parameters after one and two steps with momentum 0.5 and rate 0.5
+ONCE, TWICE = BEGIN - 0.5, BEGIN - 0.5 - 0.75
 
 
 class Eights(test_kept.Ones):
@@ -25,12 +27,12 @@ class Eights(test_kept.Ones):
 
 
 def again(of):
-    """Checks that a second step has the same size as without a disturbance."""
+    """Checks that a second step has its normal size."""
     of.train()
     return of.are(TWICE)
 
 
-# ---- supported actions ----
+# ---- supported calls ----
 
 def copy_of_the_module(of):
     copied = copy.deepcopy(of.model.module)
@@ -68,7 +70,7 @@ def checkpoint_of_rank_0_alone(of):
 
 
 def checkpoint_loaded(of):
-    """Loads the state of the first step after a second step."""
+    """Makes two steps. Then loads the state of the first one."""
     model, optimizer = copy.deepcopy(of.net.state_dict()), of.optimizer.state_dict()
     of.train()
     of.net.load_state_dict(model)
@@ -119,7 +121,7 @@ def two_backward_passes(of):
     with of.model.no_sync():
         sum(one.sum() for one in of.net.parameters()).backward()
     of.optimizer.zero_grad = lambda: None
-    of.train()      # gradients of the first step, and two more
+    of.train()      # makes two more steps
     return of.are(ONCE - 0.5 * (0.5 + 3))
 
 
@@ -171,10 +173,10 @@ WORKS = (copy_of_the_module, copy_of_the_model, module_pickled, optimizer_pickle
          norm_of_gradients, evaluation_by_rank_0_alone, gradients_as_views)
 
 
-# ---- refused actions ----
+# ---- refused calls ----
 
 def between(of, act):
-    """Makes a step in which something is done between backward() and step()."""
+    """Makes a step, and calls `act` between backward() and step()."""
     of.optimizer.zero_grad()
     of.model(of.ones())
     sum(one.sum() for one in of.net.parameters()).backward()
@@ -196,7 +198,7 @@ def values_clipped_in_a_later_step(of):
 
 
 def gradients_unscaled(of):
-    """Scales gradients like GradScaler.step(), which works on GPUs only."""
+    """Scales gradients by hand, because GradScaler.step() works only on GPUs."""
     between(of, lambda: [one.grad.mul_(0.5) for one in of.net.parameters()])
 
 
@@ -216,7 +218,7 @@ def parameter_frozen(of):
 
 def parameters_of_another_dtype(of):
     of.net.double()
-    of.model(of.ones().double()).sum().backward()     # DDP does not see the parameters any more
+    of.model(of.ones().double()).sum().backward()     # DDP no longer finds the parameters
     of.optimizer.step()
 
 
@@ -249,7 +251,7 @@ REFUSED = {norm_clipped: 'clip_grad_norm_()', values_clipped: 'clip_grad_norm_()
 
 
 def fresh(rank, workers, number):
-    """Begins attached, and after one step."""
+    """Returns an attached model after one step."""
     of = (Eights.beside if number else Eights)(rank, workers)
     begin(of, f'{number}/')
     return of
@@ -262,7 +264,7 @@ def begin(of, prefix):
 
 
 def rank_works(rank, workers):
-    warnings.simplefilter('ignore')     # torch's own warning about a scaler without a GPU
+    warnings.simplefilter('ignore')     # torch warns about a scaler without a GPU
     return {one.__name__: one(fresh(rank, workers, number)) for number, one in enumerate(WORKS)}
 
 

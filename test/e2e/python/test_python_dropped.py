@@ -1,5 +1,5 @@
-"""Requests that a script drops, against a real service: each round completes with the right values,
-and its failure is told."""
+"""Tests requests dropped by a script against a real service. Each round must complete with the
+right values, and a failure must be reported."""
 import array
 import concurrent.futures
 import contextlib
@@ -120,7 +120,7 @@ class Dropped(Case):
             self.jobs[0].push_pull(others[0], full(1))
         with self.silent() as said:
             self.jobs[0].leave()
-        self.assertEqual(said.getvalue(), '')     # each failure is told once
+        self.assertEqual(said.getvalue(), '')     # each failure is reported only once
 
     def test_leaving_tells_the_error_of_a_round_that_was_dropped(self):
         for tensor, operation in zip(self.declare('t'), ('sum', 'mean')):

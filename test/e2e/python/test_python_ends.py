@@ -1,5 +1,5 @@
-"""The end of a script of the Python package: with the script's own status, whatever the package's
-threads do, and with a goodbye to the other ranks."""
+"""Tests the end of a script. Its status must be the script's own, whatever the package's threads
+do. The other ranks must be informed that the rank has left."""
 import multiprocessing
 import os
 import re
@@ -13,7 +13,8 @@ from python_case import Case, full, setUpModule, tearDownModule   # noqa: found 
 
 TIMEOUT_S = 60
 
-# An item that runs long in torch's code, without the interpreter's lock, when the script ends.
+# A thread of the package runs torch code for a long time without the interpreter's lock. The script
+# ends meanwhile.
 BUSY = '''
 import threading, torch
 from gradpool._process.completion import complete
@@ -31,7 +32,7 @@ complete(Item())
 begun.wait()
 '''
 
-# A backward() that fails in the middle of a graph whose parameters have gradients in lent memory.
+# backward() fails in the middle of a graph. Its parameters have gradients in shared memory.
 FAILING = '''
 import torch
 import gradpool.torch as hvd
@@ -49,7 +50,7 @@ run()       # before step()
 
 
 def take_part(rank, workers):
-    """Runs in a process of multiprocessing, in which no code calls a leave function."""
+    """Runs in a process of multiprocessing. No code calls a leave function."""
     import gradpool.torch as hvd
     import torch
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers), GRADPOOL_JOB='goodbyes')
@@ -71,7 +72,7 @@ class Ends(Case):
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
     def test_who_has_left_is_waited_for_on_no_lane(self):
-        """Also tested with a service to which the process sent no declaration."""
+        """also tests a service that received no declaration from the process"""
         for leaves_first in False, True:
             with gradpool.connect() as client:
                 one, other = [client.join(f'left-{leaves_first}', rank, 2) for rank in range(2)]

@@ -1,5 +1,5 @@
-"""The package gradpool against a real service: an error names the script's mistake, and the
-script's memory is never damaged."""
+"""Tests wrong calls of the package gradpool against a real service. An error must name the script's
+mistake. The script's memory must never be damaged."""
 import array
 import errno
 import os

@@ -1,5 +1,5 @@
-"""The package gradpool against a real service: values, refusals, failures. Ranks of a job are in
-this process if possible: a push returns at once, so one thread suffices for all of them."""
+"""Tests values, refusals and failures of the package gradpool against a real service. If possible,
+all ranks of a job run in this process: a push returns at once, so one thread is enough."""
 import array
 import ctypes
 import errno
@@ -25,7 +25,7 @@ LEAST_MS = 200
 
 
 def rank_pushes_until_killed(rank, workers):
-    """Rank 1 dies during a round. Rank 0 returns the error that it gets."""
+    """Rank 1 is killed during a round. Rank 0 returns its error."""
     job = gradpool.connect().join('killed', rank, workers)
     tensor = job.declare('t', 1000)
     values = numpy.ones(1000, numpy.float32)
@@ -205,7 +205,7 @@ class Signals(Case):
 
     @staticmethod
     def interrupted(begin, number, handlers):
-        """Returns (exit code, output) of a script that gets a signal while it waits."""
+        """Runs a script that receives a signal while it waits. Returns (exit status, output)."""
         code = f'import sys, time\n{begin}\ntry:\n print("ready", flush=True)\n ' \
                f'time.sleep({ranks.RANK_TIMEOUT_S})\n{handlers}\n'
         with subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE,
@@ -233,7 +233,7 @@ class Signals(Case):
         finally:
             signal.signal(signal.SIGALRM, before)
         self.assertLess(watch.seconds(), 10)
-        # first with the limit of the interrupted call
+        # the first error names the limit of the interrupted call
         for words in 'no push from rank 1 after', 'after 500 ms':
             with self.raises(gradpool.Timeout, "'t' round 1", words):
                 request.wait(500)
@@ -491,7 +491,7 @@ class Surroundings(Case):
                  'SLURM_PROCID': 'SLURM_STEP_NUM_TASKS'}
 
     def launched(self, **variables):
-        """Returns this environment without any launcher's variables, but with these."""
+        """Returns this environment with these variables, but without those of launchers."""
         kept = {name: value for name, value in os.environ.items()
                 if name not in {*self.launchers, *self.launchers.values(), 'GRADPOOL_JOB'}}
         return unittest.mock.patch.dict(os.environ, {**kept, **variables}, clear=True)

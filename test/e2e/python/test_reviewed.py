@@ -1,5 +1,5 @@
-"""Typical scripts with attach(optimizer=) and gradpool.torch, compared with the same script over
-gloo: frozen parameters, parameters that no rank uses, skipped steps, calls that are not offered."""
+"""Compares typical scripts with attach(optimizer=) or gradpool.torch with the same script over
+gloo. Cases: frozen parameters, parameters that no rank uses, skipped steps, unsupported calls."""
 import copy
 import os
 import subprocess
@@ -15,8 +15,8 @@ STEPS = 4
 
 
 class Script:
-    """A model of three layers, of which forward() uses the given ones, and the same model over gloo
-    alone."""
+    """A model of three layers, and the same model over gloo alone. Each forward() uses the given
+    layers."""
 
     def __init__(self, torch, optimizer_of, prefix, frozen=()):
         class Net(torch.nn.Module):
@@ -56,8 +56,8 @@ class Script:
 
 
 def steps_of(rank, script, every):
-    """Returns the text of the error that ends these steps, or whether the parameters are gloo's
-    after all."""
+    """Makes these steps. Returns the text of the error, or whether the parameters equal gloo's at
+    the end."""
     for used in every:
         text = refusal(script.step, rank, used)
         if text != 'nothing was raised':
@@ -78,7 +78,7 @@ def rank_freezes(rank, workers):
         for one in script.optimizers:
             one.load_state_dict(copy.deepcopy(one.state_dict()))
         found.append(steps_of(rank, script, [(0, 1, 2)] * STEPS))
-    # A group of frozen parameters only.
+    # Trains with a group of frozen parameters only.
     script = Script(torch, lambda given: torch.optim.SGD(
         [{'params': part} for part in zip(*[iter(given)] * 2)], 0.1, momentum=0.9), 'g/', [0, 2])
     found.append(steps_of(rank, script.attach(), [(0, 1, 2)] * STEPS))
@@ -87,7 +87,7 @@ def rank_freezes(rank, workers):
     return found
 
 
-# name -> (the optimizer, layers that each step uses, words of the error or None)
+# key: name; values: the optimizer, layers used in each step, words of the error or None
 UNUSED = {
     'plain': (lambda of, given: of.SGD(given, 0.1), [(0, 1), (0,), (0, 2), (1,)], None),
     'decays': (lambda of, given: of.SGD(given, 0.1, weight_decay=0.1), [(0, 1)],
@@ -112,7 +112,8 @@ def rank_leaves_out(rank, workers):
 
 
 def rank_leaves_out_after_a_load(rank, workers):
-    """Moments were loaded before the first step, so zeros would move such a parameter."""
+    """Loads moments before the first step. With zeros as gradients, such a parameter would
+    change."""
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'loaded/')
     for net, optimizer in zip((script.net, script.alone), script.optimizers):
@@ -123,7 +124,7 @@ def rank_leaves_out_after_a_load(rank, workers):
 
 
 def rank_freezes_after_a_start(rank, workers):
-    """Moments of a parameter that was frozen later stay in the optimizer's state."""
+    """Freezes a parameter later. Its moments stay in the optimizer's state."""
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'since/')
     for net, optimizer in zip((script.net, script.alone), script.optimizers):

@@ -1,5 +1,5 @@
-"""Typical scripts with gradpool.ddp.attach() and the backend `gradpool`: uneven inputs, sparse
-gradients, dropped models and handles, several groups, unusual strides, time-outs."""
+"""Runs typical scripts with gradpool.ddp.attach() and the backend `gradpool`. Cases: uneven inputs,
+sparse gradients, dropped models and handles, several groups, unusual strides, timeouts."""
 import copy
 import datetime
 import gc
@@ -15,11 +15,11 @@ import ranks
 import test_ddp
 from test_ddp import setUpModule, tearDownModule     # noqa: found by name
 
-LENT = 20000        # elements of a gradient that is long enough to be in memory of the job
+LENT = 20000        # number of elements of a gradient that is large enough for shared memory
 
 
 def begin(rank, workers, backend='gloo', store='store', **options):
-    """Returns torch and torch.distributed, with a default group."""
+    """Makes a default group. Returns torch and torch.distributed."""
     import torch
     import torch.distributed as dist
     import gradpool.ddp
@@ -40,7 +40,7 @@ def attach(model, **options):
 
 
 def refusal(call, *arguments, **options):
-    """Returns the text of the GradpoolError of `call`."""
+    """Makes a call that must fail. Returns the text of its GradpoolError."""
     import gradpool
     try:
         call(*arguments, **options)
@@ -50,7 +50,7 @@ def refusal(call, *arguments, **options):
 
 
 def step(model, value):
-    """Does backward() of a model that takes the sum of its inputs: the gradient is `value`."""
+    """Runs backward(). The model returns the sum of its inputs, so the gradient is `value`."""
     import torch
     model.zero_grad()
     model(torch.full((1, model.module.in_features), float(value))).sum().backward()
@@ -60,8 +60,8 @@ def step(model, value):
 # ---- uneven inputs ----
 
 def rank_runs_out(rank, workers, are_views):
-    """Returns the gradients of each step of four loops: rank r has the loop's number of batches and
-    gradients of r + 1."""
+    """Runs four loops. Rank r has its own number of batches, and gradients of r + 1. Returns the
+    gradients of each step of each loop."""
     torch, _ = begin(rank, workers)
     from torch.distributed.algorithms.join import Join
     model = wrapped(torch.nn.Linear(LENT, 1, bias=False), gradient_as_bucket_view=are_views)
@@ -94,7 +94,8 @@ def rank_joins_otherwise(rank, workers):
 
 # ---- sparse gradients ----
 
-# (rows of rank 0, rows of rank 1, sums of the mean's rows) of a step; a row has four elements
+# values of a step: rows of rank 0, rows of rank 1, sum of each row of the mean; a row has four
+# elements
 EMBEDDED = (([3, 3], [4, 5], {3: 4, 4: 2, 5: 2}), ([3], [], {3: 2}), ([], [1], {1: 2}),
             ([2], [2], {2: 4}), ([], [], {}), ([0], [9], {0: 2, 9: 2}))
 
@@ -120,8 +121,8 @@ def rank_embeds(rank, workers):
 
 
 def rank_reduces_sparse(rank, workers):
-    """Tests all of EMBEDDED by hand with each dtype, an element without a dense dimension, and a
-    row of zeros."""
+    """Reduces all of EMBEDDED by hand with each dtype. Also reduces a tensor without a dense
+    dimension and a row of zeros."""
     torch, dist = begin(rank, workers, 'gradpool')
     found = []
     for dtype in torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.bool:
@@ -139,8 +140,8 @@ def rank_reduces_sparse(rank, workers):
 
 
 def rank_ties(rank, workers):
-    """Gradients of a weight that a sparse embedding and a layer share. They are dense, because the
-    layer comes first, and lie beside a parameter that the lanes must not overwrite."""
+    """Trains a weight shared by a sparse embedding and a layer. Its gradients are dense, because
+    the layer comes first. Lanes must not overwrite the parameter beside it."""
     torch, _ = begin(rank, workers)
 
     class Net(torch.nn.Module):
@@ -174,7 +175,8 @@ def rank_embeds_otherwise(rank, workers):
 # ---- dropped objects ----
 
 def state_here():
-    """Returns the descriptors and threads of this process, and its bytes of memory of the job."""
+    """Returns the number of descriptors and threads of this process, and its bytes of memory of the
+    job."""
     with open('/proc/self/maps', encoding='utf-8') as maps:
         lent = [line.split()[0].split('-') for line in maps if 'gradpool' in line]
     return (len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task')),
@@ -182,7 +184,7 @@ def state_here():
 
 
 def settle(first):
-    """Waits until this process has no more objects than the first time."""
+    """Waits until this process has no more objects than at first."""
     if not first:
         first.append(state_here())
     harness.until(lambda: all(now <= then for now, then in zip(state_here(), first[0])),
@@ -190,14 +192,15 @@ def settle(first):
 
 
 def job_has(tensors):
-    gc.collect()    # the thread that completes pushes may have held a model at the last collection
+    # during the last collection, the thread that completes pushes may still have used a model
+    gc.collect()
     job = test_ddp.service.job(os.environ['GRADPOOL_JOB'])
     return (job['tensors'] if job else 0) <= tensors
 
 
 def rank_folds(rank, workers, optimizer_of=None):
-    """Eight models of one script, one after the other. Returns the number of models that still
-    exist."""
+    """Trains eight models in one script, one after the other. Returns the number of remaining
+    models."""
     torch, dist = begin(rank, workers)
     left, first, kept = [], [], []
     for fold in range(8):
@@ -205,7 +208,7 @@ def rank_folds(rank, workers, optimizer_of=None):
         optimizer = optimizer_of and optimizer_of(net)
         model = wrapped(net, gradient_as_bucket_view=fold % 2 == 0)
         attachment = attach(model, optimizer=optimizer)
-        # an attachment does not keep a model alive
+        # a kept attachment must not keep its model
         kept.append(attachment if fold % 3 == 0 else None)
         for _ in range(2):
             step(model, rank + 1)
@@ -213,9 +216,9 @@ def rank_folds(rank, workers, optimizer_of=None):
                 optimizer.step()
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
-        if rank or fold % 2:    # the other ranks collect garbage at other times
-            gc.collect()        # models,
-            gc.collect()        # and optimizers that these have held
+        if rank or fold % 2:    # other ranks collect garbage at other times
+            gc.collect()        # first frees models,
+            gc.collect()        # then the optimizers used by them
         if fold % 2:
             harness.until(lambda: job_has(0), 'the folds have given back their tensors')
             dist.barrier()
@@ -230,8 +233,8 @@ def rank_folds_with_an_optimizer(rank, workers):
 
 
 def rank_attaches_often(rank, workers):
-    """Attaches and closes a hundred models in jobs of one name; half of them with a prefix that a
-    living model of the job has used before."""
+    """Attaches and closes a hundred models in jobs of one name. Half of them have a prefix that a
+    living model of the job used before."""
     torch, _ = begin(rank, workers)
     stays = wrapped(torch.nn.Linear(2, 1))
     first, stayed = [], None
@@ -251,7 +254,7 @@ def rank_attaches_often(rank, workers):
 
 
 def rank_makes_groups_anew(rank, workers):
-    """Makes some default groups of the backend, one after the other."""
+    """Makes several default groups of the backend, one after the other."""
     first = []
     for count in range(6):
         torch, dist = begin(rank, workers, 'gradpool', f'store{count}')
@@ -268,8 +271,8 @@ def rank_makes_groups_anew(rank, workers):
 
 
 def rank_copies_a_model(rank, workers):
-    """Copies of an attached model, by copy and by pickle, are plain and independent models. The
-    attached one still works."""
+    """Copies an attached model by copy and by pickle. The copies must be plain, independent models.
+    The attached model must still work."""
     torch, _ = begin(rank, workers)
     model = wrapped(torch.nn.Linear(4, 1))
     attachment = attach(model)
@@ -282,7 +285,7 @@ def rank_copies_a_model(rank, workers):
 
 
 def rank_fails_to_attach(rank, workers):
-    """A failed attach() does not take the prefix of an attached model."""
+    """Checks that a failed attach() keeps no prefix."""
     torch, _ = begin(rank, workers)
     first, second = wrapped(torch.nn.Linear(4, 1)), wrapped(torch.nn.Linear(5, 1))
     attach(first, prefix='g/')
@@ -300,8 +303,7 @@ def _no_hook(_, bucket):
 
 
 def rank_drops_handles(rank, workers):
-    """Returns the names of operations whose handles are dropped and whose results are not in
-    place."""
+    """Drops the handles of operations. Returns the names of operations without the right result."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for count in 1, 3, 200:
@@ -323,7 +325,7 @@ def rank_drops_handles(rank, workers):
 # ---- several groups ----
 
 def rank_has_groups(rank, workers):
-    """Two halves of the ranks train at the same time, beside a model of all ranks."""
+    """Trains in two halves of the ranks at the same time. A third model uses all ranks."""
     torch, dist = begin(rank, workers)
     halves = [dist.new_group([0, 2]), dist.new_group([1, 3])]
     part = rank % 2
@@ -335,10 +337,11 @@ def rank_has_groups(rank, workers):
     return found[-1], [one.job.name.rsplit('.', 1)[-1] for one in attached]
 
 
-# ---- odd strides ----
+# ---- unusual strides ----
 
 def odd_tensors(torch, dtype, rank):
-    """Tensors of one element, or with a dimension of one, with unusual strides for their shapes."""
+    """Returns tensors with unusual strides for their shapes: of one element, or with a dimension of
+    one."""
     def values(count):
         return (torch.arange(1, count + 1) + rank).to(dtype)
     return [values(10).view(2, 5)[:1, 2], values(10).view(2, 5)[1:, 4:].t(), values(10)[7],
@@ -347,8 +350,8 @@ def odd_tensors(torch, dtype, rank):
 
 
 def odd_operations(dist, rank, tensor, two):
-    """Returns (name, result of an operation, right result) of each. `two`: the tensors of rank 0
-    and 1."""
+    """Runs operations on unusual strides. Returns (name, result, expected result) of each. `two`
+    contains the tensors of rank 0 and 1."""
     first, second = two
 
     def put(operation, *arguments):
@@ -380,7 +383,7 @@ def odd_operations(dist, rank, tensor, two):
 
 
 def rank_has_odd_strides(rank, workers):
-    """Returns the results that differ from the right ones."""
+    """Returns the results that differ from the expected ones."""
     torch, dist = begin(rank, workers, 'gradpool')
     wrong = []
     for dtype in torch.float32, torch.bfloat16, torch.int64, torch.int16, torch.bool, torch.cfloat:
@@ -394,7 +397,7 @@ def rank_has_odd_strides(rank, workers):
 
 
 def rank_has_odd_parameters(rank, workers):
-    """Returns gradients of a model with such parameters."""
+    """Trains a model with parameters of unusual strides. Returns its gradients."""
     torch, _ = begin(rank, workers)
 
     class Net(torch.nn.Module):
@@ -415,10 +418,10 @@ def rank_has_odd_parameters(rank, workers):
     return [one.grad.flatten().tolist() for one in net.all]
 
 
-# ---- time-outs ----
+# ---- timeouts ----
 
 def rank_waits(rank, workers):
-    """Returns limits of models, and the error at the limit of a group that waits for a second."""
+    """Returns the limits of models, and the error of a group with a limit of one second."""
     torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
     other = dist.new_group([0, 1], backend='gloo', timeout=datetime.timedelta(seconds=99))
     models = [wrapped(torch.nn.Linear(2, 1)) for _ in range(4)]
@@ -429,7 +432,7 @@ def rank_waits(rank, workers):
     del os.environ['GRADPOOL_TIMEOUT_MS']
     limits, texts = [one._limit.ms for one in attached], []
     dist.barrier()
-    # not earlier, because the groups made before take longer on a slow host
+    # set now, because earlier groups may need more time on a slow host
     dist.group.WORLD.timeout_s = 1
     attach(models[3])
     if rank == 0:
@@ -443,7 +446,7 @@ def rank_waits(rank, workers):
 
 
 def rank_asks_late(rank, workers):
-    """Returns the text of wait() for an operation whose limit had passed before."""
+    """Waits for an operation after its limit has passed. Returns the text of the error."""
     torch, dist = begin(rank, workers, 'gradpool', timeout=datetime.timedelta(seconds=88))
     dist.all_reduce(torch.ones(3))
     dist.group.WORLD.timeout_s = 1
@@ -577,7 +580,7 @@ class TimeOuts(Case):
 
 
 def release_rank_1(function, workers, **environment):
-    """Rank 1 lives until rank 0 has seen enough."""
+    """Starts the ranks. Ends rank 1 when rank 0 has its results."""
     environment['GRADPOOL_TIMEOUT_MS'] = ''
     processes = ranks.start_ranks(function, workers, **environment)
     found = ranks.finish_ranks(processes[:1])

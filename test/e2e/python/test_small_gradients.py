@@ -1,5 +1,5 @@
-"""Models of many small parameters with gradpool.ddp.attach(): neighbours in a bucket are sent as
-one tensor, with the bits that each parameter alone would have."""
+"""Tests models of many small parameters with gradpool.ddp.attach(). Neighbours in a bucket are sent
+as one tensor. The bits must be those of separate tensors."""
 import gc
 import sys
 import unittest.mock
@@ -10,17 +10,17 @@ import test_ddp
 from test_ddp import setUpModule, tearDownModule     # noqa: found by name
 from test_scripts import job_has, settle
 
-DEEP = 30       # layers
+DEEP = 30       # number of layers
 NOT_ONE = 10 ** 9
 VIEWS = {'gradient_as_bucket_view': True}
-# Options of DistributedDataParallel, of attach(), and the number of bytes from which views are
-# moved.
+# Options of DistributedDataParallel, options of attach(), and the number of bytes from which views
+# are moved.
 WAYS = (({}, {}, 0), (VIEWS, {}, 0), (VIEWS, {}, NOT_ONE), ({}, {'wire': 'float16'}, 0),
         ({'static_graph': True}, {}, 0), ({'find_unused_parameters': True}, {}, 0))
 
 
 class Deep(test_ddp.Rank):
-    """Small layers, and two between them that are not."""
+    """A model of small layers with two large layers between them."""
 
     def make_net(self):
         nn = self.torch.nn
@@ -31,7 +31,7 @@ class Deep(test_ddp.Rank):
         return nn.Sequential(*layers)
 
     def pushes_of(self, attachment, train):
-        """Returns the result of train(self), and names of the tensors of each push_items()."""
+        """Returns the result of train(self), and the names of the tensors in each push_items()."""
         push_items, names = attachment.job.push_items, []
 
         def note(tensors, *arguments):
@@ -60,8 +60,8 @@ def packs_of(job):
 
 
 def rank_trains(rank, workers):
-    """Returns for each way: digests with packs and with parameters alone, and names in the last
-    step."""
+    """Trains in each way. Returns digests with packs, digests with separate parameters, and names
+    in the last step."""
     first, found = Deep(rank, workers), []
     for options, how, size in WAYS:
         digests = []
@@ -82,7 +82,7 @@ def rank_trains(rank, workers):
 
 
 def rank_accumulates(rank, workers):
-    """Two backward() in a step, and ranks that use different layers."""
+    """Makes two backward passes in a step. The ranks use different layers."""
     class Skips(Deep):
         skipped = False
 
@@ -109,7 +109,7 @@ def rank_accumulates(rank, workers):
 
 
 def rank_runs_out(rank, workers):
-    """Gradients of all parameters are the rank's number plus 1, halved where one rank has left."""
+    """All gradients of a rank are its number plus 1. After one rank has left, they are halved."""
     trainer = Deep(rank, workers)
     torch = trainer.torch
     from torch.distributed.algorithms.join import Join
@@ -138,7 +138,7 @@ def rank_runs_out(rank, workers):
 
 
 def rank_drops(rank, workers):
-    """A hundred models of one script. Half are closed, half dropped."""
+    """Makes a hundred models in one script. Closes half of them, and drops the other half."""
     trainer, first = Deep(rank, workers), []
     torch = trainer.torch
     for count in range(100):
@@ -159,7 +159,7 @@ def rank_drops(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 has other packs than rank 0, as if its buckets were different. Returns the error of
+    """Rank 1 has other packs than rank 0, as if their buckets were different. Returns the error of
     rank 0."""
     trainer, text = Deep(rank, workers), 'no error'
     with fewest(8 if rank == 0 else NOT_ONE):
@@ -174,8 +174,7 @@ def rank_times_out(rank, workers):
 
 
 def rank_has_joined(rank, workers):
-    """A job of the script's own, whose ranks may have different buckets, because each has a DDP of
-    one rank."""
+    """Joins a job by name. Each rank has a DDP of one rank, so their buckets may differ."""
     import gradpool
     import torch.distributed as dist
     trainer = Deep(rank, workers)

@@ -1,5 +1,6 @@
-"""gradpool.distributed with real processes on a real service: each operation compared with gloo's,
-or, where gloo lacks the operation, with a computation from gathered tensors."""
+"""Tests gradpool.distributed with real processes on a real service. Each operation is compared
+with gloo's result. If gloo lacks the operation, it is compared with a computation on gathered
+tensors."""
 import collections
 import datetime
 import os
@@ -13,13 +14,13 @@ import ranks
 import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
-TIMEOUT_S = 60      # of each group
-SOON_S = 2          # of a group whose limit is reached; earlier operations may take longer
+TIMEOUT_S = 60      # timeout of each group, in seconds
+SOON_S = 2          # timeout of a group that reaches it; earlier operations may take longer
 COUNT = 37
 
 
 class Rank:
-    """A group of the process on the backend `gradpool`, and a group of gloo with the same ranks."""
+    """A rank in two groups: one of the backend `gradpool`, one of gloo with the same ranks."""
 
     def __init__(self, rank, workers, timeout_s=TIMEOUT_S, has_gloo=True):
         import torch
@@ -39,23 +40,23 @@ class Rank:
                                      timeout=self.timeout)
 
     def values(self, dtype, count=COUNT):
-        """Returns small integers of this rank. Both backends sum them without an error."""
+        """Returns small integers of this rank. Both backends sum them exactly."""
         values = self.torch.arange(count) % 5 + self.rank
         return values.to(self.device, getattr(self.torch, dtype))
 
     def pair(self, *arguments):
-        """Returns values for gradpool, and the same on the host for gloo."""
+        """Returns values for gradpool, and equal values on the host for gloo."""
         return self.values(*arguments), self.values(*arguments).cpu()
 
     def everybodys(self, tensor, group=None):
-        """Returns the tensors of each rank of gloo's group, on the host."""
+        """Returns the tensors of all ranks of gloo's group, on the host."""
         tensor = tensor.cpu().contiguous()
         found = [self.torch.empty_like(tensor) for _ in range(self.dist.get_world_size(group))]
         self.dist.all_gather(found, tensor, group=group or self.gloo)
         return found
 
     def expect(self, what, found, wanted):
-        """Records a difference. NaNs and shapes count, too."""
+        """Compares results. Differences of NaNs and shapes count, too. Stores each difference."""
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
             if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
@@ -64,7 +65,7 @@ class Rank:
 
 FLOATS = 'float32', 'float64', 'float16', 'bfloat16'
 INTEGERS = 'int32', 'int64', 'int16', 'int8', 'uint8'
-# the types that gloo reduces
+# types reduced by gloo
 GLOO = 'float32', 'float64', 'float16', 'int32', 'int64', 'int8', 'uint8'
 
 
@@ -98,7 +99,7 @@ def compare_bitwise(of):
 
 
 def compare_sums_of_fractions(of):
-    """Sums have the same bits as in rank order, and their mean is one division."""
+    """Sums must have the bits of a sum in rank order, and a mean one division more."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
     mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
@@ -152,7 +153,7 @@ def compare_reduce(of):
         of.expect(f'reduce_scatter {kind}', result, wanted.chunk(of.workers)[of.rank])
         of.dist.reduce_scatter_tensor(result, mine, kind)
         of.expect(f'reduce_scatter_tensor {kind}', result, wanted.chunk(of.workers)[of.rank])
-    for dtype in of.torch.float16, of.torch.bfloat16:   # the sum exceeds float16
+    for dtype in of.torch.float16, of.torch.bfloat16:   # the sum is too large for float16
         large = of.torch.linspace(30000, 60000, COUNT * of.workers, device=of.device)
         large = (large - of.rank).to(dtype)
         wanted, result = large.clone(), large[:COUNT].clone()
@@ -162,7 +163,7 @@ def compare_reduce(of):
 
 
 def compare_sparse(of):
-    """Each rank has rows that others have not."""
+    """Each rank has some rows that the other ranks do not have."""
     def mine():
         rows = of.torch.arange(of.rank + 1).view(1, -1) * 2
         return of.torch.sparse_coo_tensor(rows, of.torch.ones(of.rank + 1, 3) + of.rank, (9, 3))
@@ -185,7 +186,7 @@ def compare_all_to_all(of):
         of.dist.all_to_all_single(ours, given)
         of.dist.all_to_all_single(theirs, plain, group=of.gloo)
         of.expect(f'all_to_all_single {dtype}', ours, theirs)
-        # Rank r sends r * i elements to rank i, so nothing goes to or from rank 0.
+        # Rank r sends r * i elements to rank i. Rank 0 sends and receives none.
         splits = [of.rank * i for i in range(of.workers)]
         given, plain = of.pair(dtype, sum(splits))
         ours, theirs = of.torch.empty_like(given), of.torch.empty_like(plain)
@@ -203,7 +204,7 @@ def compare_all_to_all(of):
 
 
 def compare_subgroups(of):
-    """Ranks 0 and 2 take part, then 2 alone. The others do not."""
+    """Ranks 0 and 2 take part, then rank 2 alone."""
     for members in ([2, 0], [2]):
         ours, theirs = of.dist.new_group(members), of.dist.new_group(members, backend='gloo')
         if of.rank not in members:
@@ -225,7 +226,7 @@ def compare_subgroups(of):
 
 
 def compare_many_sizes(of):
-    """More tensors than stay declared, several times, with some operations in progress."""
+    """Uses more tensors than stay declared, several times. Some operations are still running."""
     group = of.dist.distributed_c10d._get_default_group()
     group._names._names_max = 4
     for _ in range(3):
@@ -240,7 +241,8 @@ def compare_many_sizes(of):
 
 
 def receive_from_any(of):
-    """Receives two messages of each of the others from any rank; then a third one by name."""
+    """Receives two messages of each other rank from any source. Then receives a third one from a
+    named rank."""
     others = [rank for rank in range(of.workers) if rank != 0]
     if of.rank in others:
         for i in range(3):
@@ -267,11 +269,12 @@ def rank_compares(rank, workers):
 
 
 def send_and_receive(of):
-    """Receives tags in another order than sent, several messages of one tag, in both directions."""
+    """Receives tags in another order than they were sent, several messages of one tag, in both
+    directions."""
     peer, sent = 1 - of.rank, [of.values('float32') + 100 * i for i in range(4)]
     works = [of.dist.isend(tensor, peer, tag=i // 2) for i, tensor in enumerate(sent)]
     theirs = [tensor - of.rank + peer for tensor in sent]
-    for i in (2, 0, 1, 3):      # in order within a tag
+    for i in (2, 0, 1, 3):      # messages of one tag arrive in order
         found = of.torch.empty(COUNT, device=of.device)
         of.dist.recv(found, peer, tag=i // 2)
         of.expect(f'message {i}', found, theirs[i])
@@ -280,8 +283,8 @@ def send_and_receive(of):
 
 
 def keep_many_under_way(of):
-    """Waits for operations of one size in the reverse order. The last one is queued behind them and
-    awaited through its Future."""
+    """Waits for operations of one size in reverse order. The last one is queued behind them, and
+    its Future is used."""
     tensors = [of.values('float64') + i for i in range(6)]
     works = [of.dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     found, = works[-1].get_future().wait()
@@ -328,8 +331,9 @@ def rank_trains(rank, workers):
 
 
 def rank_disagrees(rank, workers):
-    """Mismatches of the number of elements in a first and in a later operation, of a root, and of
-    the operation. Returns the error of each, and the error of the group's next operation."""
+    """Ranks disagree about the number of elements of a first and of a later operation, about a
+    root, and about the operation. Returns each error, and the error of the group's next
+    operation."""
     of = Rank(rank, workers, has_gloo=False)
     watch, found = progress.Stopwatch(), []
     attempts = (lambda group: of.dist.all_reduce(of.torch.ones(5 + rank), group=group),
@@ -361,10 +365,11 @@ def raised_by(call):
 
 
 def rank_brings_another_known_size(rank, workers):
-    """First, a rank that comes after others have logged their wait, which is no mismatch. Then a
-    size that differs from the other rank's, with a wait here. Then mismatches that the process's
-    thread detects: other operations with more behind them, a size that only one rank knows, and
-    messages instead of a tensor."""
+    """First a rank is late and others log their wait, which is no disagreement. Then its size
+    differs from the other rank's, and this thread waits.
+
+    Then the process's background thread finds disagreements: different operations in a queue, a
+    size known to only one rank, messages instead of a tensor."""
     of = Rank(rank, workers, has_gloo=False)
 
     def sum_of(count, group):
@@ -390,9 +395,9 @@ def rank_brings_another_known_size(rank, workers):
              sum_of(7 - rank, groups[2]),
              sum_of((6, 9)[rank], groups[3]),
              (sum_of, scatter)[rank](6, groups[4])]
-    sum_of(8, groups[2])        # the operation of both ranks completes
+    sum_of(8, groups[2])        # both ranks complete this operation
     for work in works:
-        work.is_completed()     # the thread completes the operation from here on
+        work.is_completed()     # from now on the background thread completes the operation
     found += [raised_by(work.wait) for work in works]
     return late, found
 
@@ -414,7 +419,7 @@ def rank_loses_the_other(rank, workers):
 
 
 def lose_the_other_in_backward(rank, workers, compression=None):
-    """Rank 1 ends after rank 0 has begun all its operations. Returns the error of backward() on
+    """Rank 1 ends after rank 0 has started all its operations. Returns the error of backward() on
     rank 0."""
     of = Rank(rank, workers, has_gloo=False)
     trainer = test_ddp.Rank.beside(rank, workers)
@@ -429,7 +434,8 @@ def lose_the_other_in_backward(rank, workers, compression=None):
         store.wait(['begun'], of.timeout)
         os._exit(0)
     given = trainer.batch().requires_grad_()
-    given.register_hook(lambda _: store.set('begun', '1'))      # runs after all parameters
+    # runs after the hooks of all parameters
+    given.register_hook(lambda _: store.set('begun', '1'))
     return raised_by(trainer.model(given * 1).sum().backward)
 
 
@@ -450,19 +456,21 @@ def rank_is_refused(rank, workers):
                  lambda: of.dist.all_reduce(ones, of.dist.ReduceOp.BOR),
                  lambda: of.dist.all_reduce(ones.to_sparse(), of.dist.ReduceOp.MAX),
                  lambda: of.dist.all_to_all_single(ones, of.torch.ones(3)),
-                 lambda: of.dist.group.WORLD.send([ones], rank, 0),    # torch 2 refuses this itself
+                 # torch 2 itself refuses this call
+                 lambda: of.dist.group.WORLD.send([ones], rank, 0),
                  lambda: of.dist.reduce_scatter_tensor(ones[:2], ones, of.dist.ReduceOp.BOR),
                  lambda: of.dist.all_reduce(ones, scaled_sum(2.0)),
                  lambda: of.dist.all_reduce_coalesced([]),
                  lambda: of.dist.all_gather_coalesced([[]] * workers, []),
                  lambda: of.dist.all_to_all([ones] * workers, [ones[:3]] * workers)):
         found.append(raised_by(call)[:2])
-    of.dist.all_reduce(ones)    # the refused calls have changed nothing
+    of.dist.all_reduce(ones)    # the refused calls must not have changed anything
     return found
 
 
 def rank_has_no_place(rank, workers):
-    """As results: several elements that are one in memory. Then the group works as before."""
+    """Uses results with several elements at one address, which is refused. Afterwards the group
+    must work."""
     of = Rank(rank, workers, has_gloo=False)
     dist, one = of.dist, of.torch.ones(1)
     whole, place, halves = one.repeat(4), one.expand(4), [one.expand(2)] * workers
@@ -515,7 +523,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(first, later)
 
     def check_late(self, kind, text):
-        """Checks the error of rank 0, which waited for rank 1 in vain."""
+        """Checks the timeout error of rank 0, which waited for rank 1."""
         self.assertEqual(kind, 'Timeout')
         self.assertIn('rank 1 (', text)
         self.assertIn('has joined, but has not pushed this tensor', text)

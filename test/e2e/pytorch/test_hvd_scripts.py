@@ -1,4 +1,4 @@
-"""Typical scripts with hvd.DistributedOptimizer, compared with plain torch: each rank runs one list
+"""Compares typical scripts with hvd.DistributedOptimizer with plain torch. Each rank runs one list
 of calls."""
 import copy
 import gc
@@ -35,8 +35,7 @@ def linear(of, columns=2, rows=1):
 
 
 def descend(of, net, optimizer):
-    """Makes one step. On rank r the gradient of each weight of a linear() is r + 1, and the mean is
-    1.5."""
+    """Makes one step. On rank r all gradients of a linear() are r + 1, so the mean is 1.5."""
     optimizer.zero_grad()
     net(of.torch.full((1, net.in_features), of.rank + 1.)).sum().backward()
     optimizer.step()
@@ -52,10 +51,10 @@ def expect_replicas(of, what, tensor):
     of.expect_true(f'{what} differs: {every}', bool((every == every[:1]).all()))
 
 
-# ---- objects made for an optimizer before it is wrapped ----
+# ---- objects made before the optimizer is wrapped ----
 
 def compare_schedulers(of):
-    """The optimizer that a script has is the one that is wrapped."""
+    """Schedulers must change the wrapped optimizer."""
     torch, hvd = of.torch, of.hvd
     for is_made_after in False, True:
         net = linear(of)
@@ -71,7 +70,7 @@ def compare_schedulers(of):
         of.expect_true('groups and state stay', optimizer.param_groups[0] is group
                        and optimizer.state is state)
         with warnings.catch_warnings():
-            # a scheduler's warnings about steps that it does not see
+            # a scheduler warns if it did not detect a step
             warnings.simplefilter('error')
             for _ in range(3):
                 descend(of, net, optimizer)
@@ -119,14 +118,14 @@ def compare_scaling_and_clipping(of):
     scaler.unscale_(bare)
     torch.nn.utils.clip_grad_norm_(net.parameters(), 2 ** 0.5)
     skip_to_step()
-    expect_weight(of, 'clipped', net, 0.0)      # up to 1e-6, which clipping adds to the norm
+    expect_weight(of, 'clipped', net, 0.0)      # exact up to 1e-6, which clipping adds to the norm
     backward()
     of.expect_true('too early', 'before step() or synchronize()' in of.raised(skip_to_step)[1])
     optimizer.synchronize()
     scaler.unscale_(bare)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter('always')
-        optimizer.step()    # the sum from the first step()
+        optimizer.step()    # uses the sum of the first step()
     of.expect_true('told', 'skip_synchronize()' in str(told[0].message))
     expect_weight(of, 'summed once', net, -3.0)
     for change in (lambda: scaler.unscale_(bare),
@@ -142,7 +141,7 @@ def compare_scaling_and_clipping(of):
     plain = torch.cuda.amp.GradScaler(enabled=False)
     optimizer.zero_grad()
     plain.scale(net(torch.full((1, 2), of.rank + 1.)).sum()).backward()
-    plain.step(bare)        # the optimizer before it was wrapped
+    plain.step(bare)        # the optimizer that is not wrapped
     plain.update()
     expect_weight(of, 'a scaler that does nothing', net, -6.0)
 
@@ -158,11 +157,11 @@ def compare_averaged_models(of):
         schedule.step()
     expect_weight(of, 'trained', net, 1 - 1.5 - 0.75)
     expect_weight(of, 'averaged', average.module, (-0.5 - 1.25) / 2)
-    descend(of, copy.deepcopy(net), optimizer)      # no parameter of the optimizer
+    descend(of, copy.deepcopy(net), optimizer)      # these parameters are not in the optimizer
     expect_weight(of, 'a copy has its own gradients', net, -1.25)
 
 
-# ---- parameters that come, go and change ----
+# ---- added, removed and changed parameters ----
 
 def compare_thawed_parameters(of):
     torch, hvd = of.torch, of.hvd
@@ -175,7 +174,7 @@ def compare_thawed_parameters(of):
     def step():
         optimizer.zero_grad(set_to_none=True)
         net(torch.full((1, 4), of.rank + 1.)).square().sum().backward()
-        with torch.no_grad():       # as some scripts do
+        with torch.no_grad():       # some scripts do this
             optimizer.step()
     frozen = net[0].weight.clone()
     step()
@@ -200,7 +199,7 @@ def compare_frozen_on_one_rank(of):
         net(of.torch.ones(1, 2)).sum().backward()
         told = of.raised(optimizer.step)
         of.expect_true(f'{turn}: {told}', told[0] == ('Mismatch' if turn == 2 else 'nothing'))
-        net.bias.requires_grad_(of.rank == 1)       # takes part once more
+        net.bias.requires_grad_(of.rank == 1)       # on rank 1 the bias is trained again
     of.expect_true(told[1], 'rank 0 brought allreduce (Average) of float32[2, 2]; rank 1 brought'
                    in told[1])
 
@@ -216,11 +215,11 @@ def compare_added_parameters(of):
         optimizer.step()
     of.expect_true(f'added {late}', torch.allclose(late, torch.full((3,), 0.7)))
     other = linear(of)
-    optimizer.param_groups[0]['params'][0] = other.weight       # a replaced head
+    optimizer.param_groups[0]['params'][0] = other.weight       # replaces the last layer
     for _ in range(2):
         descend(of, other, optimizer)
     expect_weight(of, 'replaced', other, -2.0)
-    other.weight.data = torch.ones(1, 3)        # added rows or columns
+    other.weight.data = torch.ones(1, 3)        # adds rows or columns
     other.weight.grad, other.in_features = None, 3
     for _ in range(2):
         descend(of, other, optimizer)
@@ -240,13 +239,13 @@ def compare_added_parameters(of):
 # ---- sparse gradients ----
 
 def rows_of(of, rank, turn):
-    """Returns the rows that a rank looks up in the turn: one row twice, other rows, none."""
+    """Returns the rows used by a rank in each turn: one row twice, other rows, none."""
     return [[[3, 3], [4, 5]], [[], [1]], [[0], []], [[], []]][turn][rank]
 
 
 def compare_rows(of):
-    """An embedding among other small parameters leaves the pack. Its gradient has the rows of all
-    ranks, also rows of zeros."""
+    """An embedding is removed from the pack of small parameters. Its gradient has the rows of all
+    ranks, even rows of zeros."""
     torch, turns = of.torch, range(4)
 
     def make(is_sparse):
@@ -255,7 +254,7 @@ def compare_rows(of):
                                                                               sparse=is_sparse)])
 
     def run(net, rows, sign):
-        for row in rows or ():      # each a gradient of its own: not coalesced
+        for row in rows or ():      # each row has its own gradient, so the rows are not coalesced
             (net[1](torch.tensor([row])).sum() * sign).backward()
         net[0](torch.ones(1, 4)).sum().backward()
     for options in {}, {'groups': 1}, {'compression': of.hvd.Compression.onebit()}:
@@ -280,7 +279,7 @@ def compare_rows(of):
             of.expect(f'values in {turn}', gradient.to_dense(), counts.view(-1, 1).repeat(1, 4))
         expect_replicas(of, f'rows {options}', net[1].weight)
         optimizer.zero_grad()
-        sign = 1. if of.rank else -1.       # the sum is zeros
+        sign = 1. if of.rank else -1.       # the sum of both ranks is zero
         (net[1](torch.tensor([7])).sum() * sign + net[0](torch.ones(1, 4)).sum()).backward()
         optimizer.step()
         of.expect_true('rows of zeros', net[1].weight.grad.coalesce().indices().tolist() == [[7]])
@@ -311,7 +310,7 @@ def compare_sparse_as_dense(of):
 # ---- many small tensors ----
 
 class Calls:
-    """Counts the pushes, broadcasts and declarations of a job in the block."""
+    """Counts the pushes, broadcasts and declarations of a job in a `with` block."""
 
     def __init__(self, of):
         self._job, self.counts = of.hvd.global_process_set.sequences().job, {}
@@ -335,8 +334,7 @@ class Calls:
 
 
 def compare_many_tensors(of):
-    """Gradients become ready in another order on each rank, and small ones are sent in a few
-    packs."""
+    """Gradients become ready in another order on each rank. Small ones are sent in a few packs."""
     torch, hvd, count = of.torch, of.hvd, 600
     shapes = [(200, 2) if i % 3 else (200,) for i in range(count)] + [(200, 200)]
     net = torch.nn.ParameterList([torch.nn.Parameter(torch.full(shape, float(i % 5 + of.rank)))
@@ -375,7 +373,7 @@ def compare_many_tensors(of):
 
 
 def compare_parameters_of_other_ranks(of):
-    """The error names the tensor that differs among many small ones."""
+    """One of many small tensors differs between ranks. The error must name it."""
     hvd, torch = of.hvd, of.torch
     named = {f'p{i}': torch.ones(3 + (i == 40 and of.rank)) for i in range(60)}
     kind, text = of.raised(lambda: hvd.broadcast_parameters(named, 0))
@@ -386,7 +384,7 @@ def compare_parameters_of_other_ranks(of):
     of.expect_true(text, kind == 'Mismatch' and 'parameter.40' in text and 'float32[4]' in text)
 
 
-# ---- habits ----
+# ---- habits of scripts ----
 
 def compare_passes(of):
     net = linear(of)
@@ -407,7 +405,7 @@ def compare_passes(of):
     optimizer.step()
     expect_weight(of, 'three passes', net, -6.5)
     backward(1)
-    optimizer.set_backward_passes_per_step(1)       # counts from 0 again
+    optimizer.set_backward_passes_per_step(1)       # starts counting at 0 again
     optimizer.zero_grad(set_to_none=False)
     backward(1)
     of.expect_true('again', 'more than 1 times' in of.raised(lambda: backward(1))[1])
@@ -418,7 +416,7 @@ def compare_passes(of):
 
 
 def loaded_from_an_earlier_package(optimizer):
-    """Loads a pickle from the time when `_optimizer` was one file."""
+    """Loads a pickle made when `_optimizer` was one file."""
     now, then = b'gradpool.torch._optimizer.optimizer\n', b'gradpool.torch._optimizer\n'
     pickled = pickle.dumps(optimizer, protocol=0)
     assert now in pickled
@@ -426,7 +424,7 @@ def loaded_from_an_earlier_package(optimizer):
 
 
 def compare_copies_of_optimizers(of):
-    """Copies keep the state, and do not step without their ranks."""
+    """Copies of an optimizer keep its state. They refuse a step, because they have no ranks."""
     torch, hvd, net = of.torch, of.hvd, linear(of)
     optimizer = wrap(of, net, kind=lambda every, rate: torch.optim.SGD(every, rate, momentum=0.5))
     descend(of, net, optimizer)
@@ -447,7 +445,7 @@ def compare_copies_of_optimizers(of):
     saved = optimizer.state_dict()
     fresh = wrap(of, net, kind=lambda every, rate: torch.optim.SGD(every, rate, momentum=0.5))
     fresh.load_state_dict(saved)
-    descend(of, net, fresh)     # the former optimizer still exists
+    descend(of, net, fresh)     # the former optimizer still works
     expect_weight(of, 'loaded', net, -2.75)
     of.expect_true('the former one', 'made later' in of.raised(optimizer.step)[1])
     twice = hvd.DistributedOptimizer(fresh, net.named_parameters())
@@ -456,7 +454,7 @@ def compare_copies_of_optimizers(of):
 
 
 def compare_several_models(of):
-    """Two models, as of a GAN: each optimizer steps one of them, and one loss has gradients of
+    """Trains two models like a GAN. Each optimizer steps one of them, and one loss has gradients of
     both."""
     torch, pair = of.torch, [linear(of), linear(of)]
     optimizers = [wrap(of, one, rate) for one, rate in zip(pair, (1.0, 2.0))]
@@ -484,10 +482,11 @@ def compare_what_is_refused(of):
         of.expect_true(f'refused: {words}', words in of.raised(call)[1])
 
 
-# ---- folds ----
+# ---- repeated trainings ----
 
 def used(of):
-    """Returns descriptors of the process, tensors of the job, names, and MiB."""
+    """Returns the number of descriptors of the process, tensors of the job and names, and the
+    memory in MiB."""
     ranks_of = of.hvd.global_process_set.sequences()
     with open('/proc/self/status') as status:
         size, = [int(line.split()[1]) >> 10 for line in status if line.startswith('VmRSS')]
@@ -496,7 +495,7 @@ def used(of):
 
 
 def compare_folds(of):
-    """Makes and drops a model and its optimizer repeatedly."""
+    """Makes and drops a model and its optimizer repeatedly. Nothing may remain."""
     torch, hvd, alive, uses = of.torch, of.hvd, weakref.WeakSet(), []
     for fold in range(FOLDS):
         net = torch.nn.Sequential(*[torch.nn.Linear(160, 160) for _ in range(4)])
@@ -530,7 +529,7 @@ def compare_folds(of):
 
 
 def compare_another_job(of):
-    """An optimizer still works after shutdown() and init()."""
+    """Uses an optimizer after shutdown() and init()."""
     net = linear(of)
     optimizer = wrap(of, net)
     descend(of, net, optimizer)
@@ -540,7 +539,7 @@ def compare_another_job(of):
     expect_weight(of, 'in another job', net, -2.0)
 
 
-# Run in this order; the last leaves the job.
+# Run in this order. The last function leaves the job.
 COMPARES = (compare_schedulers, compare_scaling_and_clipping,
             compare_changes_of_every_kind_of_gradient, compare_averaged_models,
             compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters,
@@ -550,7 +549,7 @@ COMPARES = (compare_schedulers, compare_scaling_and_clipping,
 
 
 def rank_runs_scripts(rank, workers):
-    """Returns {name: differences} of all comparisons."""
+    """Runs all comparisons. Returns {name: differences}."""
     of, found = Rank(rank, workers), {}
     for compare in COMPARES:
         of.wrong = []
@@ -563,7 +562,7 @@ def rank_runs_scripts(rank, workers):
 
 
 class Scripts(unittest.TestCase):
-    """All cases read the results of one run of the ranks."""
+    """All cases share one run of the ranks."""
 
     @classmethod
     def setUpClass(cls):

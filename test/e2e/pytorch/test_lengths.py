@@ -1,5 +1,5 @@
-"""Tensors whose length changes from call to call, with the backend and with Horovod's calls: the
-same bits as in one process, and no declaration for each length."""
+"""Changes the length of a tensor in each call, with the backend and with Horovod's calls. The bits
+must be those of one process. Not every length may be declared."""
 import datetime
 import os
 import tempfile
@@ -10,14 +10,14 @@ from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
 
 TIMEOUT_S = 60
-# The first lengths have their own tensors. The others need every piece and every rest up to their
-# size.
+# The first lengths have their own tensors. The others use each size of piece, with and without a
+# rest.
 LENGTHS = (1, 3, 63, 64, 65, 4095, 4096, 4097, 131071, 12287, 12288, 8000, 8292, 8392, 8592, 8992,
            9692, 2, 65536, 70001)
 
 
 class Group(Rank):
-    """The same process, which is also a rank of torch.distributed."""
+    """The same process, used as a rank of torch.distributed."""
 
     def __init__(self, rank, workers):
         super().__init__(rank, workers)
@@ -29,7 +29,7 @@ class Group(Rank):
                                 timeout=datetime.timedelta(seconds=TIMEOUT_S))
 
     def drawn(self, length, dtype='float32', turn=0):
-        """Returns [for each rank, values whose sum depends on the order]."""
+        """Returns values of each rank. Their sum depends on the order."""
         torch, found = self.torch, []
         for rank in range(self.workers):
             chosen = torch.Generator().manual_seed(1000 * turn + 100 * rank + length)
@@ -39,7 +39,7 @@ class Group(Rank):
 
 
 def count_declarations(of):
-    """Yields a list that grows by the names that are declared in this process."""
+    """Yields a list, to which each name declared in this process is appended."""
     from gradpool.client import Job
     declare_all, names = Job.declare_all, []
 
@@ -51,7 +51,7 @@ def count_declarations(of):
 
 
 def sum_of(every):
-    """Returns the sum in rank order, with halves as float32."""
+    """Returns the sum in rank order. Halves are added as float32."""
     first, *others = [one.float() if one.element_size() == 2 else one for one in every]
     return sum(others, first).to(every[0].dtype)
 
@@ -84,7 +84,8 @@ def compare_collectives(of, length, dtype):
 
 
 def compare_many_at_once(of):
-    """Free pieces decide when messages are sent, never where they arrive."""
+    """Runs many operations at once. The number of free pieces may change when messages are sent,
+    but not their results."""
     dist, turns = of.dist, range(3)
     every = {(length, turn): of.drawn(length, turn=turn) for turn in turns for length in LENGTHS}
     mine = {key: of_ranks[of.rank].clone() for key, of_ranks in every.items()}
@@ -155,7 +156,7 @@ def rank_changes_shapes(rank, workers):
     told = []
     for name in None, 'one name':
         told.append(of.raised(lambda: hvd.allreduce(ones(6000 + rank), name=name)))
-        hvd.allreduce(ones(7000), name=name)        # works as if nothing had happened
+        hvd.allreduce(ones(7000), name=name)        # the failed call must not have an effect
     return of.wrong, told
 
 

@@ -1,8 +1,8 @@
-"""Scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate, DeepSpeed, TRL and
-Ray, in a few lines each, with the value that their authors expected.
+"""Runs short scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate,
+DeepSpeed, TRL and Ray. The result must be the value expected by their authors.
 
-The name of a case is its repository and the report's number there, or the habit that several
-reports share."""
+A case is named after its repository and the number of the report, or after a habit shared by
+several reports."""
 import datetime
 import os
 import pathlib
@@ -14,18 +14,18 @@ import ranks
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from test_distributed import Rank, SOON_S
 
-TIMEOUT_S = 60      # of each group
+TIMEOUT_S = 60      # timeout of each group, in seconds
 
 
 def strided(of, value):
-    """Returns two elements with a gap between them: [value, value + 1]."""
+    """Returns the two elements [value, value + 1], with a gap between them."""
     wide = of.torch.zeros(2, 2) - 1
     wide[:, 0] = of.torch.tensor([value, value + 1.0])
     return wide[:, 0]
 
 
 def pytorch_192920(of):
-    """Columns of a matrix in broadcast, reduce and scatter."""
+    """Uses columns of a matrix in broadcast, reduce and scatter."""
     torch, dist = of.torch, of.dist
     column = strided(of, of.rank)
     dist.broadcast(column, src=0)
@@ -42,7 +42,7 @@ def pytorch_192920(of):
 
 
 def pytorch_24836(of):
-    """A scatter of every second element."""
+    """Scatters every second element."""
     found = of.torch.zeros(3)
     every_second = of.torch.linspace(0, 5, 6)[::2]
     of.dist.scatter(found, [every_second] * of.workers if of.rank == 0 else [], 0)
@@ -50,7 +50,7 @@ def pytorch_24836(of):
 
 
 def pytorch_74809(of):
-    """A gather of a tensor that numpy had transposed."""
+    """Gathers a tensor transposed by numpy."""
     import numpy
     mine = of.torch.from_numpy(numpy.arange(10).reshape(2, 5).T).float()
     found = [of.torch.zeros(5, 2) for _ in range(of.workers)] if of.rank == 1 else None
@@ -60,7 +60,7 @@ def pytorch_74809(of):
 
 
 def pytorch_158902(of):
-    """A gather and an all_gather of columns whose values differ."""
+    """Gathers columns with different values, with gather and all_gather."""
     mine = strided(of, 5 * of.rank)
     wanted = [of.torch.tensor([5.0 * rank, 5.0 * rank + 1]) for rank in range(of.workers)]
     found = [strided(of, 0) for _ in range(of.workers)]
@@ -73,7 +73,7 @@ def pytorch_158902(of):
 
 
 def pytorch_20421(of):
-    """An all_gather of one chunk of a tensor."""
+    """Gathers one chunk of a tensor with all_gather."""
     whole = of.torch.arange(48.0).view(4, 12)
     chunks = whole.chunk(of.workers)
     found = [of.torch.zeros_like(chunk) for chunk in chunks]
@@ -82,7 +82,7 @@ def pytorch_20421(of):
 
 
 def pytorch_7702(of):
-    """Lengths that shrink by a few elements at each call: memory does not grow."""
+    """Each call has a few elements less. Memory must not grow."""
     import resource
     for length in range(40000, 36000, -100):
         found = of.torch.ones(length)
@@ -96,7 +96,7 @@ def pytorch_7702(of):
 
 
 def pytorch_20355(of):
-    """Parameters averaged one by one, asynchronously, without a wait before the barrier."""
+    """Averages parameters one by one, asynchronously. Only a barrier follows, no wait."""
     model = of.torch.nn.Linear(4, 3)
     for parameter in model.parameters():
         parameter.data.fill_(of.rank + 1.0)
@@ -107,7 +107,7 @@ def pytorch_20355(of):
 
 
 def pytorch_12603(of):
-    """Checks that all ranks have equal gradients, which are the mean."""
+    """Checks that all ranks have the mean as gradient."""
     model = ddp(of, of.torch.nn.Linear(3, 2))
     model(of.torch.full((1, 3), of.rank + 1.0)).sum().backward()
     of.expect('gradients of DDP', model.module.weight.grad, of.torch.full((2, 3), 1.5))
@@ -136,7 +136,7 @@ def pytorch_143647(of):
 
 
 def pytorch_22095(of):
-    """Two forward passes before one backward of a model with buffers (GAN)."""
+    """Makes two forward passes before one backward pass of a model with buffers (GAN)."""
     nn = of.torch.nn
     model = ddp(of, nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), broadcast_buffers=False)
     fake, real = of.torch.eye(2) + of.rank, of.torch.eye(2) * 2
@@ -147,7 +147,7 @@ def pytorch_22095(of):
 
 
 def pytorch_18953(of):
-    """Two models in one loss, whose branches differ from step to step."""
+    """Trains two models with one loss. Their branches differ from step to step."""
     one, other = (ddp(of, of.torch.nn.Linear(1, 1, bias=False)) for _ in range(2))
     for step in range(3):
         x = of.torch.full((1, 1), of.rank + 1.0)
@@ -161,7 +161,7 @@ def pytorch_18953(of):
 
 
 def pytorch_97030(of):
-    """A static graph with an output that no loss uses must behave as with gloo."""
+    """Uses a static graph with an unused output. It must behave as with gloo."""
     nn = of.torch.nn
 
     class Two(nn.Module):
@@ -189,7 +189,8 @@ def pytorch_97030(of):
 
 
 def pytorch_118337(of):
-    """gather_object in a group without rank 0, whose destination is counted in all ranks."""
+    """Uses gather_object in a group without rank 0. The destination is a rank of the default
+    group."""
     found = [None] if of.rank == of.workers - 1 else None
     if of.last is not None and of.rank == of.workers - 1:
         of.dist.gather_object({'of': of.rank}, found, dst=of.rank, group=of.last)
@@ -198,7 +199,7 @@ def pytorch_118337(of):
 
 
 def pytorch_74602(of):
-    """scatter_object_list in a group without rank 0 must behave as with gloo."""
+    """Uses scatter_object_list in a group without rank 0. It must behave as with gloo."""
     last = of.workers - 1
 
     def outcome(backend):
@@ -217,7 +218,8 @@ def pytorch_74602(of):
 
 
 def pytorch_130515(of):
-    """The gradient of a broadcast in a graph is the sum over the ranks, at the source."""
+    """The gradient of a broadcast in a graph is the sum over the ranks. Only the source
+    receives it."""
     import torch.distributed.nn.functional as functional
     mine = of.torch.full((3,), of.rank + 1.0, requires_grad=True)
     found = functional.broadcast(mine, src=0)
@@ -227,7 +229,7 @@ def pytorch_130515(of):
 
 
 def pytorch_73515(of):
-    """Collectives inside a graph, of tensors with strides."""
+    """Uses collectives inside a graph on tensors with strides."""
     import torch.distributed.nn.functional as functional
     mine = strided(of, of.rank + 1.0).detach().requires_grad_()
     gathered = functional.all_gather(mine)
@@ -239,7 +241,7 @@ def pytorch_73515(of):
 
 
 def trl_1342(of):
-    """Nothing to gather on any rank, in lists and in one tensor."""
+    """Gathers empty tensors of all ranks, in lists and in one tensor."""
     found = [of.torch.ones(0) for _ in range(of.workers)]
     of.dist.all_gather(found, of.torch.ones(0))
     of.expect('all_gather of nothing', found, [of.torch.ones(0)] * of.workers)
@@ -249,7 +251,7 @@ def trl_1342(of):
 
 
 def accelerate_1674(of):
-    """Last batches of several lengths, padded to the longest, then gathered and cut."""
+    """Pads last batches of several lengths to the longest one, gathers them and cuts them."""
     torch, dist = of.torch, of.dist
     mine = torch.arange(3.0 + of.rank) + 10 * of.rank
     sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(of.workers)]
@@ -263,7 +265,7 @@ def accelerate_1674(of):
 
 
 def lightning_sync_dist(of):
-    """A metric that is a whole number, a mean of flags, a sum of counts."""
+    """Reduces a metric that is a whole number, a mean of flags, and a sum of counts."""
     torch, dist = of.torch, of.dist
     count, flag = torch.tensor(of.rank + 3), torch.tensor(of.rank == 0)
     dist.all_reduce(count)
@@ -277,7 +279,7 @@ def lightning_sync_dist(of):
 
 
 def lightning_objects(of):
-    """A path that rank 0 has chosen, and every rank's results as a dictionary."""
+    """Sends a path chosen by rank 0, and every rank's results as a dictionary."""
     chosen = [f'checkpoints/{of.rank}' if of.rank == 0 else None]
     of.dist.broadcast_object_list(chosen, src=0)
     found = [None] * of.workers
@@ -287,13 +289,13 @@ def lightning_objects(of):
 
 
 def deepspeed_4488(of):
-    """monitored_barrier, with and without a deadline of its own."""
+    """Calls monitored_barrier, with and without its own deadline."""
     of.dist.monitored_barrier()
     of.dist.monitored_barrier(timeout=datetime.timedelta(seconds=TIMEOUT_S))
 
 
 def deepspeed_flat(of):
-    """Gradients flattened into one tensor, halves among them, and views of the sum."""
+    """Flattens gradients, some of them halves, into one tensor. Uses views of the sum."""
     torch = of.torch
     parts = [torch.full((3,), of.rank + 1.0), torch.full((2, 2), 10.0 * (of.rank + 1))]
     flat = torch._utils._flatten_dense_tensors(parts).half()
@@ -304,7 +306,7 @@ def deepspeed_flat(of):
 
 
 def ray_group_again(of):
-    """A group destroyed and made again in one process, three times."""
+    """Destroys and makes a group in one process, three times."""
     for number in range(3):
         of.dist.destroy_process_group()
         of.begin(f'again{number}')
@@ -321,7 +323,7 @@ CASES = [pytorch_192920, pytorch_24836, pytorch_74809, pytorch_158902, pytorch_2
 
 
 def replayed(cases, of):
-    """Returns {case: differences, or the error that ended it}."""
+    """Runs the cases. Returns {case: differences, or the error that ended it}."""
     found = {}
     for case in cases:
         of.wrong = []
@@ -349,11 +351,11 @@ def rank_debugs_in_detail(rank, workers):
 
 
 def rank_gathers_alone(rank, workers):
-    """accelerate_2785: rank 0 gathers, the others have passed that point."""
+    """accelerate_2785: rank 0 gathers, but the other ranks have already passed this call."""
     of = Rank(rank, workers, TIMEOUT_S, has_gloo=False)
     of.dist.group.WORLD.timeout_s = SOON_S
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
-    if rank:    # lives on until rank 0 has its error
+    if rank:    # runs until rank 0 has its error
         harness.until(over.exists, 'the error of rank 0')
         return ''
     try:
@@ -368,7 +370,7 @@ def rank_gathers_alone(rank, workers):
 # Horovod's reports.
 
 def horovod_2497(of):
-    """Gradients over three passes, and an epoch whose last batches are fewer."""
+    """Accumulates gradients over three passes. The last step of an epoch has fewer."""
     hvd, torch = of.hvd, of.torch
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [('w2497', weight)],
@@ -379,20 +381,20 @@ def horovod_2497(of):
         optimizer.step()
         optimizer.zero_grad()
     of.expect('three passes', weight.detach(), torch.tensor([-9.0]))
-    (weight * (of.rank + 1)).sum().backward()   # one pass alone
+    (weight * (of.rank + 1)).sum().backward()   # a single pass
     optimizer.step()
     of.expect('the last pass', weight.detach(), torch.tensor([-10.5]))
 
 
 def stepping_one(of, name):
-    """Returns (a weight of zero, its wrapped optimizer of rate 1)."""
+    """Returns (weight of zero, its wrapped optimizer with rate 1)."""
     weight = of.torch.nn.Parameter(of.torch.zeros(1))
     return weight, of.hvd.DistributedOptimizer(of.torch.optim.SGD([weight], lr=1.0),
                                                [(name, weight)])
 
 
 def horovod_543(of):
-    """Passes that a script adds up locally."""
+    """Accumulates passes locally in the script."""
     weight, optimizer = stepping_one(of, 'w543')
     loss = sum((weight * (of.rank + 1)).sum() for _ in range(4))
     loss.backward()
@@ -401,7 +403,7 @@ def horovod_543(of):
 
 
 def horovod_1099(of):
-    """Clipping between synchronize() and step()."""
+    """Clips between synchronize() and step()."""
     weight, optimizer = stepping_one(of, 'w1099')
     (weight * 10 * (of.rank + 1)).sum().backward()
     optimizer.synchronize()
@@ -413,7 +415,7 @@ def horovod_1099(of):
 
 
 def stepped(of, make):
-    """Returns a fresh optimizer; on rank 0 one with a step and a rate of 0.25."""
+    """Returns a new optimizer. On rank 0 it has made a step, and its rate is 0.25."""
     torch = of.torch
     weights = [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1))]
     weights[1].requires_grad_(False)
@@ -426,7 +428,7 @@ def stepped(of, make):
 
 
 def broadcast_state(of, name, make, kept):
-    """Broadcasts rank 0's state and settings to all ranks; `kept` are the names of moments."""
+    """Broadcasts rank 0's state and settings to all ranks. `kept` contains the names of moments."""
     optimizer = stepped(of, make)
     of.hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     group = optimizer.param_groups[0]
@@ -442,35 +444,35 @@ def broadcast_state(of, name, make, kept):
 
 
 def horovod_392(of):
-    """Adam, whose state rank 0 alone has loaded."""
+    """Adam: only rank 0 has loaded the state."""
     broadcast_state(of, 'Adam', lambda w: of.torch.optim.Adam(w, lr=0.1), ['exp_avg', 'step'])
 
 
 def horovod_605(of):
-    """Adamax: betas are Python's floats afterwards."""
+    """Adamax: betas must still be floats of Python."""
     broadcast_state(of, 'Adamax', lambda w: of.torch.optim.Adamax(w, lr=0.1), ['exp_avg'])
 
 
 def horovod_548(of):
-    """SGD without momentum has no state, and a parameter that is frozen."""
+    """SGD without momentum has no state. One parameter is frozen."""
     broadcast_state(of, 'SGD', lambda w: of.torch.optim.SGD(w, lr=0.1), [])
 
 
 def horovod_526(of):
-    """SGD with momentum: rank 0's rate on all ranks."""
+    """SGD with momentum: all ranks receive rank 0's rate."""
     broadcast_state(of, 'momentum', lambda w: of.torch.optim.SGD(w, lr=0.1, momentum=0.9),
                     ['momentum_buffer'])
 
 
 def horovod_3226(of):
-    """allreduce_ of whole numbers, in place."""
+    """allreduce_ works in place on whole numbers."""
     mine = of.torch.arange(2, dtype=of.torch.int64) + 1 + 2 * of.rank
     of.hvd.allreduce_(mine, name='summed_tensor', op=of.hvd.Sum)
     of.expect('allreduce_', mine, of.torch.tensor([4, 6]))
 
 
 def horovod_1742(of):
-    """allreduce leaves its argument alone."""
+    """allreduce does not change its argument."""
     mine = of.torch.as_tensor([7371 if of.rank == 0 else 7340])
     found = of.hvd.allreduce(mine, average=False)
     of.expect('allreduce', found, of.torch.tensor([14711]))
@@ -478,13 +480,13 @@ def horovod_1742(of):
 
 
 def horovod_375(of):
-    """A metric of Python's own numbers, averaged."""
+    """Averages a metric from Python's own numbers."""
     found = of.hvd.allreduce(of.torch.tensor(0.5 + of.rank), name='accuracy')
     of.expect('accuracy', found, of.torch.tensor(1.0))
 
 
 def horovod_3570(of):
-    """Rank 0 joins early; the mean counts zeros for it, an allgather leaves it out."""
+    """Rank 0 joins early. The mean counts zeros for it, but an allgather omits it."""
     hvd, torch = of.hvd, of.torch
     if of.rank == 0:
         hvd.join()

@@ -1,5 +1,5 @@
-"""Parts of PyTorch 2 that use a backend, on gradpool: each case runs on gloo first, and must then
-give the same result on gradpool. PyTorch 1 lacks these parts."""
+"""Tests parts of PyTorch 2 that use a backend. Each case runs on gloo first. Then it must give the
+same result on gradpool. PyTorch 1 lacks these parts."""
 import collections
 import importlib.metadata
 import os
@@ -17,7 +17,7 @@ TORCH_MAJOR = int(importlib.metadata.version('torch').partition('.')[0])
 
 
 def begin(rank, workers):
-    """Returns torch, and torch.distributed with a default group of TEST_BACKEND."""
+    """Makes a default group of TEST_BACKEND. Returns torch and torch.distributed."""
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
@@ -31,11 +31,11 @@ def begin(rank, workers):
 
 
 def values(torch, rank, *shape):
-    """Returns integers of this rank, whose sums have no error."""
+    """Returns integers of this rank. Their sums are exact."""
     return (torch.arange(torch.Size(shape).numel()) % 7 + rank).float().reshape(shape)
 
 
-# ---- functions of (rank, workers), whose results are compared ----
+# ---- functions of (rank, workers), with compared results ----
 
 def rank_calls_functional_collectives(rank, workers):
     torch, dist = begin(rank, workers)
@@ -59,7 +59,8 @@ def rank_calls_functional_collectives(rank, workers):
 
 
 def rank_gathers_dtypes_together(rank, workers):
-    """Integers that no float represents, of which gloo loses bits, and bytes beside them."""
+    """Gathers integers that no float represents exactly, so that gloo loses bits. Gathers bytes
+    with them."""
     torch, dist = begin(rank, workers)
     from torch.distributed import _functional_collectives as of
     mine = [values(torch, rank, 3), torch.tensor([2 ** 60 + rank, -rank]),
@@ -69,7 +70,8 @@ def rank_gathers_dtypes_together(rank, workers):
 
 
 def rank_waits_late(rank, workers):
-    """Far more operations than are held with their results, the last one first."""
+    """Starts far more operations than the backend keeps results for. Waits for the last one
+    first."""
     torch, dist = begin(rank, workers)
     from torch.distributed import _functional_collectives as of
     begun = [of.all_reduce(values(torch, rank + number, 4), 'sum', dist.group.WORLD)
@@ -137,7 +139,7 @@ def transformer(torch):
 
 
 def train(torch, model, rank, optimizer=None):
-    """Returns the losses of some steps."""
+    """Makes some steps. Returns their losses."""
     optimizer = optimizer or torch.optim.Adam(model.parameters(), lr=1e-2)
     random, losses = torch.Generator().manual_seed(rank), []
     for _ in range(STEPS):
@@ -151,7 +153,7 @@ def train(torch, model, rank, optimizer=None):
 
 
 def ddp(torch, model, **options):
-    """Returns a DDP model; on gradpool with the hook."""
+    """Returns a DDP model. On gradpool it has the hook."""
     wrapped = torch.nn.parallel.DistributedDataParallel(model, **options)
     if os.environ['TEST_BACKEND'] == 'gradpool' and 'TEST_HOOK' in os.environ:
         from gradpool import ddp as hook

@@ -1,5 +1,5 @@
-"""gradpool.torch with real processes on a real service: each call compared with plain torch on the
-inputs of all ranks."""
+"""Compares each call of gradpool.torch with plain torch on the inputs of all ranks. Uses real
+processes and a real service."""
 import copy
 import errno
 import json
@@ -37,13 +37,13 @@ def rank_compares(rank, workers):
                    == [rank, workers, rank, workers, 0, 1])
     hvd.shutdown()
     of.expect_true('shut down', not hvd.is_initialized())
-    hvd.init()      # another job
+    hvd.init()      # joins another job
     of.expect('once more', hvd.allreduce(of.values(rank), op=hvd.Sum), sum(of.every()))
     return of.wrong
 
 
 def compare_timeline(of):
-    """The file of rank 0 has the rounds of all ranks; the other ranks have no file."""
+    """Rank 0 writes a file with the rounds of all ranks. The other ranks write no file."""
     hvd, folder = of.hvd, tempfile.TemporaryDirectory(prefix='gradpool-door-')
     path = pathlib.Path(folder.name, 'trace.json')
     hvd.start_timeline(str(path))
@@ -52,7 +52,7 @@ def compare_timeline(of):
         hvd.allreduce(of.values(of.rank), op=hvd.Sum, name='seen in a timeline')
         seen = ranks_in(path) if path.exists() else set()
     hvd.stop_timeline()
-    hvd.stop_timeline()     # there is nothing to stop, and no rank may leave because of this call
+    hvd.stop_timeline()     # no recording is running; no rank may leave because of this call
     of.expect_true('timeline', seen == (set(range(of.workers)) if of.rank == 0 else set()))
     if of.rank == 0:
         of.expect_true('whole timeline', ranks_in(path) == seen)
@@ -61,7 +61,7 @@ def compare_timeline(of):
 def ranks_in(path):
     try:
         events = json.loads(path.read_text())['traceEvents']
-    except ValueError:     # between two writes
+    except ValueError:     # read between two writes
         return set()
     return {e['pid'] for e in events if e['ph'] == 'X' and 'seen in a timeline' in e['name']
             and e['pid'] < 1000}
@@ -84,8 +84,8 @@ def loss(net, given):
 
 
 def train_alone(torch, workers, is_sparse=False, passes=1, steps=STEPS):
-    """Returns the mean, in rank order, of the gradients of each rank's batches, computed in one
-    process."""
+    """Trains in one process with the mean of all ranks' gradients, added in rank order. Returns the
+    parameters."""
     net = make_net(torch, is_sparse)
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0 if is_sparse else 0.9)
     for step in range(steps):
@@ -124,8 +124,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation costs one push for each tensor (small gradients together one), and no
-    question to another rank."""
+    """A known operation needs one push for each tensor, and one for all small gradients
+    together. It asks no other rank."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 
@@ -147,8 +147,8 @@ def compare_pushes(of):
 
 
 def compare_closures(of):
-    """Optimizers that evaluate a closure once or several times in a step, compared with one process
-    that has the mean of all losses. The last optimizer stops early when its loss no longer falls,
+    """Uses optimizers that evaluate a closure several times in a step. Compares them with one
+    process that has the mean of all losses. The last optimizer stops when its loss no longer falls,
     on all ranks in the same step."""
     torch, hvd = of.torch, of.hvd
 
@@ -188,7 +188,7 @@ def compare_closures(of):
 
 
 def compare_schedule(of):
-    """Makes a scheduler before the optimizer is wrapped, like some scripts do."""
+    """Makes a scheduler before the optimizer is wrapped, like some scripts."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -224,15 +224,15 @@ def compare_training(of):
         of.expect_true('sparse gradients', all(torch.allclose(one, other, atol=1e-6)
                                                for one, other in zip(found, sparse)))
         optimizer.zero_grad(set_to_none=True)
-        if of.rank:     # a rank without a gradient
+        if of.rank:     # one rank has no gradient
             loss(net, batch(torch, of.rank, 0)).backward()
         optimizer.step()
         of.expect('its replicas', hvd.broadcast(net[0].weight.detach(), 0), net[0].weight.detach())
 
 
 def compare_optimizer_state(of):
-    """Broadcasts the state of Adam, which the other ranks do not have yet. Also returns the errors
-    of misuse."""
+    """Broadcasts the state of Adam to ranks without a state. Also returns the errors of wrong
+    calls."""
     torch, hvd = of.torch, of.hvd
     net = make_net(torch)
     optimizer = torch.optim.Adam(net.parameters(), 0.1 * (of.rank + 1))
@@ -257,15 +257,16 @@ def compare_optimizer_state(of):
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     with wrapped.skip_synchronize():
         wrapped.step()
-    net[1](torch.ones(1, 8)).sum().backward()       # the other ranks did not take part
+    net[1](torch.ones(1, 8)).sum().backward()       # the other ranks made no pass
     wrapped.step()
     digest = torch.cat([parameter.detach().view(-1) for parameter in net.parameters()])
     of.expect('replicas', hvd.broadcast(digest, 0), digest)
 
 
 def compare_lent_gradients(of):
-    """From the second step on gradients are in two alternating places without a copy.
-    Gradients that a script keeps, replaces or finds after the job's end keep their values."""
+    """From the second step on, gradients use two alternating addresses without a copy. The script
+    keeps or replaces some gradients, or reads them after the job's end. Their values must not
+    change."""
     torch, hvd, shape = of.torch, of.hvd, (160, 160)
     job = hvd.global_process_set.sequences().job
     alloc, push_pull, places, pushes = job.alloc, job.push_pull, [], []
@@ -316,7 +317,7 @@ def compare_lent_gradients(of):
 
 
 def compare_uneven_batches(of):
-    """Rank r has 3 + 2 r batches; a joined rank counts as zeros."""
+    """Rank r has 3 + 2 r batches. A joined rank contributes zeros."""
     torch, hvd = of.torch, of.hvd
     for turn in range(2):
         net, rows = torch.nn.Linear(2, 1, bias=False), of.values(of.rank, (1, 2))
@@ -340,7 +341,7 @@ def compare_uneven_batches(of):
 
 
 def compare_what_joined_ranks_bring(of):
-    """Rank 0 reduces twice, the others once. No reduction afterwards changes the result."""
+    """Rank 0 reduces twice, the other ranks once. No later reduction may change the result."""
     torch, hvd = of.torch, of.hvd
     flags, ones = torch.tensor([True, False]), torch.ones(2, dtype=torch.int32)
     for there in (of.workers, 1)[:1 if of.rank else 2]:
@@ -353,7 +354,7 @@ def compare_what_joined_ranks_bring(of):
 
 
 def compare_joins_where_calls_wait_for_their_turn(of):
-    """Gatherings of rows without a name: no rank may begin one more than the others, or use another
+    """Gathers rows without a name. All ranks must start the same number of operations in the same
     order."""
     for _ in range(3):
         for width in range(1, 6):
@@ -378,8 +379,7 @@ def rank_trains(rank, workers):
 # ---- errors ----
 
 def rank_disagrees(rank, workers):
-    """Returns the errors of each rank: of a first operation, and of one with another former
-    shape."""
+    """Returns the errors of each rank: of a first operation, and of one with a new shape."""
     of = Rank(rank, workers)
     torch, hvd, ones = of.torch, of.hvd, of.torch.ones
     is_odd = rank == workers - 1
@@ -399,18 +399,19 @@ def rank_disagrees(rank, workers):
             name, watch = f'attempt {i} {known is None or known.__name__}', progress.Stopwatch()
             if known:
                 known(ones(5), name=name)
-            time.sleep(0.02 * ((rank + i) % workers))   # another rank is first each time
+            time.sleep(0.02 * ((rank + i) % workers))   # in each turn another rank is first
             told = of.raised(lambda: attempt(name))
-            hvd.allreduce(ones(5), name=name)   # the name works as before
+            hvd.allreduce(ones(5), name=name)   # afterwards the name works again
             found.append([*told, watch.seconds()])
-    found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])  # without a name
-    for count in 3, 4, 5:   # one of several known shapes, and one unknown shape
+    # an operation without a name
+    found.append([*of.raised(lambda: hvd.allreduce(ones(1 + is_odd))), 0])
+    for count in 3, 4, 5:   # several known shapes and one unknown shape
         hvd.broadcast(ones(count), 0)
     watch = progress.Stopwatch()
     found.append([*of.raised(lambda: hvd.broadcast(ones(9 if is_odd else 4), 0)),
                   watch.seconds()])
     hvd.allreduce(ones(3), op=hvd.Sum)
-    for _ in range(2):      # known to some ranks; from then on their order is lost
+    for _ in range(2):      # only some ranks know this shape; afterwards their order is lost
         found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),
                       0])
     net = torch.nn.Linear(2 + is_odd, 3)
@@ -424,7 +425,8 @@ def rank_disagrees(rank, workers):
 
 
 def rank_is_left_alone(rank, workers):
-    """Returns the errors about a rank that never comes, and then about a rank that is gone."""
+    """Returns the error about a rank that never starts, and the error about a rank that has
+    ended."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
@@ -442,23 +444,22 @@ def rank_is_left_alone(rank, workers):
 
 
 def rank_mixes_calls_up(rank, workers):
-    """Calls without names: shapes that both ranks know, in another order, and calls of two
-    kinds."""
+    """Makes calls without names: known shapes in another order, and two kinds of calls."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
     of = Rank(rank, workers)
     hvd, ones = of.hvd, of.torch.ones
-    time.sleep(2.8 * rank)      # the other rank logs its wait, which is no error
+    time.sleep(2.8 * rank)      # the other rank logs its wait, which is not an error
     for count in 3, 5:
         hvd.allreduce(ones(count))
     handles = [hvd.allreduce_async(ones(5 if rank else 3)),
                hvd.alltoall_async(ones(2)) if rank else hvd.allgather_async(ones(1))]
     found = [of.raised(handle.wait) for handle in handles]
-    hvd.allreduce(ones(2), name='named')    # not among the mismatched operations
+    hvd.allreduce(ones(2), name='named')    # this operation is not one of the mismatched ones
     return found
 
 
 def rank_has_a_place(rank, workers):
-    """One rank with Open MPI's variables, the other with Slurm's."""
+    """One rank has Open MPI's variables, the other has Slurm's."""
     for name, value in json.loads(os.environ['TEST_PLACE'])[rank].items():
         os.environ[name] = value
     import gradpool.torch as hvd
@@ -471,7 +472,7 @@ def rank_is_refused(rank, workers):
     hvd, ones = of.hvd, of.torch.ones(4)
     handle = hvd.allreduce_async(ones, name='twice') if rank == 0 else None
     found = [of.raised(lambda: hvd.allreduce_async(ones, name='twice'))] if rank == 0 else [None]
-    hvd.barrier()       # the first operation is open until then
+    hvd.barrier()       # keeps the first operation open until now
     hvd.synchronize(handle or hvd.allreduce_async(ones, name='twice'))
     for call in (lambda: hvd.allreduce(ones, op=hvd.Adasum),
                  lambda: hvd.alltoall(ones, splits=[1] * workers + [0]),
@@ -486,7 +487,7 @@ def rank_is_refused(rank, workers):
                  lambda: hvd.reducescatter(ones, op='sum'),
                  lambda: hvd.allreduce(ones, name='\udc80')):
         found.append(of.raised(call))
-    hvd.allreduce(ones, name='twice')   # the refused calls have changed nothing
+    hvd.allreduce(ones, name='twice')   # the refused calls must not have changed anything
     hvd.allreduce(ones)
     return found
 
@@ -518,7 +519,7 @@ class TorchDoor(python_case.Case):
             for _, text, seconds in told:
                 self.assertLess(seconds, 10)
                 self.assertRegex(text, 'ranks 0, 1 brought .* rank 2 brought ')
-            # The words of each rank are the same, apart from the reader's own part.
+            # both ranks print the same words, except for the part about themselves
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 
     def test_who_has_joined_takes_part_or_is_named_at_once(self):
@@ -570,8 +571,8 @@ class TorchDoor(python_case.Case):
                  ['allreduce.noname.3 (allreduce (Average) of float32[5])',
                   'alltoall.noname.1 (alltoall of float32[*])']]
         for rank, found in enumerate(self.run_ranks('rank_mixes_calls_up', 2)):
-            # The second operation may be reported after the first was abandoned, as the only open
-            # one.
+            # After the first operation is abandoned, only the second one is open. It may be
+            # reported then.
             for (kind, text), mine, other in zip(found, calls[rank], calls[1 - rank]):
                 self.assertEqual(kind, 'Timeout', text)
                 for word in ('matched by their order', f'Open on rank {rank}: ',
@@ -580,8 +581,8 @@ class TorchDoor(python_case.Case):
                     self.assertIn(word, text)
 
     def test_places_are_those_of_the_launcher(self):
-        """The last is a form that a batch script of Slurm starts without srun: its number on the
-        host is not that of the script."""
+        """in the last form a batch script of Slurm starts processes without srun, so the script's
+        number on the host is not theirs"""
         forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',
                  'SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID')
         places = [dict(zip(form.split(), (str(rank), '3', str(1 - rank))))

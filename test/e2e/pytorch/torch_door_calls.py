@@ -1,5 +1,5 @@
-"""For test_torch_door: each call of gradpool.torch compared with plain torch on the inputs of all
-ranks."""
+"""Used by test_torch_door. Compares each call of gradpool.torch with plain torch on the inputs of
+all ranks."""
 import copy
 import gc
 import os
@@ -9,11 +9,11 @@ import weakref
 
 import harness
 
-UNTIL_S = 60    # all operations are over by then
+UNTIL_S = 60    # time limit of all operations, in seconds
 
 
 class Rank:
-    """A process of the job, which collects differences."""
+    """A process of the job. It collects differences."""
 
     def __init__(self, rank, workers):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -26,7 +26,7 @@ class Rank:
         self.wrong = []
 
     def values(self, rank, shape=(7, 3), dtype='float32'):
-        """Returns small integers, which other ranks can compute, too."""
+        """Returns small integers. Other ranks can compute them, too."""
         torch = self.torch
         count = torch.Size(shape).numel()
         values = torch.arange(count) % 5 + rank + 1
@@ -46,7 +46,7 @@ class Rank:
             self.wrong.append(what)
 
     def raised(self, call):
-        """Returns [the error's class, its text]."""
+        """Makes a call that must fail. Returns [class of the error, its text]."""
         try:
             call()
         except Exception as error:
@@ -96,7 +96,7 @@ def compare_groups(of):
     mine = [of.values(of.rank, shape) for shape in shapes]
     sums = [sum(of.every(shape)) for shape in shapes]
     of.expect('grouped', hvd.grouped_allreduce(mine, op=hvd.Sum, name='group'), sums)
-    for _ in range(2):      # first described, then as a known group
+    for _ in range(2):      # the first turn describes the group, the second one uses it
         handle = hvd.grouped_allreduce_async(mine, op=hvd.Sum, name='group')
         of.expect('grouped_async', hvd.synchronize(handle), sums)
     hvd.grouped_allreduce_(mine, op=hvd.Sum)
@@ -110,7 +110,7 @@ def compare_groups(of):
 
 def compare_gathers(of):
     hvd, torch = of.hvd, of.torch
-    for step in range(3):   # more rows each time, and a rank without any
+    for step in range(3):   # more rows in each step; one rank has none
         for dtype in 'float32', 'int16', 'bool', 'complex64':
             every = [of.values(rank, ((rank + 2 * step) % 4, 3), 'int64').to(getattr(torch, dtype))
                      for rank in range(of.workers)]
@@ -127,7 +127,7 @@ def compare_gathers(of):
 
 def compare_groups_of_rows(of):
     hvd, torch = of.hvd, of.torch
-    for step in range(2):   # more rows each time, of several dtypes, and a rank without any
+    for step in range(2):   # more rows in each step, of several dtypes; one rank has none
         shapes = [((rank + 2 * step) % 4, 3) for rank in range(of.workers)]
         every = [[of.values(rank, shape), of.values(rank, (rank + 1,), 'int16'),
                   of.values(rank, (2, 1), 'complex64')] for rank, shape in enumerate(shapes)]
@@ -142,7 +142,7 @@ def compare_groups_of_rows(of):
     weights = of.every((2 * of.workers + 1, 2))
     given = [of.values(of.rank, (of.rank + 1, 2)).requires_grad_() for _ in range(2)]
     one, other = hvd.grouped_allgather(given)
-    (one * of.values(of.rank, one.shape)).sum().backward()      # the other gradient is zeros
+    (one * of.values(of.rank, one.shape)).sum().backward()      # the other rank's gradient is zeros
     count = sum(of.every(one.shape)) / of.workers
     before = of.rank * (of.rank + 1) // 2
     of.expect('through a group of rows', [one.grad for one in given],
@@ -186,7 +186,7 @@ def compare_norms(of):
 
 
 def compare_a_norm(of, mine, whole, of_set, dims, is_empty):
-    """One batch, which has another size on each rank."""
+    """Uses one batch of another size on each rank."""
     torch = of.torch
     rows = [0 if is_empty and rank == 1 else rank + 2 for rank in of_set.ranks]
     chosen = torch.Generator().manual_seed(dims)
@@ -213,7 +213,7 @@ def compare_a_norm(of, mine, whole, of_set, dims, is_empty):
 def compare_copies(of):
     torch, hvd, last = of.torch, of.hvd, of.workers - 1
     for dtype in 'float32', 'int64', 'uint8':
-        for root in 0, last:    # another root under the same name
+        for root in 0, last:    # another root with the same name
             every = of.every((7, 3), dtype)
             of.expect('broadcast', hvd.broadcast(every[of.rank], root, name=f'copy {dtype}'),
                       every[root])
@@ -224,7 +224,7 @@ def compare_copies(of):
               sum(even).chunk(of.workers)[of.rank])
     of.expect('reducescatter of means', hvd.reducescatter(even[of.rank]),
               (sum(even) / of.workers).chunk(of.workers)[of.rank])
-    for dtype in 'float16', 'bfloat16':     # the sum exceeds float16, or is rounded in it
+    for dtype in 'float16', 'bfloat16':     # the sum is too large for float16, or is rounded
         large = torch.linspace(30000, 60000, 2 * of.workers * 50).view(2 * of.workers, 50)
         large = (large - of.rank).to(getattr(torch, dtype))
         of.expect(f'reducescatter of large {dtype}', hvd.reducescatter(large),
@@ -250,8 +250,8 @@ def compare_exchanges(of):
 
 
 def compare_orders(of):
-    """Names in another order on each rank, many at once, awaited in yet another order; three
-    times."""
+    """Starts many names at once, in another order on each rank. Waits for them in a third order.
+    Repeats this three times."""
     hvd, names = of.hvd, [f'any order {i}' for i in range(12)]
     for _ in range(3):
         mine = names[of.rank * 5:] + names[:of.rank * 5]
@@ -260,7 +260,8 @@ def compare_orders(of):
         for name in reversed(mine[3:] + mine[:3]):
             wanted = sum(of.every((4,))) + of.workers * int(name.split()[-1])
             of.expect(name, hvd.synchronize(handles[name]), wanted)
-    # Gatherings that must begin again with more room, awaited in opposite orders.
+    # These gatherings need more room than reserved and start again. The ranks wait for them in
+    # opposite orders.
     for rows in 1, 40:
         block = of.values(of.rank, (rows, 2))
         handles = [hvd.allgather_async(block, name=f'more {i}') for i in range(2)]
@@ -300,8 +301,8 @@ def compare_process_sets(of):
 
 
 def compare_sets_made_again(of, members):
-    """Uses a name with another shape in a former set of the same ranks. The former set leaves no
-    state."""
+    """Uses a name with another shape than in a former set of the same ranks. The former set must
+    leave no state."""
     hvd, torch = of.hvd, of.torch
     harness.until(hvd._door.door().forget, 'the last round of the former set is over')
     before = len(hvd._door.door().job.tensors())
@@ -317,7 +318,7 @@ def compare_sets_made_again(of, members):
 
 
 def compare_dropped_handles(of):
-    """Their tensors are dropped, too."""
+    """the tensors of these handles are dropped, too"""
     tensor = of.torch.ones(1000)
     of.hvd.allreduce_async_(tensor, op=of.hvd.Sum, name='dropped')
     harness.until(lambda: tensor[0] == of.workers, 'the sum is in place')
@@ -331,7 +332,7 @@ def compare_dropped_handles(of):
 
 
 def compare_paths(of):
-    """Uses names of which one looks like a tensor of another."""
+    """Uses names that look like a tensor of another name."""
     hvd, torch = of.hvd, of.torch
     for name in 'path', 'path/1', 'path/1/1', 'path/(words)':
         of.expect(name, hvd.allreduce(torch.ones(5), op=hvd.Sum, name=name),

@@ -1,5 +1,4 @@
-"""For test_torch_door: operations in which joined ranks take part, and operations that are refused
-at once."""
+"""Used by test_torch_door. Tests operations with joined ranks, and operations refused at once."""
 import time
 
 import progress
@@ -7,7 +6,7 @@ from torch_door_calls import Rank
 
 
 def new_things(of, there):
-    """Operations that no rank has called before. The ranks `there` call them in any order."""
+    """Uses operations that no rank has called before. The ranks `there` call them in any order."""
     hvd, torch, name = of.hvd, of.torch, f'new with {len(there)}'
     every = {rank: of.values(rank) for rank in there}
     mine, total = every[of.rank], sum(every.values())
@@ -22,16 +21,17 @@ def new_things(of, there):
     handles = [(call(), wanted) for call, wanted in order]
     for handle, wanted in handles:
         of.expect(f'{name}: {wanted}', handle.wait(), wanted)
-    for shape in (3, 2), (70000,):      # and once more as a known operation
+    for shape in (3, 2), (70000,):      # the second call of each shape is a known operation
         for _ in range(2):
             of.expect('without a name', hvd.grouped_allreduce(
                 [torch.ones(shape), torch.ones(2)], op=hvd.Sum,
                 name=f'{name} group {shape}'), [torch.full(shape, 1. * len(there)),
                                                 torch.full((2,), 1. * len(there))])
-    many = [torch.ones(1 + i % 7, 3) for i in range(120)]       # one notice has room for all
+    # all of these descriptions fit into one message
+    many = [torch.ones(1 + i % 7, 3) for i in range(120)]
     of.expect('many in a group', hvd.grouped_allreduce(many, op=hvd.Sum, name=f'{name} many'),
               [len(there) * one for one in many])
-    for length in 5003, 6000 + len(there):      # many lengths that change
+    for length in 5003, 6000 + len(there):      # the length changes in each call
         of.expect('a length', hvd.allreduce(torch.ones(length), op=hvd.Sum),
                   torch.full((length,), 1. * len(there)))
     sparse = torch.eye(3).to_sparse(1) * (of.rank + 1)
@@ -41,7 +41,7 @@ def new_things(of, there):
 
 
 def refused_things(of):
-    """Returns [kind, text, seconds] of each."""
+    """Makes calls that are refused. Returns [kind, text, seconds] of each."""
     hvd, ones = of.hvd, of.torch.ones(of.workers, 2)
     found = []
     for call in (lambda: hvd.broadcast(ones, of.rank, name='not to copy'),
@@ -56,14 +56,14 @@ def refused_things(of):
 
 
 def look_seldom():
-    """Lets other ranks get the message and leave before this rank checks again in join()."""
+    """Delays the next check in join(). Meanwhile other ranks receive the message and leave."""
     from gradpool.torch._operations import joining
     rest = joining._Rounds.rest
     joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)
 
 
 def rank_joins_early(rank, workers):
-    """Rank 0 joins first, then rank 1; rank 2 is the last."""
+    """Rank 0 joins first, then rank 1, then rank 2."""
     of = Rank(rank, workers)
     of.hvd.broadcast(of.torch.ones(workers, 2), 2, name='known copy')
     for length in range(5000, 5012):
@@ -78,7 +78,7 @@ def rank_joins_early(rank, workers):
     of.expect_true(f'last {last}', last == workers - 1)
     new_things(of, list(range(workers)))
     watch = progress.Stopwatch()
-    if rank == 0:       # a known name with another shape
+    if rank == 0:       # a known name with a new shape
         look_seldom()
         told = of.raised(of.hvd.join)
     else:

@@ -1,4 +1,5 @@
-"""For test_torch_door: sparse tensors, and gradients that are sparse on some ranks only."""
+"""Used by test_torch_door. Tests sparse tensors, and gradients that are sparse on some ranks
+only."""
 import progress
 from torch_door_calls import Rank
 
@@ -6,7 +7,7 @@ ROWS = 6
 
 
 def sparse(of, rank, dtype='float32'):
-    """Returns two rows, of which the last belongs to every rank."""
+    """Returns two rows. Every rank has the second one."""
     torch = of.torch
     values = of.values(rank, (2, 3), dtype)
     return torch.sparse_coo_tensor(torch.tensor([[rank, ROWS - 1]]), values, (ROWS, 3))
@@ -34,7 +35,7 @@ def compare_sparse(of):
 
 
 def compare_absent_embedding(of):
-    """In each step another rank does not use the layer; in the second step no rank does."""
+    """In each step another rank skips the layer. In the second step no rank uses it."""
     hvd, torch = of.hvd, of.torch
 
     def step(net, rank, turn):
@@ -89,7 +90,7 @@ def disagree_about_rows(of):
             if known is not None:
                 hvd.allreduce(known, name=name)
             told = of.raised(lambda: attempt(name))
-            hvd.allreduce(mine, name=name)      # the name works as before
+            hvd.allreduce(mine, name=name)      # afterwards the name works again
             found.append([*told, watch.seconds()])
     weight = of.torch.nn.Parameter(of.torch.zeros(ROWS, 3))
     optimizer = hvd.DistributedOptimizer(of.torch.optim.SGD([weight], 1.0), [('weight', weight)])

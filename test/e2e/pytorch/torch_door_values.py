@@ -1,6 +1,6 @@
-"""For test_torch_door and test_hvd_scripts: values that a careless implementation would lose.
-Factors of every dtype, gradients by Horovod's rules, unusual strides, dropped handles, names that
-are used for several things, gradients that a script changes while they are sent."""
+"""Used by test_torch_door and test_hvd_scripts. Tests values that are easily lost: factors of every
+dtype, gradients by Horovod's rules, unusual strides, dropped handles. Also tests names used for
+several things, and gradients that a script changes during their transfer."""
 import time
 
 from torch_door_calls import UNTIL_S
@@ -9,7 +9,7 @@ FACTORS = (1e-3, 131072.0), (6e4, 2e-8), (300.0, 1 / 3), (3.0, 0.1)
 
 
 def compare_factors(of):
-    """Halves are multiplied and summed as float32, and rounded once."""
+    """Halves are multiplied and added as float32, and rounded only once."""
     torch, hvd = of.torch, of.hvd
     for dtype in torch.float16, torch.bfloat16:
         for value, factor in FACTORS:
@@ -32,15 +32,15 @@ def compare_factors(of):
 
 
 def close_to(of, what, found, wanted):
-    """Compares up to one unit of the dtype, because two orders of a float32 product may differ in
-    the last bit."""
+    """Compares values. One unit of the dtype is allowed, because the order of a float32 product can
+    change its last bit."""
     unit = of.torch.finfo(wanted.dtype).eps * wanted.float().abs() + 2 ** -24
     of.expect_true(f'{what}: {found} instead of {wanted}', found.dtype == wanted.dtype and bool(
         ((found.float() - wanted.float()).abs() <= unit).all() and wanted.isfinite().all()))
 
 
 def compare_divided_means(of):
-    """Uses gradient_predivide_factor with halves, some of which are the largest possible."""
+    """Uses gradient_predivide_factor with halves. Some are the largest possible ones."""
     torch, hvd = of.torch, of.hvd
     for factor in 7.0, 1e5:
         for is_sparse in False, True:
@@ -56,7 +56,8 @@ def compare_divided_means(of):
 
 
 def compare_whole_factors(of):
-    """Integers are exact if the factor is an integer, and otherwise computed as float64."""
+    """With an integer factor, integers are exact. With another factor they are computed as
+    float64."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     large = (1 << 54) + 1
     for dtype, value, factor, wanted in (
@@ -82,7 +83,7 @@ def compare_whole_factors(of):
 
 
 def compare_gradient_rules(of):
-    """Compares each collective in a graph with Horovod's rule, with factors and in groups."""
+    """Compares the gradient of each collective with Horovod's rule, with factors and in groups."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     factors = {'prescale_factor': 0.5, 'postscale_factor': 4.0}
     weights = of.every((count, 2))
@@ -118,7 +119,7 @@ def compare_gradient_rules(of):
 # ---- strides ----
 
 def columns(of, rank, dtype):
-    """Returns tensors of a rank, of which some dimensions have one element and any stride."""
+    """Returns tensors of a rank. Some dimensions have one element and an arbitrary stride."""
     torch = of.torch
     whole = (torch.arange(30) % 3 + rank).view(3, 5, 2).to(getattr(torch, dtype))
     return [whole[:1, 2, 0], whole[:, 2:3, 1], whole[:1, 1:2, :1], whole[:2, 1, 1:],
@@ -156,7 +157,7 @@ def compare_columns(of):
 # ---- handles and names ----
 
 def compare_dropped_handles(of):
-    """Operations without a wait complete in place, too, and are forgotten."""
+    """Starts operations but does not wait. They must complete in place and leave no state."""
     torch, hvd = of.torch, of.hvd
     for count in 1, 3, 200:
         for name in None, f'dropped {count}':
@@ -174,7 +175,7 @@ def compare_dropped_handles(of):
 
 
 def compare_changing_names(of):
-    """Uses one name for another shape, dtype or operation in a later call, and back."""
+    """Changes shape, dtype or operation of a name from call to call, and back."""
     torch, hvd, count = of.torch, of.hvd, of.workers
     for turn in range(2):
         for shape, dtype in (((4, 2), 'float32'), ((2, 4), 'float32'), ((8,), 'float64'),
@@ -198,14 +199,15 @@ def compare_all(of):
         compare(of)
 
 
-# ---- gradients that a script changes on their way ----
+# ---- gradients changed during their transfer ----
 
 def halve(gradient):
     gradient.data = gradient.data / 2
 
 
 def compare_changes_of_every_kind_of_gradient(of):
-    """Changes without a version, of gradients in a pack, in lent memory, in codes and in halves."""
+    """Changes gradients without a change of their version: in a pack, in shared memory, encoded and
+    as halves."""
     torch, hvd = of.torch, of.hvd
     for name, sizes, compression in (('pack', (4, 5), hvd.Compression.none),
                                      ('lent', (300,), hvd.Compression.none),

@@ -1,15 +1,15 @@
-"""PyTorch's own distributed tests, which are part of python3-torch, on the backend `gradpool`:
-three ranks, one job for each test. torch_suite.txt (of PyTorch 1.13) and torch_suite_2.6.txt name
-all tests that gloo passes, with the number of ranks if a test needs more. A skipped test counts as
-failed.
+"""Runs PyTorch's own distributed tests (part of python3-torch) on the backend `gradpool`, with
+three ranks and one job for each test. torch_suite.txt (PyTorch 1.13) and torch_suite_2.6.txt name
+all tests that pass on gloo. They also have the number of ranks if a test needs more. A skipped test
+counts as failed.
 
-Ranks are forked from a process with torch loaded. With --spawn each rank is a separate interpreter,
-like in PyTorch. Such a rank also unloads everything at its end, which a forked rank does not, but
-spends most of its time in imports.
+Ranks are forks of a process that has imported torch. With --spawn each rank is a separate
+interpreter, like in PyTorch. Such a rank also unloads everything at its end, but spends most of its
+time in imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
 
-On gloo and without names all shipped tests run, and the passed ones must be those of the file."""
+On gloo without names, all shipped tests run. The passed tests must be those of the file."""
 import argparse
 import collections
 import concurrent.futures
@@ -24,20 +24,22 @@ import types
 import unittest
 
 HERE = pathlib.Path(__file__).parent
-# file by version of PyTorch, for versions without a number in its name
+# file for each version of PyTorch; other versions have their number in the file name
 FILES = {'1.13': 'torch_suite.txt'}
-NICENESS = 10       # other tests that run at the same time measure times
-TEST_S = 120        # instead of 300, for a test that hangs
-# Tests that make their model only if the name of the backend is one of PyTorch's own. The group is
-# there by then, and one of gloo cannot be made.
+NICENESS = 10       # other tests running at the same time measure times
+TEST_S = 120        # limit of a test in seconds, instead of 300
+# Tests that make their model only for PyTorch's own backend names. At this point the group exists,
+# and a group of gloo cannot be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
-# for tests that need more than three or an even number, like those of sub-groups in PyTorch 2
+# number of ranks for tests that need more than three or an even number, like those of sub-groups in
+# PyTorch 2
 MANY = 8
-# rounds of the service for each test, at least in the mean: some tests only ask for a rank
+# minimum of the mean number of rounds in a test: some tests only read their rank
 ROUNDS_A_TEST = 2
 
-os.environ.setdefault('OMP_NUM_THREADS', '1')   # before torch; its threads would not be forked
-os.environ.setdefault('WORLD_SIZE', '3')        # with two PyTorch 1 skips tests of sub-groups
+# set before torch is imported: its threads would not exist in a fork
+os.environ.setdefault('OMP_NUM_THREADS', '1')
+os.environ.setdefault('WORLD_SIZE', '3')        # PyTorch 1 skips tests of sub-groups with two ranks
 os.environ.setdefault('INIT_METHOD', 'file://')
 backend = os.environ.get('BACKEND', 'gradpool')
 RANKS = int(os.environ['WORLD_SIZE'])
@@ -46,8 +48,7 @@ Verdict = collections.namedtuple('Verdict', 'name ranks is_skipped wrong')
 
 
 class ExpectTest(unittest.TestCase):
-    """A replacement for a part of the module expecttest, which Debian lacks. The tests use no other
-    part."""
+    """Replaces a part of the module expecttest, which Debian lacks. The tests use no other part."""
 
     def assertExpectedInline(self, actual, expected, skip=0):
         self.assertEqual(actual, expected)
@@ -56,13 +57,13 @@ class ExpectTest(unittest.TestCase):
 sys.modules['expecttest'] = types.ModuleType('expecttest')
 sys.modules['expecttest'].TestCase, sys.modules['expecttest'].ACCEPT = ExpectTest, False
 
-import ranks    # before gradpool: it sets the path of the library
+import ranks    # imported before gradpool, because it sets the path of the library
 import torch
 import gradpool.distributed
 from torch.distributed import distributed_c10d
 from torch.testing._internal import common_distributed
-# Decorators read the backend at import, tests at run time: tests for gloo alone run on gradpool as
-# well.
+# Decorators read the backend at import, tests read it at run time. With this value, tests for gloo
+# alone run on gradpool, too.
 os.environ['BACKEND'] = 'gloo'
 from torch.testing._internal.distributed import distributed_test
 os.environ['BACKEND'] = distributed_test.BACKEND = backend
@@ -74,20 +75,21 @@ import tap
 
 class TorchSuite(distributed_test.TestDistBackend,
                  distributed_test.DistributedTest._DistTestBase):
-    """Each test runs in as many processes as it has ranks."""
+    """Runs each test in as many processes as it has ranks."""
     method = 'fork'
 
     def setUp(self):
         os.environ['GRADPOOL_JOB'] = self._testMethodName
         super().setUp()
-        distributed_test.INIT_METHOD = os.environ['INIT_METHOD']    # set just now
+        # the variable changes with each test
+        distributed_test.INIT_METHOD = os.environ['INIT_METHOD']
         self._start_processes(torch.multiprocessing.get_context(self.method).Process)
 
     @classmethod
     def _run(cls, *arguments, **options):
-        os.dup2(2, 1)   # a test's output is no TAP
+        os.dup2(2, 1)   # the output of a test is no TAP
         if distributed_test.BACKEND != 'gloo':
-            distributed_c10d.ProcessGroupGloo = None    # a group of gloo cannot be made any more
+            distributed_c10d.ProcessGroupGloo = None    # from now on no group of gloo can be made
         super()._run(*arguments, **options)
 
     def run_test(self, *arguments, **options):
@@ -104,7 +106,8 @@ def shipped():
 
 
 def named():
-    """Returns {name: ranks} of the tests that gloo passes on this version of PyTorch."""
+    """Returns {name: number of ranks} of the tests that pass on gloo with this version of
+    PyTorch."""
     version = '.'.join(torch.__version__.split('.')[:2])
     path = HERE / FILES.get(version, f'torch_suite_{version}.txt')
     words = [line.split() for line in path.read_text().splitlines()]
@@ -112,14 +115,14 @@ def named():
 
 
 def run_in_more(name):
-    """Does run(), repeated with more ranks if the test was skipped for too few."""
+    """Like run(), but repeats a skipped test with more ranks."""
     verdict = run((name, RANKS))
     is_of_ranks = verdict.is_skipped and re.search('(small|odd) world size', verdict.wrong)
     return run((name, MANY)) if is_of_ranks else verdict
 
 
 def run(test):
-    """Runs one (name, ranks)."""
+    """Runs one (name, number of ranks)."""
     name, count = test
     os.environ['WORLD_SIZE'] = str(count)
     result = unittest.TestResult()
@@ -131,8 +134,8 @@ def run(test):
 
 
 def run_all(function, tests):
-    """Returns the result of each, in order. Two tests run at once for each core, because forked
-    ranks mostly wait for each other; others import."""
+    """Returns the results in order. Forked ranks mostly wait for each other, so two tests run for
+    each core. Spawned ranks import torch, so only one does."""
     at_once = os.cpu_count() * (2 if TorchSuite.method == 'fork' else 1)
     with concurrent.futures.ProcessPoolExecutor(
             at_once, multiprocessing.get_context('fork'), os.nice, (NICENESS,)) as workers:
@@ -147,7 +150,7 @@ def tell(result, test, wrong):
 
 
 class Whole(unittest.TestCase):
-    """Results of all tests."""
+    """Checks the results of all tests."""
     service, tests = None, {}
     passed = {}
 
@@ -163,14 +166,14 @@ class Whole(unittest.TestCase):
 
 
 def absent(name, count):
-    """Returns lines about a test's job that are missing in the service's log."""
+    """Returns expected log lines about a test's job that the service did not write."""
     log = Whole.service.serve.text()
     lines = [f'rank {rank} of job {name} (' for rank in range(count)]
     return '; '.join(f'the service has had no {line[:-2]}' for line in lines if line not in log)
 
 
 def chosen(names):
-    """Returns {name: ranks} of these tests, or of all that are named."""
+    """Returns {name: number of ranks} of these tests, or of all tests in the file."""
     tests = named()
     return {name: tests.get(name, RANKS) for name in names or tests}
 
@@ -189,7 +192,8 @@ def on_gradpool(names, result):
 
 
 def on_gloo(names, result):
-    """A skipped or failed test means nothing here unless the caller named it."""
+    """Prints the results on gloo. A skipped or failed test is an error only if it was named on the
+    command line."""
     for verdict in run_all(run_in_more, names or shipped()):
         if names or not verdict.wrong:
             tell(result, TorchSuite(verdict.name), verdict.wrong)

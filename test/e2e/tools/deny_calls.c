@@ -1,5 +1,5 @@
-/* deny_calls NAME[,NAME...] COMMAND...: runs a command for which these system calls fail with
- * EPERM, as in a sandbox. Exit code 77: no filter can be installed here. */
+/* Usage: deny_calls NAME[,NAME...] COMMAND... Runs a command for which these system calls fail with
+ * EPERM, as in a sandbox. Exit status 77: this host allows no filter. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

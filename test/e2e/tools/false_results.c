@@ -1,6 +1,6 @@
-/* Preloaded into `gradpool-bench` by test_bench_stragglers.py: in each of its processes the first
- * element of every group's result is wrong, except in the first group. A check of the first round
- * alone would not notice. */
+/* test_bench_stragglers.py preloads this library into `gradpool-bench`. In each process the first
+ * element of every group's result becomes wrong, except in the first group. A bench that checks
+ * only its first round would not detect it. */
 #include "client/gradpool.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-/* A hostile tenant, which uses the project's own wire library. `hostile WHAT N` makes N connections
- * to GRADPOOL_ENDPOINT with the key of GRADPOOL_KEY_FILE (or without a key), prints "ready", and
+/* Acts as a hostile tenant, with the project's own wire library. `hostile WHAT N` opens N
+ * connections to GRADPOOL_ENDPOINT, with the key of GRADPOOL_KEY_FILE if set. Prints "ready", and
  * attacks until it is killed. WHAT is one of:
  *
  *   plans      requests for plans of 512 GiB, repeated
@@ -79,7 +79,7 @@ static void say_ready(void)
     fflush(stdout);
 }
 
-/* --- requests without end --- */
+/* --- endless requests --- */
 
 static void ask(struct channel *ch, envelope *request)
 {
@@ -257,7 +257,7 @@ static struct fabric_conn *attach(struct fabric *f, struct channel *ch, uint32_t
     return conn;
 }
 
-/* Prints how the connection ends; false: the connection has ended. */
+/* Prints how the connection ends. Returns false if it has ended. */
 static bool look(struct fabric *f, const struct fabric_conn *conn, enum fabric_event_kind awaited,
                  uint64_t wait_ns)
 {

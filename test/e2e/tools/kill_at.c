@@ -1,10 +1,13 @@
-/* A preloaded library that ends a process like kill -9 at its n-th call with an effect outside:
- * bytes sent to or received from a peer, or bytes written to the store. (The service's own send()
- * and recv() are above these calls.) test_migration_crash.py and test_regroup_crash.py preload it
- * into `gradpool serve`, test_copied_moves.py into `gradpool aggregator`. The file named by
- * GRADPOOL_TEST_KILL_AT contains the remaining number of calls in 4 bytes, which the test sets
- * while the process runs; 0: never. Only a process of the command in GRADPOOL_TEST_KILL (serve) is
- * killed, none of its children. */
+/* A preloaded library that kills a process at its n-th call with an outside effect. Such a call
+ * sends bytes to a peer, receives bytes from a peer, or writes to the store. The service's own
+ * send() and recv() call these functions.
+ *
+ * test_migration_crash.py and test_regroup_crash.py preload it into `gradpool serve`,
+ * test_copied_moves.py into `gradpool aggregator`.
+ *
+ * The file named by GRADPOOL_TEST_KILL_AT contains the remaining number of calls in 4 bytes. 0:
+ * never. The test changes it while the process runs. Only a process of the command in
+ * GRADPOOL_TEST_KILL (serve) is killed, not its children. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -43,7 +46,7 @@ __attribute__((constructor)) static void begin(void)
     left = memory == MAP_FAILED ? NULL : memory;
 }
 
-/* Called before the counted call, when the n-1 calls before have had their effect. */
+/* Runs before each counted call. The n-1 calls before it have already had their effect. */
 static void count(void)
 {
     int32_t now = left ? atomic_load(left) : 0;

@@ -1,6 +1,6 @@
-/* Every operation and quorum of gradpool.h against a real service, with all ranks of a job in this
- * process: a push returns at once, so one thread suffices. Usage: operations ENDPOINT TRANSPORT.
- * Values are small integers, so every result is exact. Prints the checks that passed. */
+/* Tests every operation and quorum of gradpool.h against a real service. All ranks of a job run in
+ * this process: a push returns at once, so one thread is enough. Usage: operations ENDPOINT
+ * TRANSPORT. Values are small integers, so every result is exact. Prints the passed checks. */
 #include "client/gradpool.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define RANKS 3
 #define WAIT_MS 20000
-/* Two pieces, several chunks each. */
+/* Two pieces with several chunks each. */
 #define LONG 1500000
 
 static gp_client *client;
@@ -35,7 +35,7 @@ static float *gradient[RANKS], *result[RANKS];
         }                                                           \
     } while (0)
 
-/* Returns element e of rank r's tensor for rank i. */
+/* Returns element e of the tensor that rank r sends to rank i. */
 static float value(int r, int i, size_t e) { return (float)((size_t)(r * 7 + i * 3) + e % 11); }
 
 static void declare(gp_tensor_spec spec)
@@ -113,13 +113,14 @@ static float as_bf16(float value)
     return value;
 }
 
-/* Values are f32 in memory and sent as halves: every gradient is rounded, and then their sum. */
+/* Values are f32 in memory and halves on the wire. First every gradient is rounded, then the
+ * sum. */
 static void narrow_on_the_wire(void)
 {
     declare((gp_tensor_spec){.name = "as f16", .dtype = GP_F32, .elements = LONG, .wire = GP_F16});
     fill(LONG);
     push_all(GP_SUM);
-    for (size_t e = 0; e < LONG; e += 997) /* small integers: exact */
+    for (size_t e = 0; e < LONG; e += 997) /* small integers are exact */
         check(result[1][e] == value(0, 0, e) + value(1, 0, e) + value(2, 0, e));
     declare(
         (gp_tensor_spec){.name = "as bf16", .dtype = GP_F32, .elements = LONG, .wire = GP_BF16});
@@ -131,7 +132,7 @@ static void narrow_on_the_wire(void)
         float sum = as_bf16(value(0, 0, e) / 7) + as_bf16(value(1, 0, e) / 7);
         check(result[2][e] == as_bf16(sum + as_bf16(value(2, 0, e) / 7)));
     }
-    broadcast_all(1); /* root's replica must not differ from the others */
+    broadcast_all(1); /* the root's copy must equal the others */
     for (int r = 0; r < RANKS; r++)
         for (size_t e = 0; e < LONG; e++)
             check(gradient[r][e] == as_bf16(value(1, 0, e) / 7));
@@ -189,7 +190,7 @@ static void send_and_receive(void)
     declare((gp_tensor_spec){
         .name = "pair", .dtype = GP_F32, .elements = 1000, .ranks = pair, .ranks_count = 2});
     fill(1000);
-    for (int round = 0; round < 3; round++) { /* changes the state and back, several times */
+    for (int round = 0; round < 3; round++) { /* several changes of the state, and back */
         int from = round % 2 ? 2 : 0, to = 2 - from;
         must(gp_receive(tensors[to], result[to], &received));
         must(gp_send(tensors[from], gradient[from], &sent));
@@ -243,7 +244,7 @@ static void the_first_two(void)
     }
     must(gp_wait(push(1, 1000, GP_MEAN), WAIT_MS)); /* round 1 of the tensor */
     check(result[1][999] == 5);
-    gp_request *a = push(1, 7, GP_MEAN), *b = push(0, 9, GP_MEAN); /* round 5 of both */
+    gp_request *a = push(1, 7, GP_MEAN), *b = push(0, 9, GP_MEAN); /* round 5 of both ranks */
     must(gp_wait(a, WAIT_MS));
     must(gp_wait(b, WAIT_MS));
     check(result[1][999] == 8 && result[0][999] == 8);
@@ -261,7 +262,7 @@ static void the_chosen(void)
     declare(
         (gp_tensor_spec){.name = "led", .dtype = GP_F32, .elements = LONG, .quorum = GP_CHOSEN});
     for (int round = 1; round <= 3; round++) {
-        /* the last request in the list is not among the first to finish */
+        /* the last request of the list never finishes first */
         for (int r = 2; r >= 0; r--) {
             requests[r] = push(r, (float)(r + round), GP_MEAN);
             if (r != 1)
@@ -272,7 +273,7 @@ static void the_chosen(void)
         must(gp_push_pull(leader[1], NULL, NULL, GP_SUM, &ends[1]));
         for (int r = 0; r < RANKS; r++) {
             must(gp_wait(ends[r], WAIT_MS));
-            check(result[r][999] == (float)(1 + round)); /* of ranks 0 and 2 */
+            check(result[r][999] == (float)(1 + round)); /* sum of ranks 0 and 2 */
         }
     }
 }

@@ -1,5 +1,5 @@
-/* Preloaded into processes of test_connections.py. The host name in TEST_RESOLVER_HOST gets the
- * address that the file TEST_RESOLVER_ADDRESS contains at the time of each lookup. */
+/* test_connections.py preloads this library. The host name in TEST_RESOLVER_HOST resolves to the
+ * address in the file TEST_RESOLVER_ADDRESS, which is read in each lookup. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <stdio.h>

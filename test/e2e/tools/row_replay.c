@@ -1,7 +1,9 @@
-/* Applies a row rule to recorded gradients, for test_row_rules.py. Reads a line of words,
+/* Applies a row rule to recorded gradients, for test_row_rules.py. The first line of the input is
+ *
  *   SET RULE STEPS ROWS DIM rate weight_decay beta1 beta2 epsilon
- * then the values of all rows and, step by step, a count, as many row numbers, and a gradient for
- * each of these, as 32-bit words; writes the last values. */
+ *
+ * The values of all rows follow, then each step: a count, this number of row numbers, and a
+ * gradient for each row. All are 32-bit words. Writes the final values. */
 #include "svc/reduce/rows/rows.h"
 
 #include <stdbool.h>

@@ -1,6 +1,9 @@
-/* Applies an update rule to recorded gradients, for test_update_rules.py. Reads a line of words,
+/* Applies an update rule to recorded gradients, for test_update_rules.py. The first line of the
+ * input is
+ *
  *   SET RULE STEPS WORKERS ELEMENTS rate weight_decay momentum dampening beta1 beta2 epsilon
- * then the parameters and, step by step, the gradients of all workers, as f32; writes the last
+ *
+ * The parameters follow, then the gradients of all workers in each step, as f32. Writes the final
  * parameters. */
 #include "svc/reduce/update.h"
 
@@ -46,7 +49,7 @@ static float *read_floats(size_t count)
     return values;
 }
 
-/* The state is stored twice, and the copies change roles with each step, as in a lane. */
+/* Two copies of the state change roles with each step, as in a lane. */
 static void step(const struct replay *r, unsigned number, float *state[2][3])
 {
     float **before = state[number % 2], **after = state[1 - number % 2];
@@ -67,7 +70,7 @@ static void step(const struct replay *r, unsigned number, float *state[2][3])
                                         .ret_moments = {after[1], after[2]}};
     update_pick(r->set, r->rule, REDUCE_F32, REDUCE_F32)(&sums, &r->settings, number, &update);
     if (memcmp(pushed, after[0], r->elements * sizeof *pushed) != 0)
-        exit(3); /* workers must get the kept parameters */
+        exit(3); /* workers must receive the stored parameters */
     free(gradients);
     free(pushed);
 }

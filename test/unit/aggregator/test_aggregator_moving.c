@@ -1,6 +1,6 @@
-/* Answers of an aggregator when tasks move, and their order. The test sends requests like a
- * coordinator to two lanes, each on a separate thread, and has a worker whose round stays open
- * while the worker is not polled. */
+/* Tests an aggregator's answers, and their order, when tasks move. The test sends requests like a
+ * coordinator. Two lanes run on separate threads. A worker keeps its round open while it is not
+ * polled. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/fabric/region.h"
@@ -182,7 +182,8 @@ static int name_lane(struct lane *lane, void *context)
 struct placement {
     enum quorum quorum;
     bool is_recovering;
-    uint32_t keeper; /* replica holder of the first piece, which has an update rule then */
+    /* aggregator with the copies of the first piece, which then has an update rule */
+    uint32_t keeper;
 };
 
 static int place(struct lane *lane, void *context)
@@ -248,7 +249,7 @@ static void connect_worker(void)
     UNTIL(lane_thread_call(a.lanes[0], count_regions, NULL) == 1, poll_worker());
 }
 
-/* The round of piece 1 stays open until the worker is polled again. */
+/* Starts a round of piece 1. It stays open until the worker is polled again. */
 static void begin_round_number(uint64_t round)
 {
     struct record_ready ready = {
@@ -318,7 +319,7 @@ static void a_release_is_answered_when_its_rounds_have_ended(void **state)
     begin_round();
     uint64_t first = release(SOURCE, both, 2);
     expect_silence();
-    assert_int_equal(moving_rested(&a), 0); /* state of another job's piece */
+    assert_int_equal(moving_rested(&a), 0); /* the piece belongs to another job */
     uint64_t second = release(SOURCE, both, 2);
     expect_silence();
     end_round();
@@ -334,7 +335,7 @@ static void a_thaw_ends_a_release_that_waits(void **state)
     start(QUORUM_ALL);
     begin_round();
     uint64_t waiting = release(SOURCE, both, 2);
-    expect_done(thaw(both + 1, 1)); /* was idle already */
+    expect_done(thaw(both + 1, 1)); /* the piece was already idle */
     expect_refused(waiting, -ECANCELED);
     expect_done(thaw(both, 2));
     expect_done(thaw(unknown, 1));
@@ -383,8 +384,8 @@ static void nobody_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* The release waits for the next round, which is expected after as long a time as the last one
- * took. */
+/* The release waits for the next round. This round is expected after the duration of the last
+ * one. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);
@@ -496,7 +497,7 @@ static void workers_that_are_connected_are_not_waited_for(void **state)
     assert_int_equal(ahead_timeout_ms(&a), -1);
 }
 
-/* No worker has a connection to the target. */
+/* no worker is connected to the target */
 static void workers_that_do_not_come_hold_nothing_up(void **state)
 {
     start(QUORUM_ALL);
@@ -505,7 +506,7 @@ static void workers_that_do_not_come_hold_nothing_up(void **state)
     UNTIL(is_answered(), (void)0);
     assert_true(clock_now_ns() - began_ns >= 3 * NS_PER_S);
     expect_done(7);
-    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* an unknown job */
+    assert_int_equal(ahead_await(&a, 8, TARGET, JOB + 1), 0); /* job unknown to the aggregator */
     UNTIL(is_answered(), (void)0);
     expect_refused(8, -ENOENT);
 }

@@ -1,4 +1,4 @@
-/* Answers of an aggregator to unknown messages of a coordinator. */
+/* Tests an aggregator's answers to unknown messages of a coordinator. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -19,7 +19,8 @@ static void an_unknown_request_is_refused_and_nothing_else_is(void **state)
     assert_int_equal(channel_create(dup(pair.peer), &coordinator), 0);
     assert_int_equal(serve_request(&a, failure_init(&f, 0, -EOPNOTSUPP, "not answered")), 0);
     assert_int_equal(serve_request(&a, failure_init(&f, 9, -EOPNOTSUPP, "not answered")), 0);
-    assert_int_equal(serve_request(&a, &unknown), 0); /* unasked: its number is 0 */
+    /* the number of an unrequested message is 0 */
+    assert_int_equal(serve_request(&a, &unknown), 0);
     expect_silence(coordinator);
     unknown.id = 5;
     assert_int_equal(serve_request(&a, &unknown), 0);

@@ -1,14 +1,13 @@
-/* Answers of an aggregator to requests for figures, with any number of jobs and pieces. Its lanes
- * are simulated: this file implements every call to a lane, and each counter has its largest
- * value. */
+/* Tests an aggregator's answers to requests for figures, with many jobs and pieces. Its lanes are
+ * simulated: this file implements every call to a lane, and each counter has its maximum. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 
 #define JOB 7
 
-static size_t jobs_here, pieces_here; /* of each lane, in this test */
+static size_t jobs_here, pieces_here; /* of each simulated lane */
 static uint64_t rounds_here = UINT64_MAX;
-static size_t calls; /* calls to lanes so far */
+static size_t calls; /* number of calls to lanes so far */
 
 int __wrap_lane_thread_call(struct lane_thread *thread,
                             int (*call)(struct lane *lane, void *context), void *context);
@@ -76,7 +75,7 @@ static Gradpool__Wire__StatsReply *ask(size_t lanes, size_t jobs, size_t pieces)
     return ask_of(lanes, JOB, 0, NULL);
 }
 
-/* Expects the figures of one lane, with or without rows. Returns the rows' digest. */
+/* Checks the figures of one lane, with or without rows. Returns the digest of the rows. */
 static uint64_t expect_rows(uint32_t job, uint64_t known, bool are_sent)
 {
     Gradpool__Wire__StatsReply *stats = ask_of(1, job, 1, &known);
@@ -133,7 +132,7 @@ static void pieces_that_are_asked_for_come_with_all_rows(void **state)
     pieces_here = 3;
     uint64_t digest = expect_rows(0, 0, true);
     assert_int_equal(expect_rows(JOB, digest, true), digest);
-    pieces_here = 0; /* the job is on another lane */
+    pieces_here = 0; /* the job has moved to another lane */
     expect_rows(JOB, digest, false);
 }
 
@@ -155,7 +154,7 @@ static void a_lane_is_woken_once_an_answer(void **state)
     calls = 0;
     gradpool__wire__stats_reply__free_unpacked(ask_of(4, 0, 0, NULL), NULL);
     assert_int_equal(calls, 4);
-    jobs_here++; /* a job that has just come takes one more call, once */
+    jobs_here++; /* a new job needs one more call, once */
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);
     assert_int_equal(calls, 6);
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);

@@ -1,4 +1,5 @@
-/* svc/base: clock, text, errors, log lines, lists, scope-bound release. */
+/* Tests svc/base: clock, text, errors, log lines, lists, automatic release at the end of a
+ * scope. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
@@ -324,7 +325,7 @@ static void what_others_cause_is_logged_once_a_second_with_a_count(void **state)
     for (int i = 0; i < 5; i++)
         log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", i);
     assert_string_equal(logged, "1:go away 0;");
-    rate.next_ns = 0; /* a second has passed */
+    rate.next_ns = 0; /* as if a second had passed */
     log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", 5);
     assert_string_equal(logged, "1:go away 0;1:go away 5 (and 4 more like it before);");
 }
@@ -358,7 +359,7 @@ static void an_unknown_level_is_an_error_and_leaves_the_default(void **state)
                                 "trace; using info;2:i;");
 }
 
-/* Captures the lines that `say` logs to standard error. */
+/* Captures the lines logged by `say` on standard error. */
 static void capture(void (*say)(void), char *text, size_t text_bytes)
 {
     int ends[2];

@@ -1,5 +1,5 @@
-/* Training runs on a virtual clock: bench/backup/README.md. Known outcomes were computed by a
- * separate program, which shares no line with the bench. */
+/* Tests training on a virtual clock (bench/backup/README.md). Another program, without code of the
+ * bench, has computed the expected outcomes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static struct virtual_result run(const struct grid *grid, const char *problem, c
     return result;
 }
 
-/* Equal in all but the real time of a decision. */
+/* Returns whether the results are equal, except for the real time of a decision. */
 static bool are_equal(const struct virtual_result *a, const struct virtual_result *b)
 {
     for (int i = 0; i < GRID_TARGETS; i++)
@@ -55,8 +55,8 @@ static bool are_equal(const struct virtual_result *a, const struct virtual_resul
            a->absence == b->absence && a->loss == b->loss;
 }
 
-/* A mean over all workers instead of the set, a noise of another order or a straggler that begins
- * at another time ends after another number of rounds. */
+/* The expected number of rounds detects three mistakes: a mean over all workers instead of the set,
+ * noise of another order, a straggler that starts at another time. */
 static void runs_of_a_static_k_have_their_known_outcome(void **state)
 {
     struct grid grid;
@@ -64,7 +64,7 @@ static void runs_of_a_static_k_have_their_known_outcome(void **state)
     for (size_t i = 0; i < grid.checks_count; i++) {
         const struct grid_check *check = &grid.checks[i];
         if (grid_find_problem(&grid, check->problem)->kind != PROBLEM_QUADRATIC)
-            continue; /* known on images that the tree does not hold */
+            continue; /* this outcome needs images that are not in the tree */
         struct virtual_result result = run(&grid, check->problem, check->times, check->straggler,
                                            check->rule, grid.check_seed);
         assert_true(report_equals(check, &result));
@@ -140,7 +140,7 @@ static void every_problem_learns(void **state)
     }
 }
 
-/* Differences of the batch's loss: a slope of a single batch, drawn again by its seed. */
+/* Compares gradients with differences of the batch's loss. The seed repeats the batch. */
 static void gradients_are_slopes_of_the_loss(void **state)
 {
     struct grid grid;
@@ -261,7 +261,7 @@ static void a_grid_is_read_from_a_file(void **state)
     assert_true(grid.checks[0].reached[3] == -1);
 }
 
-/* Each part of the text replaced in turn. */
+/* Replaces each part of the text in turn. */
 static void a_gap_in_a_grid_is_named(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Causes that excuse a failure in `gradpool-bench faults`, and late calls of a worker. */
+/* Tests which causes excuse a failure in `gradpool-bench faults`, and late calls of a worker. */
 #include "bench/faults/blame.h"
 #include "bench/faults/worker/timed.h"
 
@@ -68,7 +68,7 @@ static void nobody_copies_while_the_service_stands_still(void **state)
     blame_ended(&losses, 105 * S, 105 * S);
     assert_true(blame_is_bereft(&losses, 106 * S));
     blame_ended(&losses, 109 * S, 109 * S);
-    assert_true(blame_is_bereft(&losses, 109 * S)); /* the first two */
+    assert_true(blame_is_bereft(&losses, 109 * S)); /* the first two losses */
     assert_false(blame_is_bereft(&losses, 121 * S));
 }
 

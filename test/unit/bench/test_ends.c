@@ -1,4 +1,4 @@
-/* The ends of processes that `gradpool-bench faults` counts as crashes. */
+/* Tests which ends of processes `gradpool-bench faults` counts as crashes. */
 #include "bench/faults/ends.h"
 
 #include <setjmp.h>
@@ -130,7 +130,7 @@ static void a_command_ends_with_a_code_that_is_documented(void **state)
 {
     for (int code = 0; code <= 3; code++)
         assert_true(ends_of_command_fit(code));
-    /* the bench has killed a hanging command, and counts it as a hang */
+    /* the bench kills a hanging command, and counts it as a hang, not as a crash */
     assert_true(ends_of_command_fit(128 + SIGKILL));
     assert_false(ends_of_command_fit(66));
     assert_false(ends_of_command_fit(128 + SIGABRT));

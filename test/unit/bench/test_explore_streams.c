@@ -1,5 +1,5 @@
-/* Streams of trials and their policies (`gradpool-bench explore --simulate`): draws, search, fixed
- * queues, files, and a quick run of all policies. */
+/* Tests streams of trials and their policies (`gradpool-bench explore --simulate`): draws, search,
+ * fixed queues, files, and a short run of all policies. */
 #include "bench/explore/explore.h"
 #include "bench/explore/input/stages.h"
 
@@ -71,7 +71,8 @@ static void trials_keep_to_their_distribution(void **state)
         asked_s += expected / trial_speed(t, stream.ask) * stream.ask;
     }
     double load = asked_s / (trials[stream.trials - 1].submit_s * stream.slots);
-    assert_true(load > 0.5 && load < 1.2); /* 25 bursts of exponential gaps around 0.8 */
+    /* 25 bursts with exponential gaps around a load of 0.8 */
+    assert_true(load > 0.5 && load < 1.2);
     free(trials);
 }
 
@@ -81,11 +82,12 @@ static void half_of_the_reports_of_a_rung_go_on(void **state)
     assert_int_equal(trial_search_init(&search, 8), 0);
     assert_true(trial_search_keeps(&search, 0, 0.9));
     assert_true(trial_search_keeps(&search, 0, 0.8));
-    assert_true(trial_search_keeps(&search, 0, 0.7)); /* fewer than four reports end nobody */
+    /* with fewer than four reports no trial ends */
+    assert_true(trial_search_keeps(&search, 0, 0.7));
     assert_false(trial_search_keeps(&search, 0, 0.95));
-    assert_true(trial_search_keeps(&search, 0, 0.8)); /* the third smallest of five */
+    assert_true(trial_search_keeps(&search, 0, 0.8)); /* the third smallest of five values */
     assert_false(trial_search_keeps(&search, 0, 0.85));
-    assert_true(trial_search_keeps(&search, 1, 5)); /* another rung */
+    assert_true(trial_search_keeps(&search, 1, 5)); /* a report of another rung */
     trial_search_fini(&search);
 }
 
@@ -118,11 +120,12 @@ static void a_stage_is_angry_after_five_passes_and_gets_what_comes_free(void **s
     assert_int_equal(fixed_submit(&queue, 0, 4, 4), 0);
     for (int pass = 0; pass < 5; pass++) {
         assert_int_equal(fixed_submit(&queue, next++, 1, 4), 0);
-        assert_int_equal(fixed_pass(&queue, ids), 1); /* narrow jobs pass by */
+        assert_int_equal(fixed_pass(&queue, ids), 1); /* narrow jobs overtake the wide one */
         queue.free++;
     }
     assert_int_equal(fixed_submit(&queue, next++, 1, 4), 0);
-    assert_int_equal(fixed_pass(&queue, ids), 0); /* all are kept for the angry one */
+    /* all cores are reserved for the job that waits too long */
+    assert_int_equal(fixed_pass(&queue, ids), 0);
     queue.free = 4;
     assert_int_equal(fixed_pass(&queue, ids), 1);
     assert_int_equal(ids[0], 0);

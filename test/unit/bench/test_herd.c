@@ -1,5 +1,5 @@
-/* Checks that workers of `gradpool-bench stragglers` report at their end. The workers are real
- * processes; their pushes and results are simulated here. */
+/* Tests that workers of `gradpool-bench stragglers` report when they end. The workers are real
+ * processes. This file simulates their pushes and results. */
 #include "bench/stragglers/herd.h"
 
 #include "bench/lib/model_worker.h"
@@ -14,7 +14,7 @@
 #define WORKERS 3
 #define ROUNDS 5
 
-/* Result of the second check, that of the last round. */
+/* Result of the second check, which belongs to the last round. */
 static enum { RIGHT, WRONG, UNSEEN } last_round;
 
 int model_worker_come(struct model_worker *w) { return 0; }

@@ -1,4 +1,5 @@
-/* The ledger in which members of the elastic job of `gradpool-bench faults` compare results. */
+/* Tests the ledger, with which members of the elastic job of `gradpool-bench faults` compare
+ * results. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"
@@ -11,7 +12,7 @@
 
 static struct ledger *ledger;
 
-/* Ranks 0 to 2 are present. */
+/* Makes a ledger with ranks 0 to 2. */
 static int begin(void **state)
 {
     ledger = calloc(1, sizeof *ledger);
@@ -94,10 +95,10 @@ static void a_trail_goes_on_by_ones_and_with_who_comes_again(void **state)
 static void a_trail_shows_what_was_left_out_or_taken_twice(void **state)
 {
     static const struct ledger_push wrong[][LEDGER_RANKS] = {
-        {{1, 9}, {1, 6}, {1, 10}}, /* one left out */
-        {{1, 7}, {1, 6}, {1, 10}}, /* one taken twice */
-        {{1, 8}, {1, 6}, {2, 2}},  /* the first push of a returned rank left out */
-        {{1, 8}, {1, 6}, {0, 1}},  /* a push of a rank that left long ago */
+        {{1, 9}, {1, 6}, {1, 10}}, /* one gradient is missing */
+        {{1, 7}, {1, 6}, {1, 10}}, /* one gradient is counted twice */
+        {{1, 8}, {1, 6}, {2, 2}},  /* the first push of a returned rank is missing */
+        {{1, 8}, {1, 6}, {0, 1}},  /* contains a push of a rank that left long ago */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct trail trail = {0};

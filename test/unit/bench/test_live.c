@@ -1,5 +1,5 @@
-/* Computations of `gradpool-bench simulate --live` without a service: the trace as this machine
- * plays it, and the same jobs in the simulation. */
+/* Tests computations of `gradpool-bench simulate --live` without a service: the trace played on
+ * this machine, and the same jobs in the simulation. */
 #include "bench/live/live.h"
 #include "bench/sim/input/csv.h"
 
@@ -64,7 +64,7 @@ static int plan(struct fixture *f, const char *rows)
     return live_plan(&f->live, f->error);
 }
 
-/* 100 s played in 10 s: three jobs, of which the second and third run at the same time. */
+/* 100 s of a trace, played in 10 s. The second and the third of three jobs run at the same time. */
 static void plan_three(struct fixture *f)
 {
     assert_int_equal(
@@ -76,13 +76,14 @@ static void a_trace_is_compressed_into_the_time_that_there_is(void **state)
 {
     struct fixture *f = *state;
     plan_three(f);
-    assert_int_equal(f->live.plan.jobs_count, 3); /* a job of one worker has nothing to sum */
+    /* a job of one worker needs no sum and is left out */
+    assert_int_equal(f->live.plan.jobs_count, 3);
     assert_float_equal(f->live.compression, 10, 1e-9);
     assert_float_equal(f->live.plan.jobs[2].arrive_ns, 6e9, 1);
     assert_float_equal(f->live.plan.jobs[2].stay_ns, 4e9, 1);
     assert_int_equal(f->live.plan.jobs[1].workers, 4);
     assert_float_equal(f->live.plan.jobs[0].step_ns, 166.667e6 / 2, 1);
-    assert_int_equal(f->live.lanes, 18); /* one and a half times the 12 workers at the peak */
+    assert_int_equal(f->live.lanes, 18); /* one and a half times the peak of 12 workers */
 }
 
 static void tensors_are_scaled_until_the_load_is_offered_in_the_mean(void **state)
@@ -106,7 +107,7 @@ static void jobs_are_measured_side_by_side_as_far_as_lanes_go(void **state)
     assert_int_equal(live_group(&f->live, 0), 3);
     f->live.lanes = 7;
     assert_int_equal(live_group(&f->live, 0), 2);
-    assert_int_equal(live_group(&f->live, 2), 3); /* at least one job, even a too large one */
+    assert_int_equal(live_group(&f->live, 2), 3); /* at least one job, even if it is too large */
 }
 
 static void the_simulation_plays_the_lane_time_that_was_measured(void **state)
@@ -124,7 +125,7 @@ static void the_simulation_plays_the_lane_time_that_was_measured(void **state)
         busy_s += 15e6 / f->live.periods_ns[i] * 4;
     }
     assert_float_equal(f->live.simulated.fluid * 3600, busy_s, 0.01 * busy_s);
-    assert_float_equal(f->live.trail.parts[160].allocated, 0, 0); /* after the first job */
+    assert_float_equal(f->live.trail.parts[160].allocated, 0, 0); /* the first job has ended */
     assert_true(f->live.trail.parts[230].allocated >= 1);
     assert_true(f->live.trail.parts[230].fluid > f->live.trail.parts[100].fluid);
 }

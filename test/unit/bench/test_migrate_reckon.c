@@ -1,5 +1,5 @@
-/* Results that `gradpool-bench migrate` computes from iterations: the iterations of the median, the
- * length of a migration, and its hidden part. */
+/* Tests results that `gradpool-bench migrate` computes from iterations: the iterations of the
+ * median, the length of a migration, and its hidden part. */
 #include "bench/migrate/reckon.h"
 
 #include "svc/base/clock.h"
@@ -17,12 +17,12 @@
 
 static struct crowd crowd;
 
-/* Workers are not started here. */
+/* No worker runs in this test. */
 int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
-/* Adds an iteration of `ms`, of which the last `still_ms` come after aggregation. The second worker
- * is 4 ms later in every step. */
+/* Adds an iteration of `ms`. Its last `still_ms` come after aggregation. The second worker is 4 ms
+ * later in every step. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
@@ -58,10 +58,10 @@ static void who_stands_still_for_a_migration_hides_nothing_of_it(void **state)
     const struct migrate_window window = {
         .first = 10, .last = 13, .migrates = true, .stands = true, .stood_in = 11};
     struct migrate_row row = {0};
-    lap(10, LAP_MS + 40, 0); /* the order has not arrived yet */
+    lap(10, LAP_MS + 40, 0); /* the order arrives later */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    /* the first worker's time is listed before the second's */
+    /* the first worker's time comes before the second's */
     assert_float_equal(row.migration_ms, 304, NEAR);
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);
@@ -88,7 +88,7 @@ static void a_live_migration_that_is_seen_longer_than_it_took_hides_nothing(void
     assert_float_equal(row.hidden_ms, 0, NEAR);
 }
 
-/* Without the ten iterations of the window the median would be 100. */
+/* Without these ten iterations the median would be 100. */
 static void iterations_of_windows_without_a_migration_are_the_medians_too(void **state)
 {
     const struct migrate_window windows[] = {{.first = 6, .last = 15, .migrates = true},

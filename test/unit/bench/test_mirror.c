@@ -1,5 +1,4 @@
-/* How members of an elastic job with an update rule find out which gradients are in its
- * parameters. */
+/* Tests how members of an elastic job with an update rule find the gradients in its parameters. */
 #include "test/lib/extent.h"
 
 #include "bench/faults/worker/mirror.h"
@@ -17,7 +16,7 @@
 #define GRACE_NS (5 * NS_PER_MS)
 
 static struct mirror_book *book;
-static struct mirror service, member, late; /* `service` steps like the lanes */
+static struct mirror service, member, late; /* `service` makes its steps like the lanes */
 static float *values;
 
 static int begin(void **state)
@@ -43,8 +42,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Computes the lanes' result of these pushes into `values`. `ends`: one gradient announces the last
- * round. */
+/* Computes the lanes' result of these pushes into `values`. `ends`: one of the gradients announces
+ * the last round. */
 static void step(const struct pushes *pushes, bool ends)
 {
     const void *gradients[LEDGER_RANKS];
@@ -67,7 +66,8 @@ static void step(const struct pushes *pushes, bool ends)
     memcpy(values, service.now->parameters, sizeof service.now->parameters);
 }
 
-/* Returns pushes of ranks 0 to 2, and at some counts of a fourth rank, which has joined twice. */
+/* Returns pushes of ranks 0 to 2. At some counts a fourth rank, which has joined twice, pushes
+ * too. */
 static struct pushes round_of(uint32_t count)
 {
     struct pushes pushes = {.of = {{1, count}, {1, count}, {1, count}}};
@@ -112,7 +112,7 @@ static void one_bit_shows(void **state)
     assert_int_equal(mirror_follow(&member, values, &read), 1);
 }
 
-/* A lane that has lost its state has the right parameters, and moments of zero. */
+/* A lane that has lost its moments has the right parameters and moments of zero. */
 static void a_lost_moment_shows(void **state)
 {
     struct pushes read;
@@ -145,7 +145,7 @@ static void the_end_is_whoevers(void **state)
     assert_true(mirror_ends(&member));
 }
 
-/* The shown state belongs to the result, or is one step older. */
+/* The page shows the state of the result, or of one step before. */
 static void who_comes_late_finds_what_others_have(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {
@@ -175,7 +175,7 @@ static void what_nobody_leads_to_is_not_found(void **state)
     assert_false(mirror_find(&late, values, GRACE_NS, &read));
 }
 
-/* The member was killed while it wrote the page. */
+/* the member was killed while it wrote the page */
 static void a_torn_page_is_not_taken(void **state)
 {
     struct pushes read;

@@ -1,4 +1,4 @@
-/* Computations of `gradpool-bench savings` without a service: intervals, arrivals, sizes of
+/* Tests computations of `gradpool-bench savings` without a service: intervals, arrivals, sizes of
  * tensors, parsed statuses. */
 #include "bench/savings/look.h"
 #include "bench/savings/plan.h"
@@ -129,7 +129,7 @@ static void tensors_are_scaled_until_all_jobs_offer_the_load(void **state)
     for (size_t i = 0; i < 2; i++)
         offered += (double)plan_bytes(&plan, &plan.jobs[i]) * plan.workers * ns_a_byte /
                    plan.jobs[i].step_ns;
-    assert_float_equal(offered, 0.4, 0.001); /* numbers of elements are integers */
+    assert_float_equal(offered, 0.4, 0.001); /* numbers of elements are rounded to integers */
     plan.bytes_scale = 1e-9;
     assert_int_equal(plan_elements(&plan, &plan.jobs[0].model->tensors[0]), 1);
 }
@@ -217,7 +217,7 @@ static void lanes_that_come_and_go_between_two_looks_are_told_apart_by_number(vo
                                                 {.lane = 3, .cpu_ns = 2000000000}}};
     static const struct look last = {.lanes_count = 3,
                                      .lanes = {{.lane = 2, .cpu_ns = 1500000000},
-                                               /* the counter began again */
+                                               /* the counter has restarted at 0 */
                                                {.lane = 3, .cpu_ns = 1000000000},
                                                {.lane = 4, .cpu_ns = 250000000}}};
     double most_s;
@@ -241,7 +241,7 @@ static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state
     assert_int_equal(look_parse_jobs(text, jobs, 1), -E2BIG);
     assert_int_equal(
         look_parse_jobs("{\"jobs\": [{\"job\": \"a\", \"predicted_loss_ppm\": 0}]}", jobs, 2), 1);
-    assert_true(jobs[0].has_prediction); /* a prediction of no loss */
+    assert_true(jobs[0].has_prediction); /* a predicted loss of 0 */
     assert_int_equal(look_parse_jobs("{\"jobs\"", jobs, 2), -EBADMSG);
 }
 
@@ -283,7 +283,8 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- looking --- */
 
-/* A program in place of `gradpool`; it appends its arguments as a line to the file "asked". */
+/* Makes a program that stands for `gradpool`. It appends its arguments as a line to the file
+ * "asked". */
 static struct service service_that(const char *answers)
 {
     struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};

@@ -1,5 +1,5 @@
-/* The event simulation of shared lanes, compared with results computed by hand: closed forms,
- * rounds that never meet, turns by chunk. */
+/* Tests the simulation of shared lanes against results computed by hand: closed forms, rounds that
+ * never overlap, turns by chunk. */
 #include "bench/sim/lanes/queue.h"
 
 #include <math.h>
@@ -38,7 +38,6 @@ static double loss_of(const struct queue_job *job, const struct queue_outcome *o
     return 1 - alone_ns / outcome->elapsed_ns;
 }
 
-/* Within a thousandth of a point. */
 static void assert_near(double a, double b, double tolerance)
 {
     if (!(fabs(a - b) <= tolerance))
@@ -75,8 +74,8 @@ static void a_round_ends_with_its_slowest_lane(void **state)
     assert_near(deviation_ns, 0, 1);
 }
 
-/* Pieces are ready after 40, 70 and 100 ms. Each takes 35 ms on the line, so the second and third
- * wait for the line. */
+/* Pieces are ready after 40, 70 and 100 ms. Each needs the line for 35 ms, so the second and the
+ * third wait for it. */
 static void pieces_leave_one_after_the_other(void **state)
 {
     const struct queue_piece pieces[] = {
@@ -102,10 +101,11 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
     job.workers = 8;
     assert_int_equal(queue_alone(&job, 0, 10000, &many_ns, NULL), 0);
     assert_near(one_ns / 10000, 101 * MS, 0.3 * MS);
-    assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS); /* the largest of 8 normals */
+    /* expected maximum of 8 normal variables */
+    assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS);
 }
 
-/* Pieces are ready at 30, 50 and 50 ms. */
+/* pieces are ready after 30, 50 and 50 ms */
 static void the_end_of_a_round_is_told_lane_by_lane(void **state)
 {
     const struct queue_piece pieces[] = {{0, 0.5, 0, 5 * MS}, {0, 1, 0, 3 * MS}, {2, 1, 0, 4 * MS}};
@@ -124,7 +124,7 @@ static void the_end_of_a_round_is_told_lane_by_lane(void **state)
     assert_near(endings[2].burst_ns, 4 * MS, 1);
 }
 
-/* With u = 0.4 each, both jobs lose uv / (1 + uv). */
+/* With a load of u = 0.4 each, both jobs lose uv / (1 + uv). */
 static void two_equal_jobs_lose_what_the_textbook_says(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -174,8 +174,8 @@ static void without_jitter_rounds_that_do_not_meet_never_meet(void **state)
     }
 }
 
-/* 60 ms of computing, then 80 ms in which both bursts are served in turns. In each round the first
- * job gains about a chunk, so the test has few rounds and small chunks. */
+/* 60 ms of computing, then 80 ms in which the lane serves both bursts in turns. In each round the
+ * first job gains about a chunk. The test therefore uses few rounds and small chunks. */
 static void without_jitter_rounds_in_step_stay_in_step(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -187,8 +187,8 @@ static void without_jitter_rounds_in_step_stay_in_step(void **state)
         assert_near(outcomes[i].elapsed_ns / (double)outcomes[i].count, 140 * MS, CHUNK_NS);
 }
 
-/* The second job's 1 ms arrives while the first has 100 ms of work: it waits for one chunk, and
- * then for every other one. */
+/* The second job's 1 ms arrives while the first job has 100 ms of work. It waits for one chunk, and
+ * then for every second chunk. */
 static void a_short_burst_waits_for_chunks_not_for_tasks(void **state)
 {
     const struct queue_piece task = {0, 1, 0, 100 * MS}, crumb = {0, 1, 0, 1 * MS};

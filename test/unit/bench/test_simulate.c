@@ -1,5 +1,4 @@
-/* Whole simulations: cores compared with hand-computed numbers, and a small run with known
- * figures. */
+/* Tests whole simulations: core counts computed by hand, and a small run with known figures. */
 #include "bench/sim/input/csv.h"
 #include "bench/sim/simulate.h"
 
@@ -10,8 +9,8 @@
 
 #include <cmocka.h>
 
-/* A tensor of 16 MiB and a step of 300 ms. With two workers and 1 GiB/s its lane time is 31.25
- * ms. */
+/* A tensor of 16 MiB and a step of 300 ms. With two workers and 1 GiB/s it needs 31.25 ms of lane
+ * time. */
 static struct model_tensor tensor = {1 << 22, 1};
 static const struct model one_tensor = {
     .name = "one", .step_ns = 300e6, .tensors = &tensor, .tensors_count = 1, .elements = 1 << 22};
@@ -67,7 +66,8 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
     assert_int_equal(r.refused, 0);
 }
 
-/* One lane is enough: its round is longer by the half that another lane would have taken, 4.7 %. */
+/* One lane is enough. Its round is 4.7 % longer, by the half that a second lane would have
+ * served. */
 static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -81,14 +81,13 @@ static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void *
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* After half a minute of low load one lane is tried for 50 rounds, and is not enough. */
+    /* After half a minute of low load one lane is tried for 50 rounds. It is not enough. */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
 
-/* The lanes get ten and six of sixteen pieces, not twelve and four as the limit would allow
- * (P15). */
+/* The lanes serve ten and six of sixteen pieces. The limit would allow twelve and four (P15). */
 static void without_room_on_one_lane_it_gets_two(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -103,7 +102,7 @@ static void without_room_on_one_lane_it_gets_two(void **state)
     assert_near(r.within_limit, 1, 0);
 }
 
-/* Twelve jobs share lanes. When eight have left, the other four need fewer. */
+/* Twelve jobs share lanes. After eight have left, the other four need fewer lanes. */
 static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
 {
     struct workload_job jobs[12];
@@ -123,7 +122,7 @@ static void lanes_close_when_jobs_leave_because_tasks_move(void **state)
     assert_near(moved.within_limit, 1, 0);
 }
 
-/* A job of eight workers needs more than a shared lane with room for a sixth of its work. */
+/* A job of eight workers does not fit on a shared lane, which has room for a sixth of its work. */
 static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
 {
     struct workload_job job = job_of(0, 5);
@@ -141,7 +140,7 @@ static void a_refused_job_costs_as_many_lanes_as_workers(void **state)
 
 static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **state)
 {
-    struct workload_job jobs[] = {job_of(0, 0.001)}; /* 3.6 s, less than 25 rounds */
+    struct workload_job jobs[] = {job_of(0, 0.001)}; /* the job runs 3.6 s, less than 25 rounds */
     struct simulated r = run(jobs, 1, 1, &plain);
 
     assert_int_equal(r.brief, 1);
@@ -149,8 +148,8 @@ static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **st
     assert_near(r.allocated, 2 * 0.001, 1e-9);
 }
 
-/* Real tables, drawn jobs: six hours. The expected figures are results of this program; a change of
- * them means a change of placement or of the simulation, and needs a review. */
+/* Six hours of drawn jobs with real tables. The expected figures were printed by this program. If
+ * they change, placement or simulation has changed, and needs a review. */
 static void six_drawn_hours_come_out_as_they_did(void **state)
 {
     struct setting setting = {.policy = "shared",

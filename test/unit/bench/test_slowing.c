@@ -1,4 +1,4 @@
-/* Sleep instead of work: the time that a lane of `gradpool-bench-slow` has to sleep, and sleeps. */
+/* Tests the sleep of a lane of `gradpool-bench-slow`: the computed and the real time. */
 #include "bench/stragglers/slowing.h"
 #include "svc/base/clock.h"
 
@@ -18,7 +18,7 @@ static void a_slow_lane_sleeps_for_what_it_has_done(void **state)
     slowing_owe(&s, 1 << 20);
     assert_int_equal(s.debt_ns, 0);
     numbers.ns_per_kib[1] = 1000;
-    slowing_owe(&s, 10 << 10); /* 10 us, which is too short for a sleep */
+    slowing_owe(&s, 10 << 10); /* 10 us are too short for a sleep */
     slowing_pay(&s);
     assert_int_equal(s.debt_ns, 10000);
     slowing_owe(&s, 2 << 20);

@@ -1,5 +1,5 @@
-/* Shared by tests of the control connection: a channel whose peer is a bare socket, and messages
- * for that socket. */
+/* Tools for tests of the control connection: a channel with a plain socket as its peer, and
+ * messages for this socket. */
 #ifndef GRADPOOL_TEST_CHANNEL_PAIR_H
 #define GRADPOOL_TEST_CHANNEL_PAIR_H
 
@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-/* A channel and the bare socket of its peer. */
+/* A channel and the plain socket of its peer. */
 struct pair {
     struct channel *channel;
     int peer;
@@ -70,7 +70,7 @@ static inline envelope *failure_init(struct failure *f, uint64_t id, int code, c
     return &f->envelope;
 }
 
-/* Returns the message with its length, as bytes on the wire; the caller frees it. */
+/* Returns the message with its length, as bytes on the wire. The caller frees it. */
 static inline uint8_t *frame(const envelope *message, size_t *ret_bytes)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(message);
@@ -118,8 +118,8 @@ static inline void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* Opens a TCP connection over loopback. Returns its channel, the other socket, and the port of that
- * socket. */
+/* Opens a TCP connection over loopback. Returns its channel, the peer's socket, and the port of
+ * this socket. */
 static inline struct pair tcp_open(int family, unsigned *ret_port)
 {
     struct pair pair;

@@ -1,5 +1,5 @@
-/* The control connection: whole messages in order over a stream that cuts them anywhere, and
- * peers that send invalid bytes, do not read, or go away. */
+/* Tests the control connection. Whole messages must arrive in order over a stream that cuts them
+ * anywhere. Other cases: a peer that sends invalid bytes, does not read, or disconnects. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <netinet/tcp.h>
@@ -80,7 +80,7 @@ static void messages_that_come_together_are_taken_one_by_one(void **state)
     pair_close(&pair);
 }
 
-/* Sends a message that both ends must move in many parts, and counts the steps. */
+/* Sends a message that needs many steps at both ends, and counts the steps. */
 static void a_message_of_nearly_the_most_passes_in_parts(void **state)
 {
     int fds[2];
@@ -199,16 +199,16 @@ static void bytes_that_are_no_message_are_refused(void **state)
 {
     expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
                     "got 3 bytes that are none (first bytes ff ff ff)");
-    /* A body that claims to be longer than its frame. */
+    /* the body claims to be longer than its frame */
     expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes that are none");
 }
 
-/* A TensorSpec takes two bytes on the wire, and about sixty in memory. */
+/* A TensorSpec has two bytes on the wire, and about sixty in memory. */
 static void a_message_that_swells_when_unpacked_is_refused(void **state)
 {
     struct pair pair = pair_open();
     size_t specs = 4u << 20, bytes = 2 * specs;
-    uint8_t head[] = {0, 0, 0, 0, 0x6a, 0x80, 0x80, 0x80, 0x04}; /* field 13, 8 MiB */
+    uint8_t head[] = {0, 0, 0, 0, 0x6a, 0x80, 0x80, 0x80, 0x04}; /* field 13 with 8 MiB */
     uint8_t *body = malloc(bytes);
     envelope *message;
     size_t put_bytes = 0;
@@ -343,7 +343,7 @@ static void sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-/* Returns the longest silence of the peer within some seconds without traffic from this end. */
+/* Returns the longest silence of the peer within some seconds. This end sends nothing. */
 static uint64_t longest_silence_ns(const struct channel *ch)
 {
     uint64_t longest_ns = 0;
@@ -361,12 +361,12 @@ static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **
     struct pair pair = tcp_open(AF_INET, &port);
     channel_watch_host(pair.channel, 1);
     uint64_t longest_ns = longest_silence_ns(pair.channel);
-    /* the kernel's question was answered */
+    /* the peer's kernel has answered the probe */
     assert_in_range(longest_ns, 500 * NS_PER_MS, 3 * NS_PER_S);
     pair_close(&pair);
 }
 
-/* The kernel asks the peer less and less often: the time between two questions does not count as
+/* The kernel sends probes at growing intervals. The time between two probes does not count as
  * silence. */
 static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end(void **state)
 {
@@ -379,7 +379,7 @@ static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_
     channel_watch_host(pair.channel, 1);
     while (!(channel_events(pair.channel) & EPOLLOUT))
         assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), 0);
-    sleep_ms(1000); /* bytes in flight arrive */
+    sleep_ms(1000); /* until bytes in transit have arrived */
     assert_true(longest_silence_ns(pair.channel) < 1500 * NS_PER_MS);
     assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
     pair_close(&pair);
@@ -396,7 +396,7 @@ static void an_end_that_has_not_been_read_is_no_silence(void **state)
     assert_int_equal(channel_silent_ns(pair.channel), 0);
     pair_close(&pair);
     pair = pair_open();
-    /* on a Unix socket the kernel asks nothing */
+    /* on a Unix socket the kernel sends no probes */
     assert_int_equal(channel_silent_ns(pair.channel), 0);
     pair_close(&pair);
 }

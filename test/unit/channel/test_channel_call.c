@@ -1,5 +1,5 @@
-/* Calls over the control connection: the right reply, messages that come in between, an end by the
- * deadline, and the greeting before all. */
+/* Tests calls over the control connection: the matching reply, messages that arrive before it, the
+ * deadline, and the greeting. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <pthread.h>
@@ -33,7 +33,8 @@ static void a_call_gets_the_reply_with_its_number(void **state)
     struct err err = {0};
     for (uint64_t i = 1; i <= 3; i++) {
         envelope request = status_request(), *reply;
-        put_done(pair.peer, i); /* in the socket before the request: the stream keeps the order */
+        /* the replies arrive before the request is sent, in the order of the stream */
+        put_done(pair.peer, i);
         assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS, NULL, NULL,
                                       &reply, &err),
                          0);
@@ -47,7 +48,7 @@ static void a_call_gets_the_reply_with_its_number(void **state)
 
 struct collected {
     int count;
-    int kinds[8]; /* kinds of message */
+    int kinds[8]; /* kinds of received messages */
     uint64_t ids[8];
 };
 
@@ -60,7 +61,7 @@ static void collect(void *context, envelope *message)
     message_free(message);
 }
 
-/* A message without a request, and a request of the peer with the same number as ours. */
+/* Sends a message that answers no request, and a request with the same number as ours. */
 static void put_unasked(int fd)
 {
     Gradpool__Wire__JobFailure job = GRADPOOL__WIRE__JOB_FAILURE__INIT;
@@ -83,7 +84,7 @@ static void what_comes_unasked_during_a_call_is_handed_on(void **state)
         struct err err = {0};
         envelope request = status_request(), *reply;
         put_unasked(pair.peer);
-        put_done(pair.peer, 77); /* answer to a call that was abandoned */
+        put_done(pair.peer, 77); /* answer to an abandoned call */
         put_done(pair.peer, 1);
         assert_int_equal(channel_call(pair.channel, &request, clock_now_ns() + CALL_NS,
                                       listens ? collect : NULL, &c, &reply, &err),
@@ -133,13 +134,13 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
     struct err err = {0};
     envelope request = status_request(), *reply;
     uint64_t before_ns = clock_now_ns();
-    put_unasked(pair.peer); /* such a message is no answer */
+    put_unasked(pair.peer); /* this message is not an answer */
     assert_int_equal(
         channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL, &reply, &err),
         -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
     expect_text(err.text, "connected, but no answer within the deadline");
-    /* The late answer is not taken for the answer of the next call. */
+    /* the next call must not accept the late answer of the abandoned one */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
     assert_int_equal(
@@ -257,7 +258,7 @@ static void a_reply_that_is_no_welcome_is_an_error(void **state)
     pair_close(&pair);
 }
 
-/* The far end acts like a server in a separate thread: answers each request with Done. */
+/* Acts like a server in a separate thread. Answers each request with Done. */
 static void *serve(void *argument)
 {
     struct channel *ch = argument;

@@ -1,5 +1,5 @@
-/* Control connections with keys: only a proven key seals a connection, in whatever portions bytes
- * arrive, and every refusal has a reason at both ends. */
+/* Tests control connections with keys. Only a proven key encrypts a connection, and bytes may
+ * arrive in any portions. Every refusal must have a reason at both ends. */
 #include "svc/channel/tls.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -11,7 +11,7 @@
 
 static struct key good, stranger;
 
-/* Simulates a message of TLS itself (new traffic keys) whose rest has not arrived. */
+/* Simulates a message of TLS itself (new traffic keys) that has arrived only in part. */
 static bool wants_to_read;
 
 ssize_t __real_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
@@ -34,7 +34,7 @@ static int find(void *context, const char *tenant, struct key *ret_key)
     return 0;
 }
 
-/* Two channels; the test passes the bytes of one to the other in any portions. */
+/* Two channels. The test moves bytes between them in any portions. */
 struct wire {
     struct channel *client, *server;
     int client_end, server_end;
@@ -63,7 +63,7 @@ static void wire_close(struct wire *w)
     close(w->server_end);
 }
 
-/* Passes on at most `most` bytes. Returns their number. */
+/* Moves at most `most` bytes. Returns their number. */
 static size_t relay(int from, int to, size_t most)
 {
     uint8_t bytes[65536];
@@ -74,7 +74,8 @@ static size_t relay(int from, int to, size_t most)
     return (size_t)got;
 }
 
-/* Drives both ends until the next message. Returns 0, or the negative error that ended one end. */
+/* Runs both ends until the next message. Returns 0, or the negative error of the end that
+ * failed. */
 static int exchange(struct wire *w, struct channel *to, size_t most, envelope **ret_message)
 {
     for (int idle = 0; idle < 3; idle++) {
@@ -200,7 +201,7 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
     free(text);
 }
 
-/* If such a send counted as a failure, the channel would return "later" for ever, and neither end
+/* If this send counted as a failure, the channel would always return "later". Then neither end
  * would read again. */
 static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
 {
@@ -232,7 +233,7 @@ static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
     pid_t child = fork();
     if (child == 0) {
         close(channel_fd(w.client));
-        exit(0); /* including functions that libraries registered for exit */
+        exit(0); /* runs exit functions registered by libraries */
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -242,7 +243,7 @@ static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
 
 /* --- no proof -------------------------------------------------------------------------------- */
 
-/* Runs until both ends have reported how the connection ended. */
+/* Runs until both ends have reported the end of the connection. */
 static void expect_refused(const struct key *key, const char *server_says)
 {
     struct wire w = wire_open(key);
@@ -280,7 +281,7 @@ static void a_revoked_tenant_is_refused(void **state)
     expect_refused(&revoked, "refused: tenant revoked was revoked");
 }
 
-/* Returns the bytes by which a server turns away that key. */
+/* Returns the bytes with which a server refuses this key. */
 static size_t answer_to(const struct key *key, uint8_t *bytes, size_t bytes_max)
 {
     struct wire w = wire_open(key);
@@ -324,7 +325,7 @@ static void a_connection_cut_at_any_byte_of_the_handshake_is_lost_and_no_more(vo
     }
 }
 
-/* With one changed byte of the stream there is never a message and never a tenant. */
+/* With one changed byte in the stream, neither a message nor a tenant may be accepted. */
 static void a_byte_changed_on_the_way_ends_the_connection(void **state)
 {
     uint8_t hello[2048];
@@ -358,7 +359,7 @@ static void a_sealed_byte_changed_on_the_way_ends_the_connection(void **state)
         bytes[at] ^= 1;
         put(w.server_end, bytes, (size_t)got);
         int r = channel_receive(w.server, &message);
-        /* A changed length may also make the end wait for bytes that never come. */
+        /* with a changed length, the end may also wait for bytes that never arrive */
         assert_true(r == -EBADMSG || ((at == 3 || at == 4) && r == -EAGAIN));
         wire_close(&w);
     }
@@ -406,7 +407,7 @@ static void no_plain_greeting_can_look_like_tls(void **state)
     struct pair pair = pair_open();
     envelope *message;
     channel_accept_keys(pair.channel, find, NULL);
-    /* a length of 65,558 bytes, which is not the beginning of TLS */
+    /* a length of 65,558 bytes differs from the first bytes of TLS */
     put(pair.peer, "\x16\x02\x01\x00", 4);
     assert_int_equal(channel_receive(pair.channel, &message), -EBADMSG);
     expect_text(channel_failure(pair.channel), "expected a frame of 1 to 65535 bytes");

@@ -1,5 +1,5 @@
-/* A tenant's key as text: a valid key is read, an invalid one is refused, and no error shows the
- * key. */
+/* Tests reading a tenant's key from text. A valid key is accepted and an invalid one refused. No
+ * error may contain the key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

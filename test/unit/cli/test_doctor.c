@@ -1,4 +1,4 @@
-/* Computations of gradpool doctor: CPU time granted by cgroups, matching versions. */
+/* Tests computations of gradpool doctor: CPU time granted by cgroups, matching versions. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
@@ -16,7 +16,7 @@
 
 static char root[64];
 
-/* Creates the folders above the file, too. */
+/* Writes a file. Also creates the folders above it. */
 static void write_file(const char *name, const char *text)
 {
     char path[512];
@@ -115,7 +115,7 @@ static void the_group_with_the_least_memory_left_counts(void **state)
     write_file("/sys/fs/cgroup/a/memory.max", "1000\n");
     write_file("/sys/fs/cgroup/a/memory.current", "400\n");
     write_file("/sys/fs/cgroup/a/memory.stat", "anon 100\nfile 300\nkernel 0\nshmem 200\n");
-    assert_memory(1000, 700); /* 100 of the 300 in files can be reclaimed */
+    assert_memory(1000, 700); /* 100 of the 300 used for files can be reclaimed */
     write_file("/sys/fs/cgroup/a/b/memory.max", "900\n");
     write_file("/sys/fs/cgroup/a/b/memory.current", "100\n");
     assert_memory(1000, 700);
@@ -135,7 +135,8 @@ static void memory_of_version_1_is_read_where_it_is_mounted(void **state)
     assert_memory(268435456, 208435456);
     struct cgroup_memory memory = cgroup_memory(root);
     assert_true(cgroup_memory_fits(&memory, 190000000));
-    assert_false(cgroup_memory_fits(&memory, 200000000)); /* a sixteenth is kept back */
+    /* a sixteenth of the memory is reserved */
+    assert_false(cgroup_memory_fits(&memory, 200000000));
     write_file("/sys/fs/cgroup/memory/pod/memory.usage_in_bytes", "300000000\n");
     assert_memory(268435456, 8435456);
     memory = cgroup_memory(root);

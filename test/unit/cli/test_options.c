@@ -1,4 +1,5 @@
-/* The options of `serve` and `aggregator`: four sources, the configuration file, the page. */
+/* Tests options of `serve` and `aggregator`: four sources, the configuration file, the page of
+ * options. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/layers.h"
@@ -81,7 +82,7 @@ static void assert_refused(const char *text)
         fail_msg("'%s' lacks '%s'", err.text, text);
 }
 
-/* `line` of the file is refused with words that name both. */
+/* Checks that this line of the file is refused. The error must name line and option. */
 static void assert_file_refused(const char *config, unsigned line, const char *text)
 {
     char place[128];
@@ -341,7 +342,7 @@ static void a_later_error_is_explained_by_the_origin_of_its_option(void **state)
 
 /* --- showing --- */
 
-/* Prints the values in force over `path`. */
+/* Returns the printed configuration. Replaces the file at `path`. */
 static char *print_config(void)
 {
     char *text = NULL;

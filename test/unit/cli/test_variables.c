@@ -1,4 +1,4 @@
-/* The GRADPOOL_ variables for which a warning is printed. */
+/* Tests for which GRADPOOL_ variables a warning is printed. */
 #include "svc/base/log.h"
 #include "svc/base/variables.h"
 #include "svc/cli/doctor/doctor.h"
@@ -40,8 +40,8 @@ static int warnings(const char *name)
     return lines_count;
 }
 
-/* Options of the first two tables are read from the environment unless they are for the command
- * line only. Options of other tables are read only if they are marked. */
+/* Options of the first two tables are read from the environment, except those marked for the
+ * command line only. Options of other tables are read only if marked. */
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {

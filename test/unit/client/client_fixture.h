@@ -1,4 +1,4 @@
-/* Two workers of one job in this process, against the scripted service. */
+/* Two workers of one job in this process, connected to the scripted service. */
 #ifndef GRADPOOL_TEST_CLIENT_FIXTURE_H
 #define GRADPOOL_TEST_CLIENT_FIXTURE_H
 
@@ -9,26 +9,26 @@
 #include <stdint.h>
 
 #define WORKERS 2
-#define WAIT_MS 60000 /* only a hang takes that long */
+#define WAIT_MS 60000 /* in ms, reached only by a hanging call */
 #define SHORT_MS 50
 
 extern struct service_rig rig;
 extern gp_client *clients[WORKERS];
 extern gp_job *jobs[WORKERS];
 
-/* For cmocka: the service and both workers; the service alone. */
+/* For cmocka: starts the service and both workers, or the service alone. */
 int fixture_start(void **state);
 int fixture_start_alone(void **state);
 int fixture_stop(void **state);
 
-/* For cmocka: no variable of a launcher, and none that the client reads, is set. */
+/* For cmocka: clears all variables of launchers, and all that the client reads. */
 int fixture_clear(void **state);
 void fixture_set(const char *name, const char *text);
 
 void fixture_join(uint32_t rank, const gp_options *options);
 /* Fails the test with the client's last error. */
 void ok(int r);
-/* Checks that the call has failed with this code, and that the text contains all words of the list,
+/* Checks that the call has failed with this code. The text must contain all words of the list,
  * which ends with NULL. */
 void failed(int r, int code, ...) __attribute__((sentinel));
 
@@ -39,13 +39,13 @@ void check_sum(const float *values, size_t elements, uint64_t round);
 void check_mean(const float *values, size_t elements, uint64_t round);
 /* Returns memory from gp_alloc(). */
 float *lent(uint32_t rank, size_t elements);
-/* Both workers push round `round` of one tensor from foreign memory, wait, and check. */
+/* In both workers, pushes round `round` of a tensor from plain memory, waits, and checks. */
 void run_round(gp_tensor **tensors, uint64_t round);
 
-/* Returns the last READY of a rank with this round; NULL: none has arrived. Needs the rig's
+/* Returns the last READY of a rank with this round. NULL: none has arrived. Needs the rig's
  * lock. */
 const struct script_heard *heard(uint32_t rank, uint64_t round);
-/* Waits until `count` announcements in total have reached the lanes. */
+/* Waits until the lanes have received `count` announcements in total. */
 void wait_heard(uint32_t count);
 
 #endif

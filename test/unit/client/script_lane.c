@@ -1,4 +1,5 @@
-/* The lanes of service_rig.h: announcements, sums through the mapping, words, commits. */
+/* The lanes of service_rig.h. They receive announcements, sum through the mapping, and send words
+ * and commits. */
 #include "test/unit/client/service_rig.h"
 
 #include <errno.h>
@@ -190,7 +191,7 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
     memset(p->said, 0, sizeof p->said);
 }
 
-/* Sends COMMIT to a rank in the last round which another rank has reported as committed (W5). */
+/* Sends COMMIT to a rank in the last round, which another rank has reported as committed (W5). */
 static void catch_up(struct script_lane *lane, struct script_piece *p)
 {
     for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
@@ -216,8 +217,8 @@ static void end_recovery(struct script_worker *w, struct script_piece *p)
         script_lane_welcome(w->lane->rig, p);
 }
 
-/* Collects the ranks' standings. A fast rank may send more messages before the last standing has
- * come. */
+/* Collects the standings of all ranks. A fast rank may send more messages before the last standing
+ * arrives. */
 static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
     const struct record_ready *before = &p->said[w->rank][(r->round - 1) & 1];
@@ -267,7 +268,7 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     struct record_ready *said = &p->said[w->rank][ready->round & 1];
     *said = *ready;
     if (ready->standing == RECORD_KEEPS) {
-        said->standing = RECORD_HOLDS; /* the standing itself comes next */
+        said->standing = RECORD_HOLDS; /* the next field is the standing itself */
         return;
     }
     if (p->is_recovering)

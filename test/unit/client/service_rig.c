@@ -1,4 +1,4 @@
-/* See service_rig.h. The answers of the coordinator, and the thread. */
+/* Implements service_rig.h: the answers of the coordinator, and the thread. */
 #include "test/unit/client/service_rig.h"
 
 #include "svc/base/clock.h"
@@ -130,7 +130,7 @@ static struct script_tensor *tensor_of(struct service_rig *rig,
     return t;
 }
 
-/* A route with its arrays, which are valid as long as the caller's frame. */
+/* A route and its arrays. They are valid as long as the caller's frame. */
 struct route_memory {
     Gradpool__Wire__TensorRoute route;
     uint64_t ranks[RECORD_MISSING_WORDS];
@@ -253,7 +253,7 @@ static void tell_late(struct service_rig *rig, struct channel *channel, const en
 {
     Gradpool__Wire__LateReply reply = GRADPOOL__WIRE__LATE_REPLY__INIT;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    if (!rig->late_text) /* a coordinator of an earlier version */
+    if (!rig->late_text) /* acts like a coordinator of an earlier version */
         return reply_failure(channel, request->id, -EOPNOTSUPP, "unknown message");
     memcpy(rig->late_ranks, request->late_request->ranks.data, sizeof rig->late_ranks);
     reply.text = (char *)rig->late_text;
@@ -379,7 +379,7 @@ void script_wait(struct service_rig *rig)
     eventfd_write(rig->wake_fd, 1);
     if (pthread_cond_timedwait(&rig->changed, &rig->lock, &until) == 0)
         return;
-    pthread_mutex_unlock(&rig->lock); /* otherwise the teardown would hang */
+    pthread_mutex_unlock(&rig->lock); /* otherwise the teardown would wait forever */
     fail_msg("what the test waits for has not happened");
 }
 
@@ -518,7 +518,7 @@ void script_start(struct service_rig *rig, uint32_t workers)
     rig->workers = workers;
     rig->version = CHANNEL_VERSION;
     rig->pieces_per_tensor = rig->lanes_used = 1;
-    /* A test that fails with the lock held can still end with its teardown. */
+    /* A test may fail while it has locked the mutex. With this type the teardown still ends. */
     pthread_mutexattr_t checks;
     pthread_mutexattr_init(&checks);
     pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);

@@ -1,6 +1,6 @@
-/* A scripted service for tests of the client: a coordinator with set answers, and lanes that can
- * hold back results, commits or tickets. One thread runs all of it; a test takes the rig's lock to
- * read or change its state. One job, named "job"; lanes over shared memory. */
+/* A scripted service for tests of the client: a coordinator with fixed answers, and lanes that can
+ * delay results, commits or tickets. One thread runs all of it. A test locks the rig to read or
+ * change its state. There is one job, named "job", and lanes use shared memory. */
 #ifndef GRADPOOL_TEST_SERVICE_RIG_H
 #define GRADPOOL_TEST_SERVICE_RIG_H
 
@@ -30,7 +30,7 @@ struct script_worker {
 struct script_lane {
     struct service_rig *rig;
     uint32_t number;
-    struct fabric *fabric; /* NULL: dead */
+    struct fabric *fabric; /* NULL: the lane is dead */
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct script_worker workers[SCRIPT_WORKERS_MAX];
     uint32_t accepted; /* number of connections so far */
@@ -39,12 +39,12 @@ struct script_lane {
 struct script_piece {
     bool is_known;
     uint32_t lane, epoch, lost_epoch;
-    uint64_t round; /* the open round */
-    bool is_summed; /* results were sent, and the commit is held back */
+    uint64_t round; /* open round */
+    bool is_summed; /* results are sent, but the commit is delayed */
     bool is_recovering;
-    uint32_t spoken;   /* one bit for each rank */
-    uint32_t entering; /* ranks that wait for the number of their first round */
-    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* the word for the answer to each of them */
+    uint32_t spoken;   /* bit set of ranks with a standing */
+    uint32_t entering; /* bit set of ranks that wait for the number of their first round */
+    uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* word of the answer to each entering rank */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
 };
 
@@ -55,7 +55,7 @@ struct script_tensor {
     uint32_t first_piece, pieces, undeclared;
 };
 
-/* Announcements to the lanes, in order. */
+/* Announcements to the lanes, in order of arrival. */
 struct script_heard {
     uint32_t lane, rank;
     struct record_ready ready;
@@ -66,10 +66,10 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    /* explanation of late ranks; NULL: the coordinator does not know the question */
+    /* text about late ranks; NULL: the coordinator does not know the question */
     const char *late_text;
-    uint64_t late_ranks[1]; /* ranks of the last question */
-    const char *host;       /* host at which the coordinator listens */
+    uint64_t late_ranks[1]; /* ranks named in the last question */
+    const char *host;       /* host on which the coordinator listens */
     uint16_t port;
     bool is_stopping;
     char endpoint[64];
@@ -88,58 +88,60 @@ struct service_rig {
     uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint64_t tickets_seen;
-    uint64_t chosen_heard[SCRIPT_LANES_MAX]; /* rounds of sets passed on, one byte each */
-    /* behaviour of the rig */
+    /* rounds of the received CHOSEN messages, one byte each */
+    uint64_t chosen_heard[SCRIPT_LANES_MAX];
+    /* settings of the rig's behaviour */
     uint32_t pieces_per_tensor; /* distributed over lanes_used */
     uint32_t lanes_used;
-    /* is_silent: questions get no answer. */
+    /* is_silent: no question is answered. */
     bool holds_results, holds_commits, is_silent, ignores_declares;
-    bool releases;            /* lanes release the pieces that move, and stay alive */
-    bool is_mute;             /* pieces move without a message to the workers */
-    uint32_t withheld;        /* bit set of ranks that get neither result nor word */
-    uint32_t held_lanes;      /* bit set of lanes that hold results back */
-    uint64_t members;         /* bit set of the ranks of a round; 0: all workers */
-    uint32_t workers_max;     /* most workers of the job; 0: `workers` */
-    uint32_t resizes, wanted; /* number of resize requests, and the wanted size of the last */
+    bool releases;            /* lanes release moving pieces, and continue to run */
+    bool is_mute;             /* pieces move, but workers receive no message */
+    uint32_t withheld;        /* bit set of ranks that receive neither result nor word */
+    uint32_t held_lanes;      /* bit set of lanes that delay results */
+    uint64_t members;         /* bit set of ranks in a round; 0: all workers */
+    uint32_t workers_max;     /* maximum number of workers of the job; 0: `workers` */
+    uint32_t resizes, wanted; /* number of resize requests, and the size in the last one */
     bool ignores_resizes, holds_entries;
     int held[SCRIPT_HELD_MAX]; /* states of holds reported by ranks, with number and reason */
     uint64_t held_of[SCRIPT_HELD_MAX];
     int held_code;
     char held_why[256];
     uint32_t held_count;
-    bool saving_is_late; /* a rank that saves was expected to hold (L33) */
+    bool saving_is_late; /* refuse a rank that reports saving, with "too late" (L33) */
     int resize_failure;
     const char *resize_text;
-    uint32_t refusals;      /* number of ticket requests that will be refused */
-    uint32_t astray;        /* number of tickets that will have a wrong address */
-    uint32_t not_now;       /* requests for a ticket that get "ask again" */
-    const char *stale_text; /* text for a resuming rank that is no longer in the job */
+    uint32_t refusals;      /* number of ticket requests to refuse */
+    uint32_t astray;        /* number of tickets to send with a wrong address */
+    uint32_t not_now;       /* number of ticket requests to answer with "ask again" */
+    const char *stale_text; /* refusal of a resuming rank that is no longer in the job */
     int declare_failure;
     const char *declare_text;
-    uint32_t version; /* version in the greeting */
+    uint32_t version; /* version number in the greeting */
 };
 
 void script_start(struct service_rig *rig, uint32_t workers);
 void script_stop(struct service_rig *rig);
 void script_lock(struct service_rig *rig);
-/* Also wakes the thread, so that it notices changes. */
+/* Unlocks the rig, and wakes its thread, which then reads the changes. */
 void script_unlock(struct service_rig *rig);
-/* Waits, with the lock, for a change; fails the test after 10 s. */
+/* Waits for a change. The caller has locked the rig. Fails the test after 10 s. */
 void script_wait(struct service_rig *rig);
 
-/* call all of these with the lock held */
+/* All of these need the lock. */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
-void script_restart_control(struct service_rig *rig); /* on the same port, at `host` */
+void script_restart_control(struct service_rig *rig); /* uses the same port, on `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);
 void script_kill_lane(struct service_rig *rig, uint32_t lane);
-/* Moves all pieces of a lane to another, and informs the workers. The pieces recover there (W5). */
+/* Moves all pieces of a lane to another lane, and informs the workers. The new lane recovers the
+ * pieces (W5). */
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
-/* Puts the pieces under the next epoch in place, for these ranks (L20). */
+/* Starts the next epoch of the pieces on the same lane, with these ranks (L20). */
 void script_regroup(struct service_rig *rig, uint64_t ranks);
-/* Sends a membership with `bytes` bytes of `ranks`; 0: the right number. */
+/* Sends a membership. Its field `ranks` has `bytes` bytes; 0: the right number. */
 void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
                          size_t bytes);
-/* Sends the present routes, as after a resume. */
+/* Sends the current routes, as after a resume. */
 void script_tell_routes(struct service_rig *rig);
 /* Sends a hold to rank 0. */
 void script_hold(struct service_rig *rig, uint64_t id, uint32_t scope, bool is_over);
@@ -149,10 +151,10 @@ void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, cons
 /* script_lane.c */
 void script_lane_start(struct service_rig *rig, uint32_t number);
 void script_lane_turn(struct script_lane *lane);
-/* Sends the messages that were held back. */
+/* Sends the delayed messages. */
 void script_lane_resume(struct service_rig *rig);
 void script_lane_recover(struct service_rig *rig, struct script_piece *p);
-/* Answers the ranks that wait to enter with the end of the piece's round. */
+/* Answers the entering ranks with the last completed round of the piece. */
 void script_lane_welcome(struct service_rig *rig, struct script_piece *p);
 uint32_t script_members(const struct service_rig *rig);
 bool script_has(const struct service_rig *rig, uint32_t rank);

@@ -1,4 +1,4 @@
-/* The limits of gradpool.h: wrong use, variables, memory, forks. */
+/* Tests the limits of gradpool.h: wrong calls, variables, memory, forks. */
 #include "svc/fabric/slab.h"
 #include "test/unit/client/client_fixture.h"
 #include "test/unit/skip.h"
@@ -95,7 +95,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     failed(gp_wait(q, GP_TIMEOUT_DEFAULT), -ETIMEDOUT, "rank 1", NULL);
 }
 
-/* A lane that is only offered through shared memory cannot be used with transport tcp. */
+/* If a lane offers only shared memory, transport tcp cannot use it. */
 static void a_transport_that_a_lane_does_not_offer_is_told_at_declare(void **state)
 {
     gp_options options = {.transport = "tcp"};
@@ -233,7 +233,8 @@ static void memory_is_zeroed_aligned_and_reused(void **state)
            NULL);
 }
 
-/* Uses random sizes from a seed. No two areas overlap, and freed ones are used again. */
+/* Allocates random sizes from a seed. No two areas may overlap, and freed areas must be used
+ * again. */
 static void slabs_never_hand_memory_out_twice(void **state)
 {
     static struct slabs slabs;
@@ -264,7 +265,7 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
-/* A search through all areas for each call would exceed the program's time limit. */
+/* If each call searched all areas, the program would exceed its time limit. */
 static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
 {
     enum { AREAS = 200000 };
@@ -274,14 +275,14 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_reserve(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
-        for (int i = 0; i < AREAS; i++) /* from both ends, every other area first */
+        for (int i = 0; i < AREAS; i++) /* frees from both ends, every second area first */
             assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_free(&slabs, held[i]), -ENOENT);
     }
     uint32_t count = slabs.count;
     void *memory;
-    for (uint32_t i = 0; i < count; i++) /* all free memory is one area again */
+    for (uint32_t i = 0; i < count; i++) /* all free memory must be one area again */
         assert_int_equal(slabs_reserve(&slabs, slabs.slab[i].region.bytes, &memory), 0);
     assert_int_equal(slabs.count, count);
     slabs_fini(&slabs);
@@ -292,7 +293,8 @@ static void more_slabs_than_can_be_lent_are_refused(void **state)
 {
     static struct slabs slabs;
     void *memory;
-    for (int i = 0; i < FABRIC_REGIONS_MAX; i++) /* each area is larger than the rest of any slab */
+    /* each area is larger than the free rest of any slab */
+    for (int i = 0; i < FABRIC_REGIONS_MAX; i++)
         assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
     assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
     slabs_fini(&slabs);
@@ -308,7 +310,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
-/* The pages of areas between kept ones are returned, which reads of their owner show. */
+/* The pages of freed areas between kept ones are returned to the kernel. Reading them shows it. */
 static void what_is_kept_outlasts_its_slab(void **state)
 {
     enum { AREAS = 4 };
@@ -321,7 +323,7 @@ static void what_is_kept_outlasts_its_slab(void **state)
         assert_int_equal(slabs_keep(&slabs, at[i] + page), -ENOENT);
         assert_int_equal(i % 2 ? slabs_keep(&slabs, at[i]) : 0, 0);
     }
-    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* freeing ends the keeping, too */
+    assert_int_equal(slabs_free(&slabs, at[3]), 0); /* a freed area is no longer kept */
     assert_int_equal(slabs_alloc(&slabs, 2 * page, (void **)&at[3]), 0);
     slabs_fini(&slabs);
     assert_int_equal(slabs.count, 0);
@@ -354,8 +356,8 @@ static int in_child(gp_tensor *t, gp_request *q)
     return 0;
 }
 
-/* Ends the child. Its exit handlers must not touch the parent's objects. (The leak checker's
- * handler would report memory that only the parent's other threads held.) */
+/* Ends the child. Its exit handlers must not use the parent's objects. The leak checker's handler
+ * would report memory known only to the parent's other threads. */
 static void end_child(int status, bool by_exit)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -408,7 +410,7 @@ static void a_child_may_read_what_lies_in_lent_memory(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A worker process whose child lives longer: prints nothing, dies by a signal. */
+/* A worker process ends by a signal, but its child still runs. Prints nothing. */
 static void die_with_a_child(int child_fd)
 {
     gp_tensor *t;

@@ -1,5 +1,5 @@
-/* The client and the commit rule (W4, L1, L2, L17): memory that may be written, and the waits of
- * pushes. With a scripted service that can withhold results and commits. */
+/* Tests the client's commit rule (W4, L1, L2, L17): which memory may be written, and when pushes
+ * wait. The scripted service delays results and commits. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -41,7 +41,8 @@ static void a_wait_on_lent_memory_ends_at_the_commit(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
-    check_mean(result[0], ELEMENTS, 1); /* the result has arrived, but may not be overwritten yet */
+    /* the result has arrived, but must not be overwritten yet */
+    check_mean(result[0], ELEMENTS, 1);
     set(&rig.holds_commits, false);
     ok(gp_wait(q[0], WAIT_MS));
     ok(gp_wait(q[1], WAIT_MS));
@@ -69,7 +70,7 @@ static void in_place_in_lent_memory_is_written_only_after_the_commit(void **stat
     }
 }
 
-/* Checks the input that a rank announced for a round, as the lane sees it. */
+/* Checks a rank's announced input as the lane reads it. */
 static void check_input(uint32_t rank, uint64_t round, size_t elements)
 {
     static float want[1 << 15];
@@ -82,7 +83,7 @@ static void check_input(uint32_t rank, uint64_t round, size_t elements)
     script_unlock(&rig);
 }
 
-/* too long for staging in two halves (L17) */
+/* too long for two halves of staging (L17) */
 enum { LONG = 20000 };
 
 static void push_long(gp_tensor *t, uint32_t rank, uint64_t round, gp_request **ret_request)
@@ -111,7 +112,7 @@ static void the_next_long_push_waits_for_the_commit_without_blocking(void **stat
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         push_long(t[rank], rank, 2, &q[rank]);
         failed(gp_wait(q[rank], SHORT_MS), -ETIMEDOUT, "'w' round 1", NULL);
-        check_input(rank, 1, LONG); /* nothing of round 1 is overwritten */
+        check_input(rank, 1, LONG); /* the input of round 1 must be unchanged */
     }
     script_lock(&rig);
     assert_null(heard(0, 2));
@@ -151,7 +152,7 @@ static void the_next_short_push_does_not_wait_for_the_commit(void **state)
     }
     wait_heard(4);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        check_input(rank, 1, ELEMENTS); /* nothing of round 1 is overwritten */
+        check_input(rank, 1, ELEMENTS); /* the input of round 1 must be unchanged */
         check_input(rank, 2, ELEMENTS);
     }
     set(&rig.holds_commits, false);
@@ -162,14 +163,15 @@ static void the_next_short_push_does_not_wait_for_the_commit(void **state)
     run_round(t, 3);
 }
 
-/* Broadcasts, because these need no settings. */
+/* Uses broadcasts, because they need no settings. */
 static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_request **ret_requests)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
 }
 
-/* The lane would write the half of the copy that a new owner may need (W17). */
+/* Without a commit, a new owner may still need this half of the copy. The lane must not write it
+ * (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
     static float values[WORKERS][ELEMENTS];
@@ -214,7 +216,7 @@ static void a_fast_worker_laps_a_slow_one(void **state)
         if (round == 1)
             ok(gp_wait(fast, WAIT_MS));
     }
-    wait_heard(3); /* round 2 of rank 0 is announced, rank 1 has not fetched round 1 */
+    wait_heard(3); /* rank 0 has announced round 2, but rank 1 has not read the result of round 1 */
     ok(gp_wait(slow, WAIT_MS));
     check_mean(result[1], ELEMENTS, 1);
     fill(gradient[1], ELEMENTS, 1, 2);
@@ -225,7 +227,7 @@ static void a_fast_worker_laps_a_slow_one(void **state)
     check_mean(result[1], ELEMENTS, 2);
 }
 
-/* Rank 0 has begun round 2 without knowing whether rank 1 has the result of round 1. */
+/* Rank 0 has started round 2. It does not know whether rank 1 has the result of round 1. */
 static void a_result_that_one_rank_keeps_is_given_to_the_rest(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];

@@ -1,5 +1,5 @@
-/* A job's connection to the coordinator, in situations that do not come by waiting: forks while a
- * socket is being made, and a resolver that does not answer. The C library's calls are wrapped. */
+/* Tests a job's connection to the coordinator in rare situations: a fork while a socket is made, a
+ * resolver that never answers. The C library's functions are wrapped. */
 #include "test/unit/client/client_fixture.h"
 
 #include "svc/base/clock.h"
@@ -21,13 +21,14 @@
 
 #define DESCRIPTORS_MAX 1024
 
-/* Where to fork; the child's exit status is the number of sockets it holds to the coordinator. */
+/* Moment of the fork. The child's exit status is its number of sockets connected to the
+ * coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
-/* Address that the resolver gives for POOL; NULL: it never answers. */
+/* Address of POOL in the resolver. NULL: the resolver never answers. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
-static atomic_int lookups; /* number of lookups of names, not of addresses */
+static atomic_int lookups; /* number of lookups of names; addresses do not count */
 static uint16_t port;
 
 static bool leads_to_coordinator(int fd)
@@ -46,7 +47,7 @@ static int count_tcp(void)
     return count;
 }
 
-/* An unconnected socket has no peer, so the child must not have the socket at all. */
+/* An unconnected socket has no peer to compare, so the child must have no such socket. */
 static void fork_here(int fd)
 {
     int type, status;
@@ -107,7 +108,7 @@ static void restart_coordinator(void)
     script_lock(&rig);
     uint32_t before = rig.resumed;
     script_drop_control(&rig);
-    script_wait(&rig); /* until then the thread keeps the port */
+    script_wait(&rig); /* until then the thread uses the port */
     script_restart_control(&rig);
     while (rig.resumed == before)
         script_wait(&rig);
@@ -163,7 +164,7 @@ static void a_coordinator_that_comes_back_on_another_host_is_found(void **state)
     assert_in_range(lookups, 1, INT_MAX);
 }
 
-/* The lookup that hangs is the only one: an attempt starts no further thread. */
+/* Only one lookup hangs: a new attempt must not start another thread. */
 static void a_silent_name_server_keeps_no_job_from_its_coordinator(void **state)
 {
     join_by_name();
@@ -181,7 +182,8 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     fixture_join(1, NULL);
     declare("t", 16, tensors);
     float *values = lent(0, 16);
-    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request)); /* without the other */
+    /* the other rank does not take part */
+    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request));
     script_lock(&rig);
     rig.stale_text = "rank 0 was away from job job too long and counts as lost";
     script_drop_control(&rig);

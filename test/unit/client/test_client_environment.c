@@ -1,4 +1,5 @@
-/* Rank and size from the variables of launchers, with a table of the variables of each. */
+/* Tests rank and size read from variables of launchers, with a table of each launcher's
+ * variables. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -160,7 +161,7 @@ static void ranks_that_are_none_are_refused(void **state)
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
 }
 
-/* Environments of the shell of salloc, which may be a step of one task, and of a batch script. */
+/* Environments of salloc's shell, which may be a step of one task, and of a batch script. */
 static void an_allocation_for_many_is_not_taken_for_one_of_them(void **state)
 {
     gp_job_spec spec;

@@ -1,5 +1,5 @@
-/* Runs client/example.c as two processes, against the scripted service. The program's path is the
- * argument. */
+/* Runs client/example.c in two processes with the scripted service. The argument is the program's
+ * path. */
 #include "test/unit/client/service_rig.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 static char *program;
 static struct service_rig rig;
 
-/* Starts one worker; its output comes from `ret_fd`. */
+/* Starts one worker. Its output can be read from `ret_fd`. */
 static pid_t start(const char *rank, int *ret_fd)
 {
     char endpoint[96], rank_variable[32];
@@ -70,7 +70,7 @@ static void the_example_prints_the_mean_of_both_ranks(void **state)
         assert_string_equal(output, want);
     }
     script_lock(&rig);
-    assert_int_equal(rig.leaves, 2); /* gp_disconnect() sent goodbyes */
+    assert_int_equal(rig.leaves, 2); /* gp_disconnect() has left both jobs */
     script_unlock(&rig);
     script_stop(&rig);
 }

@@ -1,5 +1,5 @@
-/* The client under faults: a late rank is named, errors reach every waiting call, and a lost lane
- * or coordinator causes a delay but changes no bits. */
+/* Tests the client under faults. An error must name the late rank, and must reach every waiting
+ * call. A lost lane or coordinator delays rounds but changes no bits. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -65,7 +65,7 @@ static void a_push_that_one_rank_never_makes_is_told_at_the_deadline(void **stat
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT,
            "tensor 'fc.weight' round 2: ", "no push from rank 1 after 50 ms", NULL);
     push(1, 2);
-    finish(2); /* the request still exists */
+    finish(2); /* the request is still valid */
 }
 
 static void of_a_group_the_tensor_that_is_late_is_named(void **state)
@@ -128,7 +128,7 @@ static void an_error_of_a_round_ends_its_request_and_later_pushes(void **state)
     say_error(0, word_of(0, 1), -EINVAL, "tensor 'w' round 1: rank 1 pushes sum, others mean");
     failed(gp_wait(q[0], WAIT_MS), -EINVAL, "rank 1 pushes sum, others mean", NULL);
     failed(gp_push_pull(t[0], gradient[0], result[0], GP_MEAN, &q[0]), -EINVAL, "rank 1", NULL);
-    run_round(other, 1); /* the other job continues */
+    run_round(other, 1); /* the other job must continue */
 }
 
 static void an_error_that_names_no_tensor_gets_its_name(void **state)
@@ -305,13 +305,13 @@ static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* receives the last COMMIT */
+    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* its polling receives the last COMMIT */
     ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
     uint32_t before = rig.heard_count;
     script_unlock(&rig);
     move(0, 1);
-    wait_heard(before + 3 * WORKERS); /* no call waits: the progress threads announce */
+    wait_heard(before + 3 * WORKERS); /* no call is waiting: the progress threads announce */
     script_lock(&rig);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         assert_int_equal(heard(rank, 2)->ready.standing, RECORD_IDLE);
@@ -362,7 +362,7 @@ static void a_lane_that_comes_back_is_entered_with_the_ticket_it_gave(void **sta
     wait_heard(8);
     script_lock(&rig);
     rig.holds_results = false;
-    script_move(&rig, 0, 1); /* all pieces: lane 0 is empty, not dead */
+    script_move(&rig, 0, 1); /* moves all pieces: lane 0 is empty, but not dead */
     script_unlock(&rig);
     finish(4);
     script_lock(&rig);
@@ -397,7 +397,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    rig.pieces[0].epoch = 2; /* as if the route change were still under way */
+    rig.pieces[0].epoch = 2; /* as if the route were still changing */
     script_unlock(&rig);
     push(0, 2);
     push(1, 2);
@@ -409,7 +409,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     finish(2);
 }
 
-/* The lane is the same, the epoch differs. */
+/* The lane is the same, but the epoch is different. */
 static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -435,7 +435,7 @@ static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
     run_round(t, 3);
 }
 
-/* The standing of an idle worker may also be out of date. Other workers must not notice this. */
+/* The standing of an idle worker may be too old. Other workers must not be affected. */
 static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -444,7 +444,7 @@ static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
     uint32_t before = rig.heard_count;
     script_kill_lane(&rig, 0);
     script_move(&rig, 0, 1);
-    rig.pieces[0].epoch++; /* moved on before the workers have spoken */
+    rig.pieces[0].epoch++; /* the piece moves before the workers have reported */
     while (rig.heard_count < before + WORKERS)
         script_wait(&rig);
     script_move(&rig, 1, 2);
@@ -494,7 +494,7 @@ static void a_declare_survives_the_coordinators_restart(void **state)
     pthread_create(&call.thread, NULL, declare_in_thread, &call);
     script_lock(&rig);
     script_drop_control(&rig);
-    script_wait(&rig); /* until then the thread keeps the port */
+    script_wait(&rig); /* until then the thread uses the port */
     rig.ignores_declares = false;
     script_restart_control(&rig);
     script_unlock(&rig);

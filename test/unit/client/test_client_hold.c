@@ -1,5 +1,5 @@
-/* A rank that is held at the end of an iteration (L33): rounds that continue, rounds that wait,
- * reports to the coordinator, and the end of the hold. */
+/* Tests a rank that is held at the end of an iteration (L33): rounds that continue, rounds that
+ * wait, reports to the coordinator, and the end of the hold. */
 #include "client/lib/job/tensor.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -22,7 +22,7 @@
 static gp_tensor *t[TENSORS][WORKERS];
 static gp_request *q[TENSORS][WORKERS];
 static float gradient[ELEMENTS], result[TENSORS][WORKERS][ELEMENTS];
-static uint32_t done; /* rounds of both ranks so far */
+static uint32_t done; /* number of rounds completed by both ranks */
 
 static int start(void **state)
 {
@@ -76,7 +76,7 @@ static void hold(uint64_t id, uint32_t scope)
     script_unlock(&rig);
 }
 
-/* Waits until rank 0 has read its messages, because the answer to a question comes behind them. */
+/* Waits until rank 0 has read its messages. The answer to a question comes after them. */
 static void await_heard(void)
 {
     script_lock(&rig);
@@ -93,7 +93,7 @@ static void let_go(uint64_t id)
     script_unlock(&rig);
 }
 
-/* Checks that the last report of this hold has this state. */
+/* Checks the state in the last report of this hold. */
 static void expect_state(uint64_t id, int state)
 {
     script_lock(&rig);
@@ -122,7 +122,7 @@ static uint32_t announced_by_rank_0(void)
     return count;
 }
 
-/* Both ranks push, and rank 0 announces nothing. */
+/* Pushes in both ranks. Rank 0 must announce nothing. */
 static void push_in_vain(uint32_t tensors)
 {
     for (uint32_t at = 0; at < tensors; at++)
@@ -223,13 +223,13 @@ static void what_is_set_behind_an_iteration_waits(void **state)
     expect_state(1, STATE(ENDED));
     wait_heard(WORKERS * done + TENSORS);
     assert_int_equal(announced_by_rank_0(), done);
-    hold(2, ROUNDS); /* a new hold at the same end replaces the first */
+    hold(2, ROUNDS); /* a new hold at the same end replaces the first one */
     expect_state(2, STATE(ENDED));
     assert_int_equal(announced_by_rank_0(), done);
     let_go(2);
     wait_all(TENSORS);
     hold(3, ROUNDS);
-    expect_state(3, STATE(RESTS)); /* since then no end is known */
+    expect_state(3, STATE(RESTS)); /* this report says that no end of an iteration is known */
     let_go(3);
 }
 
@@ -252,11 +252,12 @@ static void where_no_end_was_seen_it_rests(void **state)
     hold(1, ROUNDS);
     expect_state(1, STATE(RESTS));
     let_go(1);
-    iterate(2); /* one end of an iteration */
+    iterate(2); /* completes one iteration */
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
-    expect_state(2, STATE(ENDED)); /* the second push of the tensor shows the end */
+    /* a second push of the tensor shows that the iteration has ended */
+    expect_state(2, STATE(ENDED));
     let_go(2);
     wait_all(1);
 }
@@ -289,7 +290,7 @@ static void one_that_was_declared_just_now_is_waited_for(void **state)
     let_go(1);
     wait_all(1);
     run(1);
-    iterate(1); /* a tensor that is never pushed is no part of iterations */
+    iterate(1); /* a tensor that is never pushed belongs to no iteration */
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
@@ -302,7 +303,7 @@ static void of_updates_plain_tensors_are_no_part(void **state)
 {
     iterate(3);
     hold(1, UPDATES);
-    expect_state(1, STATE(RESTS)); /* no iteration was seen */
+    expect_state(1, STATE(RESTS)); /* no iteration has been detected */
     iterate(2);
     let_go(1);
 }
@@ -319,7 +320,7 @@ static void update_both(gp_tensor *const *w)
         ok(gp_wait(requests[rank], WAIT_MS));
 }
 
-/* Two tensors with a rule, whose parameters are set. */
+/* Declares two tensors with a rule, and sets their parameters. */
 static void declare_parameters(gp_tensor *(*ret_tensors)[WORKERS])
 {
     static float values[WORKERS][ELEMENTS];
@@ -341,13 +342,13 @@ static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void
     gp_tensor *w[2][WORKERS];
     declare_parameters(w);
     hold(1, UPDATES);
-    expect_state(1, STATE(RESTS)); /* no iteration has begun */
+    expect_state(1, STATE(RESTS)); /* no iteration has started */
     let_go(1);
     update_both(w[0]);
     hold(2, UPDATES);
     await_heard();
     script_lock(&rig);
-    /* The rank continues to train, and reports nothing. */
+    /* the rank continues training and reports nothing */
     assert_int_equal(rig.held_of[rig.held_count - 1], 1);
     script_unlock(&rig);
     update_both(w[1]);
@@ -391,7 +392,7 @@ static void the_end_of_another_hold_is_passed_over(void **state)
     expect_state(1, STATE(RESTS));
     push_in_vain(1);
     let_go(2);
-    hold(3, ROUNDS); /* a new hold for the begun iteration replaces the first */
+    hold(3, ROUNDS); /* a new hold in the started iteration replaces the first one */
     run(1);
     wait_all(1);
     expect_state(3, STATE(RESTS));
@@ -478,7 +479,7 @@ static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
     wait_all(1);
     run(1);
     note_saving(true);
-    hold(2, ROUNDS); /* a hold for a worker that joins meanwhile */
+    hold(2, ROUNDS); /* this hold belongs to a worker that joins meanwhile */
     expect_state(2, STATE(SAVES));
     await_may_save();
     note_saving(false);

@@ -1,5 +1,5 @@
-/* The client with delays: a LEAVE for which there is no room, and a barrier whose first call has to
- * declare it. */
+/* Tests delays in the client: a LEAVE that finds no room in the ring, and a barrier that must first
+ * be declared. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
@@ -36,7 +36,7 @@ static void wait_until(struct gp_job *job, bool (*is_so)(const struct gp_job *jo
 static bool ring_is_full(const struct gp_job *job) { return job->unsent > 0; }
 static bool is_leaving(const struct gp_job *job) { return job->is_leaving; }
 
-/* The lane does not poll while its ring fills with standings of idle pieces. */
+/* The lane does not poll. Its ring fills with standings of idle pieces. */
 static void a_goodbye_that_finds_no_room_is_said_later(void **state)
 {
     enum { TENSORS = 250, RING_RECORDS = 1024 };

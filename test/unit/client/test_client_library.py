@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Exports and needs of libgradpool.so, as a TAP program: one case a rule.
+"""Checks exported and needed symbols of libgradpool.so. Prints one TAP case for each rule.
 
 Usage: test_client_library.py LIBRARY HEADER
 """
@@ -15,14 +15,14 @@ def run(*command):
 
 
 def declared(header):
-    """Returns the functions that carry the export mark."""
+    """Returns the functions marked as exported."""
     with open(header, encoding='utf-8') as file:
         text = re.sub(r'/\*.*?\*/', '', file.read(), flags=re.S)
     return set(re.findall(r'^GP_API [^;(]*?(gp_\w+)\(', text, re.M))
 
 
 def symbols(library):
-    """Returns defined dynamic symbols, without the name of the version."""
+    """Returns defined dynamic symbols without their version."""
     lines = run('nm', '--dynamic', '--defined-only', '--with-symbol-versions', library).split('\n')
     return {line.split()[-1] for line in lines if line} - {'GRADPOOL_0.1'}
 

@@ -1,6 +1,6 @@
-/* The client when lanes release pieces during training (L19): no connection is closed, rounds
- * continue at the new owner, and late messages of the former owner have no effect. Also a lane that
- * cannot be reached for a moment (L38). */
+/* Tests the client when lanes release pieces during training (L19). No connection is closed, rounds
+ * continue at the new owner, and late messages of the former owner have no effect. Also tests a
+ * lane that cannot be reached for a moment (L38). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ static void release(uint32_t from, uint32_t to)
     script_unlock(&rig);
 }
 
-/* The connections of both ranks with a lane. */
+/* The connections of both ranks to a lane. */
 struct ends {
     struct fabric_conn *conn[WORKERS];
 };
@@ -83,7 +83,7 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    script_move(&rig, 0, 1); /* the lane has not reported the release */
+    script_move(&rig, 0, 1); /* the lane has not reported its release yet */
     script_unlock(&rig);
     run_round(t, 2);
     script_lock(&rig);
@@ -92,7 +92,7 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
     script_unlock(&rig);
 }
 
-/* The worker gets only the present lane of the pieces (K20). */
+/* The worker is informed only of the pieces' current lane (K20). */
 static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -115,8 +115,8 @@ static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void *
     expect_ends(2, before);
 }
 
-/* Waits for announcements of the round. The number of messages says nothing, because a rank without
- * a commit repeats its announcement. */
+/* Waits for announcements of the round. Their number is unknown, because a rank without a commit
+ * repeats its announcement. */
 static void wait_announced(uint32_t lane, uint64_t round)
 {
     script_lock(&rig);
@@ -208,7 +208,7 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
     script_unlock(&rig);
 }
 
-/* The lane may come back, and no message would name another lane. */
+/* The lane may become reachable again. No message would name another lane. */
 static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
 {
     script_lock(&rig);
@@ -237,8 +237,8 @@ static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
     run_round(t, 1);
 }
 
-/* The last tensor there was undeclared, the lane has dropped the job, and no call polls the fabric,
- * so the connection still looks open. */
+/* The last tensor on the lane was undeclared, and the lane has dropped the job. No call polls the
+ * fabric, so the connection still appears open. */
 static void a_connection_without_pieces_may_have_ended_unseen(void **state)
 {
     gp_tensor *next[WORKERS];
@@ -256,12 +256,12 @@ static void a_connection_without_pieces_may_have_ended_unseen(void **state)
     for (int rank = 0; rank < WORKERS; rank++)
         ok(gp_push_pull(next[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     for (int i = 0; i < WAIT_MS / 10 && gp_poll(q[0], 0) + gp_poll(q[1], 0) < WORKERS; i++)
-        gp_poll(q[i % WORKERS], 10); /* both ranks must see the end */
+        gp_poll(q[i % WORKERS], 10); /* both ranks must detect the end */
     for (int rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(q[rank], WAIT_MS));
 }
 
-/* No call polls the fabric between two pushes, but route changes are handled at once. */
+/* Between two pushes no call polls the fabric. Route changes are handled at once. */
 static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -282,7 +282,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* W13: another tensor may be one round behind the leading one. */
+/* W13: one tensor may be a round behind the first one. */
 static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -290,13 +290,13 @@ static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
     script_lock(&rig);
     for (uint64_t round = 1; round <= 3; round++)
         script_lane_say_chosen(&rig, 0, 0, round, 3);
-    script_lane_say_chosen(&rig, 0, 0, 2, 1); /* another, later: the first counts */
+    script_lane_say_chosen(&rig, 0, 0, 2, 1); /* a later, different set has no effect */
     script_unlock(&rig);
     run_round(t, 2);
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* they came from lane 0 */
+    assert_true(rig.chosen_heard[0] == 0); /* the sets came from lane 0 */
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }

@@ -1,4 +1,4 @@
-/* The client of an elastic job (L20, L21, L29): messages about the membership, the effect of a
+/* Tests the client of an elastic job (L20, L21, L29): messages about the membership, effects of a
  * change on rounds in each state, and ignored messages. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
@@ -18,7 +18,7 @@
 #define ELEMENTS 1000
 #define MOST 4
 #define PIECES 4
-#define ANSWER_MS 500 /* a deadline that passes, but only after the service has answered */
+#define ANSWER_MS 500 /* a deadline that will pass, but long enough for an answer of the service */
 
 static gp_tensor *t[WORKERS];
 static gp_request *q[WORKERS];
@@ -91,13 +91,13 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
 {
     tell(5, 3, 0xf7);
     await_version(5);
-    assert_int_equal(membership().workers, 3); /* counted among ranks 0 to 3 */
+    assert_int_equal(membership().workers, 3); /* number of members among ranks 0 to 3 */
     assert_int_equal(gp_job_workers(jobs[0]), 3);
     script_lock(&rig);
-    script_tell_members(&rig, 4, 2, 3, 0); /* an old version */
-    /* A set of another size, from another version of gradpool. */
+    script_tell_members(&rig, 4, 2, 3, 0); /* an old version of the membership has no effect */
+    /* a set of another size, sent by another version of gradpool */
     script_tell_members(&rig, 9, 1, 1, 8);
-    script_tell_members(&rig, 5, 4, 15, 0); /* repeated, as after a restart */
+    script_tell_members(&rig, 5, 4, 15, 0); /* repeated, as after a restart of the coordinator */
     script_tell_members(&rig, 6, 2, 3, 0);
     script_unlock(&rig);
     await_version(6);
@@ -142,7 +142,7 @@ static void ranks_that_do_not_go_are_named_but_oneself(void **state)
 {
     tell(1, 1, 3);
     failed(gp_job_resize(jobs[0], 1, ANSWER_MS), -ETIMEDOUT, "rank 1 (has not left)", NULL);
-    /* Rank 1 leaves when its program calls gp_job_leave(). */
+    /* rank 1 itself leaves only when its program calls gp_job_leave() */
     ok(gp_job_resize(jobs[1], 1, WAIT_MS));
 }
 
@@ -161,7 +161,7 @@ static void *resize_in_thread(void *context)
     return NULL;
 }
 
-/* Returns once the request has reached the service. */
+/* Sends a resize request. Returns when the service has received it. */
 static void begin_resize(struct resizer *r, uint32_t workers)
 {
     *r = (struct resizer){.workers = workers};
@@ -260,8 +260,8 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     return standing;
 }
 
-/* Waits for the rank's first announcement of the piece under the epoch. An announcement of a kept
- * round, whose COMMIT is on its way, is left out (L17). */
+/* Waits for the rank's first announcement of the piece in this epoch. Skips the announcement of a
+ * kept round with a COMMIT in transit (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
@@ -284,7 +284,8 @@ static void between_rounds_it_has_nothing_to_announce(void **state)
     regroup(3);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         uint8_t standing = await_standing(rank, 0, 2);
-        assert_true(standing == RECORD_IDLE || standing == RECORD_HOLDS); /* COMMIT is late */
+        /* the COMMIT has not arrived yet */
+        assert_true(standing == RECORD_IDLE || standing == RECORD_HOLDS);
     }
     run_round(t, 2);
 }
@@ -320,7 +321,7 @@ static void a_round_that_has_landed_is_held(void **state)
     expect_alone(2);
 }
 
-/* W15: there is one answer for all pieces of a tensor. */
+/* W15: all pieces of a tensor have the same answer. */
 static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
 {
     script_lock(&rig);
@@ -334,7 +335,7 @@ static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(vo
     wait_heard(WORKERS * PIECES);
     script_lock(&rig);
     while (rig.pieces[0].round != 2 || rig.pieces[2].round != 2)
-        script_wait(&rig); /* lane 0 has committed its two */
+        script_wait(&rig); /* lane 0 has committed its two pieces */
     script_unlock(&rig);
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, NULL);
     script_lock(&rig);
@@ -407,7 +408,7 @@ static gp_tensor *join_late(void)
 {
     gp_tensor *tensor;
     script_lock(&rig);
-    script_regroup(&rig, 7); /* the late worker's declaration is for the new membership */
+    script_regroup(&rig, 7); /* the late worker's declaration belongs to the new membership */
     script_unlock(&rig);
     join(&late_client, &late, 2);
     ok(gp_tensor_declare(late, "w", GP_F32, ELEMENTS, &tensor));
@@ -437,7 +438,7 @@ static void who_is_new_asks_for_its_round_before_it_pushes(void **state)
     while (rig.pieces[0].is_recovering)
         script_wait(&rig);
     script_lane_welcome(&rig, &rig.pieces[0]);
-    script_lane_welcome(&rig, &rig.pieces[0]); /* a repeated answer has no effect */
+    script_lane_welcome(&rig, &rig.pieces[0]); /* a repeated answer must have no effect */
     fabric_flush(rig.lanes[0].fabric);
     script_unlock(&rig);
     ok(gp_wait(request, WAIT_MS));

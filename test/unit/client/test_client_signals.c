@@ -1,4 +1,4 @@
-/* Checks that libgradpool changes no signal handler of its process. */
+/* Tests that libgradpool changes no signal handler of its process. */
 #include "client/gradpool.h"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 
 static int handled_at_start;
 
-/* Runs before cmocka sets its handlers. Sanitizers set more signals than these. */
+/* Counts the signals with a handler before cmocka sets its own. Sanitizers set more handlers. */
 static void count_handled(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGABRT, SIGILL};

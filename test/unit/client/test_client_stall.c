@@ -1,4 +1,5 @@
-/* Lines that a worker logs itself: a long wait with the missing ranks, its end, and progress. */
+/* Tests lines that a worker logs itself: a long wait with the missing ranks, its end, and
+ * progress. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -40,7 +41,7 @@ static void keep(int level, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns the number of lines that contain the words. `last` of LINE_BYTES gets the last one. */
+/* Returns the number of lines with these words. `last` of LINE_BYTES receives the last one. */
 static size_t count(const char *words, char *last)
 {
     size_t found = 0;
@@ -109,7 +110,7 @@ static void a_wait_that_lasts_is_told_again_and_again_and_so_is_its_end(void **s
     double first = seconds_in(line);
     assert_true(first >= 0.06);
     for (int i = 0; i < 100 && count("has waited", line) < 2; i++)
-        /* the waits for one push are added up */
+        /* several waits for one push are added */
         failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL);
     assert_true(seconds_in(line) >= 1.9 * first);
     holds(line, "1 job 'job' rank 0 has waited for ");
@@ -190,7 +191,7 @@ static void limits_that_are_none_are_refused(void **state)
            NULL);
 }
 
-/* Runs rounds of two tensors until a worker has logged progress twice; the second line covers at
+/* Runs rounds of two tensors until a worker has logged progress twice. The second line covers at
  * least a second. */
 static void progress_is_told_and_adds_up(void **state)
 {

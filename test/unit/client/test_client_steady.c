@@ -1,4 +1,4 @@
-/* Training after the first rounds: nothing is allocated between a push and the end of its wait
+/* Tests that after the first rounds nothing is allocated between a push and the end of its wait
  * (L5). Linked with --wrap for the allocator. Only allocations of this thread count, because the
  * scripted service has its own thread. */
 #include "test/unit/client/client_fixture.h"
@@ -94,7 +94,7 @@ static void nothing_is_allocated_for_lent_memory(void **state)
     check_steady();
 }
 
-/* Each rank then has all its rounds, with the ends of their copies. */
+/* Afterwards each rank has recorded all its rounds, with the ends of their copies. */
 static void nothing_is_allocated_while_a_timeline_is_recorded(void **state)
 {
     static struct trace_round rounds[16 * TENSORS];

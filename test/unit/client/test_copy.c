@@ -1,4 +1,5 @@
-/* Copies to and from staging: the right bytes for every offset and length, and no byte beyond. */
+/* Tests copies to and from staging. For every offset and length the right bytes are copied, and no
+ * byte beyond. */
 #include "client/lib/round/copy.h"
 
 #include <setjmp.h>

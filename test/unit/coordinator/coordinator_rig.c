@@ -1,4 +1,4 @@
-/* The coordinator under test and its peers, all driven by one thread. */
+/* Runs the coordinator under test and its peers in one thread. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -26,7 +26,7 @@
 
 /* --- processes --- */
 
-/* Closes all of our descriptors: a copy would keep connections open and the state directory
+/* Closes all descriptors of the test. Copies would keep connections open and the state directory
  * locked. */
 static void be_a_process(int ready_fd)
 {
@@ -49,7 +49,7 @@ static void note_process(struct rig *rig, int pid)
     fail_msg("too many processes");
 }
 
-/* Connects `fd` first (-1: nothing). Returns when the process is ready. */
+/* Starts a process that first connects `fd` (-1: nothing). Returns when the process is ready. */
 static int spawn(struct rig *rig, int fd, const struct sockaddr_un *address)
 {
     int ready[2];
@@ -225,7 +225,7 @@ void end_close(struct end *e)
     e->channel = NULL;
 }
 
-/* Returns whether the request may come at any time and no test waits for it. */
+/* Returns whether the request may arrive at any time, and no test waits for it. */
 static bool is_routine(const envelope *message)
 {
     return message->body_case == BODY(STATS_REQUEST) || message->body_case == BODY(PING_REQUEST);
@@ -294,7 +294,7 @@ void rig_settle(struct rig *rig)
 uint64_t end_send(struct end *e, envelope *message)
 {
     message->id = ++e->last_id;
-    channel_send(e->channel, message); /* the next receive reports a peer that has gone */
+    channel_send(e->channel, message); /* a disconnected peer is reported by the next receive */
     return message->id;
 }
 
@@ -388,8 +388,8 @@ static int dial(const char *url)
     return fd;
 }
 
-/* The kernel records the connecting process, so the child connects, on a socket shared with this
- * process. */
+/* The kernel stores the PID of the connecting process. Therefore the child connects a
+ * socket that it shares with this process. */
 static int dial_as_child(struct rig *rig, int *ret_pid)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

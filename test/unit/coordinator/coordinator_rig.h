@@ -1,4 +1,4 @@
-/* A coordinator in this process, stepped by hand, and its peers on real sockets: clients, operators
+/* Runs a coordinator in this process step by step. Its peers use real sockets: clients, operators
  * and aggregators. Every wait has a deadline. */
 #ifndef GRADPOOL_TEST_COORDINATOR_RIG_H
 #define GRADPOOL_TEST_COORDINATOR_RIG_H
@@ -23,34 +23,37 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and of each rank of the piece */
+#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and additional cost of each rank */
 
-/* one connection to the coordinator */
+/* A connection to the coordinator. */
 struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
     bool is_gone;            /* the coordinator has closed the connection */
-    bool answers;            /* an aggregator that answers with Done (and figures) by itself */
+    /* an aggregator that answers requests automatically with Done or figures */
+    bool answers;
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* The worker's test answers holds. Otherwise the worker reports an ended iteration at once. */
+    /* The worker's test answers holds. Otherwise the worker at once reports the end of an
+     * iteration. */
     bool takes_holds;
-    /* fields of an aggregator */
+    /* the following fields belong to an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
-    int process; /* process that the aggregator reports; 0: this one */
-    /* kinds of messages that get no answer, or the answer -EIO; 0: none */
+    int process; /* PID reported by the aggregator; 0: this process */
+    /* kinds of messages without an answer, and with the answer -EIO; 0: none */
     int ignores, refuses;
-    int refusal;          /* error instead of -EIO; 0: -EIO */
-    uint64_t state_bytes; /* bytes of each piece's state in the answer to a release */
+    int refusal;          /* error used instead of -EIO; 0: none */
+    uint64_t state_bytes; /* bytes of each piece's state in answers to a release */
     uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
-    uint64_t lag;         /* rounds by which the last of several pieces is behind `round` */
-    uint64_t steps;       /* steps since the parameters were set, plus one; in answers */
-    bool recovering;      /* workers have yet to report the state of pieces to the lane */
+    /* number of rounds by which the last of several pieces is behind `round` */
+    uint64_t lag;
+    uint64_t steps;  /* in answers: steps since the parameters were set, plus one */
+    bool recovering; /* the lane still waits for the workers' states of pieces */
 };
 #define RIG_ROUND 7u                  /* last committed round in answers */
-#define RIG_STATE_BYTES_MAX (1 << 20) /* most bytes of state in one answer */
+#define RIG_STATE_BYTES_MAX (1 << 20) /* maximum bytes of state in one answer */
 
 struct rig {
     char dir[64];
@@ -58,26 +61,28 @@ struct rig {
     struct coordinator_options options;
     struct end ends[RIG_ENDS_MAX];
     size_t ends_count;
-    /* grants that the coordinator gave to its provisioner; the latest is last */
+    /* grants of the coordinator for local aggregators, the latest last */
     char grants[RIG_SLOTS_MAX][64];
-    uint32_t starts, stops; /* local aggregators started and stopped */
-    struct key node_key;    /* an operator's key, for aggregators over TCP */
+    uint32_t starts, stops; /* number of local aggregators started and stopped */
+    struct key node_key;    /* key of an operator, for aggregators over TCP */
     bool has_node_key;
     int processes[RIG_SLOTS_MAX];
-    uint64_t memory_bytes;        /* memory of the lanes' NUMA node in their greeting; 0: unknown */
-    uint64_t network_bytes_per_s; /* bandwidth of their interface; 0: unknown */
-    bool locals_give_up; /* local aggregators end with an error of their own; false: killed */
-    void (*in_step)(bool begins); /* called around each step of the coordinator; NULL: nothing */
+    /* memory of the lanes' NUMA node, sent in the greeting; 0: unknown */
+    uint64_t memory_bytes;
+    uint64_t network_bytes_per_s; /* bandwidth of the lanes' interface; 0: unknown */
+    bool locals_give_up; /* true: local aggregators end with an error; false: they are killed */
+    /* called before and after each step of the coordinator; NULL: none */
+    void (*in_step)(bool begins);
 };
 
-/* cmocka set-up and tear-down. *state is the rig, with a running coordinator without local
+/* Set-up and tear-down for cmocka. *state is the rig. Its coordinator runs without local
  * aggregators. */
 int rig_setup(void **state);
 int rig_teardown(void **state);
-/* Ends the coordinator like kill -9: its memory is lost, and connections break. */
+/* Ends the coordinator like kill -9. Its memory is lost, and its connections are closed. */
 void rig_crash(struct rig *rig);
 void rig_start(struct rig *rig);
-/* Starts another coordinator on an empty state directory. */
+/* Starts another coordinator with an empty state directory. */
 void rig_start_afresh(struct rig *rig);
 /* Returns the text of the last event of that kind (`gradpool status`); "": there is none. */
 const char *rig_last_event(const struct rig *rig, const char *kind);
@@ -86,37 +91,39 @@ const char *rig_last_event(const struct rig *rig, const char *kind);
 struct end *rig_connect(struct rig *rig, WIRE(Role) role);
 /* Like rig_connect() over the Unix socket. */
 struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
-/* Like rig_connect() with a key, in TLS. */
+/* Like rig_connect(), over TLS with a key. */
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
-/* Connects an aggregator over TCP, as from another host, with the key of an operator. */
+/* Connects an aggregator over TCP with an operator's key, like one on another host. */
 struct end *rig_connect_node(struct rig *rig);
-/* Connects over the Unix socket, from a child process, which then counts as the peer. */
+/* Connects over the Unix socket from a child process. The coordinator considers the child the
+ * peer. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
-/* Connects without sending a message. */
+/* Connects, but sends no message. */
 struct end *rig_connect_silently(struct rig *rig);
 /* Like rig_connect_silently() over the Unix socket. */
 struct end *rig_knock_locally(struct rig *rig);
 void hello_request(envelope *e, WIRE(Hello) * hello, WIRE(Role) role);
 void end_close(struct end *e);
-/* Starts a process that does nothing; rig_kill() or the tear-down ends it. */
+/* Starts a process that only waits. rig_kill() or the tear-down ends it. */
 int rig_spawn(struct rig *rig);
 void rig_kill(struct rig *rig, int pid);
 
 /* Sends with a new id. Returns the id. */
 uint64_t end_send(struct end *e, envelope *message);
-/* Waits for the next message of this kind; other messages stay. The caller frees it. */
+/* Waits for the next message of this kind. Other messages remain queued. The caller frees the
+ * message. */
 envelope *end_expect(struct end *e, int body);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
 /* Sends, and waits for the reply. */
 envelope *end_ask(struct end *e, envelope *request);
-/* Sends a request, and expects a Failure with that code whose text contains `text`. */
+/* Sends a request. Expects a Failure with this code and a text that contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
-/* Checks that everything in flight has been handled, and that nothing of that kind has come. */
+/* Waits until everything sent is handled. Checks that no message of this kind arrived. */
 void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
-/* Handles one event of the coordinator, and the messages that have come for the ends. */
+/* Handles one event of the coordinator, and the messages received by its peers. */
 void rig_step(struct rig *rig);
 /* Like rig_step(), but waits for an event. */
 void rig_step_within(struct rig *rig, uint64_t wait_ns);
@@ -126,13 +133,13 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
-/* Sets fields of a request as if that process of this host had sent it, whose end the coordinator
- * sees. */
+/* Sets the request's fields as if this process of the host had sent it. The coordinator detects the
+ * process's end. */
 void join_request_of_process(WIRE(JoinRequest) * join, int pid);
-/* A client that has joined, with its session and job number. */
+/* Returns a joined client with its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);
-/* Sends the declaration; the caller waits for the reply (end_expect DECLARE_REPLY or FAILURE). */
+/* Sends the declaration. The caller waits for DECLARE_REPLY or FAILURE with end_expect(). */
 uint64_t end_declare(struct end *e, size_t count, const char *const *names,
                      const uint64_t *elements);
 uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);
@@ -140,16 +147,15 @@ void end_undeclare(struct end *e, uint32_t tensor);
 /* Sends the request, and expects the reply. */
 void end_leave(struct end *e);
 
-/* An aggregator with `lanes` lanes, which has joined and answers by itself. */
+/* Returns a joined aggregator with `lanes` lanes, which answers automatically. */
 struct end *rig_aggregator(struct rig *rig, uint32_t lanes);
-/* Like rig_aggregator(), but in a child process, with the grant of a local aggregator ("" for
- * none). */
+/* Like rig_aggregator(), in a child process with the grant of a local aggregator ("": none). */
 struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *grant);
-/* Joins again over a new connection, with the held pieces. */
+/* Joins again over a new connection, with the pieces that the aggregator serves. */
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
 void end_answer(struct end *e, const envelope *request);
-/* Sends the goodbye of an aggregator with a planned end. */
+/* Sends the message of an aggregator with a planned end. */
 void end_say_goodbye(struct end *e);
 
 #endif

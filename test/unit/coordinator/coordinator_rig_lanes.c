@@ -28,7 +28,7 @@ static void answer_release(struct end *e, const envelope *request, envelope *rep
     free(released.steps);
 }
 
-/* Each byte of the state is the low byte of its offset in KiB. */
+/* Answers with a state. Each byte is the low byte of its offset in KiB. */
 static void answer_state(struct end *e, const envelope *request, envelope *reply)
 {
     static uint8_t bytes[RIG_STATE_BYTES_MAX];

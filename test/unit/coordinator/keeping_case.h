@@ -1,5 +1,5 @@
-/* A job with `durability replica` and its replica holder, for the tests of copies. All lanes but
- * one are withheld, so that the lane of each piece is known. */
+/* A job with `durability replica`, and the aggregator with its copies. All lanes but one are closed
+ * for placement, so the lane of each piece is known. */
 #ifndef GRADPOOL_TEST_KEEPING_CASE_H
 #define GRADPOOL_TEST_KEEPING_CASE_H
 
@@ -8,7 +8,7 @@
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #define KEPT_ELEMENTS 100
-#define KEPT_BYTES (KEPT_ELEMENTS * 4 * (1 + 2)) /* bytes of one state, with the moments of Adam */
+#define KEPT_BYTES (KEPT_ELEMENTS * 4 * (1 + 2)) /* bytes of one state with Adam's moments */
 
 struct kept {
     struct rig *rig;
@@ -18,36 +18,36 @@ struct kept {
     WIRE(Piece) piece;
 };
 
-/* Joins a job of one worker; `session` 0: a new one. */
+/* Joins a job with one worker. `session` 0: starts a new session. */
 struct end *keeping_join(struct rig *rig, const char *job, enum durability durability,
                          uint64_t *session, uint32_t *job_id);
-/* Declares a tensor that Adam updates; the caller waits for the reply. */
+/* Declares a tensor updated by Adam. The caller waits for the reply. */
 uint64_t keeping_ask_declare(struct end *worker, const char *name);
-/* Declares a tensor that Adam updates, and waits; returns the tensor's only piece. */
+/* Declares a tensor updated by Adam, and waits. Returns the tensor's only piece. */
 WIRE(Piece) keeping_declare(struct end *worker, const char *name);
-/* An aggregator with one lane, which gets no piece before keeping_open(). */
+/* Returns an aggregator with one lane. The lane receives no piece before keeping_open(). */
 struct end *keeping_aggregator(struct rig *rig);
 void keeping_withhold(struct end *aggregator);
 void keeping_open(struct end *aggregator);
-/* Begins a job with that durability and one tensor on the owner. Another aggregator, if there is
- * one, holds the replica. Messages to owner and holder are not consumed. */
+/* Starts a job with this durability and one tensor on the owner. A second aggregator, if there is
+ * one, stores the copy. Messages to both aggregators remain queued. */
 struct kept keeping_begin(struct rig *rig, enum durability durability);
-/* Like keeping_begin() with a replica. The PlaceRequest and the first messages about the copy are
- * consumed. */
+/* Like keeping_begin() with a copy. Reads the PlaceRequest and the first messages about the
+ * copy. */
 struct kept keeping_begun(struct rig *rig);
 
 /* Waits for the KeeperRequest about the piece. */
 void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t keeper, bool when_known);
-/* Waits for the CopiesRequest about the piece, on the lane of that owner. */
+/* Waits for the CopiesRequest about the piece on the owner's lane. */
 void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct end *owner,
                           uint32_t epoch, uint32_t lost_epoch, bool begins);
-/* Waits for the PlaceRequest of the piece; returns its replica holder. */
+/* Waits for the PlaceRequest of the piece. Returns the aggregator with its copy. */
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
-/* Checks that neither aggregator gets another message about copies. */
+/* Checks that neither aggregator receives another message about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
-/* Sends a message without an id, like an aggregator: no request asks for it. */
+/* Sends a message without an id, like an aggregator without a request. */
 void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
-/* Orders a move of the job's tasks; the caller waits for the answer separately. */
+/* Orders a move of the job's tasks. The caller waits for the answer. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);
 void keeping_expect_moved(struct end *asker, uint64_t order);
 

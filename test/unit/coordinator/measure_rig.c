@@ -1,4 +1,4 @@
-/* Scripted training: counters of lanes, sent when the coordinator asks. */
+/* Simulates training: sends counters of lanes when the coordinator requests them. */
 #include "test/unit/coordinator/measure_rig.h"
 
 #include "svc/base/clock.h"
@@ -89,7 +89,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
     return detailed;
 }
 
-/* Skips requests sent before the last answer was read. */
+/* Skips requests sent before the coordinator read the last answer. */
 static void pass_over_requests(struct end *aggregator)
 {
     rig_settle(aggregator->rig);

@@ -122,7 +122,7 @@ void members_resize(struct end *e, uint32_t workers)
     message_free(reply);
 }
 
-/* Takes the first message of the kind, if there is one. */
+/* Returns the first message of this kind and removes it. NULL: there is none. */
 static envelope *take_first(struct end *e, int body)
 {
     for (size_t i = 0; i < e->inbox_count; i++) {
@@ -213,7 +213,7 @@ static void place(struct shadow *s, const WIRE(PlaceRequest) * request)
         assert_int_equal(
             terms_read(request->pieces[i]->terms.data, request->pieces[i]->terms.len, &terms), 0);
         if (piece && piece->epoch != request->epoch) {
-            assert_true(request->regroups); /* otherwise the answer is -EBUSY */
+            assert_true(request->regroups); /* with false the lane would answer -EBUSY */
             assert_true(piece->is_frozen);
             assert_true(piece->epoch < request->epoch);
         }

@@ -1,5 +1,5 @@
-/* An elastic job, and lanes whose pieces are followed message by message. Each message must be
- * one that a lane accepts in its state (A26, A41 of svc/lane). */
+/* An elastic job, and lanes whose pieces are checked message by message. A lane must be able to
+ * accept each message in its state (A26, A41 of svc/lane). */
 #ifndef GRADPOOL_TEST_MEMBERS_CASE_H
 #define GRADPOOL_TEST_MEMBERS_CASE_H
 
@@ -12,41 +12,40 @@ struct member {
     struct end *end;
     uint64_t session;
     uint32_t rank, job;
-    bool is_late; /* as in the answer to the member's join */
+    bool is_late; /* value in the answer to the member's join */
 };
 
-/* Fields of a join request; zeros: a job of `workers` fixed workers. */
+/* Fields of a join request. Zeros: a job of `workers` fixed workers. */
 struct joining {
     uint32_t rank, workers, workers_max;
     bool continues;
-    int pid; /* 0: one of another host */
+    int pid; /* 0: a process of another host */
 };
-/* Sends the request only; the caller waits for the reply. */
+/* Sends the request. The caller waits for the reply. */
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);
 struct member members_joined(struct end *e, uint64_t id, uint32_t rank);
 struct member members_join(struct rig *rig, struct joining how);
 void members_join_refused(struct rig *rig, struct joining how, int code, const char *text);
-/* Resumes its session over a new connection. */
+/* Resumes the member's session over a new connection. */
 void members_resume(struct rig *rig, struct member *m, struct joining how);
 uint64_t members_declare(struct end *e, const char *name, const struct terms *terms);
-/* Waits for the answer to the declare: returns the tensor's number, and the ranks whose pushes make
- * its rounds. */
+/* Waits for the answer to the declaration. Returns the tensor's number, and the ranks needed by its
+ * rounds. */
 uint32_t members_declared(struct end *e, uint64_t id, uint64_t *ret_ranks);
 void members_resize(struct end *e, uint32_t workers);
 
-/* The newest membership among the worker's messages, which are consumed. Without one the test
+/* The newest membership among the worker's messages, which are removed. Without one the test
  * fails. */
 struct told {
     uint32_t version, wanted;
     uint64_t ranks;
 };
 struct told members_told(struct end *e);
-/* Lets the lane report that it has lost the rank's connection. */
+/* Makes the lane report that the rank's connection is lost. */
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank);
-/* Lets the lane report that it waits for another connection of the rank. */
+/* Makes the lane report that it waits for a new connection of the rank. */
 void members_break(struct end *lane, uint32_t job, uint32_t rank);
-/* Returns the epoch of the newest routes, which are removed from the messages; 0: there are
- * none. */
+/* Returns the epoch of the newest routes, and removes them from the messages. 0: there are none. */
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks);
 
 /* --- the state of a lane by its messages --- */
@@ -60,18 +59,18 @@ struct shadow {
         bool is_frozen;
     } pieces[SHADOW_PIECES_MAX];
     size_t count;
-    uint64_t gone; /* ranks that the lane was ever informed had left */
+    uint64_t gone; /* all ranks that the lane was told have left */
     uint32_t regroupings, thaws;
 };
-/* Consumes the aggregator's messages in order and applies them. Messages that the end ignores or
- * refuses are not applied. Fails the test at a message that a lane would refuse. */
+/* Reads the aggregator's messages in order and applies them, except those that the end ignores or
+ * refuses. Fails the test at a message that a lane would refuse. */
 void shadow_take(struct shadow *s, struct end *lane);
-/* Applies a message that was kept. */
+/* Applies a stored message. */
 void shadow_do(struct shadow *s, const envelope *message);
 /* Runs until the lane serves this piece for these ranks. */
 void shadow_until(struct shadow *s, struct end *lane, uint32_t piece, uint64_t ranks);
 const struct shadow_piece *shadow_piece(struct shadow *s, uint32_t id);
-/* Joins again with all pieces. */
+/* Makes the aggregator join again with all pieces. */
 struct end *shadow_rejoin(struct shadow *s, struct rig *rig, const struct end *old, uint32_t job);
 
 #endif

@@ -1,4 +1,4 @@
-/* A job of one worker on one lane, and another lane as the target of moves. */
+/* A job of one worker on one lane, and a second lane as the target of moves. */
 #ifndef GRADPOOL_TEST_MOVING_CASE_H
 #define GRADPOOL_TEST_MOVING_CASE_H
 
@@ -7,27 +7,27 @@
 struct moving {
     struct rig *rig;
     struct end *source, *target, *worker, *asker;
-    uint64_t session, order; /* order: number of the request that has to be answered */
+    uint64_t session, order; /* order: number of the unanswered request */
     uint32_t job, tensor;
     WIRE(Piece) piece;
 };
 
-/* Declares a tensor on the source as rank 0 of a job of `workers` workers, or of one worker. */
+/* Declares a tensor on the source as rank 0 of a job with `workers` workers, or one worker. */
 struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
-/* Orders a move of the job to the target; the caller waits for the answer separately. */
+/* Orders a move of the job to the target. The caller waits for the answer. */
 void moving_order(struct moving *m);
-/* Waits for the answer. `stays`: NULL when all has moved, otherwise a part of the reason. The
- * caller frees the answer. */
+/* Waits for the answer. `stays` is a part of the reason why something stays; NULL: everything has
+ * moved. The caller frees the answer. */
 envelope *moving_answer(struct moving *m, const char *stays);
-/* Waits for a message to the lane, and frees it. */
+/* Waits for a message of this kind to the lane. Frees it. */
 void moving_passes(struct end *lane, int body);
-/* moving_stop_at_install() orders the move and stops it before the target answers the install.
- * moving_go_on() sends that answer. */
+/* moving_stop_at_install() orders the move, and stops before the target answers the install.
+ * moving_go_on() sends this answer. */
 envelope *moving_stop_at_install(struct moving *m);
 void moving_go_on(struct moving *m, envelope *install);
-/* Orders a drain of the lane or of the aggregator; the other argument is 0. The answer is that of a
- * move. */
+/* Orders a drain of the lane or the aggregator. The other argument is 0. The answer has the form of
+ * a move's answer. */
 uint64_t moving_drain(struct moving *m, uint32_t lane, uint32_t aggregator, bool undo);
 uint64_t moving_declare(struct end *worker, const char *name, WIRE(Piece) * ret_piece);
 

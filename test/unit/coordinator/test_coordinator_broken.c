@@ -1,5 +1,5 @@
-/* A lane has lost its connection to a worker of a job with fixed workers. A worker that lives stays
- * in the job. A worker that has died with its connections is detected at once (K6). */
+/* Tests a lost connection between a lane and a worker of a job with fixed workers. A living worker
+ * stays in the job. A worker that has died with its connections is detected at once (K6). */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -24,7 +24,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* The lane reports the broken connection of rank 1. */
+/* Reports the broken connection of rank 1 to the coordinator. */
 static void say_broken(const struct scene *s)
 {
     WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;
@@ -39,7 +39,7 @@ static void say_broken(const struct scene *s)
     rig_settle(s->lane->rig);
 }
 
-/* Resets the connection, as a firewall does. */
+/* Resets the connection, like a firewall. */
 static void reset_control(struct end *e)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -52,7 +52,7 @@ static void a_worker_that_lives_stays_in_its_job(void **state)
 {
     struct scene s = begin(*state);
     say_broken(&s);
-    say_broken(&s); /* again after each join of the aggregator */
+    say_broken(&s); /* reported again after each join of the aggregator */
     end_expect_none(s.zero, BODY(JOB_FAILURE));
     end_expect_none(s.one, BODY(JOB_FAILURE));
 }
@@ -66,7 +66,7 @@ static void one_that_dies_with_its_connections_is_found_at_once(void **state)
     envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
     assert_non_null(strstr(failure->job_failure->text, "rank 1 of job resnet (elsewhere, pid"));
     message_free(failure);
-    /* Only a lost connection would take that long. */
+    /* waiting for a lost connection would take longer */
     assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
 }
 
@@ -82,7 +82,7 @@ static void so_is_one_whose_connection_here_ends_first(void **state)
     message_free(failure);
 }
 
-/* Both were reset: the worker may live. */
+/* Both connections were reset, but the worker may live. */
 static void one_whose_connections_were_all_reset_may_come_back(void **state)
 {
     struct scene s = begin(*state);
@@ -93,7 +93,7 @@ static void one_whose_connections_were_all_reset_may_come_back(void **state)
     end_expect_none(s.zero, BODY(JOB_FAILURE));
 }
 
-/* The goodbye has not reached the lane. */
+/* the message about the leave has not reached the lane */
 static void a_lane_is_told_again_who_has_left(void **state)
 {
     struct scene s = begin(*state);

@@ -1,5 +1,5 @@
-/* Measurements of jobs beside other jobs, and lane time in views: K15, K16. The aggregators and
- * their time are scripted. */
+/* Tests measurements of jobs beside other jobs, and lane time in views: K15, K16. The aggregators
+ * and their times are simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -8,7 +8,7 @@
 #include "svc/coordinator/store/store.h"
 #include "test/unit/coordinator/measure_rig.h"
 
-/* Two jobs that train on one lane from the beginning. */
+/* Two jobs that train on one lane from the start. */
 struct company {
     struct end *workers[2];
     struct trained jobs[2];
@@ -71,7 +71,8 @@ static void what_was_measured_beside_others_is_never_taken_for_alone(void **stat
     assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS);
 }
 
-/* The other job leaves between two measurements, so the counters in between cover both settings. */
+/* The second job leaves between two measurements. The counters of this interval cover both
+ * situations. */
 static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
 {
     struct rig *rig = *state;
@@ -94,7 +95,7 @@ static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
     aggregator->answers = true;
 }
 
-/* Two jobs of 4 and 2 ms a round. The lane had its core half of the time. */
+/* Two jobs need 4 and 2 ms in each round. The lane had its core half of the time. */
 static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
 {
     struct rig *rig = *state;
@@ -123,7 +124,7 @@ static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
     message_free(reply);
 }
 
-/* Another process takes the core, and the thread's clock counts that too late. */
+/* Another process uses the core, and the thread's clock shows it too late. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* Moves of tasks with copies on other aggregators (K57): the new replica holder has the copy before
- * the switch, and no aggregator keeps an unneeded copy. */
+/* Tests moves of tasks with copies on other aggregators (K57). Before the switch the new holder of
+ * copies must have the copy. No aggregator may keep a copy that is not needed. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/clock.h"
@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAILURES_MOST 8 /* failed connections before a replica holder is replaced */
+#define FAILURES_MOST 8 /* number of failed connections before a holder is replaced */
 
 static struct aggregator *record_of(const struct end *e)
 {
     return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
-/* A job with a task on the owner's lane. Its replica holder may get tasks, too. */
+/* A job with a task on the owner's lane. The holder of its copy may receive tasks, too. */
 struct moving {
     struct kept k;
     struct end *asker;
@@ -32,8 +32,7 @@ static struct moving begin(struct rig *rig)
     return m;
 }
 
-/* Orders a move to the process of the replica holder. Then the owner's process becomes the
- * holder. */
+/* Orders a move to the holder of the copy. Afterwards the former owner becomes the holder. */
 static struct moving order(struct rig *rig)
 {
     struct moving m = begin(rig);
@@ -79,7 +78,7 @@ static void expect_ended(const struct moving *m, struct end *keeper)
     message_free(message);
 }
 
-/* Checks that the target has no copy any more, and that the present replica holder continues. */
+/* Checks that the target no longer has a copy, and that the current holder is unchanged. */
 static void expect_as_before(const struct moving *m)
 {
     expect_ended(m, m->k.owner);
@@ -101,7 +100,7 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.keeper);
-    /* nothing has shown yet that the copy is complete */
+    /* no message has confirmed that the copy is complete */
     end_expect_none(m.k.owner, BODY(RELEASE_REQUEST));
     end_answer(m.k.keeper, wait);
     message_free(wait);
@@ -109,8 +108,7 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
     message_free(end_expect(m.k.keeper, BODY(INSTALL_REQUEST)));
     wait = take_wait(&m, m.k.keeper);
     end_expect_none(m.k.worker, BODY(ROUTE_CHANGE));
-    end_expect_none(m.k.keeper,
-                    BODY(COPIES_END)); /* its copy is the only one that is known to be whole */
+    end_expect_none(m.k.keeper, BODY(COPIES_END)); /* only this copy is known to be complete */
     end_answer(m.k.keeper, wait);
     message_free(wait);
     keeping_expect_moved(m.asker, m.order);
@@ -171,7 +169,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
     assert_int_equal(told->copies_request->copies[0]->piece, other.id);
     message_free(told);
     keeping_open(m.k.keeper);
-    record_of(third)->is_stopping = true; /* so that its copies must move, too */
+    record_of(third)->is_stopping = true; /* then its copies must move, too */
     m.order = keeping_order_move(m.asker, m.k.keeper);
     told = end_expect(m.k.owner, BODY(COPIES_REQUEST));
     assert_int_equal(told->copies_request->n_copies, 2);
@@ -191,7 +189,8 @@ static void a_move_that_is_given_up_changes_no_keeper(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    end_say_goodbye(m.k.keeper); /* the lane is informed, because it still knew this holder */
+    /* the lane receives a message, because it still knew this holder */
+    end_say_goodbye(m.k.keeper);
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
     kept_log_expect("1 task stays where it is: ");
 }
@@ -207,7 +206,7 @@ static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)
     expect_as_before(&m);
 }
 
-/* The task stays for now. It moves when a third aggregator can hold the copy. */
+/* The task stays until a third aggregator can store the copy. */
 static void expect_moved_with(struct moving *m, struct end *third)
 {
     keeping_keeper_hears(&m->k, third, m->k.keeper, 3, 1, true);
@@ -240,7 +239,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     kept_log_expect("the holder does not reach the lane");
 }
 
-/* A task moves to an aggregator without a copy only if its lane is being emptied. */
+/* A task moves to a place without a possible copy only if its lane is being drained. */
 static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
 {
     struct moving m = begin(*state);
@@ -254,13 +253,13 @@ static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void *
     kept_log_expect("nobody can keep a copy of task 1 where it would go");
 }
 
-/* Owner, target and replica holder are three processes. */
+/* Owner, target and holder of the copy are three processes. */
 static struct moving order_among_three(struct rig *rig, struct end **ret_third)
 {
     struct moving m = begin(rig);
     *ret_third = rig_aggregator(rig, 1);
     char *node = record_of(*ret_third)->node;
-    record_of(*ret_third)->node = strdup("node8"); /* another host is preferred */
+    record_of(*ret_third)->node = strdup("node8"); /* a holder on another host is preferred */
     m.k.keeper->ignores = BODY(COPIES_WAIT);
     m.order = keeping_order_move(m.asker, m.k.keeper);
     assert_int_equal(keeping_placed_with(&m.k, m.k.keeper), (*ret_third)->aggregator);
@@ -275,15 +274,14 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
     struct moving m = order_among_three(*state, &third);
     message_free(take_wait(&m, m.k.keeper));
     end_close(third);
-    /* The move is tried again, and the next replica holder is chosen among the remaining
-     * aggregators. */
+    /* The move is repeated. The next holder is chosen from the remaining aggregators. */
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 3, 1, true);
     m.k.keeper->ignores = 0;
     answer_wait(&m, m.k.keeper);
     keeping_expect_moved(m.asker, m.order);
 }
 
-/* Rounds of the source wait for its replica holder, so another one is chosen at once. */
+/* Rounds of the source wait for its holder, so another one is chosen at once. */
 static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
 {
     struct moving m = begin(*state);
@@ -315,7 +313,7 @@ static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **st
     keeping_lane_hears(&m.k, third, fourth->aggregator, false);
 }
 
-/* The copy may be the only one, and must not be overwritten. */
+/* This copy may be the only one, and must not be overwritten. */
 static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **state)
 {
     struct moving m = begin(*state);

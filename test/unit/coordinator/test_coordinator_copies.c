@@ -1,5 +1,5 @@
-/* Requests and refusals of replica holders (K57), and their state after a restart of the
- * coordinator. */
+/* Tests requests to the holder of a copy (replica holder, K57), its refusals, and its state after a
+ * restart of the coordinator. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/clock.h"
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define FAILURES_MOST 8 /* failures in a row before a replica holder is replaced */
+#define FAILURES_MOST 8 /* number of failures in a row before a holder is replaced */
 
 static struct aggregator *record_of(const struct end *e)
 {
@@ -138,7 +138,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
     k.owner->ignores = BODY(GRANT_REQUEST);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
-    end_close(k.owner); /* before the owner has answered */
+    end_close(k.owner); /* happens before the owner has answered */
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
 }
 
@@ -163,7 +163,7 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
-    /* A lane that waits for the first holder's copy would wait forever, so the coordinator ends the
+    /* A lane that waits for the first holder's copy would wait forever. The coordinator ends this
      * wait. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
@@ -178,7 +178,7 @@ static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void 
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-/* An owner with two lanes; the next tensor is placed on the second. */
+/* Starts a job with an owner of two lanes. The next tensor is placed on the second lane. */
 static struct kept begin_on_two_lanes(struct rig *rig)
 {
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 2)};
@@ -216,7 +216,7 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     assert_int_equal(other.lane, k.owner->lanes[1]);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
-    struct end *third = keeping_aggregator(k.rig); /* while the first aggregator can take no more */
+    struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no more room */
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces stay */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));
@@ -225,7 +225,7 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     message_free(message);
 }
 
-/* The request with which the copy began may have been lost. */
+/* The request that started the copy may have been lost. */
 static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -261,7 +261,7 @@ static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
     message_free(place);
 }
 
-/* No other event occurs after which a holder would be chosen. */
+/* No other event would start the choice of a holder. */
 static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -310,7 +310,7 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* Expects the end of all copies except that of the job's one piece. */
+/* Expects the end of all copies, except that of the job's only piece. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));
@@ -319,7 +319,7 @@ static void expect_nothing_else(struct end *e, bool is_kept)
     message_free(message);
 }
 
-/* Both aggregators get the message at least once, and kept copies stay. */
+/* Checks that both aggregators receive the message at least once, and that kept copies stay. */
 static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
 {
     expect_nothing_else(owner, false);
@@ -351,7 +351,7 @@ static void a_restart_keeps_the_last_of_several_keepers(void **state)
     end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    keeping_aggregator(k.rig); /* the new aggregator changes nothing */
+    keeping_aggregator(k.rig); /* the new aggregator must have no effect */
     struct end *ends[] = {k.owner, third};
     uint32_t keeper = third->aggregator;
     restart(&k, ends, 2);
@@ -374,8 +374,8 @@ static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
     expect_told(&k, ends[0], ends[1]);
 }
 
-/* The lane waits for a lost replica holder, because without a worker the job's durability is not
- * known yet. */
+/* The lane waits for the lost holder. Without a worker, the coordinator does not know the job's
+ * durability. */
 static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
 {
     struct kept k = keeping_begun(*state);

@@ -1,4 +1,5 @@
-/* Declarations, undeclarations and tickets: the messages to clients and lanes, and their order. */
+/* Tests declarations, undeclarations and tickets: the messages to clients and lanes, and their
+ * order. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Reads a DeclareReply of one tensor. Returns its number, and the first of its pieces. */
+/* Reads a DeclareReply of one tensor. Returns the tensor's number and its first piece. */
 static uint32_t declared(struct end *e, WIRE(Piece) * ret_piece)
 {
     envelope *reply = end_expect(e, BODY(DECLARE_REPLY));
@@ -213,7 +214,7 @@ static void small_pieces_of_a_lane_share_a_task_up_to_4_mib(void **state)
     uint32_t open = routes[2]->pieces[0]->task;
     WIRE(Piece) piece;
     message_free(reply);
-    end_declare_one(zero, "d", MIB / 4); /* the task that is being filled, 3 MiB, has room */
+    end_declare_one(zero, "d", MIB / 4); /* the current task has 3 MiB, so there is room */
     declared(zero, &piece);
     assert_int_equal(piece.task, open);
 }
@@ -246,7 +247,7 @@ static void the_last_rank_that_undeclares_frees_the_name(void **state)
     end_declare_one(one, "w", 100);
     declared(one, NULL);
     end_undeclare(zero, tensor);
-    end_undeclare(zero, tensor); /* a request may come twice */
+    end_undeclare(zero, tensor); /* a request may be repeated */
     end_expect_none(lane, BODY(DROP_REQUEST));
     end_undeclare(one, tensor);
     envelope *drop = end_expect(lane, BODY(DROP_REQUEST));
@@ -351,7 +352,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* No message would tell the worker about another lane. */
+/* No message would name another lane to the worker. */
 static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
 {
     envelope request;

@@ -14,11 +14,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int disk_error; /* error of every write; 0: none */
+static int disk_error; /* error of every write; 0: writes succeed */
 static int writes_failed;
 
-/* Replaces the function with which SQLite writes: a symbol of the program comes before the C
- * library's. */
+/* Replaces SQLite's write function: the linker prefers the program's symbol to the C library's. */
 __attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *bytes, size_t count,
                                                         off64_t offset);
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
@@ -61,13 +60,13 @@ static void refuses_and_recovers(struct rig *rig, int error, int code)
 
     disk_error = error;
     declare_refused(zero, "during", code);
-    end_expect_none(lane, BODY(PLACE_REQUEST)); /* a piece that is not stored is sent to no lane */
+    end_expect_none(lane, BODY(PLACE_REQUEST)); /* no lane may receive a piece that is not stored */
     WIRE(JoinRequest) join;
     envelope request;
     join_request(&request, &join, "resnet", 1, 2);
     end_ask_refused(rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request, code,
                     "state.db");
-    declare(zero, "before"); /* a known tensor needs no write */
+    declare(zero, "before"); /* a known tensor is not written again */
 
     disk_error = 0;
     declare(zero, "during");
@@ -92,7 +91,7 @@ static void a_disk_that_breaks_refuses_and_nothing_else_changes(void **state)
     refuses_and_recovers(*state, EIO, -EIO);
 }
 
-/* The job is informed of its end and of the lost lane although the store fails (K1). */
+/* Although the store fails, the job is informed of its end and of the lost lane (K1). */
 static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,4 @@
-/* When displays are called, their contents, and their end: K18. */
+/* Tests displays: when they are called, their contents, and their end (K18). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -9,9 +9,9 @@
 
 static struct {
     int fd;
-    uint64_t next_ns; /* time that run() returns */
+    uint64_t next_ns; /* time returned by run() */
     unsigned runs, shows, ends;
-    envelope *status, *jobs; /* the last messages that were shown */
+    envelope *status, *jobs; /* last messages passed to a display */
 } seen;
 
 static uint64_t run(void *context)
@@ -102,8 +102,7 @@ static void it_is_shown_the_service_with_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
-    /* Ranks and limits would be most of the message of an idle service, and reports do not need
-     * them. */
+    /* Without jobs, ranks and limits would be most of the message. Reports do not use them. */
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }
@@ -174,7 +173,7 @@ static void a_start_that_fails_lets_it_go(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    for (unsigned i = 0; i < 2; i++) { /* before a service exists, and with one */
+    for (unsigned i = 0; i < 2; i++) { /* before a service runs, and with one */
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",
                                               .display = display()};

@@ -1,4 +1,4 @@
-/* Lanes that an operator drains and gives back: tasks that leave, tasks that stay, and changes of
+/* Tests lanes drained and released by an operator: tasks that move, tasks that stay, and changes of
  * lanes meanwhile (K21). */
 #include "test/unit/coordinator/moving_case.h"
 
@@ -54,13 +54,13 @@ static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
 
 static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
 {
-    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* 4 MiB each: a batch is 32 MiB */
+    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* 4 MiB each; a batch has 32 MiB */
     struct moving m = moving_begin(*state);
     char names[TASKS][4], text[64];
     const char *name[TASKS];
     uint64_t elements[TASKS];
     uint32_t left = m.source->lanes[0];
-    moving_drain(&m, m.target->lanes[0], 0, false); /* so that all are on the other lane */
+    moving_drain(&m, m.target->lanes[0], 0, false); /* puts all tasks on the other lane */
     message_free(moving_answer(&m, NULL));
     for (int i = 0; i < TASKS; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
@@ -84,7 +84,7 @@ static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
     m.order = drain;
     snprintf(text, sizeof text, "left on lane %u, which was given back", left);
     reply = moving_answer(&m, text);
-    assert_in_range(reply->move_reply->tasks, 1, TASKS / 2 + 2); /* one batch */
+    assert_in_range(reply->move_reply->tasks, 1, TASKS / 2 + 2); /* exactly one batch */
     assert_int_equal(reply->move_reply->lanes, 1);
     message_free(reply);
     moving_drain(&m, left, 0, true);
@@ -101,7 +101,7 @@ static bool has_come(const struct end *e, int body)
     return false;
 }
 
-/* Tensors of 4 MiB with Adam's state, each of which moves by itself. */
+/* Declares tensors of 4 MiB with Adam's state. Each moves separately. */
 static void declare_with_state(struct moving *m, uint32_t count)
 {
     struct job *job = jobs_find_id(m->rig->coordinator->service, m->job);
@@ -133,7 +133,7 @@ static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
         rig_step_within(m.rig, NS_PER_MS);
     struct end *other = has_come(third, BODY(INSTALL_REQUEST)) ? m.target : third;
     m.target = other == third ? m.target : third;
-    /* A stopping aggregator is removed at once. */
+    /* a stopping aggregator is removed at once */
     lane_find(m.rig->coordinator->service, other->lanes[0])->aggregator->is_stopping = true;
     end_say_goodbye(other);
     rig_settle(m.rig);
@@ -156,7 +156,7 @@ static void a_drain_leaves_other_lanes_that_are_drained_alone(void **state)
     uint64_t other = moving_drain(&m, m.target->lanes[0], 0, false);
     envelope *release = end_expect(m.target, BODY(RELEASE_REQUEST));
     moving_drain(&m, m.source->lanes[0], 0, false);
-    envelope *reply = moving_answer(&m, NULL); /* no wait for bert's task */
+    envelope *reply = moving_answer(&m, NULL); /* the answer does not wait for bert's task */
     assert_int_equal(reply->move_reply->tasks, 1);
     message_free(reply);
     moving_passes(free_lane, BODY(INSTALL_REQUEST));

@@ -1,6 +1,6 @@
-/* The iteration at which a late worker enters (K52). A training rank is held at the end of an
+/* Tests in which iteration a late worker enters (K52). A training rank is held at the end of an
  * iteration until the lanes know the late worker in all its tensors. If no rank can be held, the
- * late worker enters each tensor at the tensor's open round. */
+ * late worker enters each tensor in its open round. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/coordinator/service.h"
@@ -9,10 +9,10 @@
 #include <string.h>
 
 #define WORKERS 3
-#define LATE 2  /* the rank that comes late */
-#define PIECE 1 /* of "w", the first */
+#define LATE 2  /* rank of the late worker */
+#define PIECE 1 /* first piece of "w" */
 #define ALL 7u
-#define LEFT 3u /* ranks 0 and 1 */
+#define LEFT 3u /* bit set of ranks 0 and 1 */
 
 static struct joining how(uint32_t rank)
 {
@@ -26,7 +26,7 @@ struct scene {
     struct member workers[WORKERS];
 };
 
-/* Begins a job of three workers that train "w" on one lane. The test answers their holds. */
+/* Starts a job of three workers, which train "w" on one lane. The test answers their holds. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};
@@ -81,7 +81,7 @@ static void say(struct scene *s, uint32_t rank, uint64_t hold, int state)
     message_free(end_ask(s->workers[rank].end, &request));
 }
 
-/* Rank 2 has left, come back, and declared. The coordinator sends a hold to rank 0. */
+/* Rank 2 leaves, returns and declares. The coordinator sends a hold to rank 0. */
 static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
 {
     struct scene s = begin(rig);
@@ -145,7 +145,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     kept_log_expect("shall have 4 workers instead of 3");
 }
 
-/* Rounds of "w" need rank 2, which waits in a declare, so no iteration ends. */
+/* Rounds of "w" need rank 2, which still waits for its declaration. So no iteration ends. */
 static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
 {
     uint64_t id, more, hold;
@@ -192,7 +192,7 @@ static void the_rank_is_held_until_he_has_declared_all(void **state)
     expect_let_go(&s, 0, hold);
 }
 
-/* An operator orders a snapshot, for which the service has sent a hold to rank 0. */
+/* Orders a snapshot as an operator. The service sends a hold to rank 0. */
 static uint64_t begin_snapshot(struct rig *rig, struct scene *s)
 {
     WIRE(SnapshotRequest) ask = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;

@@ -1,4 +1,5 @@
-/* Load leaves slow lanes (K46): the counters of lanes are scripted, and their moves are real. */
+/* Tests that load leaves slow lanes (K46). The counters of lanes are simulated, and their moves are
+ * real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -32,7 +33,7 @@ static struct job *only_job(struct rig *rig)
     return list_entry(list_first(&service_of(rig)->jobs), struct job, link);
 }
 
-/* Starts a job of equal tensors, half of them on each lane, with those of one lane in one task. */
+/* Starts a job of equal tensors. Each of two lanes serves half of them in one task. */
 static struct job_on_two start(struct rig *rig)
 {
     struct job_on_two j = {.aggregator = rig_aggregator(rig, 2)};
@@ -55,7 +56,7 @@ static struct job_on_two start(struct rig *rig)
     return j;
 }
 
-/* Adds rounds of `period_ms` in which the lanes handled work for the given times. */
+/* Adds rounds of `period_ms` with these times of the lanes. */
 static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, uint64_t second_ms)
 {
     uint64_t handled_ms[] = {first_ms, second_ms};
@@ -76,7 +77,7 @@ static uint32_t pieces_on(struct rig *rig, uint32_t lane)
     return 0;
 }
 
-/* Makes the first lane four times slower, until something is tried. */
+/* Makes the first lane four times slower until the service tries a change. */
 static void slow_down(struct rig *rig, struct job_on_two *j)
 {
     for (int i = 0; i < 30 && !*rig_last_event(rig, "explore"); i++)
@@ -87,8 +88,7 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*rig_last_event(rig, "move"));
 }
 
-/* The lane handles messages only while it has its core, so by its own clock it is as fast as the
- * other. */
+/* The lane works only while it has its core, so its own clock shows no difference. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;
@@ -227,7 +227,7 @@ static void nothing_is_tried_that_was_not_asked_for(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* The job has two workers, so that a policy that measures first gives the job both lanes. */
+/* With two workers, a policy that measures first uses both lanes for the job. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

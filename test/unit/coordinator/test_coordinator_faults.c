@@ -1,5 +1,5 @@
-/* Fails the n-th allocation of the coordinator, for every n until a job's whole life succeeds. The
- * running request is refused, and everything works afterwards. */
+/* Makes the n-th allocation of the coordinator fail, for every n until a job's whole life succeeds.
+ * The current request is refused. Afterwards everything works. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -13,9 +13,9 @@
 #define ALLOCATIONS_MAX 2000
 
 static bool in_step;
-static long countdown;   /* allocations until the failing one; 0: none fails */
-static long failed;      /* its number, in the present life */
-static struct end *lane; /* the aggregator of this life */
+static long countdown;   /* number of allocations until the failing one; 0: none fails */
+static long failed;      /* number of the failing allocation in this life */
+static struct end *lane; /* aggregator of this life */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -41,7 +41,7 @@ char *__wrap_strdup(const char *text) { return fails() ? NULL : __real_strdup(te
 
 static void note_step(bool begins) { in_step = begins; }
 
-/* Returns NULL if the request was refused or the connection closed. */
+/* Sends the request and waits. Returns NULL if it was refused or the connection was closed. */
 static envelope *attempt(struct end *e, envelope *request, int body)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
@@ -60,7 +60,7 @@ static envelope *attempt(struct end *e, envelope *request, int body)
             return NULL;
         }
         if (lane && lane->is_gone)
-            return NULL; /* requests that wait for the lane are not covered by this test */
+            return NULL; /* this test does not cover requests that wait for the lane */
         if (clock_now_ns() > deadline_ns)
             fail_msg("allocation %ld: message %d was not answered", failed, request->body_case);
         rig_step(e->rig);
@@ -158,7 +158,7 @@ static bool ask_small(struct end *e, int body, uint32_t number, int answer)
     return done(e, &request, answer);
 }
 
-/* Runs the life of a job; returns whether every step succeeded. */
+/* Runs the life of a job. Returns whether every step succeeded. */
 static bool live(struct rig *rig, uint32_t number)
 {
     char job[16];
@@ -184,7 +184,8 @@ static bool live(struct rig *rig, uint32_t number)
 static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    rig->options.start_wait_ns = 20 * NS_PER_MS; /* no aggregator comes after one was refused */
+    /* short, because no aggregator follows a refused one */
+    rig->options.start_wait_ns = 20 * NS_PER_MS;
     rig_start_afresh(rig);
     rig->in_step = note_step;
     long n = 1;

@@ -1,5 +1,5 @@
-/* Early feedback of a job: from its arrival to the end of its first round. The aggregators and
- * their time are scripted. */
+/* Tests early feedback of a job, from its arrival to the end of its first round. The aggregators
+ * and their times are simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -29,7 +29,7 @@ static void early_feedback_is_from_the_arrival_to_the_end_of_the_first_round(voi
     aggregator->answers = false;
     trained_run(aggregator, &job, 1, 100 * NS_PER_MS, NS_PER_MS);
     aggregator->answers = true;
-    assert_int_equal(feedback_of(rig), 0); /* the first round has not ended */
+    assert_int_equal(feedback_of(rig), 0); /* the first round is still open */
     job.first_done_ns = clock_now_ns() + 7 * NS_PER_S;
     aggregator->answers = false;
     trained_run(aggregator, &job, 2, 100 * NS_PER_MS, NS_PER_MS);

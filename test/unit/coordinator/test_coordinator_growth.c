@@ -1,5 +1,5 @@
-/* Moves of tasks that let lanes park and keep jobs within their loss limits (K30). The jobs'
- * profiles are set by hand; aggregators answer the requests of moves. */
+/* Tests moves of tasks that let lanes park and keep jobs within their loss limits (K30). The test
+ * sets the jobs' profiles. Aggregators answer the requests of moves. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/hold.h"
@@ -84,7 +84,7 @@ static struct job *job_of(struct rig *rig, const struct trained *t)
     return job;
 }
 
-/* Sets a profile: `lane_ns` of lane time, and a period of `period_ns`. */
+/* Sets a profile with `lane_ns` of lane time and a period of `period_ns`. */
 static void know(struct job *job, uint64_t lane_ns, uint64_t period_ns)
 {
     struct profile_times alone = {
@@ -106,7 +106,7 @@ static enum share_how how_of(struct rig *rig, const struct trained *t)
     return jobs_share(job, job->tensors[0]->pieces[0].lane)->how;
 }
 
-/* Two jobs that take a small part of their lanes, each on its own. */
+/* Two jobs on a lane each. Each needs a small part of its lane. */
 struct pair {
     struct end *workers[2];
     struct trained jobs[2];
@@ -123,7 +123,7 @@ static struct pair start_pair(struct rig *rig, uint64_t lane_ns)
     return pair;
 }
 
-/* The job declares, but never pushes. */
+/* the job declares tensors but never pushes */
 static void a_job_that_never_trains_holds_no_lane(void **state)
 {
     struct rig *rig = *state;
@@ -158,7 +158,7 @@ static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
     assert_int_not_equal(how_of(rig, &pair.jobs[!moved]), SHARE_GATHERED);
 }
 
-/* The lane keeps 12 MiB for each of two tasks: one batch cannot hold both. */
+/* The lane has 12 MiB for each of two tasks, so one batch cannot contain both. */
 static void much_state_moves_batch_after_batch(void **state)
 {
     struct rig *rig = *state;
@@ -214,7 +214,7 @@ static void tasks_do_not_go_where_there_is_no_memory_for_them(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
-    /* two units: one piece and one rank */
+    /* two units: a piece and a rank */
     rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES;
     rig_start_afresh(rig);
     rig_aggregator(rig, 2);
@@ -278,7 +278,7 @@ static void who_loses_too_much_is_moved_apart(void **state)
     assert_true(is_named);
 }
 
-/* Both jobs of the lane stay, for as long as the order holds. */
+/* Both jobs stay on the lane until the order is withdrawn. */
 static void what_an_operator_has_moved_together_stays_together(void **state)
 {
     struct rig *rig = *state;
@@ -364,8 +364,8 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
     }
 }
 
-/* The job came while no lane was free, and then a lane becomes free. Its measurements there are
- * scripted. */
+/* When the job started, no lane was free. Later one becomes free. The measurements on this lane are
+ * simulated. */
 static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
 {
     struct rig *rig = *state;
@@ -388,7 +388,7 @@ static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void 
     assert_int_equal(lane_of(rig, &pair.jobs[0]), lane_of(rig, &pair.jobs[1]));
 }
 
-/* Lets the source or the target of a running drain end. */
+/* Ends the source or the target of a running drain. */
 static void one_of_two_leaves(struct rig *rig, bool is_source)
 {
     struct end *ends[2] = {rig_aggregator(rig, 1), rig_aggregator(rig, 1)};
@@ -421,7 +421,7 @@ static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void
     one_of_two_leaves(*state, false);
 }
 
-/* Room is reserved for an aggregator that will come. A job without a lane may use that room now. */
+/* Room is reserved for the next aggregator. A job without a lane may use this room now. */
 static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void **state)
 {
     struct rig *rig = *state;

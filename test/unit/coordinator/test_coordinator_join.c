@@ -1,4 +1,4 @@
-/* Joining, leaving, disconnections and losses of workers, as transcripts between clients and a
+/* Tests joins, leaves, disconnections and losses of workers, as messages between clients and a
  * coordinator. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -135,7 +135,7 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     assert_true(second != first);
 }
 
-static bool is_in_container; /* the next worker has numbers of another PID namespace */
+static bool is_in_container; /* the next worker has PIDs of another namespace */
 
 static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
@@ -151,7 +151,7 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* Waits as long as a test may take, so that only an event ends the wait. */
+/* Waits as long as a test may last. So only an event ends the wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;
@@ -192,7 +192,7 @@ static void a_join_waits_until_the_former_job_has_ended(void **state)
     assert_int_equal(expect_joined(one, send_join(one, 1, 3)), next);
 }
 
-/* A new process for a rank that the former job never had. */
+/* A new process joins as a rank that the former job never had. */
 static void a_rank_that_is_free_waits_for_the_next_job_if_others_have_left(void **state)
 {
     struct rig *rig = *state;
@@ -269,7 +269,7 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     message_free(reply);
 }
 
-/* As for a worker on another host, where the coordinator cannot see the end of the process. */
+/* Like a worker on another host: the coordinator cannot detect the end of its process. */
 static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -280,7 +280,7 @@ static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void 
     assert_true(expect_joined(again, send_join(again, 0, 1)) != first);
 }
 
-/* The first connection may be half open: the peer knows about its end before the coordinator. */
+/* The first connection may be half open: the peer detects its end before the coordinator. */
 static void a_session_that_resumes_replaces_its_old_connection(void **state)
 {
     struct rig *rig = *state;
@@ -303,7 +303,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     struct rig *rig = *state;
     struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
     int pid = rig_spawn(rig);
-    join_as(rig, pid, 1); /* the connection stays open, as if a forked child held it */
+    join_as(rig, pid, 1); /* the connection stays open, as if a forked child had a copy */
     rig_kill(rig, pid);
     envelope *message = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(message->job_failure->code, -ECONNRESET);
@@ -314,7 +314,8 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }
 
-/* Its process number belongs to another process here, whose end says nothing about the worker. */
+/* On this host the worker's PID belongs to another process. The end of that process says nothing
+ * about the worker. */
 static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
 {
     struct rig *rig = *state;
@@ -338,12 +339,12 @@ static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
     struct end *one = join_as(rig, pid, 1);
     request.body_case = BODY(LEAVE_REQUEST);
     request.leave_request = &leave;
-    end_send(one, &request); /* the request is in the socket while the process ends */
+    end_send(one, &request); /* the request is still in the socket when the process ends */
     rig_kill(rig, pid);
     end_expect_none(zero, BODY(JOB_FAILURE));
 }
 
-/* The messages need more than one turn of the coordinator. */
+/* The coordinator needs more than one turn for these messages. */
 static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(void **state)
 {
     struct rig *rig = *state;
@@ -357,7 +358,8 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     request.body_case = BODY(FAILURE);
     request.failure = &unasked;
     for (int i = 0; i < 1000; i++)
-        assert_int_equal(channel_send(one->channel, &request), 0); /* not answered */
+        /* this request is not answered */
+        assert_int_equal(channel_send(one->channel, &request), 0);
     request.body_case = BODY(LEAVE_REQUEST);
     request.leave_request = &leave;
     end_send(one, &request);
@@ -365,7 +367,7 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     const struct job *job = jobs_find_id(rig->coordinator->service, job_id);
     uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
     while (job->sessions[1]->state == SESSION_JOINED && clock_now_ns() < until_ns)
-        rig_settle(rig); /* the messages take several turns */
+        rig_settle(rig); /* these messages need several turns */
     end_expect_none(zero, BODY(JOB_FAILURE));
     refused(rig, "resnet", 1, 2, -ESTALE, "has left");
 }
@@ -440,7 +442,7 @@ static void send_unasked(struct end *e, int body)
     channel_send(e->channel, &message);
 }
 
-/* Messages between peers of different versions must not be answered endlessly. */
+/* Peers of different versions must not answer each other endlessly. */
 static void only_requests_are_refused(void **state)
 {
     struct end *ends[] = {rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT),
@@ -449,9 +451,10 @@ static void only_requests_are_refused(void **state)
         envelope unknown = GRADPOOL__WIRE__ENVELOPE__INIT;
         send_failure(ends[i], 0);
         send_failure(ends[i], 77);
-        send_unasked(ends[i], BODY(JOB_FAILURE)); /* no peer sends this message to a coordinator */
+        /* no peer may send this message to a coordinator */
+        send_unasked(ends[i], BODY(JOB_FAILURE));
         if (i == 0)
-            send_unasked(ends[i], BODY(LANE_FAILURE)); /* this role must not send this message */
+            send_unasked(ends[i], BODY(LANE_FAILURE)); /* this role may not send this message */
         end_expect_none(ends[i], BODY(FAILURE));
         end_ask_refused(ends[i], &unknown, -EOPNOTSUPP, "does not answer this message");
         end_expect_none(ends[i], BODY(FAILURE));

@@ -1,5 +1,5 @@
-/* The choice of replica holders (K57), and the messages to owner and holder when an aggregator
- * comes or goes. */
+/* Tests the choice of holders of copies (replica holders, K57). Also tests the messages to owner
+ * and holder when an aggregator joins or leaves. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/log.h"
@@ -60,7 +60,7 @@ static void a_tensor_without_a_rule_has_no_keeper(void **state)
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-/* All processes of a host end with the host. */
+/* When a host fails, all its processes end. */
 static void a_keeper_on_another_host_comes_first(void **state)
 {
     struct rig *rig = *state;
@@ -129,7 +129,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-/* The first holder's copy may not have been read yet, whoever follows as holder. */
+/* The first holder's copy may not have been read yet, even if other holders follow. */
 static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -156,7 +156,7 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
     message_free(message);
 }
 
-/* The lane gets the holder with its PlaceRequest, and would wait in vain for a former one. */
+/* The PlaceRequest names the lane's holder. The lane would wait forever for a former one. */
 static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -192,7 +192,7 @@ static void a_keeper_that_is_lost_is_followed_by_another(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_expect_silence(k.owner, third); /* the owner has a holder */
+    keeping_expect_silence(k.owner, third); /* the owner already has a holder */
     end_say_goodbye(k.keeper);
     keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
@@ -235,7 +235,7 @@ static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **st
 
 /* --- the former keeper --- */
 
-/* Answers a request for figures with numbers of copied and of empty states. */
+/* Answers a request for figures with numbers of copied and empty states. */
 static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
                         uint32_t empty)
 {
@@ -276,8 +276,8 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
-/* Begins a case in which the replica holder is being replaced, and the lane knows the next one. The
- * test answers requests for figures. */
+/* Starts a case in which the holder is being replaced. The lane knows the next one. The test
+ * answers requests for figures. */
 static struct end *begin_with_another(struct kept *k)
 {
     struct end *third = keeping_aggregator(k->rig);
@@ -297,7 +297,7 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     record_of(k.keeper)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    answer_figures(&k, before, 1); /* figures from the first holder's copy */
+    answer_figures(&k, before, 1); /* figures sent before the next holder's copy */
     message_free(before);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 0);
@@ -318,7 +318,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
     expect_end_of_copy(&k, k.keeper);
 }
 
-/* The holder was about to be replaced, and is chosen again. */
+/* The coordinator was about to replace the holder, and chooses it again. */
 static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -348,7 +348,7 @@ static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void *
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
 }
 
-/* Begins with a local aggregator as holder for an owner that was placed before. */
+/* Starts with a local aggregator as holder, and an owner that was placed before. */
 static struct kept begin_with_local_keeper(struct rig *rig)
 {
     struct kept k = {.rig = rig};

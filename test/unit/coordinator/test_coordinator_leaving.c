@@ -1,5 +1,5 @@
-/* Planned ends of aggregators: their tasks move first, another aggregator is started instead, and
- * the answer names the remaining tasks (K94). */
+/* Tests planned ends of aggregators. Their tasks move first, another aggregator starts in their
+ * place, and the answer names the remaining tasks (K94). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -22,7 +22,7 @@ static void say_ending(struct end *e, uint64_t left_ms)
     assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
-/* Expects an end with the losses that the text names ("": none). */
+/* Expects the aggregator's end. The text names the losses ("": none). */
 static void expect_end(struct end *e, const char *loses)
 {
     envelope *drain = end_expect(e, BODY(DRAIN_REQUEST));
@@ -149,7 +149,7 @@ static void await_starts(struct rig *rig, uint32_t starts)
     }
 }
 
-/* Ends both processes: the aggregator's own process, and the process that the slot knows. */
+/* Ends the aggregator's own process, and the process known to its slot. */
 static void end_process(struct rig *rig, struct end *e, int staged)
 {
     int process = e->process;

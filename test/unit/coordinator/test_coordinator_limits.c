@@ -1,4 +1,4 @@
-/* Each limit refuses with its name and leaves the state unchanged. */
+/* Tests that each limit refuses a request, names itself and changes no state. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -63,7 +63,7 @@ static void the_jobs_of_a_tenant_share_its_workers(void **state)
     struct end *first = rig_join(rig, "first", 0, 4, NULL, NULL);
     join_refused(rig, "second", 3, "asks for 3 more, may have 6");
     rig_join(rig, "second", 0, 2, NULL, NULL);
-    end_leave(first); /* its last rank: the job ends */
+    end_leave(first); /* when its last rank leaves, the job ends */
     rig_join(rig, "third", 0, 4, NULL, NULL);
 }
 
@@ -81,7 +81,7 @@ static void tensors_beyond_the_limit_leave_the_others(void **state)
     assert_non_null(strstr(reply->failure->text, "job resnet: tensors of one job"));
     message_free(reply);
     declare(zero, "b", 10);
-    declare(zero, "a", 10); /* a known tensor costs nothing */
+    declare(zero, "a", 10); /* a tensor that is already declared costs nothing */
     refused(zero, "c", 10, -EDQUOT, "--job-tensors-max");
     end_undeclare(zero, 1);
     declare(zero, "c", 10);
@@ -93,7 +93,7 @@ static void pieces_and_bytes_are_counted_too(void **state)
     limit(rig, LIMIT_JOB_PIECES, 4);
     rig_aggregator(rig, 1);
     struct end *zero = rig_join(rig, "pieces", 0, 1, NULL, NULL);
-    refused(zero, "w", 8 * MIB, -EDQUOT, "--job-pieces-max"); /* 32 MiB: 8 pieces */
+    refused(zero, "w", 8 * MIB, -EDQUOT, "--job-pieces-max"); /* 32 MiB, which are 8 pieces */
     declare(zero, "w", 4 * MIB);
     refused(zero, "x", 1, -EDQUOT, "--job-pieces-max");
 
@@ -117,7 +117,7 @@ static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     plan.job = (char *)"planned";
     plan.workers = 1;
-    plan.tensors = specs; /* without name and dtype, which a plan does not use */
+    plan.tensors = specs; /* omits name and dtype, which a plan does not use */
     plan.n_tensors = 3;
     request.body_case = BODY(PLAN_REQUEST);
     request.plan_request = &plan;
@@ -125,7 +125,7 @@ static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
                     "tensors of one job: has 0, asks for 3 more, may have 2");
 }
 
-/* Sends all but the last byte of the longest possible message. */
+/* Sends the longest possible message without its last byte. */
 static void send_half(struct end *e)
 {
     static char junk[1 << 16];
@@ -140,7 +140,7 @@ static void send_half(struct end *e)
     }
 }
 
-/* Declares a name that is longer than the free memory. */
+/* Declares a name longer than the free memory. */
 static uint64_t declare_at_length(struct end *e)
 {
     static char name[1000][100];
@@ -164,7 +164,7 @@ static void a_long_message_waits_for_memory_and_then_is_read(void **state)
     send_half(half);
     uint64_t request = declare_at_length(zero);
     end_expect_none(zero, BODY(DECLARE_REPLY));
-    declare(rig_join(rig, "short", 0, 1, NULL, NULL), "w", 1); /* short messages need not wait */
+    declare(rig_join(rig, "short", 0, 1, NULL, NULL), "w", 1); /* short messages do not wait */
     end_close(half);
     envelope *reply = end_expect_reply(zero, request);
     assert_int_equal(reply->body_case, BODY(DECLARE_REPLY));
@@ -214,7 +214,7 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
     declare(zero, "c", 10);
 }
 
-/* A worker that got no ticket would think that the lane is lost. */
+/* A worker whose ticket is refused would consider the lane lost. */
 static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
 {
     struct rig *rig = *state;
@@ -242,7 +242,7 @@ static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
 static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of these ranks */
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* enough for two pieces of these ranks */
     rig_aggregator(rig, 1);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
     declare(wide, "a", 10);
@@ -257,20 +257,20 @@ static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
 static void who_finds_no_room_on_one_lane_gets_another(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_LANE_MEMORY, MIB); /* two pieces of these ranks */
+    limit(rig, LIMIT_LANE_MEMORY, MIB); /* enough for two pieces of these ranks */
     rig_aggregator(rig, 2);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
-    declare(wide, "large", 1000); /* so that its lane has more bytes than the other */
+    declare(wide, "large", 1000); /* makes this lane's bytes more than the other's */
     declare(wide, "a", 10);
     declare(wide, "b", 10);
-    declare(wide, "c", 10); /* this fills the lane */
+    declare(wide, "c", 10); /* the lane is then full */
     refused(wide, "d", 10, -ENOSPC, "the memory of lanes that is short, 1 MiB each");
 }
 
 static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
 {
     struct rig *rig = *state;
-    limit(rig, LIMIT_JOB_MEMORY, MIB); /* two pieces of these ranks */
+    limit(rig, LIMIT_JOB_MEMORY, MIB); /* enough for two pieces of these ranks */
     rig_aggregator(rig, 1);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
     declare(wide, "a", 10);
@@ -298,7 +298,7 @@ static void a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_i
     rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
 }
 
-/* A connection is spared for a second, because a new one may be about to join. */
+/* A connection stays open for a second, because its client may be about to join. */
 static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
 {
     struct rig *rig = *state;

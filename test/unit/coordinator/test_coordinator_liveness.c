@@ -1,5 +1,5 @@
-/* Aggregators that run without answering, and aggregators that only appear to. The allowed time is
- * short, and a silent aggregator stays connected. */
+/* Tests silent aggregators, and aggregators that only appear silent. The time limit is short, and a
+ * silent aggregator stays connected. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -27,7 +27,7 @@ static void run_for(struct rig *rig, uint64_t ns)
         rig_settle(rig);
 }
 
-/* Serves no peer for a time, like a stopped process. */
+/* Serves no peer for this time, like a stopped process. */
 static void stand_still(uint64_t ns)
 {
     struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
@@ -68,7 +68,7 @@ static void expect_moved(struct end *worker, const struct end *to)
     message_free(change);
 }
 
-/* K4, W5: the process is killed first, and its pieces get a new owner then. */
+/* The process is killed before its pieces get a new owner (K4, W5). */
 static void a_local_one_that_answers_nothing_is_killed_and_its_pieces_move(void **state)
 {
     struct rig *rig = *state;
@@ -145,8 +145,8 @@ static void a_local_one_may_have_more_time(void **state)
     assert_true(local->is_gone);
 }
 
-/* Periods are longer without a remote aggregator, so the time is counted and not the number of
- * periods. */
+/* Without a remote aggregator periods are longer. The test therefore measures time instead of
+ * counting periods. */
 static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
 {
     struct rig *rig = *state;
@@ -164,7 +164,7 @@ static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
     assert_true(local->is_gone);
 }
 
-/* Silence counts only after a question, and only after all answers were read (K14). */
+/* Silence counts only after a ping, and only once all answers were read (K14). */
 static void a_coordinator_that_is_stopped_again_and_again_loses_nobody(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* The coordinator's use of the lanes' counters: K15. The aggregators and their time are
- * scripted. */
+/* Tests how the coordinator uses the lanes' counters: K15. The aggregators and their times are
+ * simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -62,7 +62,7 @@ static void what_a_lane_forgot_is_not_measured_across(void **state)
     aggregator->answers = false;
     trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     for (int i = 0; i < 6; i++) {
-        job.reference++; /* its rounds are counted again, from any number */
+        job.reference++; /* the counter of rounds restarts at any number */
         job.rounds += 1000;
         trained_answer(aggregator, &job, 1);
         job.rounds = job.busy_ns = 0;
@@ -94,7 +94,7 @@ static void what_it_loses_beside_another_is_told(void **state)
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->period_ns, 125 * NS_PER_MS);
     assert_in_range(view->loss_ppm, 199900, 200000);
-    assert_int_equal(view->shared_loss_ppm, 0); /* rounds do not wait for other jobs on the lane */
+    assert_int_equal(view->shared_loss_ppm, 0); /* rounds do not wait for other jobs of the lane */
     message_free(reply);
 }
 
@@ -118,7 +118,7 @@ static void without_jobs_nobody_is_asked(void **state)
     end_expect_none(aggregator, BODY(STATS_REQUEST));
 }
 
-/* The wait doubles while nothing trains, up to eight times the least. */
+/* While nothing trains, the interval doubles up to eight times the shortest one. */
 static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
 {
     struct rig *rig = *state;
@@ -134,7 +134,7 @@ static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
     aggregator->answers = true;
 }
 
-/* Trains until the job is measured, and leaves. */
+/* Trains until the job is measured. Then leaves. */
 static void run_once(struct rig *rig, struct end *aggregator, const char *name)
 {
     struct end *worker;
@@ -250,7 +250,7 @@ static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
     rig_aggregator(rig, 2);
     uint32_t first = measure_lane_of(rig, "a"), second = measure_lane_of(rig, "b");
     assert_int_not_equal(first, second);
-    measure_lane_of(rig, "c"); /* beside one of these jobs, because no lane is free */
+    measure_lane_of(rig, "c"); /* shares a lane with one of these jobs, because no lane is free */
 }
 
 static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
@@ -297,7 +297,7 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     if (!strstr(text, "job b cannot be placed") || text[strlen(text) - 1] == '.')
         fail_msg("'%s'", text);
     message_free(reply);
-    measure_lane_of(rig, "new"); /* the job is measured on some lane */
+    measure_lane_of(rig, "new"); /* a new job is measured on some lane */
 }
 
 static void who_trains_already_gets_his_next_tensor(void **state)
@@ -365,15 +365,15 @@ static void what_is_lost_is_told_beside_what_was_predicted(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* u v / (1 + u v) with 0.2 each is 3.8 % */
+    /* u v / (1 + u v), with 0.2 each, is 3.8 % */
     assert_true(view->is_predicted);
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
     message_free(reply);
 }
 
-/* Like the test above, but 5 of the 20 ms come last and the others during the computing. Also after
- * a restart. */
+/* Like the test above, but only 5 of the 20 ms follow the computation. Also tested after a
+ * restart. */
 static void how_rounds_end_is_part_of_the_prediction(void **state)
 {
     struct rig *rig = *state;
@@ -384,7 +384,7 @@ static void how_rounds_end_is_part_of_the_prediction(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* its work takes 1.2 times as long: 5 x 0.2 = 1 ms of 101 */
+    /* this work takes 1.2 times as long, which adds 5 x 0.2 = 1 ms to 101 ms */
     assert_in_range(view->predicted_loss_ppm, 9800, 10000);
     message_free(reply);
 }
@@ -395,7 +395,7 @@ static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **stat
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
     struct trained job = trained_start(rig, "a", &worker);
     aggregator->answers = false;
-    for (int i = 0; i < 20; i++) /* lane time varies in each round */
+    for (int i = 0; i < 20; i++) /* the lane time is different in each round */
         trained_run(aggregator, &job, 1, 100 * NS_PER_MS, (uint64_t)(20 + i * 7 % 11) * NS_PER_MS);
     aggregator->answers = true;
     end_leave(worker);
@@ -430,7 +430,7 @@ static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **st
     struct share was = *jobs_share(job, lane), *again;
     jobs_forget_share(job, lane);
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
-    again = jobs_share(job, lane); /* the share comes back: former counts are counted once */
+    again = jobs_share(job, lane); /* after a return, former counts must not be added again */
     again->pieces = was.pieces;
     again->bytes = was.bytes;
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
@@ -447,7 +447,8 @@ static uint64_t busy_ns_kept(struct rig *rig, const struct trained *t)
     return stats_of_job(lane_find(rig->coordinator->service, t->lane), t->job)->busy_ns;
 }
 
-/* Returns a job that has trained on the first of two lanes, whose rows have the digest. */
+/* Returns a job that has trained on the first of two lanes. The rows of this lane have the
+ * digest. */
 static struct trained start_with_digest(struct rig *rig, struct end *aggregator)
 {
     struct end *worker;
@@ -482,7 +483,7 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     struct trained a = start_with_digest(rig, aggregator);
     const struct lane *lanes[] = {lane_find(rig->coordinator->service, aggregator->lanes[0]),
                                   lane_find(rig->coordinator->service, aggregator->lanes[1])};
-    /* The digest of the other lane is not known. */
+    /* the coordinator does not know the other lane's digest */
     assert_int_equal(trained_answer_known(aggregator, 1, DIGEST), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(trained_answer_known(aggregator, 0, DIGEST + 1), DIGEST);
@@ -490,7 +491,7 @@ static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **st
     assert_null(stats_of_lane(lanes[1]));
     assert_int_equal(stats_of_lane(lanes[0])->n_jobs, 1);
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
-    a.digest = 0; /* nothing is known by that */
+    a.digest = 0; /* the answer contains no rows, so nothing is known */
     trained_run(aggregator, &a, 1, 100 * NS_PER_MS, NS_PER_MS);
     assert_int_equal(trained_answer_known(aggregator, 0, 0), 0);
     rig_settle(rig);
@@ -511,7 +512,7 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
 }
 
-/* A new process has lanes with new numbers, of which nothing is known. */
+/* A new process has lanes with new numbers. The coordinator knows none of their rows. */
 static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
 {
     struct rig *rig = *state;
@@ -526,7 +527,7 @@ static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **sta
     a.lane = next->lanes[0];
     trained_answer(next, &a, 1);
     assert_int_equal(trained_answer_known(next, 0, DIGEST), DIGEST);
-    rig_crash(rig); /* the next coordinator has stored no measurements */
+    rig_crash(rig); /* the next coordinator finds no stored measurements */
     rig_start(rig);
     next = rig_rejoin(rig, next, 0, NULL);
     next->ignores = BODY(STATS_REQUEST);

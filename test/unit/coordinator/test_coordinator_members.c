@@ -1,4 +1,4 @@
-/* Membership of elastic jobs (K40, K43 to K45): joining, leaving, losses and resizing in each
+/* Tests the membership of elastic jobs (K40, K43 to K45): joins, leaves, losses and resizes in each
  * state, and refused or ignored requests. */
 #include "test/unit/coordinator/members_case.h"
 
@@ -72,7 +72,7 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
     expect_members(zero.end, 7, 3);
 }
 
-/* As in README.md: the same command for all ranks. */
+/* As in README.md, all ranks use the same command. */
 static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
 {
     members_join_refused(*state, ELASTIC(2), -EPROTO,
@@ -104,7 +104,7 @@ static void a_rank_that_is_taken_stays_taken(void **state)
     members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
-/* The job is empty, so no rank's rounds have to end first. */
+/* The job has no members, so no rank's rounds have to end first. */
 static void who_left_may_come_back_and_comes_late(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -150,7 +150,7 @@ static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **st
                   one = members_join(*state, CONTINUES(1));
     members_told(zero.end);
     members_break(lane, one.job, 1);
-    members_break(lane, one.job, 1); /* again after each join of the aggregator */
+    members_break(lane, one.job, 1); /* reported again after each join of the aggregator */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     end_expect_none(one.end, BODY(JOB_FAILURE));
     end_close(one.end);
@@ -175,13 +175,14 @@ static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
     struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
     members_join(rig, CONTINUES(2));
     uint32_t before = members_told(zero.end).version;
-    /* reported by a peer that is no aggregator */
+    /* reports from a peer that is no aggregator have no effect */
     members_lose(zero.end, lane->lanes[0], one.job, 1);
-    members_lose(other, lane->lanes[0], one.job, 1);    /* the lane belongs to another aggregator */
-    members_lose(lane, 4711, one.job, 1);               /* there is no such lane */
-    members_lose(lane, lane->lanes[0], one.job + 1, 1); /* there is no such job */
-    members_lose(lane, lane->lanes[0], one.job, 3);     /* the job has no such rank */
-    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* a number that can be no rank */
+    /* this lane belongs to another aggregator */
+    members_lose(other, lane->lanes[0], one.job, 1);
+    members_lose(lane, 4711, one.job, 1);                    /* this lane does not exist */
+    members_lose(lane, lane->lanes[0], one.job + 1, 1);      /* this job does not exist */
+    members_lose(lane, lane->lanes[0], one.job, 3);          /* the job has no such rank */
+    members_lose(lane, lane->lanes[0], one.job, UINT32_MAX); /* no rank can have this number */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     members_lose(lane, lane->lanes[0], one.job, 1);
     members_lose(lane, lane->lanes[0], one.job, 1);
@@ -201,7 +202,7 @@ static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_ca
     end_expect_none(one.end, BODY(JOB_FAILURE));
 }
 
-/* The connection stays open, as if a forked child held it. */
+/* The connection stays open, as if a forked child had a copy. */
 static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
 {
     struct rig *rig = *state;
@@ -212,7 +213,7 @@ static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void
     members_declared(one.end, members_declare(one.end, "w", NULL), NULL);
     end_leave(one.end);
     rig_settle(rig);
-    lane->answers = false; /* so that a late worker waits for the lane */
+    lane->answers = false; /* makes a late worker wait for the lane */
     how.pid = rig_spawn(rig);
     one = members_join(rig, how);
     members_declare(one.end, "w", NULL);
@@ -335,7 +336,7 @@ static void who_has_still_to_come_is_not_waited_for_below_the_new_size(void **st
 #define FOUR(number) \
     (struct joining) { .rank = (number), .workers = 4, .continues = true }
 
-/* Three of four ranks have joined and declared; rank `missing` never came. */
+/* Three of four ranks join and declare. Rank `missing` does not. */
 static void found_without(struct rig *rig, uint32_t missing, struct member *ret_members)
 {
     uint64_t ids[4], ranks;
@@ -349,7 +350,7 @@ static void found_without(struct rig *rig, uint32_t missing, struct member *ret_
     for (uint32_t rank = 0; rank < 4; rank++)
         if (rank != missing)
             members_declared(ret_members[rank].end, ids[rank], &ranks);
-    assert_int_equal(ranks, 15); /* the ranks wait for each other */
+    assert_int_equal(ranks, 15); /* these ranks wait for each other */
 }
 
 static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)

@@ -1,5 +1,5 @@
-/* Messages to lanes and workers when a task moves, and the state after a refusal, a missing answer
- * or a loss. */
+/* Tests messages to lanes and workers when a task moves. Also tests the state after a refusal, a
+ * missing answer or a loss. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -35,7 +35,7 @@ static void expect_route(struct moving *m, uint32_t lane, uint32_t epoch, bool i
     message_free(change);
 }
 
-/* `pieces` 0: the whole job. */
+/* Waits for a DropRequest of this number of pieces. `pieces` 0: the whole job. */
 static void expect_drop(struct moving *m, struct end *lane, size_t pieces)
 {
     envelope *drop = end_expect(lane, BODY(DROP_REQUEST));
@@ -66,7 +66,7 @@ static void expect_moved(struct moving *m, uint32_t epoch)
     end_expect_none(m->target, BODY(DROP_REQUEST));
 }
 
-/* Checks that the next move succeeds in the usual way. */
+/* Checks that the next move succeeds normally. */
 static void expect_it_can_move_now(struct moving *m, uint32_t epoch)
 {
     moving_order(m);
@@ -86,11 +86,11 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     assert_int_equal(place->place_request->n_pieces, 1);
     assert_int_equal(place->place_request->pieces[0]->piece, m.piece.id);
     assert_int_equal(place->place_request->pieces[0]->task, m.piece.task);
-    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* the target has no room yet */
+    end_expect_none(m.source, BODY(RELEASE_REQUEST)); /* the target has not reserved memory yet */
     end_answer(m.target, place);
     envelope *release = end_expect(m.source, BODY(RELEASE_REQUEST));
     assert_int_equal(release->release_request->pieces[0], m.piece.id);
-    end_expect_none(m.target, BODY(INSTALL_REQUEST)); /* a round is open */
+    end_expect_none(m.target, BODY(INSTALL_REQUEST)); /* a round is still open */
     end_answer(m.source, release);
     envelope *install = end_expect(m.target, BODY(INSTALL_REQUEST));
     assert_int_equal(install->install_request->pieces[0], m.piece.id);
@@ -99,7 +99,8 @@ static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(vo
     end_answer(m.target, install);
     expect_route(&m, m.target->lanes[0], 2, true);
     envelope *drop = end_expect(m.source, BODY(DROP_REQUEST));
-    assert_int_equal(drop->drop_request->n_pieces, 0); /* the whole job: no piece of it remains */
+    /* the whole job is dropped: none of its pieces remains */
+    assert_int_equal(drop->drop_request->n_pieces, 0);
     end_expect_none(m.asker, BODY(MOVE_REPLY));
     end_answer(m.source, drop);
     envelope *progress = end_expect(m.asker, BODY(MOVE_PROGRESS));
@@ -215,7 +216,7 @@ static void who_refuses_a_step_leaves_the_task_where_it_was(void **state)
         end_expect_none(m.source, BODY(DROP_REQUEST));
         asked(&m, steps[i])->refuses = 0;
     }
-    expect_it_can_move_now(&m, 2 + STEPS); /* no epoch is used twice */
+    expect_it_can_move_now(&m, 2 + STEPS); /* each epoch is used only once */
 }
 
 static void a_lane_that_says_nothing_is_not_waited_for_for_ever(void **state)
@@ -246,7 +247,7 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
 
 /* --- losses --- */
 
-/* Stops the move at that step: the message is not answered. The caller frees it. */
+/* Stops the move at this step: the message remains unanswered. The caller frees it. */
 static envelope *stop_at(struct moving *m, int step)
 {
     asked(m, step)->ignores = step;
@@ -266,7 +267,7 @@ static void a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it(void *
     end_leave(other);
     expect_thaw(&m);
     expect_drop(&m, m.target, 0);
-    expect_moved(&m, 3); /* the order is still carried out */
+    expect_moved(&m, 3); /* the order is executed nevertheless */
 }
 
 static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
@@ -291,9 +292,10 @@ static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
         message_free(stop_at(&m, steps[i]));
         m.target->ignores = 0;
         end_say_goodbye(m.source);
-        message_free(moving_answer(&m, NULL)); /* the task is on the ordered lane */
+        message_free(moving_answer(&m, NULL)); /* the task is already on the ordered lane */
         expect_drop(&m, m.target, 0);
-        expect_route(&m, m.target->lanes[0], 3, false); /* the lost source has released nothing */
+        /* the lost source has not released the task */
+        expect_route(&m, m.target->lanes[0], 3, false);
         rig_start_afresh(m.rig);
     }
 }
@@ -331,7 +333,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     frozen.is_frozen = true;
     end_close(m.source);
     expect_drop(&m, m.target, 0);
-    end_close(m.target); /* before the drop was sent, as far as the coordinator knows */
+    end_close(m.target); /* the coordinator has not sent the drop yet */
     m.target = rig_rejoin(m.rig, &target, 1, &placed);
     expect_drop(&m, m.target, 1);
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);

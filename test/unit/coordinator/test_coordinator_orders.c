@@ -1,5 +1,5 @@
-/* Events around a move (tensors and jobs that end, restarts, a failing disk), and orders of
- * operators: moving a task, moving a job, emptying a lane. */
+/* Tests events during a move: tensors and jobs that end, restarts, a failing disk. Also tests
+ * orders of operators: moving a task, moving a job, draining a lane. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -15,10 +15,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int disk_error; /* error of every write; 0: none */
+static int disk_error; /* error of every write; 0: writes succeed */
 
-/* Replaces the function with which SQLite writes: a symbol of the program comes before the C
- * library's. */
+/* Replaces SQLite's write function: the linker prefers the program's symbol to the C library's. */
 __attribute__((visibility("default"))) ssize_t pwrite64(int fd, const void *bytes, size_t count,
                                                         off64_t offset);
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
@@ -75,7 +74,7 @@ static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
         message_free(drop);
     }
     moving_go_on(&m, install);
-    envelope *reply = moving_answer(&m, NULL); /* no task of the job remains on any lane */
+    envelope *reply = moving_answer(&m, NULL); /* none of the job's tasks remains on any lane */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
 }
@@ -88,7 +87,7 @@ static void a_declare_on_the_way_is_answered_with_the_routes_of_before(void **st
     moving_declare(m.worker, "w", &again);
     assert_int_equal(again.lane, m.source->lanes[0]);
     moving_declare(m.worker, "fresh", &fresh);
-    assert_int_not_equal(fresh.task, m.piece.task); /* the other task is moving */
+    assert_int_not_equal(fresh.task, m.piece.task); /* the existing task is moving */
     moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
@@ -149,7 +148,7 @@ static void a_restart_after_the_switch_finds_the_target_owner(void **state)
     envelope *install = moving_stop_at_install(&m);
     m.source->ignores = BODY(DROP_REQUEST);
     moving_go_on(&m, install);
-    /* The worker may have missed the message. */
+    /* the worker may have missed the first message */
     moving_passes(m.worker, BODY(ROUTE_CHANGE));
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
@@ -199,7 +198,7 @@ static void one_task_moves_and_the_others_stay(void **state)
     moving_drain(&m, m.target->lanes[0], 0, false);
     message_free(moving_answer(&m, NULL));
     WIRE(Piece) other;
-    uint64_t elements = 1 << 20; /* large enough for its own task */
+    uint64_t elements = 1 << 20; /* large enough for a separate task */
     const char *name = "other";
     envelope *reply = end_expect_reply(m.worker, end_declare(m.worker, 1, &name, &elements));
     other = *reply->declare_reply->tensors[0]->pieces[0];
@@ -249,7 +248,7 @@ static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
     struct end *named = rig_join(m.rig, number, 0, 1, NULL, NULL);
     expect_refused(&m, order_move(&m, number, task, lane), -EINVAL, both);
     order_move(&m, number, 0, lane);
-    envelope *reply = moving_answer(&m, NULL); /* the job, which has no tasks */
+    envelope *reply = moving_answer(&m, NULL); /* the job has no tasks any more */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
     end_leave(named);
@@ -281,7 +280,7 @@ static void two_jobs_move_at_once(void **state)
     uint32_t to = piece.lane == m.source->lanes[0] ? m.target->lanes[0] : m.source->lanes[0];
     m.target->ignores = 0;
     order_move(&m, "bert", 0, to);
-    message_free(moving_answer(&m, NULL)); /* while the other task is moving */
+    message_free(moving_answer(&m, NULL)); /* the other task is still moving */
     m.order = first;
     moving_go_on(&m, install);
     message_free(moving_answer(&m, NULL));
@@ -291,7 +290,8 @@ static void what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back(void **st
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
-    m.source->refusal = -ECANCELED; /* answer of the lane in that case */
+    /* answer of a lane if a piece was undeclared during the release */
+    m.source->refusal = -ECANCELED;
     moving_order(&m);
     moving_passes(m.source, BODY(RELEASE_REQUEST));
     m.source->refuses = 0;
@@ -391,7 +391,8 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     message_free(reply);
     end_expect_none(m.source, BODY(RELEASE_REQUEST));
     WIRE(Piece) more;
-    moving_declare(m.worker, "more", &more); /* the first drain holds, the second is undone */
+    /* the first drain continues, the second one is undone */
+    moving_declare(m.worker, "more", &more);
     assert_int_equal(more.lane, m.source->lanes[0]);
     assert_non_null(strstr(rig_last_event(*state, "undrain"), " is undone: "));
 }
@@ -431,7 +432,7 @@ static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **stat
     envelope *change = end_expect(m.worker, BODY(ROUTE_CHANGE));
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, drained->id);
     message_free(change);
-    assert_int_equal(drained->use, LANE_WITHHELD); /* new jobs go elsewhere */
+    assert_int_equal(drained->use, LANE_WITHHELD); /* new jobs use other lanes */
 }
 
 static int teardown(void **state)

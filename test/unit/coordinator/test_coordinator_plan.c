@@ -1,4 +1,4 @@
-/* Plans without placement: K34. */
+/* Tests plans without placement: K34. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 
@@ -67,7 +67,7 @@ static void what_it_would_cost_whom_is_told(void **state)
     assert_true(p->jobs[0]->is_new && p->jobs[0]->before_ppm == 0 && !p->jobs[1]->is_new);
     assert_string_equal(p->jobs[1]->job, "a");
     assert_int_equal(p->jobs[1]->before_ppm, 0);
-    /* u v / (1 + u v) with 0.2 each is 3.8 %, or less where the ends of rounds are known */
+    /* u v / (1 + u v), with 0.2 each, is 3.8 %, and less if the ends of rounds are known */
     assert_in_range(p->jobs[1]->after_ppm, 1000, 39000);
     message_free(reply);
 }
@@ -166,14 +166,14 @@ static void a_running_job_of_the_same_name_is_another(void **state)
     message_free(reply);
 }
 
-/* A request without lane time uses the mean lane time for a byte of measured jobs. */
+/* A request without lane time uses the mean time per byte of measured jobs. */
 static void lane_time_is_that_of_measured_jobs(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 20 * NS_PER_MS, 1, (const char *[]){"a"});
     rig_aggregator(rig, 1);
     envelope *reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);
-    assert_int_equal(reply->plan_reply->period_ns, 0); /* no job was measured */
+    assert_int_equal(reply->plan_reply->period_ns, 0); /* no job has been measured */
     message_free(reply);
     measure_lane_of(rig, "a"); /* 1,000 elements of one worker */
     reply = plan(rig, "new", 1, 4000, 100 * NS_PER_MS, 0);

@@ -1,5 +1,5 @@
-/* Clients and aggregators send random requests in random order, and the coordinator is killed
- * sometimes. Every request has exactly one answer, and after the last end no object remains. */
+/* Clients and aggregators send random requests in random order. Sometimes the coordinator is
+ * killed. Every request must get exactly one answer, and at the end no object may remain. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -13,7 +13,7 @@
 #define AGGREGATORS 3
 #define STEPS 1500
 #define GONE_NS (60 * NS_PER_S)
-/* much shorter than the time after which the coordinator counts an aggregator as lost */
+/* much shorter than the time after which the coordinator considers an aggregator lost */
 #define FORGOTTEN_NS (5 * NS_PER_S)
 #define STRAYS_MAX STEPS
 
@@ -21,18 +21,18 @@ struct client {
     struct end *end; /* NULL: not connected */
     char job[16];
     uint32_t rank, workers, job_id;
-    uint64_t session; /* 0: in no job */
-    uint64_t asked;   /* id of the request under way; 0: none */
-    bool joins;       /* the open request is a join: the session is unknown until its answer */
+    uint64_t session; /* 0: the client is in no job */
+    uint64_t asked;   /* id of the unanswered request; 0: none */
+    bool joins;       /* the open request is a join, whose answer contains the session */
 };
 
 struct world {
     struct rig *rig;
     struct client clients[CLIENTS];
     struct end *aggregators[AGGREGATORS];
-    struct end former[AGGREGATORS]; /* the state at the last connection */
+    struct end former[AGGREGATORS]; /* state at the last connection */
     uint64_t left_ns[AGGREGATORS];
-    struct client stray[STRAYS_MAX]; /* sessions that their clients have abandoned */
+    struct client stray[STRAYS_MAX]; /* sessions abandoned by their clients */
     size_t strays;
     uint64_t random;
 };
@@ -59,7 +59,7 @@ static void hang_up(struct client *c)
     c->asked = 0;
 }
 
-/* Reads the answer, if it has arrived. Other messages are skipped. */
+/* Reads the answer if it has arrived. Skips other messages. */
 static void take_answer(struct client *c)
 {
     size_t answers = 0;
@@ -158,7 +158,7 @@ static void client_acts(struct world *w, struct client *c)
         return hang_up(c);
     uint32_t what = any(w, 100);
     if (c->joins || (c->asked && what >= 5))
-        return; /* one request at a time, but a client may disconnect before the answer */
+        return; /* a client sends one request at a time, but may disconnect before the answer */
     if (what < 5)
         hang_up(c);
     else if (what < 7)
@@ -214,7 +214,7 @@ static void let_lanes_answer(struct world *w)
     }
 }
 
-/* With `joins` it waits for answers to joins only. */
+/* Waits for answers; with `joins`, only for answers to joins. */
 static void await_answers(struct world *w, bool joins)
 {
     uint64_t deadline_ns = clock_now_ns() + GONE_NS;
@@ -266,7 +266,7 @@ static void nothing_is_left(struct world *w)
     }
 }
 
-/* Resumes a session that was left behind, and leaves. */
+/* Resumes an abandoned session, and leaves. */
 static void leave(struct world *w, struct client *c)
 {
     WIRE(LeaveRequest) goodbye = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
@@ -279,7 +279,8 @@ static void leave(struct world *w, struct client *c)
         join_request(&request, &join, c->job, c->rank, c->workers);
         join.session = c->session;
         join.job_id = c->job_id;
-        message_free(end_ask(c->end, &request)); /* refused if the session counts as lost by now */
+        /* refused if the session is already considered lost */
+        message_free(end_ask(c->end, &request));
     }
     gradpool__wire__envelope__init(&request);
     request.body_case = BODY(LEAVE_REQUEST);

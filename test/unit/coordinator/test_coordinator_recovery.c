@@ -1,4 +1,4 @@
-/* Aggregators that join, disconnect and return, and the pieces that they serve. */
+/* Tests aggregators that join, disconnect and return, and the pieces that they serve. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -47,7 +47,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     assert_int_equal(place->place_request->n_pieces, 1);
     assert_int_equal(place->place_request->pieces[0]->piece, piece.id);
     assert_int_equal(place->place_request->pieces[0]->task, piece.task);
-    end_expect_none(zero, BODY(ROUTE_CHANGE)); /* the new owner does not know them yet */
+    end_expect_none(zero, BODY(ROUTE_CHANGE)); /* the new owner has not received the pieces yet */
 
     end_answer(second, place);
     message_free(place);
@@ -61,7 +61,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
-/* The lane has not ended its former use of these pieces. */
+/* The lane still ends its former use of these pieces. */
 static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
 {
     struct rig *rig = *state;
@@ -103,7 +103,7 @@ static void a_process_that_closes_its_connection_but_lives_is_not_replaced(void 
     declare(zero, "w");
     struct end *second = rig_aggregator(rig, 1);
     end_close(first);
-    /* The first owner could still write, because it is not fenced. */
+    /* the first owner could still write, because it was not fenced */
     end_expect_none(second, BODY(PLACE_REQUEST));
     rig_kill(rig, first->process);
     drop_placed(second);
@@ -132,7 +132,7 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
     message_free(message);
 }
 
-/* One case tests all three limits, because each has to be waited for. */
+/* All three limits share one case, because each requires a wait. */
 static void who_stays_away_too_long_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -176,11 +176,11 @@ static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state
     envelope *notice = end_expect(zero, BODY(NOTICE));
     assert_non_null(strstr(notice->notice->text, "aggregator 2 (node7, pid"));
     message_free(notice);
-    /* An aggregator that is lost without a goodbye would have been waited for. */
+    /* without the message of its planned end, the coordinator would wait for it */
     assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
 }
 
-/* Its process could still write, so only its end counts (K4). */
+/* Its process could still write, so the coordinator waits for the process's end (K4). */
 static void a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended(void **state)
 {
     struct rig *rig = *state;
@@ -218,8 +218,8 @@ static void a_local_aggregator_is_started_again_and_gets_its_pieces_back(void **
     struct end *first = start_local(rig);
     struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     WIRE(Piece) piece = declare(zero, "w");
-    rig_kill(rig, rig->processes[0]); /* the process that the provisioner started */
-    rig_kill(rig, first->process);    /* and the process that the aggregator reports */
+    rig_kill(rig, rig->processes[0]); /* process started by the provisioner */
+    rig_kill(rig, first->process);    /* process reported by the aggregator */
     while (rig->starts < 2)
         rig_settle(rig);
     end_expect_none(zero, BODY(JOB_FAILURE));
@@ -413,7 +413,7 @@ static void say_failure(struct end *e, uint32_t lane, uint32_t job, const char *
     failure.text = (char *)text;
     message.body_case = BODY(LANE_FAILURE);
     message.lane_failure = &failure;
-    /* A message without an id, because no request asked for it. */
+    /* a message that answers no request has no id */
     assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
@@ -435,7 +435,7 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     WIRE(Piece) piece = declare(zero, "w");
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
-    /* No other message would inform a rank that has lost its connection to the lane. */
+    /* without this message, a rank disconnected from the lane would not be informed */
     expect_failed(one, "said by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));

@@ -1,6 +1,5 @@
-/* Changes of a job's membership for lanes and workers (K41, K42), message by message, with other
- * events at each step. At the end the piece is served for the remaining ranks, they know its epoch,
- * and no lane got a request that it would have to refuse. */
+/* Tests changes of a job's membership (K41, K42), message by message, with other events at each
+ * step. At the end the piece is served for the remaining ranks, and these know its epoch. */
 #include "test/unit/coordinator/members_case.h"
 
 #include "svc/base/clock.h"
@@ -9,9 +8,9 @@
 #include <string.h>
 
 #define WORKERS 3
-#define PIECE 1 /* of "w", the first */
+#define PIECE 1 /* first piece of "w" */
 #define ALL 7u
-#define LEFT 3u /* ranks 0 and 1 */
+#define LEFT 3u /* bit set of ranks 0 and 1 */
 
 static struct joining how(uint32_t rank)
 {
@@ -27,11 +26,11 @@ struct scene {
     struct {
         uint32_t epoch;
         uint64_t ranks;
-    } routed[WORKERS]; /* as in the last route of each worker */
-    envelope *kept;    /* the message that the lane has not answered */
+    } routed[WORKERS]; /* values of the last route sent to each worker */
+    envelope *kept;    /* message that the lane has not answered */
 };
 
-/* Begins a job of three workers that train "w" on one lane. */
+/* Starts a job of three workers, which train "w" on one lane. */
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.rig = rig, .lane = rig_aggregator(rig, 1)};
@@ -55,7 +54,7 @@ enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
 static bool has_switched(enum step step) { return step >= SWITCHED; }
 
-/* Rank 2 leaves. The lane has not answered, or its answer has not been read. */
+/* Rank 2 leaves. The lane has not answered, or the coordinator has not read its answer. */
 static void stop_at(struct scene *s, enum step step)
 {
     int body = has_switched(step) ? BODY(PLACE_REQUEST) : BODY(RELEASE_REQUEST);
@@ -74,7 +73,7 @@ static void forget_kept(struct scene *s)
     s->kept = NULL;
 }
 
-/* The lane answers. */
+/* Sends the lane's answer. */
 static void go_on(struct scene *s)
 {
     shadow_do(&s->shadow, s->kept);
@@ -94,7 +93,7 @@ static void expect_routed(struct scene *s, uint32_t rank, uint64_t ranks)
     assert_int_equal(s->routed[rank].ranks, ranks);
 }
 
-/* Checks that the piece is served for these ranks, and that no message follows. */
+/* Checks that the piece is served for these ranks, and that no other message follows. */
 static void expect_served(struct scene *s, uint64_t ranks)
 {
     shadow_until(&s->shadow, s->lane, PIECE, ranks);
@@ -117,7 +116,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Runs only the steps with an unanswered message: a live lane that reads has not received it. */
+/* Runs only the steps with a message that a living lane has not received yet. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
@@ -140,14 +139,15 @@ static void lanes_let_go_then_one_switch_then_lanes_then_workers(void **state)
     assert_int_equal(release->release_request->pieces[0], PIECE);
     assert_int_equal(release->release_request->gone.data[0], 4);
     assert_false(release->release_request->behind);
-    end_expect_none(s.lane, BODY(PLACE_REQUEST)); /* a round is open */
+    end_expect_none(s.lane, BODY(PLACE_REQUEST)); /* a round is still open */
     end_answer(s.lane, release);
     envelope *place = end_expect(s.lane, BODY(PLACE_REQUEST));
     assert_true(place->place_request->regroups);
     assert_true(place->place_request->recovering);
     assert_true(place->place_request->is_elastic);
     assert_int_equal(place->place_request->epoch, 2);
-    end_expect_none(s.workers[0].end, BODY(ROUTE_CHANGE)); /* K3: stored first */
+    /* the coordinator stores the route before it sends it (K3) */
+    end_expect_none(s.workers[0].end, BODY(ROUTE_CHANGE));
     shadow_do(&s.shadow, release);
     shadow_do(&s.shadow, place);
     end_answer(s.lane, place);
@@ -180,7 +180,7 @@ static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
     struct member late = members_join(s.rig, how(2));
     assert_true(late.is_late);
     rig_settle(s.rig);
-    expect_served(&s, LEFT); /* no rank waits for a rank that has not declared */
+    expect_served(&s, LEFT); /* ranks do not wait for a rank without a declaration */
     uint64_t id = members_declare(late.end, "w", NULL);
     expect_served(&s, ALL);
     members_declared(late.end, id, &ranks);
@@ -241,7 +241,7 @@ static void another_leaves(struct scene *s, enum step step)
     end_leave(s->workers[1].end);
     go_on(s);
     expect_served(s, 1);
-    assert_int_equal(s->shadow.regroupings, 2); /* one after the other */
+    assert_int_equal(s->shadow.regroupings, 2); /* the changes follow one after the other */
     assert_int_equal(shadow_piece(&s->shadow, PIECE)->epoch, 3);
 }
 
@@ -263,7 +263,7 @@ static void who_is_lost_meanwhile_makes_another_one(void **state)
     at_both_steps(*state, another_is_lost);
 }
 
-/* A round that was begun for the lost rank would block the lane. */
+/* A round started for the lost rank would block the lane. */
 static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
 {
     struct scene s = begin(*state);
@@ -280,7 +280,7 @@ static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state
 static void the_loss_is_told_again(struct scene *s, enum step step)
 {
     members_lose(s->lane, s->lane->lanes[0], s->workers[2].job, 2);
-    members_resize(s->workers[0].end, WORKERS); /* a resize does not change the set either */
+    members_resize(s->workers[0].end, WORKERS); /* a resize keeps the set of ranks */
     go_on(s);
     expect_served(s, LEFT);
     assert_int_equal(s->shadow.regroupings, 1);
@@ -295,7 +295,7 @@ static void he_comes_back(struct scene *s, enum step step)
 {
     uint64_t id, ranks;
     struct end *e = members_ask(s->rig, how(2), &id);
-    if (!has_switched(step)) /* K43: lanes still have the former set */
+    if (!has_switched(step)) /* lanes still use the former set (K43) */
         end_expect_none(e, BODY(JOIN_REPLY));
     go_on(s);
     struct member late = members_joined(e, id, 2);
@@ -350,7 +350,7 @@ static void it_is_undeclared(struct scene *s, enum step step)
 {
     end_undeclare(s->workers[0].end, s->tensor);
     end_undeclare(s->workers[1].end, s->tensor);
-    shadow_do(&s->shadow, s->kept); /* the drop came after the kept message */
+    shadow_do(&s->shadow, s->kept); /* the drop was sent after the stored message */
     end_answer(s->lane, s->kept);
     forget_kept(s);
     rig_settle(s->rig);
@@ -409,10 +409,10 @@ static void the_lane_is_away(struct scene *s, enum step step)
         assert_int_equal(members_routed(s->workers[0].end, s->tensor, &told), 0);
     s->lane = shadow_rejoin(&s->shadow, s->rig, &before, s->workers[0].job);
     expect_served(s, LEFT);
-    assert_int_equal(s->shadow.regroupings, 1); /* with the state of the piece */
+    assert_int_equal(s->shadow.regroupings, 1); /* the lane has kept the state of the piece */
 }
 
-/* The piece is not placed again, which would lose its state. */
+/* The piece is not placed again, because its state would be lost. */
 static void a_lane_that_was_away_follows_with_what_it_has(void **state)
 {
     at_each_step(*state, the_lane_is_away);
@@ -489,10 +489,10 @@ static void the_coordinator_dies(struct scene *s, enum step step)
     for (uint32_t rank = 0; rank < 2; rank++)
         members_resume(s->rig, &s->workers[rank], how(rank));
     expect_served(s, LEFT);
-    assert_int_equal(s->shadow.regroupings, 1); /* with the state of the piece */
+    assert_int_equal(s->shadow.regroupings, 1); /* the lane has kept the state of the piece */
     struct member late = members_join(s->rig, how(2));
     rig_settle(s->rig);
-    expect_served(s, LEFT); /* declarations of the rank's former process do not count */
+    expect_served(s, LEFT); /* declarations of the rank's former process have no effect */
     members_declare(late.end, "w", NULL);
     expect_served(s, ALL);
 }

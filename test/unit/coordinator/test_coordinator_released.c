@@ -1,10 +1,10 @@
-/* A change of workers while one lane has released its pieces and another has not yet (K41): events
- * of the first lane in the meantime. */
+/* Tests a change of workers (K41) when one lane has released its pieces and a second lane has not.
+ * The first lane then waits, or disconnects and returns. */
 #include "test/unit/coordinator/members_case.h"
 
 #define WORKERS 3
 #define ALL 7u
-#define LEFT 3u /* ranks 0 and 1 */
+#define LEFT 3u /* bit set of ranks 0 and 1 */
 
 struct side {
     struct end *lane;
@@ -16,7 +16,7 @@ struct scene {
     struct rig *rig;
     struct side slow, quick;
     struct member workers[WORKERS];
-    envelope *kept; /* the release that the slow lane has not answered */
+    envelope *kept; /* release that the slow lane has not answered */
 };
 
 static void declare(struct scene *s, const char *name)
@@ -27,7 +27,7 @@ static void declare(struct scene *s, const char *name)
     }
 }
 
-/* Rank 2 has left, and one of two lanes has released its pieces. */
+/* Rank 2 leaves, and the first of two lanes releases its pieces. */
 static struct scene begin(struct rig *rig)
 {
     rig->options.policy = "round-robin";
@@ -51,7 +51,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* The slow lane releases its pieces at last. */
+/* Makes the slow lane release its pieces. */
 static void go_on(struct scene *s)
 {
     shadow_do(&s->slow.shadow, s->kept);
@@ -73,7 +73,7 @@ static void both_follow(void **state)
     expect_changed(&s);
 }
 
-/* Its pieces were thawed, and must be released again before the switch. */
+/* The lane's pieces were thawed. They must be released again before the switch. */
 static void one_that_comes_back_lets_go_again(void **state)
 {
     struct scene s = begin(*state);

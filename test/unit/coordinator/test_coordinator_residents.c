@@ -1,4 +1,4 @@
-/* Figures of jobs that share lanes, for the packer and for users: K15 to K17, K106. */
+/* Tests figures of jobs that share lanes, for the packer and for users: K15 to K17, K106. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define PERIOD_NS (100 * NS_PER_MS)
-#define IDLE_NS NS_PER_S /* longer than a job needs to join, also on a slow host */
+#define IDLE_NS NS_PER_S /* longer than a job needs to join, even on a slow host */
 
 static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
 {
@@ -31,7 +31,7 @@ static void expect_refused_for(struct rig *rig, const char *name, const char *wh
     rig_settle(rig);
 }
 
-/* K102: checks the reason for which a job waits. */
+/* Checks the reason for which a job waits (K102). */
 static void expect_waits(struct rig *rig, const char *name)
 {
     uint64_t session;
@@ -45,7 +45,7 @@ static void expect_waits(struct rig *rig, const char *name)
     rig_settle(rig);
 }
 
-/* Sends measurements without progress until that much time has passed. */
+/* Sends measurements without progress until this time has passed. */
 static void do_nothing(struct end *aggregator, const struct trained *job, uint64_t for_ns)
 {
     uint64_t began_ns = clock_now_ns();
@@ -63,7 +63,7 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     limit(rig, 50000, IDLE_NS);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained idle = trained_start(rig, "sits", &worker);
-    expect_waits(rig, "known"); /* the idle job may begin at any time */
+    expect_waits(rig, "known"); /* the idle job may start to train at any time */
     do_nothing(aggregator, &idle, IDLE_NS);
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
@@ -102,7 +102,7 @@ static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
     expect_refused_for(rig, "second", "cannot be placed");
 }
 
-/* Sets the state after a coordinator that ended before the lanes answered. */
+/* Restores the state of a coordinator that ended before the lanes answered. */
 static int forget_tensors(void *context, const struct store_row *row)
 {
     struct store *store = context;
@@ -146,7 +146,7 @@ static void a_network_is_not_filled_beyond_its_speed(void **state)
     struct rig *rig = *state;
     measure_know(rig, NS_PER_MS, 2, (const char *[]){"first", "second"});
     limit(rig, 50000, 0);
-    rig->network_bytes_per_s = 60000; /* each way */
+    rig->network_bytes_per_s = 60000; /* in each direction */
     rig_aggregator(rig, 1);
     measure_lane_of(rig, "first");
     expect_refused_for(rig, "second", "it is the network of the lanes that is short");
@@ -164,14 +164,14 @@ static void nobody_who_has_named_no_limit_is_sent_away_for_the_network(void **st
 static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
 {
     struct rig *rig = *state;
-    rig->memory_bytes = 2 * 2 * RIG_COST_BYTES; /* two pieces of one rank each */
+    rig->memory_bytes = 2 * 2 * RIG_COST_BYTES; /* enough for two pieces of one rank each */
     rig_aggregator(rig, 2);
     measure_lane_of(rig, "first");
     measure_lane_of(rig, "second");
     expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
 }
 
-/* A job's own lane time, and the lane's wait for its core, explain no loss. */
+/* Neither the job's own lane time nor the lane's wait for its core explains a loss. */
 static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
 {
     struct rig *rig = *state;
@@ -184,7 +184,7 @@ static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
     trained_start(rig, "gpt", &workers[1]);
     aggregator->answers = false;
     for (int i = 0; i < 12; i++) {
-        job.handled_ns += 10 * 14 * NS_PER_MS; /* in each round 10 ms more than its lane time */
+        job.handled_ns += 10 * 14 * NS_PER_MS; /* each round is 10 ms longer than its lane time */
         trained_go_on(&job, 10, 125 * NS_PER_MS, 4 * NS_PER_MS);
         trained_answer(aggregator, &job, 1);
     }

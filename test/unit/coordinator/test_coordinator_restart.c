@@ -1,4 +1,4 @@
-/* Restarts: state that outlives the coordinator, starts that are refused, and ends. */
+/* Tests restarts: state that survives the coordinator, refused starts, and ends. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -95,7 +95,7 @@ static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
     assert_int_equal(one.piece.task, known.piece.task);
     assert_int_equal(one.piece.lane, known.piece.lane);
     assert_int_equal(one.piece.epoch, known.piece.epoch);
-    declare(&zero, "v"); /* a number is never used twice */
+    declare(&zero, "v"); /* a number is never used again */
     assert_true(zero.tensor > known.tensor);
     assert_true(zero.piece.id > known.piece.id);
 }
@@ -130,7 +130,7 @@ static void an_epoch_from_before_a_restart_is_not_given_again(void **state)
     rig_crash(rig);
     rig_start(rig);
     second = rig_rejoin(rig, &before, 0, NULL);
-    envelope *place = end_expect(second, BODY(PLACE_REQUEST)); /* the lane lost its pieces */
+    envelope *place = end_expect(second, BODY(PLACE_REQUEST)); /* the lane has lost its pieces */
     assert_int_equal(place->place_request->epoch, 2);
     assert_true(place->place_request->recovering);
     message_free(place);
@@ -329,7 +329,7 @@ static void a_full_disk_refuses_the_request_and_the_service_goes_on(void **state
     message_free(reply);
     end_expect_none(lane, BODY(PLACE_REQUEST));
     declared.end = zero.end;
-    declare(&declared, "tensor-0"); /* a declared tensor needs no room */
+    declare(&declared, "tensor-0"); /* a declared tensor needs no further room */
     end_leave(zero.end);
 }
 
@@ -371,7 +371,7 @@ static void a_second_signal_ends_local_aggregators_at_once(void **state)
     rig_start(rig);
     rig_local_aggregator(rig, 1, rig->grants[0])->answers = false;
     coordinator_signal(rig->coordinator, SIGINT);
-    rig_settle(rig); /* the aggregator does not drain */
+    rig_settle(rig); /* the aggregator must not drain */
     coordinator_signal(rig->coordinator, SIGINT);
     step_until_drained(rig);
     assert_int_equal(coordinator_run(rig->coordinator), SIGINT);

@@ -1,5 +1,5 @@
-/* Messages to a worker, lanes and an operator during a snapshot of a job (K47, K51). One rank is
- * held at the end of an iteration. All tensors with update rules become idle, are read, and
+/* Tests messages to a worker, lanes and an operator during a snapshot of a job (K47, K51). One rank
+ * is held at the end of an iteration. All tensors with update rules become idle and are read. They
  * continue in all cases. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -12,9 +12,9 @@
 #define ELEMENTS 1000
 #define BYTES (ELEMENTS * sizeof(float))
 #define STATE(name) GRADPOOL__WIRE__HOLD_STATE__HOLD_##name
-#define HEAD 100 /* bytes of a piece's state before its arrays */
+#define HEAD 100 /* bytes of a piece's state in front of its arrays */
 
-/* Tensor "b" with SGD on one lane, "w" with Adam on the other. */
+/* Tensor "b" with SGD on one lane, tensor "w" with Adam on another. */
 struct saving_case {
     struct rig *rig;
     struct end *lanes[2], *worker, *asker;
@@ -103,7 +103,7 @@ static void says(struct saving_case *c, int state, int code, const char *text)
 
 static void says_ended(struct saving_case *c) { says(c, STATE(ENDED), 0, ""); }
 
-/* Orders a snapshot, with the rank at the end of an iteration. */
+/* Orders a snapshot while the rank is at the end of an iteration. */
 static void ask(struct saving_case *c)
 {
     ask_of(c, c->asker, "resnet");
@@ -129,7 +129,7 @@ static void expect_standing(struct saving_case *c, uint64_t round)
     const WIRE(SnapshotReply) *all = reply->snapshot_reply;
     assert_int_equal(all->round, round);
     assert_int_equal(all->n_tensors, 2);
-    assert_string_equal(all->tensors[0]->name, "b"); /* names ascend */
+    assert_string_equal(all->tensors[0]->name, "b"); /* names are sorted */
     assert_string_equal(all->tensors[1]->name, "w");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(all->tensors[i]->steps, 6);
@@ -180,7 +180,7 @@ static void forget_releases(struct saving_case *c)
 
 /* --- a successful snapshot --- */
 
-/* The arrays follow the head. The rig's bytes encode their origin. */
+/* Checks arrays behind the head. The rig's bytes show their offset. */
 static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
 {
     assert_int_equal(part->offset, *covered);
@@ -271,7 +271,7 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
 static void a_rank_reads_what_it_names_and_nobody_is_held(void **state)
 {
     struct saving_case c = begin(*state);
-    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* does not matter here */
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* any quorum would do */
     envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->n_tensors, 1);
@@ -291,7 +291,7 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
     ask_of(&c, c.asker, "resnet");
     expect_hold(&c);
     uint64_t second = ask_between(&c, "w");
-    end_expect_none(c.worker, BODY(HOLD)); /* still held for the first */
+    end_expect_none(c.worker, BODY(HOLD)); /* the rank is still held for the first snapshot */
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
     end_it(&c);
@@ -301,7 +301,7 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
     end_expect_none(c.worker, BODY(HOLD));
 }
 
-/* A round of one piece was abandoned, and is made again. */
+/* A round of one piece was abandoned, and is repeated. */
 static void pieces_that_stand_behind_different_rounds_are_waited_for(void **state)
 {
     struct rig *rig = *state;
@@ -440,7 +440,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 {
     struct saving_case c = begin(*state);
     struct tenant other = *c.job->tenant, *own = c.job->tenant;
-    /* As a tenant that is no operator. */
+    /* sent by a tenant without operator rights */
     c.asker = rig_connect(c.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     c.job->tenant = &other;
     ask_of(&c, c.asker, "resnet");

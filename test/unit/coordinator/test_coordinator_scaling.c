@@ -1,5 +1,6 @@
-/* The number of lanes follows the load: lanes open and park, and local aggregators start and stop
- * (K30 to K33). Aggregators are scripted, measurements are frequent, and hold times are short. */
+/* Tests that the number of lanes follows the load. Lanes open and park, and local aggregators start
+ * and stop (K30 to K33). Aggregators are simulated, measurements are frequent, and hold times are
+ * short. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/measure/measure.h"
@@ -11,8 +12,9 @@
 #include <stdio.h>
 
 #define HOLD_NS (60 * NS_PER_MS)
-#define PATIENT_NS (60 * NS_PER_S) /* time that a declare waits for an aggregator that starts */
-#define BRIEF_NS (300 * NS_PER_MS) /* time that a declare waits in vain */
+/* time for which a declaration waits for a starting aggregator */
+#define PATIENT_NS (60 * NS_PER_S)
+#define BRIEF_NS (300 * NS_PER_MS) /* time for which a declaration waits without success */
 
 static int scaling_setup(void **state)
 {
@@ -25,7 +27,7 @@ static int scaling_setup(void **state)
     return 0;
 }
 
-/* Declares local aggregators of two lanes each. The test decides which of them run. */
+/* Configures local aggregators of two lanes each. The test decides which of them run. */
 static void start_locals(struct rig *rig, uint32_t count)
 {
     rig->options.aggregators = count;
@@ -75,7 +77,7 @@ static bool so_many_are_there(struct rig *rig, uint64_t count)
     return there == count;
 }
 
-/* Lets `windows` windows pass. */
+/* Waits for this number of windows. */
 static void pass(struct rig *rig, uint32_t windows)
 {
     uint64_t until_ns = clock_now_ns() + windows * LOOK_NS;
@@ -90,13 +92,13 @@ static const char *last_kind(struct rig *rig)
     return events_at(service_of(rig)->events, decisions(rig) - 1)->kind;
 }
 
-/* Joins as the local aggregator that was started last. */
+/* Joins as the local aggregator started last. */
 static struct end *join_local(struct rig *rig)
 {
     return rig_local_aggregator(rig, 2, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);
 }
 
-/* The aggregator has drained, and its process ends. */
+/* Makes the aggregator drain and its process end. */
 static void end_local(struct rig *rig, struct end *e)
 {
     int process = e->process;
@@ -308,7 +310,7 @@ static void one_that_joined_by_hand_is_not_stopped(void **state)
     end_expect_none(local, BODY(DRAIN_REQUEST));
 }
 
-/* Aggregators of both slots have joined, and the second has stopped. */
+/* Aggregators of both slots join, and the second one stops. */
 static struct end *shrink_to_one(struct rig *rig)
 {
     start_locals(rig, 2);
@@ -346,8 +348,8 @@ static void a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts(vo
 }
 
 /* nine names of 16 MiB, twice */
-/* TCP ends a connection on which nothing is read for 10 s. A coordinator with a sanitizer may be
- * busy that long with the longest messages. */
+/* TCP closes a connection whose peer reads nothing for 10 s. A coordinator with a sanitizer may
+ * need this time for the longest messages. */
 static struct end *join_locally(struct rig *rig, const char *job)
 {
     envelope request;
@@ -401,7 +403,7 @@ static void one_that_does_not_come_is_not_waited_for_for_ever(void **state)
     assert_int_equal(first->lanes_count, 2);
 }
 
-/* The service's socket exists before its first lane. */
+/* the service opens its socket before it has a lane */
 static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void **state)
 {
     static const char *const policies[] = {"shared", "least-loaded", "mxnet", "dedicated"};

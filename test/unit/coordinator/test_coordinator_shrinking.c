@@ -1,5 +1,5 @@
-/* The running job that would shrink for a new job without room: it is reported once, and no job is
- * changed (K49). */
+/* Tests which running job would shrink for a new job without room. The job is reported once, and no
+ * job is changed (K49). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 #include "test/unit/coordinator/members_case.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the newest event of that kind; the caller frees it. NULL: there is none. */
+/* Returns the newest event of this kind. The caller frees it. NULL: there is none. */
 static char *newest_event(struct rig *rig, const char *kind)
 {
     struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -56,8 +56,8 @@ static struct trained start_measured(struct rig *rig, struct end **ret_zero)
     return job;
 }
 
-/* 90 ms are divided among three workers, and 10 ms of lane time grow with their number. With two
- * workers a round takes 135 and 6.7 ms. */
+/* Three workers share 90 ms of computing. The lane's 10 ms grow with the number of workers. With
+ * two workers a round has 135 ms of computing and 6.7 ms of lane time. */
 static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
 {
     struct rig *rig = *state;
@@ -70,7 +70,7 @@ static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
     assert_non_null(strstr(text, "job late does not fit: job resnet would give a worker"));
     assert_non_null(strstr(text, "7.06 rounds a second instead of 10.00"));
     free(text);
-    end_expect_none(zero, BODY(MEMBERSHIP)); /* the job is not asked to shrink */
+    end_expect_none(zero, BODY(MEMBERSHIP)); /* the job receives no request to shrink */
 }
 
 static void one_that_is_not_measured_or_was_just_changed_gives_nothing(void **state)

@@ -1,4 +1,4 @@
-/* Signals and `gradpool stop`: jobs are left to the next start, or ended. */
+/* Tests signals and `gradpool stop`. Jobs continue at the next start, or are ended. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -41,7 +41,7 @@ static void with_options(struct rig *rig, bool ends_jobs, bool keeps_jobs)
     rig_start(rig);
 }
 
-/* The worker gets its message before the aggregator. */
+/* The worker receives its message before the aggregator. */
 static void expect_end_in_order(struct rig *rig, struct worker *w, struct end *lane,
                                 const char *text)
 {
@@ -95,7 +95,7 @@ static void one_that_is_still_starting_is_not_left(void **state)
     assert_int_equal(rig->starts, 2);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
-    assert_int_equal(rig->stops, 1); /* of the other aggregator */
+    assert_int_equal(rig->stops, 1); /* stops the other aggregator */
 }
 
 static void sigterm_without_a_job_ends_the_aggregators(void **state)
@@ -120,7 +120,7 @@ static void sigterm_under_stop_jobs_ends_them_first(void **state)
     kept_log_expect("SIGTERM ends the jobs: ");
 }
 
-/* Simulates a start by systemd, with an aggregator of the unit. */
+/* Simulates a start by systemd. The aggregator belongs to the unit. */
 static struct end *be_a_unit(struct rig *rig, const char *pid, bool keeps_jobs)
 {
     setenv("SYSTEMD_EXEC_PID", pid, 1);
@@ -219,7 +219,7 @@ static void an_operator_stops_it_over_the_unix_socket_only(void **state)
     reply = ask_to_stop(operator);
     assert_int_equal(reply->body_case, BODY(DONE));
     message_free(reply);
-    reply = ask_to_stop(operator); /* a second request is no second signal */
+    reply = ask_to_stop(operator); /* a second request must not count as a second signal */
     assert_int_equal(reply->body_case, BODY(DONE));
     message_free(reply);
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (gradpool stop)");
@@ -247,7 +247,8 @@ static void a_second_signal_ends_it_though_a_remote_aggregator_does_not_drain(vo
     assert_false(is_ending(rig));
     coordinator_signal(rig->coordinator, SIGTERM);
     step_until_ended(rig);
-    assert_true(clock_now_ns() - began_ns < 9 * NS_PER_S); /* before the drain's deadline */
+    /* the drain has not reached its deadline */
+    assert_true(clock_now_ns() - began_ns < 9 * NS_PER_S);
     assert_int_equal(coordinator_run(rig->coordinator), SIGTERM);
 }
 
@@ -287,8 +288,8 @@ static int run_cases(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* Runs in a child process. A child of a container's first process ends jobs on SIGTERM (K107), and
- * the test's parent may be that first process. */
+/* Runs the tests in a child process. The test's parent may be a container's first process. A
+ * coordinator started by that process ends jobs on SIGTERM (K107). */
 int main(void)
 {
     int status;

@@ -1,5 +1,5 @@
-/* Tenants, as transcripts: the rights of each key, the jobs that a tenant sees and owns, and the
- * effect of a revoke. */
+/* Tests tenants: the rights of each key, the jobs that a tenant may see and change, and the effect
+ * of a revoke. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static envelope *list(struct rig *rig)
     return reply;
 }
 
-/* The handshake fails. The client gets this error and no other message. */
+/* The handshake fails. The client receives this error and no other message. */
 static void expect_rejected(struct rig *rig, const struct key *key)
 {
     envelope request, *message;
@@ -248,7 +248,7 @@ static envelope *ask_status(struct end *e)
     return reply;
 }
 
-/* Checks that figures of the service and of other tenants are not shown. */
+/* Checks that no figures of the service or of other tenants are shown. */
 static void expect_own_status(struct end *e, size_t lanes, uint32_t tasks)
 {
     envelope *reply = ask_status(e);
@@ -340,8 +340,7 @@ static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **st
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* A command of an operator without a key works at the socket, if the socket belongs to this
- * service. */
+/* An operator without a key may use the socket, if it belongs to this service. */
 static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
 {
     struct rig *rig = *state;
@@ -378,7 +377,7 @@ static void a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_
     WIRE(JoinRequest) wanted;
     uint64_t session;
     uint32_t job;
-    add(rig, "node8", true); /* a tenant without jobs */
+    add(rig, "node8", true); /* this tenant has no jobs */
     struct end *zero = rig_join(rig, "old", 0, 2, &session, &job);
     add(rig, "acme", false);
     refuse_to_begin(rig_connect(rig, CLIENT), -ENOKEY);
@@ -427,7 +426,7 @@ static void names_that_are_none_or_taken_are_refused(void **state)
     end_ask_refused(e, &request, -EEXIST, "a new one takes `gradpool tenant revoke acme` first");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
-    revoke_request(&request, &revoked, ""); /* not the local tenant */
+    revoke_request(&request, &revoked, ""); /* this is not the local tenant */
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 

@@ -1,5 +1,5 @@
-/* Endpoints: accepted texts, and sockets whose failures name the next step. All traffic stays on
- * loopback. */
+/* Tests endpoints: accepted texts, and failures of sockets, whose messages name the next step. All
+ * traffic stays on loopback. */
 #include "svc/base/clock.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -31,7 +31,8 @@ static void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* A resolver whose name servers are silent: a lookup of HUNG_NAME waits until let_go. */
+/* Replaces the resolver. A lookup of HUNG_NAME waits until let_go is posted, as if name servers
+ * were silent. */
 #define HUNG_NAME "node.hangs.example"
 static sem_t let_go, has_returned;
 
@@ -231,7 +232,7 @@ static int listen_on(struct endpoint *e)
     return fd;
 }
 
-/* Sends a byte from the connecting end to the listening one. */
+/* Sends a byte from the connecting side to the listening side. */
 static void expect_talk(int listener, const struct endpoint *e)
 {
     struct err err = {0};
@@ -295,12 +296,12 @@ static void a_port_in_use_is_said_with_what_to_do(void **state)
     expect_text(err.text, endpoint_format(&e, url, sizeof url));
     expect_text(err.text, "is another `gradpool serve` running? stop it or use another port");
     close(listener);
-    close(listen_on(&e)); /* at once: no state lingers on the port */
+    close(listen_on(&e)); /* the port can be used again at once */
 }
 
 static void an_address_of_another_host_cannot_be_listened_on(void **state)
 {
-    struct endpoint e = parse("192.0.2.1:0"); /* an address for documentation */
+    struct endpoint e = parse("192.0.2.1:0"); /* an address reserved for documentation */
     struct err err = {0};
     int fd;
     assert_int_equal(endpoint_listen(&e, NULL, &fd, &err), -EADDRNOTAVAIL);
@@ -313,7 +314,7 @@ static void a_port_where_nobody_listens_is_refused_at_once(void **state)
     static const char *const hosts[] = {"127.0.0.1", "localhost"};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof address;
-    int bound = socket(AF_INET, SOCK_STREAM, 0); /* keeps the port reserved, and closed */
+    int bound = socket(AF_INET, SOCK_STREAM, 0); /* reserves the port, but does not listen */
     assert_int_equal(bind(bound, (struct sockaddr *)&address, bytes), 0);
     assert_int_equal(getsockname(bound, (struct sockaddr *)&address, &bytes), 0);
     for (int i = 0; i < 2; i++) {
@@ -333,7 +334,7 @@ static void a_port_where_nobody_listens_is_refused_at_once(void **state)
     close(bound);
 }
 
-/* Fills the listener's queue. The kernel then drops further packets, like those for an unreachable
+/* Fills the listener's queue. The kernel then drops further packets, like packets to an unreachable
  * address. */
 static int fill_queue(int family, const struct sockaddr *address, socklen_t bytes, int *fds, int n)
 {
@@ -411,15 +412,15 @@ static void a_stale_socket_file_is_replaced_and_a_live_one_left(void **state)
     struct endpoint e = unix_endpoint("s");
     struct err err = {0};
     int second = -7;
-    close(listen_on(&e)); /* a killed process leaves such a socket */
+    close(listen_on(&e)); /* a killed process leaves a socket of this kind */
     assert_int_equal(access(e.host, F_OK), 0);
     int listener = listen_on(&e);
     expect_talk(listener, &e);
     assert_int_equal(endpoint_listen(&e, NULL, &second, &err), -EADDRINUSE);
     assert_int_equal(second, -7);
     expect_text(err.text, "stop it or use another path");
-    close(accept(listener, NULL, NULL)); /* the check whether a process listens here */
-    expect_talk(listener, &e);           /* the failed attempt did not harm the listener */
+    close(accept(listener, NULL, NULL)); /* connection of the check for a listening process */
+    expect_talk(listener, &e);           /* the listener must still work after the failed attempt */
     close(listener);
 }
 
@@ -469,7 +470,7 @@ static void a_unix_socket_with_a_full_queue_ends_by_the_deadline(void **state)
 
 /* --- names and interfaces -------------------------------------------------------------------- */
 
-/* A label may have 63 letters, so this name fails without a question to the network. */
+/* A label of a name has at most 63 letters. This name therefore fails without a query. */
 static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
 {
     char name[80];
@@ -495,7 +496,7 @@ static void a_name_that_nobody_resolves_ends_by_the_deadline(void **state)
     assert_int_equal(fd, -7);
     expect_text(err.text, "gradpool://" HUNG_NAME ":7077: no name server");
     expect_text(err.text, "give an address in place of the name");
-    sem_post(&let_go); /* the abandoned lookup must not write to memory of this function */
+    sem_post(&let_go); /* the abandoned lookup must not write to this function's memory */
     assert_int_equal(sem_wait(&has_returned), 0);
 }
 

@@ -1,5 +1,5 @@
-/* The rig of the fabric tests: a lane and its workers in one thread. Every event is kept until the
- * test reads it. */
+/* Runs a lane and its workers for fabric tests in one thread. Stores every event until the test
+ * reads it. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"

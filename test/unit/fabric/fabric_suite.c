@@ -1,5 +1,4 @@
-/* Runs the cases that all fabrics have to pass, and the cases that a test of one fabric adds, as
- * one group. */
+/* Runs the cases for all fabrics and the cases added by the test of one fabric, as one group. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The cases that every implementation of svc/fabric/fabric.h must pass, run on a fabric from a
- * factory. One thread drives all ends of a case, except where the case differs. */
+/* Cases for every implementation of svc/fabric/fabric.h. A factory makes the fabric. Unless a case
+ * says otherwise, one thread runs all ends of a case. */
 #ifndef GRADPOOL_TEST_FABRIC_SUITE_H
 #define GRADPOOL_TEST_FABRIC_SUITE_H
 
@@ -12,28 +12,28 @@
 #include <cmocka.h>
 
 struct fabric_factory {
-    const char *name; /* name of the group, for TAP */
-    /* Before and after each case; NULL: nothing to do. */
+    const char *name; /* name of the group in TAP output */
+    /* Called before and after each case. NULL: none. */
     void (*begin)(void);
     void (*end)(void);
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
-    /* An unused address, and an address without a listener. */
+    /* Return an unused address, and an address without a listener. */
     void (*name_address)(char *ret_address);
     const char *dead_address;
-    /* Advances virtual time; NULL: time is real. */
+    /* Advances virtual time. NULL: time is real. */
     void (*advance)(void);
-    /* Longest payload behind a message; 0: payloads are refused. */
+    /* Longest payload after a message. 0: payloads are refused. */
     size_t payload_bytes_max;
-    /* Rounds of the case in which two threads wake each other; 0: no threads, so that the cases
-     * about sleepers are left out. */
+    /* Number of rounds in the case of two threads that wake each other. 0: no threads, so the cases
+     * about sleepers are skipped. */
     int ping_pongs;
 };
 
-/* Runs the common cases and `more`, as one group. Returns the number of cases that failed. */
+/* Runs the common cases and `more` as one group. Returns the number of failed cases. */
 #define FABRIC_CASES_MAX 128
 int fabric_suite_run(const struct fabric_factory *factory, const struct CMUnitTest *more,
                      size_t more_count);
-/* A case. Its `*state` is a new rig with the factory that was passed to fabric_suite_run(). */
+/* A case. Its `*state` is a new rig with the factory of fabric_suite_run(). */
 #define FABRIC_CASE(name) \
     cmocka_unit_test_setup_teardown(name, fabric_case_set_up, fabric_case_tear_down)
 int fabric_case_set_up(void **state);
@@ -43,33 +43,33 @@ int fabric_case_tear_down(void **state);
 extern const struct CMUnitTest fabric_talk_cases[], fabric_memory_cases[], fabric_sleep_cases[];
 extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_sleep_cases_count;
 
-/* helpers that tests of one implementation may use */
+/* tools that tests of one implementation may use */
 
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
 
-/* An event that was read. Its data was copied and given back. */
+/* A received event. Its data was copied, and its buffer returned to the fabric. */
 struct seen {
     struct fabric_event event;
     unsigned char data[SEEN_BYTES_MAX];
 };
 
-/* A fabric, and its events that no test has read, oldest first. */
+/* A fabric, and its events that no test has read yet, oldest first. */
 struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];
     int seen_count;
-    bool is_stuck; /* the fabric is never polled */
+    bool is_stuck; /* this fabric is never polled */
 };
 
-/* A lane that listens, and up to three workers. */
+/* A listening lane, and up to three workers. */
 #define RIG_WORKERS 3
 struct rig {
     const struct fabric_factory *factory;
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct side lane;
     struct side workers[RIG_WORKERS];
-    struct fabric_conn *at_lane[RIG_WORKERS]; /* the lane's end of the connection with worker i */
+    struct fabric_conn *at_lane[RIG_WORKERS]; /* the lane's side of the connection to worker i */
     struct fabric_conn *at_worker[RIG_WORKERS];
 };
 
@@ -79,19 +79,19 @@ void rig_open(struct rig *rig, const struct fabric_factory *factory,
 void rig_connect(struct rig *rig, int i);
 void rig_close(struct rig *rig);
 
-/* Polls every side once. Waits up to a millisecond if none had an event. */
+/* Polls every side once. Without an event it waits up to a millisecond. */
 void rig_pump(struct rig *rig);
-/* Returns the next event of this kind on that side, which must come within ten seconds. */
+/* Returns the next event of this kind on this side. Fails after ten seconds. */
 struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kind kind);
-/* Checks that no event comes on that side. */
+/* Checks that this side has no event. */
 void rig_expect_nothing(struct rig *rig, struct side *side);
 
-/* Expects CLOSED of that owner with this error, and no event after it. */
+/* Expects CLOSED for this owner with this error, and no event after it. */
 void rig_expect_closed(struct rig *rig, struct side *side, void *owner, int error);
-/* Sends a string as a message, with its terminating zero. */
+/* Sends a string with its final zero as a message. */
 void rig_send(struct fabric_conn *c, const char *text);
 void rig_expect_text(struct rig *rig, struct side *side, const char *text);
-/* Returns a region of worker i that is lent under `id` and known to the lane. */
+/* Returns a shared region of worker i. The lane knows it under `id`. */
 struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
 
 /* Sleeps at most `ms`, as after fabric_arm(). */

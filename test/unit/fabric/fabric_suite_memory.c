@@ -1,4 +1,5 @@
-/* The contract of svc/fabric/fabric.h: memory that is lent, read, written, mapped, taken back. */
+/* Tests shared memory as defined in svc/fabric/fabric.h: sharing, reads, writes, mapping,
+ * withdrawing. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <errno.h>
@@ -134,7 +135,7 @@ static void a_notify_carries_a_word_without_bytes(void **state)
         assert_int_equal(seen.event.word, word);
         assert_ptr_equal(seen.event.owner, &rig->workers[0]);
         assert_in_range(r, 0, 1);
-        if (r == 1) /* the data has arrived already */
+        if (r == 1) /* the data has already arrived */
             rig_expect_nothing(rig, &rig->lane);
         else
             assert_ptr_equal(rig_expect(rig, &rig->lane, FABRIC_EVENT_WRITTEN).event.context,
@@ -159,7 +160,7 @@ static void a_message_comes_after_the_writes_before_it(void **state)
     region_destroy(&region);
 }
 
-/* Tests offsets and lengths around the end, and those whose sum overflows. */
+/* Tests offsets and lengths near the end, and pairs whose sum overflows. */
 static void operations_out_of_bounds_are_refused(void **state)
 {
     struct rig *rig = *state;
@@ -214,7 +215,7 @@ static void what_was_posted_ends_before_the_connection_does(void **state)
     fabric_disconnect(rig->at_lane[0]);
     for (int i = 0; i < 3; i++) {
         rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
-        /* The rig keeps the order of events, so the remaining ones came later. */
+        /* the rig keeps the order of events, so all other events came later */
         for (int k = 0; k < rig->lane.seen_count; k++)
             assert_true(rig->lane.seen[k].event.kind == FABRIC_EVENT_READ ||
                         k == rig->lane.seen_count - 1);
@@ -291,7 +292,7 @@ static unsigned char pattern(size_t i, unsigned seed)
     return (unsigned char)((i * 31 >> 3) + seed);
 }
 
-/* Posts chunk after chunk, as many as the fabric accepts at a time. */
+/* Posts chunk after chunk, each time as many as the fabric accepts. */
 static void move_big(struct rig *rig, unsigned char *local, bool writes)
 {
     enum fabric_event_kind kind = writes ? FABRIC_EVENT_WRITTEN : FABRIC_EVENT_READ;
@@ -308,7 +309,7 @@ static void move_big(struct rig *rig, unsigned char *local, bool writes)
         }
         struct seen seen = rig_expect(rig, &rig->lane, kind);
         assert_int_equal(seen.event.error, 0);
-        assert_ptr_equal(seen.event.context, local + done); /* in the order of posts */
+        assert_ptr_equal(seen.event.context, local + done); /* events come in the order of posts */
         done += BIG_CHUNK;
     }
 }
@@ -339,7 +340,7 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
         local[i] = pattern(i, 200);
     move_big(rig, local, true);
     assert_int_equal(differing(region.base, 200), 0);
-    rig_close(rig); /* before the registered memory is freed */
+    rig_close(rig); /* closed before the registered memory is freed */
     rig_open(rig, rig->factory, NULL);
     region_destroy(&region);
     free(local);

@@ -1,4 +1,4 @@
-/* The contract of svc/fabric/fabric.h about sleepers: a sleeping end is woken (W8), with both ends
+/* Tests sleeping as defined in svc/fabric/fabric.h: a sleeping side is woken (W8). Both sides run
  * in threads. */
 #include "test/unit/fabric/fabric_suite.h"
 
@@ -7,8 +7,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Both ends run in threads and sleep before each message. A lost wake-up would show as a sleep of
- * the full time. */
+/* Both sides sleep before each message. After a lost wake-up a sleep has its full length. */
 #define SLEEP_MS 60000
 
 struct player {
@@ -82,7 +81,7 @@ static void no_wake_up_is_lost_between_two_sleepers(void **state)
     assert_int_equal(worker.done, rig->factory->ping_pongs);
 }
 
-/* Events other than messages wake sleepers, too. */
+/* Events other than messages also wake sleepers. */
 static void *connect_late(void *argument)
 {
     struct rig *rig = argument;
@@ -113,7 +112,7 @@ static void a_sleeping_worker_learns_of_answer_and_close(void **state)
     rig_expect(rig, &rig->lane, FABRIC_EVENT_CLOSED);
     pthread_join(thread, &result);
     assert_ptr_equal(result, rig);
-    /* woken before the end of the sleep */
+    /* woken before the sleep's full length */
     assert_true(clock_now_ns() - before_ns < SLEEP_MS / 2 * NS_PER_MS);
 }
 

@@ -1,4 +1,4 @@
-/* The contract of svc/fabric/fabric.h: connections come and go, messages pass. */
+/* Tests connections and messages as defined in svc/fabric/fabric.h. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -164,7 +164,7 @@ static void a_payload_follows_its_message_or_is_refused(void **state)
 
 #define FLOOD 10000u
 
-/* Sends messages through one queue that fills repeatedly. Each contains its number. */
+/* Sends messages through one queue, which is often full. Each message contains its number. */
 static void ten_thousand_messages_pass_a_full_queue(void **state)
 {
     struct rig *rig = *state;
@@ -219,7 +219,7 @@ static void a_stuck_peer_delays_nobody(void **state)
             rig_expect_text(rig, &rig->workers[i], "down");
         }
     }
-    /* A network holds more than the queue, so there may be room again. */
+    /* a network has room for more than the queue, so further messages may have been sent */
     for (int i = 0; i < rig->lane.seen_count; i++)
         assert_int_equal(rig->lane.seen[i].event.kind, FABRIC_EVENT_ROOM);
 }

@@ -1,5 +1,5 @@
-/* The thread that drives a job's fabrics, and its sleep (client/lib/README.md, L3 and L4): on a
- * bell, on a descriptor, on both. The peer is a thread with two listening fabrics that rings on
+/* Tests the thread that polls a job's fabrics, and its sleep (client/lib/README.md, L3 and L4): on
+ * a bell, on a descriptor, on both. The peer is a thread with two listening fabrics, which rings on
  * request. */
 #include "svc/base/clock.h"
 #include "svc/fabric/engine.h"
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define PATIENCE_NS (60 * NS_PER_S)
-/* Long enough for the other side to fall asleep. Results do not depend on it. */
+/* Usually long enough for the other side to fall asleep. Results do not depend on it. */
 #define NAP_MS 5
 #define RING_NONE UINT64_MAX
 
@@ -33,8 +33,8 @@ static struct {
     struct fabric *fabrics[KINDS];
     struct fabric_conn *conns[KINDS];
     char addresses[KINDS][FABRIC_ADDRESS_BYTES_MAX];
-    bool is_stopping; /* atomic, like the next */
-    uint64_t ring;    /* kind and word to ring; RING_NONE */
+    bool is_stopping; /* atomic, like the next field */
+    uint64_t ring;    /* kind and word of the requested ring; RING_NONE: no request */
 } peer;
 
 static void serve(enum kind kind)
@@ -108,7 +108,7 @@ static void peer_stop(void)
     close(peer.wake_fd);
 }
 
-/* Requests a ring after a moment, so that the receiver can fall asleep. */
+/* Requests a ring after a short time, so that the receiver can fall asleep. */
 static void ring_soon(enum kind kind, uint32_t word)
 {
     __atomic_store_n(&peer.ring, (uint64_t)kind << 32 | word, __ATOMIC_RELEASE);
@@ -207,7 +207,8 @@ static void check_deadline(void)
     flag = false;
     assert_false(engine_run(&engine, before_ns + 100 * NS_PER_MS, is_flagged, NULL));
     assert_true(clock_now_ns() - before_ns >= 100 * NS_PER_MS);
-    assert_true(clock_process_cpu_ns() - cpu_ns < 50 * NS_PER_MS); /* asleep, not spinning */
+    /* the thread sleeps instead of spinning */
+    assert_true(clock_process_cpu_ns() - cpu_ns < 50 * NS_PER_MS);
 }
 
 static void a_wait_ends_at_its_deadline_and_costs_nothing_until_then(void **state)
@@ -294,8 +295,8 @@ static void a_waiter_takes_over_from_the_progress_thread_and_gives_back(void **s
     }
 }
 
-/* A wake-up for one driver must not be lost in the other: the progress thread, replaced repeatedly,
- * still takes over again. */
+/* Two threads poll in turns. A wake-up for one must not be lost in the other. The progress thread
+ * is replaced repeatedly and must always continue afterwards. */
 static void no_kick_is_lost_when_drivers_alternate(void **state)
 {
     connect_by(SHM);
@@ -305,7 +306,7 @@ static void no_kick_is_lost_when_drivers_alternate(void **state)
         uint64_t deadline_ns = clock_now_ns() + (i % 5) * 100 * NS_PER_US;
         engine_run(&engine, deadline_ns, is_flagged, NULL);
         pthread_mutex_unlock(&lock);
-        poll(NULL, 0, (int)(i % 2)); /* the progress thread may or may not take over */
+        poll(NULL, 0, (int)(i % 2)); /* the progress thread may have continued or not */
         pthread_mutex_lock(&lock);
     }
     wanted_word = 1;
@@ -344,7 +345,7 @@ static void of_several_waiters_another_drives_when_one_is_done(void **state)
     for (int i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_flag, &waiters[i]), 0);
     for (uint32_t i = 1; i <= 20; i++)
-        check_rung(i % 2 ? SHM : OFI, i); /* whichever thread drives, the word arrives here */
+        check_rung(i % 2 ? SHM : OFI, i); /* the word arrives here, whichever thread polls */
     flag = true;
     engine_kick(&engine);
     pthread_mutex_unlock(&lock);

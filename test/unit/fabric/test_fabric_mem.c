@@ -1,5 +1,5 @@
-/* fabric_mem as a network: the cases of every fabric, then cases that need virtual time: delays,
- * deaths and refusals, which are repeated with the same seed. */
+/* Tests fabric_mem as a network. After the cases of every fabric come cases with virtual time:
+ * delays, deaths and refusals. The same seed repeats them exactly. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/text.h"
@@ -50,8 +50,7 @@ struct world {
     char memory[256];
 };
 
-/* Returns the next event, moving the clock only when there is none. NONE: no event will come any
- * more. */
+/* Returns the next event. Advances the clock only if there is none. NONE: no more events. */
 static struct fabric_event next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -127,7 +126,7 @@ static void nothing_arrives_before_its_time(void **state)
 
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 8, NULL), 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* the read is served without an event at the worker */
+    expect_no_event(w.worker); /* the worker has no event when its memory is read */
     step(DELAY_NS - 1);
     expect_no_event(w.lane);
     step(1);
@@ -169,13 +168,14 @@ static void order_is_kept_however_long_each_packet_takes(void **state)
     world_close(&w);
 }
 
-/* Writes random work by both sides, with every event and its time, as text. */
+/* Performs random operations on both sides. Writes every event and its time as text. */
 static void write_transcript(uint64_t seed, char *text, size_t text_bytes)
 {
     struct world w;
     char local[64];
     bool is_open = true;
-    unsigned random = 99; /* the work is equal in every transcript; the network is not */
+    /* fixed seed: the operations are equal in every transcript, unlike the network */
+    unsigned random = 99;
     world_open(&w, seed, 20 * DELAY_NS);
     text[0] = '\0';
     for (int i = 0; i < 300; i++) {
@@ -324,8 +324,8 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     world_close(&w);
 }
 
-/* The lane gets the first few of eight messages of a killed worker. Over many seeds every number of
- * them occurs, and never a gap. */
+/* A killed worker has sent eight messages. The lane receives the first few, without a gap. Over
+ * many seeds every number occurs. */
 static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
 {
     bool seen[9] = {0};
@@ -353,7 +353,8 @@ static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
         assert_true(seen[i]);
 }
 
-/* A killed lane's write arrives whole with its word, in part without the word, or not at all. */
+/* A killed lane's write arrives completely with its word, partly without the word, or not at
+ * all. */
 static void a_write_of_a_killed_lane_lands_whole_in_part_or_not(void **state)
 {
     int whole = 0, part = 0, none = 0;
@@ -432,7 +433,8 @@ static void who_is_killed_hears_and_says_no_more(void **state)
     assert_int_equal(fabric_send(w.at_lane, "x", 1, NULL, 0), -ECONNRESET);
     assert_int_equal(fabric_connect(w.lane, "lane", "t", 1, NULL, &c), -ECONNRESET);
     assert_int_equal(fabric_connect(w.worker, "lane", "t", 1, NULL, &c), -ECONNREFUSED);
-    assert_int_equal(fabric_listen(w.worker, "lane", address), 0); /* the name is free */
+    /* the address can be used again */
+    assert_int_equal(fabric_listen(w.worker, "lane", address), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(expect(w.worker, FABRIC_EVENT_CLOSED).error, -ECONNRESET);
     step(100 * DELAY_NS);
@@ -450,7 +452,7 @@ static void memory_that_was_taken_back_is_not_touched(void **state)
     assert_int_equal(fabric_write_word(w.at_lane, 0, 0, local, 8, 1, NULL), 0);
     fabric_withdraw(w.at_worker, 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* no word for bytes that did not land */
+    expect_no_event(w.worker); /* bytes that did not arrive have no word */
     assert_int_equal(expect(w.lane, FABRIC_EVENT_READ).error, -EFAULT);
     assert_int_equal(expect(w.lane, FABRIC_EVENT_WRITTEN).error, -EFAULT);
     assert_int_equal(w.memory[0], 0);
@@ -479,7 +481,7 @@ static int post_one(struct post *p)
 }
 #define POSTS 5
 
-/* Does one round of work, in which a post with -EAGAIN is repeated after ROOM. Returns the first
+/* Performs one round of operations. A post with -EAGAIN is repeated after ROOM. Returns the first
  * other error. */
 static int work(struct world *w, int *ret_rooms)
 {

@@ -1,4 +1,5 @@
-/* fabric_mem as shared memory: the cases of every fabric, then the guarantees of a mapping. */
+/* Tests fabric_mem as shared memory: the cases of every fabric, then the guarantees of a
+ * mapping. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "test/fabric_mem/fabric_mem.h"
@@ -75,7 +76,7 @@ static void words_for_a_stopped_worker_fill_its_queue_alone(void **state)
     rig_expect_nothing(rig, &rig->lane);
 }
 
-/* The lender may be dead or closed, and its own mapping gone. */
+/* The owner of the memory may be dead or closed, and its own mapping removed. */
 static void a_mapping_lives_until_the_lane_has_seen_the_end(void **state)
 {
     struct rig *rig = *state;

@@ -1,4 +1,4 @@
-/* Memory for lending, and its properties for a lane on the same host. */
+/* Tests memory for sharing, and its properties for a lane on the same host. */
 #include "svc/fabric/region.h"
 
 #include <errno.h>

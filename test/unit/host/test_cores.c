@@ -1,4 +1,4 @@
-/* Cores of this machine, and of simulated machines. */
+/* Tests the cores of this machine and of simulated machines. */
 #include "svc/host/cores.h"
 
 #include "svc/base/text.h"
@@ -45,7 +45,7 @@ static void a_lane_is_a_core_not_a_hyperthread(void **state)
 
 static void cores_come_in_order_of_node_then_core(void **state)
 {
-    /* The order of node numbers is the reverse of that of packages. */
+    /* here node numbers are in the reverse order of packages */
     struct cores *c = machine("pack:2 [numa(indexes=1,0)] core:2 pu:1", NULL);
     static const uint32_t order[] = {2, 3, 0, 1};
     assert_int_equal(cores_count(c), 4);
@@ -132,7 +132,7 @@ static void bad_lists_are_refused_and_say_why(void **state)
     assert_refused("0,3-1", "\"3-1\"");
     assert_refused("99", "may not use core 99; it may use 0-3");
     assert_refused("2-9", "core 4");
-    /* refused at once, not after a thousand million steps */
+    /* refused at once, without a thousand million steps */
     assert_refused("0-999999999", "core 4");
     assert_refused("1,1", "core 1 stands there twice");
     assert_refused("0-2,1-3", "core 1 stands there twice");
@@ -200,7 +200,7 @@ static void memory_of_this_machine_can_be_bound(void **state)
     cores_destroy(c);
 }
 
-/* Restricts all threads, like taskset: a sanitizer has a separate thread. */
+/* Restricts all threads like taskset, because a sanitizer has its own thread. */
 static void restrict_process(const cpu_set_t *mask)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -227,14 +227,14 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     restrict_process(&before);
     assert_int_equal(r, 0);
     assert_int_equal(cores_count(one), 1);
-    /* A core has the same index however few cores a process may use. */
+    /* the index of a core does not depend on the cores that a process may use */
     assert_int_equal(cores_at(one, 0).index, cores_at(all, last).index);
     assert_int_equal(cores_at(one, 0).pu, cores_at(all, last).pu);
     cores_destroy(one);
     cores_destroy(all);
 }
 
-/* As in a function that fails before it has created a topology. */
+/* Like a function that fails before it has created a topology. */
 static void destroying_nothing_leaves_other_topologies_alone(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

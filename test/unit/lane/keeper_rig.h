@@ -1,5 +1,5 @@
-/* A piece with a replica on another aggregator. The test drives its lane, workers and replica
- * holders step by step, for the programs that test such pieces (svc/wire, W20). */
+/* A piece with a copy on another aggregator (a replica). The test runs its lane, its workers and
+ * the holders of its copies step by step (svc/wire, W20). */
 #ifndef GRADPOOL_TEST_KEEPER_RIG_H
 #define GRADPOOL_TEST_KEEPER_RIG_H
 
@@ -8,14 +8,14 @@
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 
-#define ELEMENTS (330000 / TRANSFER_SHORTER) /* six chunks: more than a turn of the lane */
+#define ELEMENTS (330000 / TRANSFER_SHORTER) /* six chunks: more than the lane handles in a turn */
 #include "test/unit/lane/update_rig.h"
 
 #define RANKS 2
 #define ARRAYS 3 /* parameters and the two moments of Adam */
 #define STATE_BYTES (ARRAYS * BYTES)
-#define HALF_BYTES (STATE_BYTES + 64) /* the state, followed by its stamp */
-/* Workers of the rig that hold replicas, with their numbers as aggregators. */
+#define HALF_BYTES (STATE_BYTES + 64) /* the state, and its stamp behind it */
+/* Workers of the rig that store copies, with their numbers as aggregators. */
 #define KEEPER 2
 #define OTHER 3
 #define NUMBER(i) (40 + (i))
@@ -38,7 +38,7 @@ static inline struct record_stamp stamp_of(uint32_t i, uint64_t round)
     return stamp;
 }
 
-/* Returns whether half i has this stamp, which is where a replica holder reads it. */
+/* Returns whether half i has this stamp at the place where a holder reads it. */
 static inline bool has_stamp(uint32_t i, uint64_t round, uint64_t steps)
 {
     struct record_stamp stamp = stamp_of(i, round);
@@ -79,7 +79,7 @@ static inline void send_backup(uint32_t i, const struct record_backup *told)
     assert_int_equal(fabric_send(rig.workers[i].conn, told, sizeof *told, NULL, 0), 0);
 }
 
-/* Reports the copies as a replica holder does, from their stamps. */
+/* Reports the copies according to their stamps, like a holder. */
 static inline void keep(uint32_t i)
 {
     struct record_backup told = backup();
@@ -117,7 +117,7 @@ static inline void follow(uint64_t from, uint64_t to)
     }
 }
 
-/* The parameters are set in round 1, and so is their copy. */
+/* Sets the parameters and their copy in round 1. */
 static inline void start_with_keeper(uint64_t rounds)
 {
     place(false);
@@ -148,7 +148,7 @@ static inline int commits(void)
 
 static inline int errors(void) { return rig.workers[0].errors_count + rig.workers[1].errors_count; }
 
-/* Checks that no rank gets a commit or an error. */
+/* Checks that no rank receives a commit or an error. */
 static inline void expect_waiting(void)
 {
     int before = commits();
@@ -163,7 +163,7 @@ static inline void expect_kept(uint32_t i, uint64_t round)
     assert_true(has_stamp(i, round, round - 1));
 }
 
-/* Runs until some chunks of the round have been summed and stored, but not all. */
+/* Runs until some, but not all chunks of the round have been summed and stored. */
 static inline void begin_round(uint64_t round)
 {
     announce_all(round);
@@ -190,7 +190,7 @@ static inline void bring_copy(void)
 
 static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
 
-/* Releases the piece and reads its state. Returns the bytes of the state. */
+/* Releases the piece and reads its state. Returns the size of the state. */
 static inline size_t let_go(struct lane_standing *ret_standing)
 {
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
@@ -247,7 +247,7 @@ ONE_THREAD static inline void say_anew(uint32_t rank, uint64_t round, uint8_t st
                          .has_no_output = is_idle});
 }
 
-/* Regroups the piece in place for these ranks, as a coordinator does. */
+/* Regroups the piece on its lane for these ranks, like a coordinator. */
 static inline void regroup(uint64_t ranks)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {ranks}, gone[RECORD_MISSING_WORDS] = {3 & ~ranks};

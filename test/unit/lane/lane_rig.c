@@ -177,7 +177,7 @@ void rig_turn_gently(struct rig *rig)
         nanosleep(&moment, NULL);
 }
 
-/* Polls until it was quiet long enough for a loopback packet to arrive. */
+/* Polls until no packet has arrived for longer than loopback needs. */
 void rig_settle(struct rig *rig)
 {
     uint64_t until_ns = clock_now_ns() + (strcmp(rig->kind, "shm") == 0 ? 5 : 40) * NS_PER_MS;
@@ -185,7 +185,7 @@ void rig_settle(struct rig *rig)
         rig_turn_gently(rig);
 }
 
-/* Returns whether the lane has mapped the region, which may be later than the message about it. */
+/* Returns whether the lane has mapped the region. It may do so later than the message arrives. */
 static bool has_region(struct rig *rig, uint32_t job, uint32_t rank)
 {
     struct worker *w = job_peer(job_find(rig->lane, job), rank);
@@ -227,7 +227,7 @@ float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset)
     return rig_input(rig, i, RIG_LANDING + offset);
 }
 
-/* Returns a mapping of the same memory that is not the worker's own; NULL: there is none. */
+/* Returns a mapping of the same memory other than the worker's own. NULL: there is none. */
 static char *lanes_mapping(const struct region *region)
 {
     FILE *maps = fopen("/proc/self/maps", "re");

@@ -1,5 +1,5 @@
-/* One lane and some workers in one thread, over a real fabric. The test drives them step by step,
- * so that it reads as a transcript of messages. */
+/* One lane and some workers in one thread, over a real fabric. The test runs them step by step and
+ * reads like a list of messages. */
 #ifndef GRADPOOL_TEST_LANE_RIG_H
 #define GRADPOOL_TEST_LANE_RIG_H
 
@@ -13,9 +13,9 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* A cache so small that long tensors bypass the cache (A18), and short ones do not. */
+/* The cache is so small that long tensors bypass it (A18), but short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
-/* Memory of a worker: inputs begin at the start, landing areas in the middle. */
+/* Memory of a worker. Inputs are at its start, landing areas at its middle. */
 #define RIG_REGION_BYTES (8u << 20)
 #define RIG_LANDING (RIG_REGION_BYTES / 2)
 
@@ -25,7 +25,7 @@ struct rig_worker {
     struct region region;
     bool is_open, is_closed;
     int close_error;
-    uint32_t refused; /* reason */
+    uint32_t refused; /* reason of the refusal */
     uint32_t words[4096];
     int words_count;
     uint32_t commits[4096];
@@ -42,7 +42,7 @@ struct rig_worker {
     int chosen_count;
     int chosen_before_word; /* chosen_count at the last word */
     struct record_connect next_ticket;
-    bool is_stopped; /* is not polled */
+    bool is_stopped; /* this worker is not polled */
 };
 
 struct rig {
@@ -53,11 +53,11 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
-    uint32_t failures; /* number of failed jobs that the lane reported */
-    uint32_t rests;    /* number of idle released pieces that the lane reported */
+    uint32_t failures; /* number of failed jobs reported by the lane */
+    uint32_t rests;    /* number of idle released pieces reported by the lane */
 };
 
-/* An announcement; fields of 0 have the usual values. */
+/* An announcement. A field of 0 has its default value. */
 struct say {
     uint32_t piece, word;
     uint64_t round;
@@ -69,31 +69,32 @@ struct say {
     uint32_t epoch; /* 0: 1 */
     uint32_t priority;
     uint16_t stalled;
-    uint64_t offset; /* bytes, of input and landing area */
+    uint64_t offset; /* bytes from the start of input and of landing area */
     bool has_no_input, has_no_output, is_inline;
-    uint32_t input_blocks, output_blocks; /* number of blocks, one behind the other; 0: 1 */
+    uint32_t input_blocks, output_blocks; /* number of consecutive blocks; 0: 1 */
 };
 
 void rig_start(struct rig *rig, const char *kind);
 void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy);
 void rig_stop(struct rig *rig);
-/* Places pieces `first` .. of `elements` f32 each for a job of `workers` workers. */
+/* Places pieces `first` .. with `elements` f32 each, for a job of `workers` workers. */
 void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
                uint64_t elements, bool recovering);
-/* Places one piece with its own terms and set of ranks. */
+/* Places one piece with its terms and its set of ranks. */
 void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering);
 /* Counters of RIG_JOB in the lane. */
 struct lane_job_use rig_use(struct rig *rig);
 /* Returns a ticket that the lane will accept. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
-/* Connects worker i (rank as given; a keeper's has RECORD_KEEPER) and lends its region. */
+/* Connects worker i and shares its region. The rank of a holder of copies includes
+ * RECORD_KEEPER. */
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
-/* Starts with `count` workers of RIG_JOB connected. */
+/* Starts RIG_JOB with `count` connected workers. */
 void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,
                    uint64_t elements);
 float *rig_input(struct rig *rig, uint32_t i, uint64_t offset);
 float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
-/* Makes the page with this byte of worker i's memory unusable for the lane (shm). */
+/* Makes the page with this byte of worker i's memory unusable for the lane (only shm). */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls lane and workers until nothing more happens. */
@@ -108,9 +109,9 @@ void rig_settle(struct rig *rig);
                 fail_msg("never: %s", #condition);                  \
         }                                                           \
     } while (0)
-/* Polls all fabrics. Returns whether something happened, or more is due. */
+/* Polls all fabrics once. Returns whether something happened, or more work remains. */
 bool rig_turn(struct rig *rig);
-/* Like rig_turn(), and yields the core if nothing happened. */
+/* Like rig_turn(). Also yields the core if nothing happened. */
 void rig_turn_gently(struct rig *rig);
 uint64_t rig_now(void);
 

@@ -86,7 +86,7 @@ void expect(struct rig *rig, uint32_t rank, float value)
     }
 }
 
-/* Checks that the newest commit of the rank is of this round. */
+/* Checks that the rank's newest commit belongs to this round. */
 void expect_commit(struct rig *rig, uint32_t rank, uint64_t round)
 {
     const struct rig_worker *w = &rig->workers[rank];
@@ -120,7 +120,7 @@ void moving_release(void)
     rig_until(&moving.from, lane_rested(moving.from.lane, RIG_JOB, moved, 1) == 1);
 }
 
-/* Moves the state in parts, of which the first is as short as possible. */
+/* Moves the state in parts. The first part is as short as possible. */
 static uint64_t hand_over_state(size_t part)
 {
     static char data[RIG_REGION_BYTES];

@@ -1,13 +1,14 @@
-/* Two lanes with the same workers, and the steps of a coordinator that moves a piece from one to
- * the other (A26 to A29 of svc/lane). */
+/* Two lanes with the same workers. The test acts as a coordinator that moves a piece between them
+ * (A26 to A29 of svc/lane). */
 #ifndef GRADPOOL_TEST_MOVING_RIG_H
 #define GRADPOOL_TEST_MOVING_RIG_H
 
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
 
-#define MOVED 1           /* number of the piece */
-#define MOVED_OFFSET 1000 /* words of announcements to the new owner differ by this much (W5) */
+#define MOVED 1 /* number of the moving piece */
+/* difference of the words in announcements to the old and the new owner (W5) */
+#define MOVED_OFFSET 1000
 
 struct moving {
     const char *kind;
@@ -33,18 +34,18 @@ void moving_say(struct rig *rig, uint32_t rank, uint64_t round, uint8_t operatio
 void push(struct rig *rig, uint32_t rank, uint64_t round, float value);
 void stand(struct rig *rig, uint32_t rank, uint64_t round, uint8_t standing);
 void expect(struct rig *rig, uint32_t rank, float value);
-/* Checks that the newest commit of the rank is of this round. */
+/* Checks that the rank's newest commit belongs to this round. */
 void expect_commit(struct rig *rig, uint32_t rank, uint64_t round);
 void expect_error(struct rig *rig, uint32_t rank, int code);
-/* All ranks except rank 0 push ones, so that the sum is this. */
+/* All ranks except rank 0 push ones. `sum` is the expected result. */
 void do_round(struct rig *rig, uint64_t round, float sum);
 
 /* ---- the coordinator's part ---- */
 
 void moving_release(void);
-/* Moves state and rounds from the frozen source to the target. Returns the round. */
+/* Moves state and rounds of the frozen source to the target. Returns the round. */
 uint64_t moving_hand_over(void);
-/* Releases, moves and installs. The round must be this. */
+/* Releases, moves and installs. The round must be `round`. */
 void moving_move(uint64_t round);
 
 #endif

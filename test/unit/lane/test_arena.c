@@ -1,4 +1,4 @@
-/* The memory of a lane: the accounts agree with the allocator's numbers. */
+/* Tests the memory of a lane: its own accounts must equal the allocator's numbers. */
 #include "svc/lane/memory/arena.h"
 #include "test/lib/extent.h"
 
@@ -37,7 +37,7 @@ static void assert_within_5_percent(size_t accounts, size_t allocated)
         fail_msg("accounts say %zu bytes, the allocator %zu", accounts, allocated);
 }
 
-/* Returns a random size, usually small, sometimes that of a slot. */
+/* Returns a random size: usually small, sometimes that of a slot. */
 static size_t any_size(void)
 {
     int scale = (int)(random() % 100);
@@ -162,7 +162,7 @@ static void what_was_never_freed_goes_with_the_arena(void **state)
         memset(large, 1, 4 << 20);
         arena_destroy(arena);
     }
-    /* 4 MiB were touched in each; half is more than a sanitizer keeps aside. */
+    /* each arena has used 4 MiB; a sanitizer keeps less than half of them */
     assert_true(resident_bytes() < before + ((size_t)rounds << 21));
 }
 
@@ -281,7 +281,7 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
     char *used = arena_alloc(arena, &account, BYTES);
     memset(used, 1, BYTES);
     arena_free(arena, &account, used);
-    if (arena_prepare(arena, BYTES) == 0) { /* not with malloc() in place of the arena */
+    if (arena_prepare(arena, BYTES) == 0) { /* not available if malloc() replaces the arena */
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_counted_bytes(arena), 0);
         char *other = arena_alloc(arena, &account, BYTES + 8192);
@@ -294,7 +294,7 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
         arena_forget_prepared(arena);
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_allocated_bytes(arena), 0);
-        assert_int_equal(arena_prepare(arena, BYTES), 0); /* goes with the arena */
+        assert_int_equal(arena_prepare(arena, BYTES), 0); /* freed with the arena */
     }
     arena_destroy(arena);
 }

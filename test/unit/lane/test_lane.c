@@ -1,4 +1,4 @@
-/* The rules of the data plane, one by one (svc/wire/README.md), as transcripts between a lane and
+/* Tests the rules of the data plane one by one (svc/wire/README.md), as messages between a lane and
  * workers over shared memory and over libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
@@ -128,7 +128,6 @@ static void commit_goes_out_only_when_every_worker_holds_the_result(void **state
     assert_int_equal(rig.workers[1].commits[0], 2);
 }
 
-/* Only over a network, because a store through a mapping arrives at once. */
 static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1u << 18);
@@ -153,7 +152,7 @@ static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **stat
     enum { ELEMENTS = 5000, ROUNDS = 40 };
     rig_start_job(&rig, kind, 2, 1, ELEMENTS);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
-        /* for the fast worker: as soon as its own round is committed */
+        /* the fast worker fills its input as soon as its own round is committed */
         fill(0, round, 0, ELEMENTS);
         rig_say(&rig, 0,
                 (struct say){
@@ -188,7 +187,8 @@ static void an_announcement_of_the_next_round_waits(void **state)
     fill(1, 2, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 1);
-    assert_int_equal(rig.workers[0].commits[0], 2); /* implies the commit of round 1 */
+    /* the commit of round 2 implies that of round 1 */
+    assert_int_equal(rig.workers[0].commits[0], 2);
     check_result(0, 2, 2, 8192, 100, false);
     check_result(1, 2, 2, 0, 100, false);
 }
@@ -233,7 +233,8 @@ static void a_repeated_announcement_of_a_committed_round_is_no_error(void **stat
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 1);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 2, .round = 1, .elements = 100});
-    rig_until(&rig, rig.workers[0].errors_count == 1); /* another word: an error */
+    /* with another word the repeated announcement is an error */
+    rig_until(&rig, rig.workers[0].errors_count == 1);
     assert_int_equal(rig.workers[0].error.code, -EPROTO);
 }
 
@@ -294,7 +295,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* The announcement of the next round makes the commit message of the former one unnecessary. */
+/* The announcement of the next round replaces the commit message of the former one. */
 static void who_announces_the_next_round_is_told_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
@@ -459,7 +460,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
-    query.round = 0; /* like a late worker's */
+    query.round = 0; /* like the question of a late worker */
     assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
     rig_until(&rig, rig.workers[1].missing_count == 2);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
@@ -485,7 +486,7 @@ static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
 
 static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **state)
 {
-    static const float parts[3] = {1e8f, -1e8f, 1.0f}; /* (a + b) + c is 1; a + (b + c) is 0 */
+    static const float parts[3] = {1e8f, -1e8f, 1.0f}; /* (a + b) + c is 1, but a + (b + c) is 0 */
     rig_start_job(&rig, kind, 3, 1, 4);
     static const uint32_t orders[3][3] = {{2, 1, 0}, {1, 2, 0}, {0, 2, 1}};
     for (uint64_t round = 1; round <= 3; round++) {
@@ -503,8 +504,8 @@ static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **stat
     }
 }
 
-/* Both ranks announce pieces 1, 2, ... of several chunks each. Writes the order in which rank 0
- * gets them to `ret_words`. */
+/* Both ranks announce pieces 1, 2, ... with several chunks each. `ret_words` receives the order of
+ * rank 0's results. */
 static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_t *ret_words)
 {
     const uint64_t elements = 1u << 18;
@@ -526,8 +527,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
     memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
 }
 
-/* The backward pass ends with the front layers, and the forward pass begins with them, so their
- * tensors are sent first. */
+/* The next forward pass starts with the front layers, so their tensors are sent first. */
 static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};
@@ -544,7 +544,7 @@ static void of_equal_priority_first_come_is_first_ready(void **state)
     assert_memory_equal(words, expected, sizeof expected);
 }
 
-/* Events of a fabric that was skipped for a turn are read in the next turn. */
+/* A fabric skipped in one turn is read in the next turn. */
 static void a_fabric_is_passed_over_for_one_turn_and_no_longer(void **state)
 {
     rig_start_job(&rig, kind, 1, 1, 1000);

@@ -1,4 +1,5 @@
-/* The lane's accounts: lane time of each job, and begins of rounds. RULES.md of svc/lane: A22. */
+/* Tests the lane's accounts: lane time of each job, and starts of rounds (RULES.md of svc/lane,
+ * A22). */
 #include "svc/base/clock.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -66,7 +67,7 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* The time in which a lane lost its core in the middle of a round counts, too. */
+    /* time without a core in the middle of a round counts, too */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
@@ -119,7 +120,7 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Only with mapped memory, because a network does not wake the lane for a silent connection. */
+/* Only tested with mapped memory: a network does not wake the lane for a silent connection. */
 static void a_job_pays_for_connections_that_say_nothing(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
@@ -143,7 +144,7 @@ static void a_job_pays_for_being_placed_and_admitted(void **state)
     assert_true(rig_use(&rig).busy_ns > placed_ns);
 }
 
-/* This is no timing: the time of a job is part of the elapsed time. */
+/* This test does not depend on speed: a job's time is a part of the elapsed time. */
 static void nobody_pays_for_more_than_there_was(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -163,8 +164,8 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* A round may begin in the turn in which the former one ends: the small piece's second round waits
- * for the large one's chunk. */
+/* A round may start in the turn in which the former one ends. The small piece's second round then
+ * waits for the large one's chunk. */
 static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 {
     struct lane_piece_use pieces[2];
@@ -180,11 +181,11 @@ static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
     }
     rig_until(&rig, rig.workers[0].words_count == 3);
     assert_int_equal(lane_measure_pieces(rig.lane, RIG_JOB, pieces, 2), 2);
-    if (kind[0] == 's') /* over a network rounds end between turns */
+    if (kind[0] == 's') /* over a network, rounds end between turns */
         assert_true(rig_use(&rig).queue_ns >= pieces[1].busy_ns / 2);
 }
 
-/* The large piece is finished when the small one comes. */
+/* The large piece has ended when the small one starts. */
 static void the_end_of_a_round_is_what_came_last(void **state)
 {
     rig_start(&rig, kind);
@@ -201,10 +202,12 @@ static void the_end_of_a_round_is_what_came_last(void **state)
     }
     uint64_t elapsed_ns = rig_now() - began_ns;
     struct lane_job_use use = rig_use(&rig);
-    assert_int_equal(use.endings.rounds, 49); /* the last is over when another begins */
+    /* the last round ends only when the next one starts */
+    assert_int_equal(use.endings.rounds, 49);
     assert_true(use.endings.span_ns > 0 && use.endings.span_ns <= elapsed_ns);
     assert_true(use.endings.burst_ns > 0);
-    assert_true(use.endings.burst_ns <= after_large_ns); /* without time of the large piece */
+    /* does not include the time of the large piece */
+    assert_true(use.endings.burst_ns <= after_large_ns);
     assert_in_range(use.round_begun_ns, began_ns, use.begun_ns);
 }
 
@@ -217,7 +220,8 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     push(1, 2, 60000);
     assert_int_equal(rig_use(&rig).endings.rounds, 1);
     assert_true(rig_use(&rig).round_begun_ns > 0);
-    say(0, 1, 3, 60000); /* two at once: the one of round 2, and one that begins round 3 */
+    /* two announcements at once: the missing one of round 2, and one that starts round 3 */
+    say(0, 1, 3, 60000);
     say(1, 2, 2, 60000);
     say(1, 1, 3, 60000);
     rig_until(&rig, rig.workers[0].commits_count == 5);
@@ -229,7 +233,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
 }
 
-/* A round ends, and the next one, which is already announced, begins in the same turn (A36). */
+/* A round ends, and the next one, which was announced before, starts in the same turn (A36). */
 static void handled_rounds_do_not_overlap(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -245,7 +249,7 @@ static void handled_rounds_do_not_overlap(void **state)
     assert_true(rig_use(&rig).endings.span_ns <= elapsed_ns);
 }
 
-/* Overlapping times of several pieces of a round count once (A36). */
+/* If several pieces of a round overlap, their time counts once (A36). */
 static void handled_is_the_time_with_something_at_work(void **state)
 {
     rig_start_job(&rig, kind, 2, 4, 60000);
@@ -261,7 +265,8 @@ static void handled_is_the_time_with_something_at_work(void **state)
     assert_true(handled_ns > 0 && handled_ns <= elapsed_ns);
     say(0, 1, 21, 60000);
     rig_settle(&rig);
-    assert_int_equal(rig_use(&rig).handled_ns, handled_ns); /* waits for a rank, not for the lane */
+    /* the round waits for a rank, not for the lane */
+    assert_int_equal(rig_use(&rig).handled_ns, handled_ns);
 }
 
 static void what_workers_waited_is_added_up_once(void **state)
@@ -269,7 +274,7 @@ static void what_workers_waited_is_added_up_once(void **state)
     rig_start_job(&rig, kind, 2, 1, 1000);
     struct say said = {.piece = 1, .word = 1, .round = 1, .elements = 1000, .stalled = 3};
     rig_say(&rig, 0, said);
-    rig_say(&rig, 0, said); /* repeated: no effect */
+    rig_say(&rig, 0, said); /* a repeated announcement has no effect */
     said.stalled = UINT16_MAX;
     rig_say(&rig, 1, said);
     rig_until(&rig, rig.workers[0].commits_count == 1);

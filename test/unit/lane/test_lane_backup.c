@@ -1,4 +1,4 @@
-/* States that are saved, restored, and copied for the next owner (RULES.md of svc/lane, A30,
+/* Tests states that are saved, restored, and copied for the next owner (RULES.md of svc/lane, A30,
  * A31; svc/wire, W16, W17). */
 #include "test/unit/lane/update_rig.h"
 
@@ -17,7 +17,7 @@
 
 static float saved[ARRAYS][ELEMENTS];
 
-/* Only rank 0 requests the state. */
+/* Saves the state. Only rank 0 requests it. */
 static void save(uint64_t round)
 {
     for (uint32_t rank = 0; rank < rig.count; rank++)
@@ -119,7 +119,7 @@ static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
 
 /* ---- a new owner, and a copy ---- */
 
-/* The copies are between rank 0's input and its landing area. */
+/* The copies lie between rank 0's input and its landing area. */
 static const uint64_t copies[2] = {ARRAYS * BYTES, 2 * ARRAYS *BYTES};
 
 #define NOTE 4711
@@ -166,11 +166,11 @@ static void every_committed_state_lies_in_the_copy(void **state)
         model_update(UPDATE_ADAM, round, &usual);
         assert_memory_equal(copy_of(1, round), model, sizeof model);
     }
-    save(6); /* a round like any other */
+    save(6); /* a saving round counts like any other */
     assert_memory_equal(copy_of(1, 6), model, sizeof model);
 }
 
-/* Rounds 1 to `committed` are committed, and the lane is lost. */
+/* Commits rounds 1 to `committed`. Then the lane dies. */
 static void lose_lane_after(uint64_t committed)
 {
     start(2, UPDATE_ADAM);
@@ -228,7 +228,7 @@ static void who_kept_the_last_round_and_announced_the_next_is_believed(void **st
         rig_input(&rig, 0, 0)[e] = gradient(0, 4, e);
     say(0, 4, RECORD_UPDATE, RECORD_KEEPS);
     tell(0, &usual);
-    say(0, 5, RECORD_UPDATE, RECORD_ANNOUNCE); /* with the gradient of round 4 */
+    say(0, 5, RECORD_UPDATE, RECORD_ANNOUNCE); /* announces with the gradient of round 4 */
     rig_settle(&rig);
     update(1, 4);
     rig_until(&rig, rig.workers[1].commits_count == 1);
@@ -287,7 +287,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
     model_update(UPDATE_ADAM, 2, &usual);
     rig_settle(&rig);
     assert_memory_equal(copy_of(0, 2), model, sizeof model);
-    assert_int_equal(rig.workers[1].backed_count, 0); /* the copy is not needed */
+    assert_int_equal(rig.workers[1].backed_count, 0); /* this copy is not needed */
 }
 
 static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
@@ -304,11 +304,11 @@ static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
-/* One of the two copies is old, because its rank stopped holding copies. */
+/* One of the two copies is old, because its rank has stopped storing copies. */
 static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
 {
     lose_lane_after(4);
-    keep(0, 1, 4, 3); /* this place holds no copy */
+    keep(0, 1, 4, 3); /* no copy is stored at this place */
     keep(1, 2, 4, 3);
     update(0, 5);
     update(1, 5);

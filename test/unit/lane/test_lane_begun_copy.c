@@ -1,5 +1,5 @@
-/* A copy that has just begun contains one round, which its lane had committed. The tests show when
- * a new owner relies on that, and when not (RULES.md of svc/lane, A49). */
+/* Tests when a new owner may use a copy that has just started (RULES.md of svc/lane, A49). Such a
+ * copy contains one round, which its lane has committed. */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* The lane dies when the copy is complete, and no rank has the COMMIT. */
+/* The lane dies when the copy is complete. No rank has received the COMMIT. */
 static void lose_lane_behind_a_copy_that_begins(void)
 {
     start_with_keeper(3);
@@ -46,8 +46,8 @@ static void who_waits_for_the_result_is_told_that_it_was_committed(void **state)
     expect_told(RECORD_ANNOUNCE);
 }
 
-/* Another piece of the tensor had not begun the round, so the remaining ranks repeat it for all
- * pieces (A44). */
+/* Another piece of the tensor has not started the round. Therefore the remaining ranks repeat it
+ * for all pieces (A44). */
 static void a_state_that_is_here_goes_back_whatever_its_copy_says(void **state)
 {
     static float before[ARRAYS][ELEMENTS];
@@ -84,8 +84,8 @@ static void enter(uint32_t rank)
                          .has_no_output = true});
 }
 
-/* A late worker enters behind the same round in all pieces of a tensor, and a copy shows nothing
- * about the other pieces. */
+/* A late worker enters after the same round in all pieces of a tensor. A copy says nothing about
+ * the other pieces. */
 static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
@@ -100,7 +100,7 @@ static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **stat
     assert_int_equal(commits() + rig.workers[1].closed_count, 0);
 }
 
-/* Other pieces of the tensor may not have had the round. They repeat it with other ranks, and the
+/* Other pieces of the tensor may have missed the round. If they repeat it with other ranks, the
  * step would mix both sets. */
 static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(void **state)
 {
@@ -114,8 +114,8 @@ static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(voi
     assert_int_equal(commits(), 0);
 }
 
-/* The coordinator had switched when the lane died, so the piece comes to the next lane with its new
- * ranks. */
+/* When the lane died, the coordinator had already switched. The next lane receives the piece with
+ * its new ranks. */
 static void nor_where_they_came_with_the_piece(void **state)
 {
     lose_lane_behind_a_copy_that_begins();

@@ -1,6 +1,6 @@
-/* Rounds of the first k ranks, and of ranks chosen by a leading tensor, when their lane is lost or
- * workers come and go (A45, W12, W13). Each round ends, or every rank gets the reason for which it
- * cannot. */
+/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13).
+ * Meanwhile their lane dies, or workers join and leave. Each round must end, or every rank must
+ * receive the reason. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -128,7 +128,7 @@ static void expect_loss(uint32_t rank)
     assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
 }
 
-/* Regroups for these ranks, like a coordinator. The other ranks are disconnected. */
+/* Regroups for these ranks, like a coordinator. Disconnects the other ranks. */
 static void regroup(uint64_t ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {7 & ~ranks};
@@ -204,7 +204,7 @@ static void a_result_that_is_lost_and_needed_is_an_error_not_a_standstill(void *
 {
     start(chosen_ones, true);
     choose(0, 5, 1 << 0 | 1 << 1);
-    /* Rank 2 cannot announce round 6 without the result of round 5. */
+    /* without the result of round 5, rank 2 cannot announce round 6 */
     choose(0, 6, 1 << 0 | 1 << 2);
     stand(0, 5, RECORD_IDLE);
     stand(1, 5, RECORD_IDLE);
@@ -382,7 +382,7 @@ static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **stat
     choose(1, 1, 1 << 0 | 1 << 1);
     push(0, 1, 2);
     push(1, 1, 1000);
-    expect_made(0, 1, 2); /* the first two announcements */
+    expect_made(0, 1, 2); /* the first two announcements make the set */
     expect_late(1, 1, 1, 2);
 }
 
@@ -415,7 +415,7 @@ static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
     expect_made(2, 2, 3);
 }
 
-/* W15: another piece of the tensor had not reached that round. */
+/* W15: another piece of the tensor has not reached this round. */
 static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **state)
 {
     start_elastic(first_two);
@@ -448,11 +448,12 @@ static void say_long(uint32_t rank, uint32_t id)
     rig_say(&rig, rank, say);
 }
 
-/* Loses a rank during a round of the first of two pieces. This piece then has all transfers for
+/* Loses a rank during a round of the first of two pieces. This piece then uses all transfers for
  * long chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
-    start_elastic(terms); /* also a short piece, placed again with the length of the other */
+    /* also tests a short piece, placed again with the length of the other one */
+    start_elastic(terms);
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     spec.elements = LONG;
     rig_place_piece(&rig, RANKS, spec, false);
@@ -485,7 +486,7 @@ static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The piece gets no other ranks, because its tensor has failed. */
+/* The tensor has failed, so the piece keeps its ranks. */
 static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
 {
     const uint32_t other = OTHER;

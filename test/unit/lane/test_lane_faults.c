@@ -1,5 +1,5 @@
-/* Faults between a lane and its workers: tickets, deaths, goodbyes, invalid bytes. Transcripts over
- * shared memory and over libfabric. */
+/* Tests faults between a lane and its workers: tickets, deaths, goodbyes, invalid bytes. Uses
+ * shared memory and libfabric. */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
@@ -98,7 +98,7 @@ static void a_live_connection_hands_out_the_next_ticket(void **state)
     rig_start_job(&rig, kind, 2, 1, 10);
     struct record_connect next = rig.workers[0].next_ticket;
     assert_int_equal(next.rank, 0);
-    bool is_shm = strcmp(kind, "shm") == 0; /* else the first connection may be dead (A69) */
+    bool is_shm = strcmp(kind, "shm") == 0; /* otherwise the first connection may be dead (A69) */
     assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), is_shm ? -EBUSY : 0);
 }
 
@@ -131,7 +131,8 @@ static void all_say(uint32_t epoch, uint64_t ranks)
     }
 }
 
-/* Breaks a page of rank 1's input during a sum: the rank is lost, and no rank may get the zeros. */
+/* Makes a page of rank 1's input unreadable during a sum. The rank is lost, and no rank may receive
+ * zeros. */
 static void break_a_page_in_a_sum(void)
 {
     rig_break_page(&rig, 1, rig_input(&rig, 1, 0));
@@ -258,8 +259,8 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
-/* The coordinator reports ranks that left without a connection to this lane. Connected ranks
- * report that themselves. */
+/* The coordinator reports ranks that left without a connection to this lane. Connected ranks report
+ * their leave themselves. */
 static void a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it(void **state)
 {
     uint64_t left[RECORD_MISSING_WORDS] = {6};
@@ -283,7 +284,7 @@ static void say_goodbye(uint32_t i)
     assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
 }
 
-/* The next round is announced before the rank leaves, which will never be in that round. */
+/* A rank leaves after others have announced the next round. It will never be in this round. */
 static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
@@ -433,7 +434,7 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
     snprintf(failed->text, sizeof failed->text, "%s", text);
 }
 
-/* The owner of the connection cannot get the message over that connection. */
+/* A message about a lost connection cannot be sent over this connection. */
 static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **state)
 {
     struct failed failed = {0};
@@ -452,7 +453,7 @@ static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **stat
     assert_int_equal(failed.count, 1);
 }
 
-/* The open round has to end before the piece can be placed again, with any epoch. */
+/* The piece cannot be placed again before its open round has ended, whatever the epoch. */
 static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
 {
     enum { BIG = 1000000 };
@@ -472,7 +473,7 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
 }
 
-/* The piece fails while results are being written, and has to become idle before the drop. */
+/* The piece fails while results are being written. It must become idle before the drop. */
 static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
 {
     enum { BIG = 1000000 };
@@ -499,7 +500,7 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* All ranks have announced, and one rank breaks its memory before the round begins. */
+/* All ranks have announced. One makes its memory unreadable before the round starts. */
 static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **state)
 {
     const uint32_t id = 1;
@@ -518,7 +519,8 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* The piece waits for its first chunk behind another piece, so no end of a transfer drops it. */
+/* The piece waits for its first chunk behind another piece. Therefore no end of a transfer
+ * drops it. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };
@@ -534,7 +536,7 @@ static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **sta
         rig_turn(&rig);
     rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
     if (strcmp(kind, "ofi") == 0)
-        rig_settle(&rig); /* all announcements have arrived, no input can be read */
+        rig_settle(&rig); /* all announcements have arrived, but no input has been read */
     lane_drop(rig.lane, RIG_JOB, &id, 1);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), -EAGAIN);
     rig_say(&rig, 0,

@@ -1,6 +1,6 @@
-/* An owner or a replica holder dies at every step of a round and of a recovery (RULES.md of
- * svc/lane, A49; svc/wire, W20), and the bits are always the same. Over the network, and with a
- * sanitizer, only some of the steps are tested; all with GRADPOOL_TEST_LONG. */
+/* An owner or a holder of a copy dies at every step of a round and of a recovery (RULES.md of
+ * svc/lane, A49; svc/wire, W20). The bits must always be the same. Over the network or with a
+ * sanitizer only some steps are tested, with GRADPOOL_TEST_LONG all. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/keeper_rig.h"
 
@@ -15,12 +15,12 @@
 
 #include <cmocka.h>
 
-#define STEPS_MOST 10000 /* more steps than any case needs */
+#define STEPS_MOST 10000 /* more steps than any case has */
 
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
 
-/* A step is a turn of the lane, after which one of the others polls, or none. */
+/* In each step the lane has a turn. Then one worker polls, or none. */
 static void walk(uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
@@ -32,7 +32,7 @@ static void walk(uint32_t steps)
         rig.workers[i].is_stopped = false;
 }
 
-/* Returns whether all of them have the commit of the round. */
+/* Returns whether all workers have the commit of the round. */
 static bool look_who_has_heard(uint64_t round)
 {
     bool have_all = true;
@@ -45,7 +45,7 @@ static bool look_who_has_heard(uint64_t round)
     return have_all;
 }
 
-/* Loses the lane; copies in workers' memory stay. */
+/* Kills the lane. Copies in workers' memory remain. */
 static void lose_lane_alone(void)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -55,7 +55,7 @@ static void lose_lane_alone(void)
         memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
 }
 
-/* Loses the owner; the copy of the replica holder stays, too. */
+/* Kills the owner. The copy of its holder remains, too. */
 static void lose_owner(void)
 {
     lose_lane_alone();
@@ -77,7 +77,7 @@ static void all_stand(uint64_t round)
         stand(rank, round);
 }
 
-/* A rank that got the commit has the result. The other ranks get both. */
+/* Checks that a rank with the commit has the result. The other ranks receive both. */
 static void expect_round(uint64_t round)
 {
     model_update(UPDATE_ADAM, round, &usual);
@@ -117,7 +117,7 @@ static bool keeper_dies_in_round(uint32_t steps)
     walk(steps);
     bool is_over = look_who_has_heard(4);
     end_connection(KEEPER);
-    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES); /* another has nothing */
+    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES); /* the new holder has no copy */
     connect_again(KEEPER);
     keep(KEEPER);
     expect_round(4);
@@ -125,7 +125,7 @@ static bool keeper_dies_in_round(uint32_t steps)
     return is_over;
 }
 
-/* The next replica holder is connected at once, before the owner learns of it. */
+/* The next holder connects at once, before the owner is informed of it. */
 static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
 {
     start_with_keeper(3);
@@ -146,7 +146,7 @@ static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
     return is_over;
 }
 
-/* The round may have given results, and is done again where the piece is then. */
+/* The round may have sent results. It is repeated at the piece's next place. */
 static bool keeper_dies_before_a_move(uint32_t steps)
 {
     struct lane_standing standing;
@@ -158,7 +158,7 @@ static bool keeper_dies_before_a_move(uint32_t steps)
     bool is_over = look_who_has_heard(4);
     lose_lane_alone();
     hand_over(bytes, standing.round);
-    connect_keeper(KEEPER); /* another, which has nothing */
+    connect_keeper(KEEPER); /* connects a new holder, which has no copy */
     keep(KEEPER);
     all_stand(4);
     expect_round(4);
@@ -188,7 +188,7 @@ static bool owner_dies_before_all_have_spoken(uint32_t steps)
     lose_owner();
     update(0, 4);
     walk(steps);
-    bool is_over = steps > 4; /* more steps change nothing */
+    bool is_over = steps > 4; /* more steps make no difference */
     has_heard[0] = has_heard[1] = false;
     lose_owner();
     announce_all(4);
@@ -204,8 +204,8 @@ static void expect_next(uint64_t round)
     expect_kept(KEEPER, round);
 }
 
-/* A host has died with a rank. The rank's gradient is lost, so no rank may have the result of a
- * round whose state is not in the copy. */
+/* A host dies with an owner and a rank. The rank's gradient is lost. If a round's state is not in
+ * the copy, no rank may have its result. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
     start_with_keeper(3);
@@ -215,7 +215,7 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
     bool is_over = look_who_has_heard(4);
     assert_true(!has_result[0] || has_heard[0]);
     if (has_heard[0])
-        model_update(UPDATE_ADAM, 4, &usual); /* of both ranks */
+        model_update(UPDATE_ADAM, 4, &usual); /* mean of the gradients of both ranks */
     lose_lane();
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);
@@ -237,7 +237,7 @@ static void each_step(const char *what, bool (*dies)(uint32_t steps))
     while (!dies(steps))
         assert_true((steps += stride) < STEPS_MOST);
     print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
-    rig_start(&rig, kind); /* needed by stop() */
+    rig_start(&rig, kind); /* stop() needs a rig */
 }
 
 static void an_owner_may_die_at_any_step_of_a_round(void **state)

@@ -1,6 +1,5 @@
-/* States with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20), as
- * transcripts: waits for the replica holder, contents of the copy, and the start of a new owner
- * from the copy. */
+/* Tests states with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20): waits
+ * for the holder of the copy, contents of the copy, and a new owner that starts from the copy. */
 #include "test/unit/lane/keeper_rig.h"
 #include "test/unit/skip.h"
 
@@ -51,7 +50,7 @@ static void no_round_is_committed_while_its_state_is_on_the_way(void **state)
 {
     start_with_keeper(2);
     if (strcmp(kind, "shm") == 0)
-        return; /* a store to mapped memory has landed at once */
+        return; /* a write to mapped memory has arrived at once */
     rig.workers[KEEPER].is_stopped = true;
     announce_all(3);
     expect_waiting();
@@ -97,13 +96,13 @@ static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_conne
     keep(KEEPER);
     expect_commit(4);
     expect_kept(KEEPER, 4);
-    assert_int_equal(rig.workers[0].commits_count, 4); /* one for each of four rounds */
+    assert_int_equal(rig.workers[0].commits_count, 4); /* one commit for each of four rounds */
     follow(5, 6);
     expect_kept(KEEPER, 6);
     assert_int_equal(rig.failures, 0);
 }
 
-/* The page fails in the turn of the stamp, which is behind it (A7). */
+/* Writing the page fails in the turn of the stamp. The stamp follows the page in memory (A7). */
 static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
 {
     start_with_keeper(3);
@@ -136,7 +135,7 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
 }
 
-/* A replica holder that removed the stamps has no copy, whatever messages it got before. */
+/* A holder that has removed the stamps has no copy, whatever messages it received before. */
 static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
@@ -160,7 +159,7 @@ static void a_new_owner_takes_the_committed_state_from_the_keeper(void **state)
     lose_lane();
     say(0, 4, RECORD_UPDATE, RECORD_IDLE);
     update(1, 5);
-    expect_waiting(); /* the state is not lost while the replica holder may come */
+    expect_waiting(); /* the state is not lost while the holder may still connect */
     bring_copy();
     keep(KEEPER);
     rig_settle(&rig);
@@ -184,8 +183,8 @@ static void a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken(void **st
     expect_kept(KEEPER, 5);
 }
 
-/* State and stamp had landed without a commit. The stamp is removed before the first byte of the
- * repeated round. */
+/* State and stamp had arrived, but the round was not committed. The stamp is removed before the
+ * first byte of the repeated round. */
 static void a_round_that_was_kept_and_not_committed_is_done_again(void **state)
 {
     start_with_keeper(3);
@@ -223,7 +222,7 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
     expect_kept(KEEPER, 5);
 }
 
-/* The copy begins with the first round that waits for the holder. */
+/* The copy starts with the first round that waits for the holder. */
 static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **state)
 {
     start_with_keeper(3);
@@ -267,7 +266,7 @@ static void a_copy_of_other_rounds_than_the_committed_one_is_no_copy(void **stat
     lose_lane();
     bring_copy();
     keep(KEEPER);
-    announce_all(5); /* round 4 is committed; the copy holds rounds 2 and 3 */
+    announce_all(5); /* round 4 is committed, and the copy contains rounds 2 and 3 */
     expect_error(0, -EOWNERDEAD, "died with the lane");
     expect_error(1, -EOWNERDEAD, "died with the lane");
 }
@@ -299,7 +298,7 @@ static void what_was_never_set_needs_no_copy(void **state)
     keep(KEEPER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* as far as this lane knows */
+    expect_figures(0, 0); /* this lane has no other information */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_keeper(KEEPER);
@@ -333,7 +332,7 @@ static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
 
 /* ---- keepers that lie ---- */
 
-/* The round that waits for the replica holder ends with its next connection. */
+/* The round that waits for the holder is completed after the holder's next connection. */
 static void expect_cut_off(void)
 {
     rig_until(&rig, rig.workers[KEEPER].is_closed);
@@ -357,7 +356,8 @@ static void a_keeper_without_room_for_the_stamp_is_cut_off(void **state)
 {
     struct record_backup told = backup();
     start_with_keeper(2);
-    told.offset[1] = RIG_REGION_BYTES - STATE_BYTES; /* the state alone would fit */
+    /* the state alone would fit, but not its stamp */
+    told.offset[1] = RIG_REGION_BYTES - STATE_BYTES;
     send_backup(KEEPER, &told);
     expect_cut_off();
 }
@@ -368,7 +368,7 @@ static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(vo
     start_with_keeper(2);
     told.region = 5;
     connect_keeper(OTHER);
-    send_backup(OTHER, &told); /* a lane that is not polled yet */
+    send_backup(OTHER, &told); /* sent to a lane that is not polled yet */
     follow(3, 3);
     name(NUMBER(OTHER), false);
     rig_until(&rig, rig.workers[OTHER].is_closed);

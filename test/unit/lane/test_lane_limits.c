@@ -1,5 +1,5 @@
-/* Limits of jobs in a lane: memory, and memory lent to the lane. A job beyond a limit gets an
- * error, and no other job notices. Over shared memory and over libfabric. */
+/* Tests limits of jobs in a lane: own memory, and memory shared by workers. A job beyond a limit
+ * gets an error. Other jobs are not affected. Uses shared memory and libfabric. */
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -63,7 +63,7 @@ static void one_round(uint32_t round)
     assert_true(rig_landing(&rig, 0, 0)[0] == 2);
 }
 
-/* 768 ranks of 20,000 pieces would need gigabytes. */
+/* 768 ranks with 20,000 pieces would need gigabytes. */
 static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -71,7 +71,7 @@ static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **stat
     lane_set_memory_limit(rig.lane, 32 * MIB);
     uint64_t before = held();
     assert_int_equal(place(8, 768, 1, 20000), -ENOSPC);
-    assert_int_equal(held(), before); /* all or nothing */
+    assert_int_equal(held(), before); /* either all memory is allocated or none */
     uint32_t taken = 0;
     while (place(8, 768, taken + 1, 1) == 0)
         taken++;
@@ -95,20 +95,20 @@ static void pieces_cost_what_the_lane_says(void **state)
     assert_true(held() - before <= said + said / 3); /* the allocator rounds up */
 }
 
-/* Some pieces were placed before. After the refusal these are still there. */
+/* Some pieces were placed before. They must still exist after the refusal. */
 static void what_was_here_before_a_refusal_stays(void **state)
 {
     rig_start_job(&rig, kind, 2, 3, 4);
     one_round(1);
     lane_set_memory_limit(rig.lane, held() + MIB);
-    assert_int_equal(place(RIG_JOB, 2, 1, 20000), -ENOSPC); /* the first three are known */
+    assert_int_equal(place(RIG_JOB, 2, 1, 20000), -ENOSPC); /* the first three are already placed */
     one_round(2);
     assert_int_equal(place(RIG_JOB, 2, 4, 5), 0);
 }
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* An admitted job keeps its room, however much other jobs take. */
+/* An admitted job keeps its reserved memory, however much other jobs allocate. */
 static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -148,7 +148,7 @@ static void look_at_failure(void *context, uint32_t job, int code, const char *t
         print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* A refusal has no room for a text, but the job's failure has. */
+/* The refusal itself has no room for a text, so the text comes with the job's failure. */
 static void refused_for_want_of_room(const struct rig_worker *w, struct expected e)
 {
     assert_int_equal(w->refused, -e.code);
@@ -161,7 +161,8 @@ static void who_would_need_a_window_that_has_no_room_is_not_let_in(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
-    rig_place(&rig, 9, 9, 1, 1, 4, false); /* so many ranks that sums need passes, mapped or not */
+    /* sums of this number of ranks need several passes, mapped or not */
+    rig_place(&rig, 9, 9, 1, 1, 4, false);
     rig_place(&rig, 10, 9, 1, 1, 4, false);
     rig_place(&rig, 11, 9, 1, 1, 4, false);
     lane_set_memory_limit(rig.lane, held() + MIB);
@@ -190,7 +191,7 @@ static void note_any_failure(void *context, uint32_t job, int code, const char *
     print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* Memory of a lost rank is not read. Its inputs need buffers only where the memory is not
+/* A lost rank's memory is not read. Buffers for inputs are needed only if the memory is not
  * mapped. */
 static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(void **state)
 {
@@ -256,7 +257,7 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     rig_connect(&rig, 2, 8, 0);
     rig_settle(&rig);
     assert_int_equal(rig.workers[2].errors_count, 0);
-    rig_connect(&rig, 3, 8, 1); /* together the ranks lend too much */
+    rig_connect(&rig, 3, 8, 1); /* together the ranks share too much memory */
     rig_until(&rig, rig.workers[3].is_closed);
     rig_until(&rig, rig.workers[2].errors_count > 0);
     assert_true(says(&rig.workers[2], -EDQUOT, "--job-lent-max"));
@@ -264,7 +265,7 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     one_round(1);
 }
 
-/* Lends one more region, without a wait for its arrival. */
+/* Shares one more region. Does not wait until the lane knows it. */
 static void lend(struct rig_worker *w, uint32_t id)
 {
     assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);
@@ -275,10 +276,11 @@ static void no_sum_of_lent_bytes_wraps(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     if (is_mapped())
-        return; /* the lane maps lent memory, so its length is real */
+        return; /* the lane maps shared memory, so the length is checked */
     lane_set_lent_limits(rig.lane, RIG_JOB,
                          &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
-    struct region rest = rig.workers[0].region; /* with the region before it the sum wraps to 0 */
+    /* added to the region before it, the length becomes 0 */
+    struct region rest = rig.workers[0].region;
     rest.bytes = -(size_t)RIG_REGION_BYTES;
     assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);
     rig_until(&rig, rig.workers[0].is_closed);

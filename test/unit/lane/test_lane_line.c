@@ -1,5 +1,5 @@
-/* The queue for a lane's time (README of svc/lane, A77): turns, and entries that let others go
- * first. Time is a number here. */
+/* Tests the queue for a lane's time (README of svc/lane, A77): turns, and entries that let others
+ * go first. Time is a number in this test. */
 #include "svc/lane/turn/line.h"
 
 #include <setjmp.h>
@@ -24,7 +24,7 @@ static int start(uint64_t ahead_ns)
     return 0;
 }
 
-/* Gives the next entry a turn of `cost_ns`; the entry asks for another. */
+/* Performs a turn of the next entry for its `cost_ns`. The entry then requests another turn. */
 static int turn(const uint64_t cost_ns[3])
 {
     struct line_entry *entry = line_next(&line);
@@ -90,7 +90,7 @@ static void one_alone_never_waits(void **state)
         assert_int_equal(turn(cost_ns), 0);
 }
 
-/* Two entries work all the time. The third one needs a little now and then. */
+/* Two entries always have work. A third one needs a short turn now and then. */
 static void a_light_one_is_next_when_it_comes(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 10};
@@ -106,7 +106,7 @@ static void a_light_one_is_next_when_it_comes(void **state)
     }
 }
 
-/* A member does not go first for longer than a light one would. */
+/* An entry that pauses may be first only for as long as a light entry would. */
 static void one_that_comes_and_goes_has_no_more_than_the_rest(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};
@@ -140,7 +140,7 @@ static void idle_time_earns_nothing(void **state)
     assert_in_range(in_a_row, 1, 4);
 }
 
-/* Work for an entry outside of its turns (polls) counts, within limits. */
+/* Work for an entry outside its turns (polls) is counted, up to a limit. */
 static void a_debt_is_paid_within_bounds(void **state)
 {
     static const uint64_t cost_ns[3] = {50, 50, 50};

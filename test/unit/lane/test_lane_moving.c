@@ -1,6 +1,6 @@
-/* A piece moves from one lane to another while its job trains (A26 and A28 of svc/lane), as
- * transcripts: rounds that end at the source, waiting rounds, and rounds at the target.
- * test_lane_state tests the moved state. */
+/* Tests a piece that moves between lanes while its job trains (A26 and A28 of svc/lane):
+ * rounds that end at the source, waiting rounds, and rounds at the target. test_lane_state
+ * tests the moved state. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/moving_rig.h"
@@ -13,10 +13,11 @@
 
 #include <cmocka.h>
 
-#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+/* number of elements that need several turns of a lane */
+#define LONG (RIG_LANDING / sizeof(float))
 #define SHORT 1000
 
-/* All ranks have announced, and the lane has begun the round. */
+/* All ranks announce, and the lane starts the round. */
 static void begin_round(uint64_t round, float sum)
 {
     for (uint32_t rank = 0; rank < moving.from.count; rank++)
@@ -46,7 +47,7 @@ static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
     rig_until(&moving.from, lane_is_quiet(moving.from.lane));
 }
 
-/* The next round is announced while the last one is summed, so its commit would begin the next. */
+/* The next round is announced during the sum of the last one, whose commit would start it. */
 static void what_is_announced_before_the_round_ends_waits_too(void **state)
 {
     moving_start(2, LONG / 2, (struct lane_terms){0});
@@ -72,7 +73,7 @@ static void a_thaw_serves_what_has_waited(void **state)
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 3);
     moving_release();
-    assert_int_equal(moving.from.rests, 0); /* the piece rested already at the release */
+    assert_int_equal(moving.from.rests, 0); /* the piece was already idle at the release */
     push(&moving.from, 0, 2, 4);
     push(&moving.from, 1, 2, 5);
     rig_settle(&moving.from);
@@ -128,7 +129,7 @@ static void a_wish_waits_until_a_round_has_ended(void **state)
     assert_int_equal(may_release(&wish, early_ns), 1);
     push(&moving.from, 0, 4, 1);
     rig_settle(&moving.from);
-    assert_int_equal(may_release(&wish, early_ns), 0); /* a rank needs the piece again */
+    assert_int_equal(may_release(&wish, early_ns), 0); /* a rank uses the piece again */
     assert_int_equal(lane_release(moving.from.lane, RIG_JOB, moved, 1), 0);
     lane_thaw(moving.from.lane, RIG_JOB, moved, 1);
     push(&moving.from, 1, 4, 2);
@@ -167,7 +168,7 @@ static void note_round(struct piece *p, uint64_t begun_ns)
     p->begun_ns = begun_ns;
 }
 
-/* Their numbers differ permanently if one of them was broadcast more often. */
+/* Their numbers differ permanently if one tensor was broadcast more often. */
 static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
 {
     const uint32_t both[] = {MOVED, MOVED + 1};
@@ -208,7 +209,7 @@ static void a_moved_piece_goes_on_with_the_next_round(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 2);
 }
 
-/* The rank need not wait for others, because the lane knows the commits. */
+/* The rank need not wait for other ranks, because the lane knows the commits. */
 static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
 {
     moving_start(3, SHORT, (struct lane_terms){0});
@@ -237,7 +238,7 @@ static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 1);
 }
 
-/* Round 2 is committed, too, and the rank got neither commit. */
+/* Round 2 is committed, too. The rank has received neither commit. */
 static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -250,7 +251,7 @@ static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state
     do_round(&moving.to, 3, 9);
 }
 
-/* The former owner released the piece after the words of the round were sent (A69). */
+/* The former owner has sent the words of the round, and then released the piece (A69). */
 static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});

@@ -1,5 +1,6 @@
-/* Changes while a state has a copy (RULES.md of svc/lane, A49; svc/wire, W20): of the replica
- * holder between rounds, during a round, and during a recovery; of the lane; of the ranks. */
+/* Tests changes while a state has a copy (RULES.md of svc/lane, A49; svc/wire, W20). The holder of
+ * the copy changes between rounds, during a round, and during a recovery. The lane or the ranks
+ * change, too. */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>
@@ -88,7 +89,7 @@ static void without_a_keeper_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-/* Between the filling and the next round one half is unused. 6 and 0 are equal modulo 3. */
+/* Between the copy and the next round one half is unused. 6 and 0 are equal modulo 3. */
 static void the_updates_behind_a_state_are_those_of_its_own_half(void **state)
 {
     start_with_keeper(6);
@@ -140,7 +141,7 @@ static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former
     expect_kept(OTHER, 5);
 }
 
-/* Runs until some of the chunks have arrived, but not all. */
+/* Runs until some, but not all chunks have arrived. */
 static void begin_copy_with_other(void)
 {
     name(NUMBER(OTHER), false);
@@ -164,8 +165,8 @@ static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **
     expect_kept(OTHER, 4);
 }
 
-/* Eight holders may be connected for a job on a lane. The one that is named is not kept out for
- * long. */
+/* At most eight holders of a job may be connected to a lane. The lane soon makes room for the named
+ * one. */
 static void a_ninth_keeper_waits_for_another_to_go(void **state)
 {
     enum { FIRST = OTHER, NINTH = OTHER + 7 };
@@ -188,7 +189,7 @@ static void a_ninth_keeper_waits_for_another_to_go(void **state)
     expect_kept(NINTH, 3);
 }
 
-/* The replica holder has seen the end of its connection, which the lane may see much later. */
+/* The holder has detected the end of its connection. The lane may detect it much later. */
 static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
 {
     start_with_keeper(2);
@@ -208,7 +209,7 @@ static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
 
 /* ---- another lane, that is handed the state ---- */
 
-/* Releases and drops the piece; the new owner waits for the reports. Returns the bytes of the
+/* Releases and drops the piece. The new owner waits for the reports. Returns the size of the
  * state. */
 static size_t let_go_of_lane(struct lane_standing *ret_standing)
 {
@@ -228,7 +229,7 @@ static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
     keep(KEEPER);
     expect_commit(5);
     expect_kept(KEEPER, 5);
-    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state */
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder already had the state */
 }
 
 static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
@@ -244,7 +245,7 @@ static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
     expect_kept(KEEPER, 6);
 }
 
-/* A state that is handed over is known like one that is read from a copy. */
+/* A moved state has the same effect as one read from a copy. */
 static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state)
 {
     struct lane_standing standing;
@@ -275,7 +276,7 @@ static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(v
     expect_kept(KEEPER, 4);
 }
 
-/* The replica holder is lost after the word of the result. */
+/* The holder is lost after the word of the result was sent. */
 static void
 who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
 {
@@ -336,7 +337,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     end_connection(KEEPER);
     end_connection(1);
     connect_again(KEEPER);
-    keep(KEEPER); /* all had announced: the copy begins again, without an input */
+    keep(KEEPER); /* all have announced: the copy starts again without an input */
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 3);
@@ -346,7 +347,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
     expect_kept(KEEPER, 4);
 }
 
-/* A copied result is not summed: its holder gives the result and no gradient. */
+/* A copied result is not summed: its rank sends the result and no gradient. */
 static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
 {
     start_with_keeper(4);
@@ -367,7 +368,7 @@ static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **
     expect_kept(KEEPER, 4);
 }
 
-/* The tensor is undeclared, and the replica holder learns this at the same time. */
+/* The tensor is undeclared, and the holder is informed at the same time. */
 static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
 {
     start_with_keeper(3);
@@ -378,7 +379,7 @@ static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* The target's replica holder is another one, and is connected first. */
+/* The target has another holder, which connects first. */
 static size_t meet_at_another_lane(void)
 {
     struct lane_standing standing;
@@ -394,8 +395,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* A move is undone, and the piece comes back with the loss of its lane. The replica holder's host
- * may be gone, and then no transfer to it ends by itself. */
+/* A move is undone, and the piece returns because its lane was lost. The holder's host may have
+ * failed. Then no transfer to it ends by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,
@@ -451,13 +452,13 @@ static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
     keep(KEEPER);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     expect_filled(KEEPER, 4);
-    name(0, false); /* the piece should have no copy any more */
+    name(0, false); /* from now on the piece should have no copy */
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* A host has died with the owner and a rank. */
+/* A host has failed with the owner and a rank. */
 static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 {
     start_with_keeper(3);
@@ -474,7 +475,7 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 
 /* ---- lost and leaving ranks ---- */
 
-/* The host of the replica holder may have died without a message. */
+/* The holder's host may have failed without a message. */
 static void a_new_owner_does_not_wait_for_a_keeper_that_is_lost(void **state)
 {
     start_with_keeper(4);
@@ -515,11 +516,11 @@ static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(
     begin_copy_with_other();
     leave(1);
     (void)lane_poll(rig.lane, rig_now());
-    assert_int_equal(rig.workers[0].errors_count, 0); /* while the copy is being made */
+    assert_int_equal(rig.workers[0].errors_count, 0); /* the copy is being made */
     expect_hopeless();
 }
 
-/* The result contained the rank's gradient, so a repeated round without it would differ. */
+/* The result contained the rank's gradient. A repeated round without it would differ. */
 static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
 {
     start_with_keeper(3);

@@ -1,5 +1,5 @@
-/* Each row of the operation table as a transcript between a lane and workers, over shared memory
- * and over libfabric: the results, the commit, and the recovery by a new owner. */
+/* Tests each row of the operation table between a lane and workers, over shared memory and over
+ * libfabric: the results, the commit, and the recovery by a new owner. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -116,11 +116,11 @@ static void halves_are_summed_in_float_and_rounded_once(void **state)
     rig_start_job(&rig, kind, RANKS, 1, 10);
     rig_place_piece(&rig, RANKS, (struct lane_piece){.id = 2, .dtype = REDUCE_F16, .elements = 2},
                     false);
-    say_halves(0, RECORD_SUM, 1, 0x6800); /* 2048; adding one needs a bit that f16 does not have */
-    say_halves(1, RECORD_SUM, 1, 0x3c00); /* 1 */
+    say_halves(0, RECORD_SUM, 1, 0x6800); /* 2048; adding one needs a bit that f16 lacks */
+    say_halves(1, RECORD_SUM, 1, 0x3c00); /* the value 1 */
     say_halves(2, RECORD_SUM, 1, 0x3c00);
     expect_commits(1);
-    assert_int_equal(*(uint16_t *)rig_landing(&rig, 1, 0), 0x6801); /* 2050, not 2048 */
+    assert_int_equal(*(uint16_t *)rig_landing(&rig, 1, 0), 0x6801); /* 2050 instead of 2048 */
 }
 
 static void a_mean_of_integers_is_refused(void **state)
@@ -216,7 +216,7 @@ static void a_reduce_scatter_gives_rank_i_the_sum_of_the_blocks_i(void **state)
 
 static void blocks_that_are_not_all_lent_are_refused(void **state)
 {
-    rig_start_job(&rig, kind, RANKS, 1, 1u << 19); /* 2 MiB a block */
+    rig_start_job(&rig, kind, RANKS, 1, 1u << 19); /* 2 MiB in each block */
     rig_say(&rig, 0,
             (struct say){.piece = 1,
                          .round = 1,
@@ -227,7 +227,7 @@ static void blocks_that_are_not_all_lent_are_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -EFAULT);
     rig_say(&rig, 0,
             (struct say){.piece = 1, .round = 1, .elements = 1u << 19, .operation = RECORD_GATHER});
-    rig_until(&rig, rig.workers[0].errors_count == 2); /* one block where three come */
+    rig_until(&rig, rig.workers[0].errors_count == 2); /* sends one block instead of three */
     assert_int_equal(rig.workers[0].error.code, -EMSGSIZE);
 }
 
@@ -331,7 +331,7 @@ static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
 
 /* --- W5 --- */
 
-/* One rank's part is in its landing area, another's is not, and all parts differ. */
+/* One rank has its part in the landing area, and another rank does not. All parts differ. */
 static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
 {
     rig_start(&rig, kind);
@@ -355,7 +355,8 @@ static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rig_until(&rig, rig.workers[rank].commits_count == 1);
     assert_int_equal(rig.workers[1].words_count, 0);
-    assert_true(rig_landing(&rig, 1, 0)[0] == 42.0f); /* a held result is not overwritten */
+    /* a received result must not be overwritten */
+    assert_true(rig_landing(&rig, 1, 0)[0] == 42.0f);
     for (uint32_t from = 0; from < RANKS; from++) {
         expect(0, from, 100, 50, value(from, 0, 50));
         expect(2, from, 100, 50, value(from, 2, 50));

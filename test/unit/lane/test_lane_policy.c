@@ -1,5 +1,5 @@
-/* The choice of the job for the lane's next chunk (A20 and A77 of svc/lane), turn by turn:
- * jobs of one worker each in shared memory, where a chunk is done in the turn that starts it. */
+/* Tests which job has the lane's next chunk (A20 and A77 of svc/lane), turn by turn. Each job has
+ * one worker in shared memory, so a chunk is completed in the turn that starts it. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/lane_rig.h"
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define JOBS 3
-#define CHUNK 65536 /* elements: 256 KiB */
+#define CHUNK 65536 /* number of elements in 256 KiB */
 #define LONGEST (16 * CHUNK)
 
 static struct rig rig;
@@ -24,7 +24,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* Job i, of worker i, has one piece of `chunks[i]` chunks. */
+/* Starts jobs of one piece. Job i belongs to worker i and has `chunks[i]` chunks. */
 static void start(enum lane_policy policy, const uint32_t chunks[JOBS])
 {
     rig_start_policy(&rig, "shm", policy);
@@ -53,7 +53,7 @@ static void push_all(const uint32_t chunks[JOBS])
         push(i, 1, chunks[i]);
 }
 
-/* Returns the chunks of job i that have arrived. */
+/* Returns the number of job i's chunks that have arrived. */
 static uint32_t landed(uint32_t i)
 {
     uint32_t count = 0;
@@ -70,7 +70,7 @@ static uint32_t landed_at_all(void)
     return count;
 }
 
-/* One turn of the lane; the workers are not polled. */
+/* Runs one turn of the lane. The workers are not polled. */
 static void turn(void)
 {
     uint32_t before = landed_at_all();
@@ -99,7 +99,7 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     push_all(chunks);
     while (landed(2) < 4)
         turn();
-    assert_true(landed_at_all() <= 3 * 4 + 3); /* plus other work of the turn */
+    assert_true(landed_at_all() <= 3 * 4 + 3); /* the turn has other work, too */
 }
 
 static void first_come_is_first_served_to_its_end(void **state)
@@ -130,8 +130,8 @@ static void least_work_goes_first(void **state)
     }
 }
 
-/* The short job has its next round announced before the last one is done. By the bytes left, the
- * long job would never be next. */
+/* The short job announces its next round before the last one ends. Ordered by remaining bytes, the
+ * long job would always wait. */
 static void a_long_job_is_not_passed_over_for_ever(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 8, 1};
@@ -147,7 +147,7 @@ static void a_long_job_is_not_passed_over_for_ever(void **state)
         while (busy->words_count + 1 > (int)round)
             push(1, ++round, 8);
     }
-    assert_true(round * 8 > 16 * 4); /* nearly all the time was used for the short job */
+    assert_true(round * 8 > 16 * 4); /* the short job used nearly all of the time */
 }
 
 static void set_tenant(uint32_t i, const char *tenant)
@@ -186,7 +186,7 @@ static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
 #define WIDE 12
 #define WIDE_ELEMENTS (1u << 18)
 
-/* The turn ends after each step. */
+/* the turn ends after each step */
 static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 {
     uint32_t landed_elements = 0;
@@ -211,8 +211,8 @@ static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
     assert_true(rig_landing(&rig, 0, 0)[WIDE_ELEMENTS - 1] == WIDE);
 }
 
-/* Workers of one job have sent more than one poll reads. Then a worker of another job announces a
- * round. */
+/* Workers of one job send more messages than one poll reads. Then a worker of another job announces
+ * a round. */
 static void a_poll_hears_a_few_of_each_job(void **state)
 {
     const struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = 1, .round = 9};
@@ -239,7 +239,7 @@ static void say_one(uint32_t i)
     rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
 }
 
-/* As in S15 of svc/fabric/shm, the mapper allows two seconds in advance. */
+/* As in S15 of svc/fabric/shm, a job may use the mapper two seconds in advance. */
 static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
 {
     rig_start(&rig, "shm");

@@ -1,6 +1,5 @@
-/* The ranks whose announcements make a round (svc/wire/README.md, W12 and W13), as transcripts
- * between a lane and workers, with exact records in both directions. Values are small integers, so
- * sums are exact. */
+/* Tests which announcements make a round (svc/wire/README.md, W12 and W13), with exact records in
+ * both directions. Values are small integers, so sums are exact. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -16,7 +15,7 @@
 
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #define BYTES (ELEMENTS * sizeof(float))
-#define DATA 2 /* number of the piece; 1 is the leader's */
+#define DATA 2 /* number of the piece; piece 1 is the leader's */
 
 static const char *kind;
 static struct rig rig;
@@ -72,8 +71,8 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* Checks that the worker announced under `word` and got the result of `round`, after the message
- * CLOSED. */
+/* Checks that the worker's announcement under `word` was answered with CLOSED and the result of
+ * `round`. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];
@@ -204,7 +203,7 @@ static void a_new_owner_copies_what_one_holds_and_answers_the_late_from_it(void 
                          .word = 1,
                          .round = 3,
                          .elements = ELEMENTS,
-                         .operation = RECORD_MEAN}); /* missing for a long time */
+                         .operation = RECORD_MEAN}); /* the late rank */
     expect_commit(2, 1, 5, 9);
     expect_commit(0, 1, 5, 9);
     expect_closed(1, 1, 1, 5, 9);
@@ -240,7 +239,7 @@ static void start_led(void)
         false);
 }
 
-/* Announces everything of the round: the last word of an iteration goes to the leader. */
+/* Announces everything of the round. The leader's announcement comes last. */
 static void finish_iteration(uint32_t rank, uint64_t round)
 {
     rig_say(&rig, rank,
@@ -261,7 +260,8 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
 static void the_leader_decides_whose_gradients_make_the_round(void **state)
 {
     start_led();
-    push(1, 1, 1000); /* the first here, and not chosen, because its other lanes are slow */
+    /* the first rank on this lane, but not chosen, because its other lanes are slow */
+    push(1, 1, 1000);
     push(0, 1, 2);
     push(2, 1, 6);
     rig_settle(&rig);
@@ -276,7 +276,7 @@ static void the_leader_decides_whose_gradients_make_the_round(void **state)
         assert_int_equal(rig.workers[rank].chosen.ranks[0], 1 << 0 | 1 << 2);
     }
     finish_iteration(1, 1);
-    rig_until(&rig, rig.workers[1].closed_count == 2); /* by the leader */
+    rig_until(&rig, rig.workers[1].closed_count == 2); /* decided by the leader */
     assert_int_equal(rig.workers[1].closed[1].word, 101);
     assert_int_equal(rig_use(&rig).pushed_bytes, 2 * BYTES);
 }
@@ -339,7 +339,7 @@ static void with_stale_one_nobody_is_more_than_one_round_ahead(void **state)
     expect_commit(0, 1, 1, 1);
     add(0, 2, 2);
     expect_commit(0, 2, 2, 3);
-    add(0, 3, 4); /* two rounds ahead of rank 1, which has none */
+    add(0, 3, 4); /* two rounds ahead of rank 1, which has sent none */
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].commits_count, 2);
     add(1, 1, 10);

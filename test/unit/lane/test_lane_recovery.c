@@ -1,5 +1,5 @@
-/* A lane that takes over a piece determines the state of the piece's round (W5): standings in every
- * order. Transcripts over shared memory and over libfabric. */
+/* Tests how a new owner finds the round of a piece (W5), with standings in every order. Uses shared
+ * memory and libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The landing area has the result (W4); only the word was lost. */
+/* The result is in the landing area (W4). Only the word was lost. */
 static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
 {
     start_recovering(2, 100);
@@ -137,8 +137,7 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
 
-/* The rank's standing is the earlier round. The announcement of the next round does not prove a
- * commit. */
+/* The rank's standing is the earlier round. Its announcement of the next round proves no commit. */
 static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
 {
     start_recovering(2, 100);
@@ -156,13 +155,13 @@ static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
     assert_int_equal(rig.workers[0].commits[0], 2);
 }
 
-/* Messages of a worker that has begun round 6 without the COMMIT of round 5 (W5). */
+/* Sends the messages of a worker that has started round 6 without the COMMIT of round 5 (W5). */
 static void say_kept_and_next(uint32_t rank)
 {
     rig_say(
         &rig, rank,
         (struct say){.piece = 1, .word = 6, .round = 5, .elements = 100, .standing = RECORD_KEEPS});
-    rig_settle(&rig); /* the kept round alone is no standing: the lane decides nothing yet */
+    rig_settle(&rig); /* the kept round alone is not a standing, so the lane waits */
     rig_say(&rig, rank,
             (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
 }
@@ -199,7 +198,8 @@ static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* The other rank has the COMMIT of round 6, whose result is here, too. Only its word was lost. */
+/* The other rank has the COMMIT of round 6, and this rank has the result. Only its word was
+ * lost. */
 static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
@@ -244,8 +244,7 @@ static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
-/* One of the two is wrong, and the lane must not take either of them for the operation of the
- * round. */
+/* One of the two ranks is wrong. The lane must not use the operation of either one. */
 static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
 {
     start_recovering(2, 100);
@@ -268,7 +267,7 @@ static void ranks_that_hold_results_of_different_operations_do_no_harm(void **st
     rig_until(&rig, lane_is_quiet(rig.lane));
 }
 
-/* No rank has announced, so the round does not begin, whatever set is chosen. */
+/* No rank has announced the round, so the round does not start, whatever set is chosen. */
 static void a_standing_alone_starts_no_round(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
@@ -299,7 +298,8 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* The rank's sum has only its own gradient. Copying it to the others would lose their gradients. */
+/* This rank's sum contains only its own gradient. If it were copied, the other ranks' gradients
+ * would be lost. */
 static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
@@ -322,7 +322,7 @@ static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void 
     assert_true(rig_landing(&rig, 0, 0)[7] == 4.0f);
 }
 
-/* Round 3 had two ranks, and it is unknown which of the others was in it. */
+/* Round 3 had two ranks. The lane does not know the second one. */
 static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void **state)
 {
     start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});

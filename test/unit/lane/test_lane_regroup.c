@@ -1,5 +1,5 @@
-/* Workers of a job come and go on a lane (A40 to A44 of svc/lane), as transcripts: rounds of the
- * remaining ranks, copies of held results, entries of late workers. */
+/* Tests workers that join and leave a job on a lane (A40 to A44 of svc/lane): rounds of the
+ * remaining ranks, copies of results, entries of late workers. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
@@ -16,9 +16,10 @@
 
 #include <cmocka.h>
 
-#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+/* number of elements that need several turns of a lane */
+#define LONG (RIG_LANDING / sizeof(float))
 #define SHORT 1000
-#define RANKS 4 /* most ranks of the job */
+#define RANKS 4 /* maximum number of ranks in the job */
 
 static const char *kind;
 static struct rig rig;
@@ -56,7 +57,7 @@ static void start(uint64_t ranks, uint64_t elements, struct lane_terms terms)
     rig.count = RANKS;
 }
 
-/* Words contain round and epoch: an announcement under another epoch gets another answer. */
+/* Words contain round and epoch, so an announcement in another epoch has another answer. */
 static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
 
 static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
@@ -137,7 +138,6 @@ static void kill_worker(uint32_t rank)
     rig_until(&rig, lost_now() == 1u << rank);
 }
 
-/* Regroups, like a coordinator. */
 static void regroup(uint64_t ranks, uint64_t gone_ranks)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {gone_ranks};
@@ -173,7 +173,7 @@ static void who_is_lost_is_told_and_fails_nothing(void **state)
     push(1, 2, 2);
     kill_worker(2);
     rig_settle(&rig);
-    assert_true(rig.failures >= 1); /* reported to the coordinator */
+    assert_true(rig.failures >= 1); /* the coordinator has received the failure */
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
 }
 
@@ -378,7 +378,7 @@ static void a_step_that_is_done_again_starts_from_the_parameters_before_it(void 
     expect_commit(1, 2);
     kill_worker(2);
     regroup(3, 4);
-    update(3, 2, 40); /* another piece of the tensor did not get so far */
+    update(3, 2, 40); /* another piece of the tensor is a round behind */
     expect_commit(0, 2);
     expect_commit(1, 2);
     expect(1, 80);
@@ -402,7 +402,7 @@ static void a_step_that_somebody_holds_is_kept(void **state)
     expect(0, 80);
 }
 
-/* between input and landing area: two states of one array */
+/* between input and landing area: both states of one array */
 #define COPY_AT (RIG_LANDING / 2)
 
 static void offer(uint32_t rank)
@@ -468,7 +468,7 @@ static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
     expect_copy(0, 2, 80);
 }
 
-/* Rank 3 replaces rank 2, and offers to hold the copy. */
+/* Rank 3 replaces rank 2, and offers memory for the copy. */
 static void replace_by_who_has_room(void)
 {
     kill_worker(2);
@@ -476,7 +476,7 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* without the commit, and no other rank has the result */
+    stand(0, 2, RECORD_HOLDS); /* has no commit, and no other rank has the result */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 

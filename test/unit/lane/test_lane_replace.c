@@ -1,5 +1,5 @@
-/* A worker's connection died. The worker connects again and reports its standing. The lane
- * believes that the first connection is alive (A69), or has seen its end (A70). Transcripts over
+/* Tests a worker whose connection was lost. The worker connects again and reports its standing. The
+ * lane still considers the first connection alive (A69), or has detected its end (A70). Uses
  * libfabric. */
 #include "svc/base/text.h"
 #include "svc/lane/hear/leave.h"
@@ -22,7 +22,7 @@
 
 #define SHORT 100
 #define LONG (1u << 18)
-/* rank 0 again, as two further workers of the rig */
+/* rank 0 again, as two other workers of the rig */
 #define AGAIN 2
 #define ONCE_MORE 3
 
@@ -43,7 +43,7 @@ static void say(uint32_t i, uint8_t standing, uint64_t round, uint64_t elements)
     rig_say(&rig, i, said);
 }
 
-/* From now on nothing that rank 0 sends or receives on its first connection arrives. */
+/* Drops everything that rank 0 sends or receives on its first connection from now on. */
 static void come_back(void)
 {
     rig_settle(&rig);
@@ -114,7 +114,7 @@ static void a_round_under_way_is_done_again(void **state)
     rig_start_job(&rig, "ofi", 2, 1, LONG);
     say(0, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
-    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    rig.workers[0].is_stopped = true; /* the lane starts to read, and gets no answer */
     say(1, RECORD_ANNOUNCE, 1, LONG);
     come_back();
     say(AGAIN, RECORD_ANNOUNCE, 1, LONG);
@@ -164,7 +164,7 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
     nobody_was_hurt();
 }
 
-/* Rank 1 or 2 may have a result with rank 0's gradient, so a repeated one would differ. */
+/* Rank 1 or 2 may have a result with rank 0's gradient. A repeated result would differ. */
 static void where_the_first_make_a_round_its_tensor_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
@@ -175,7 +175,7 @@ static void where_the_first_make_a_round_its_tensor_fails(void **state)
         rig_connect(&rig, rank, RIG_JOB, rank);
     say(0, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
-    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    rig.workers[0].is_stopped = true; /* the lane starts to read, and gets no answer */
     say(1, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
     rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
@@ -212,7 +212,7 @@ static bool is_connected_to_lane(int fd)
            ntohs(peer.sin_port) == port;
 }
 
-/* Acts like a firewall: the lane gets a reset on its oldest connection. */
+/* Acts like a firewall: resets the lane's oldest connection. */
 static void reset_oldest(void)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -242,9 +242,9 @@ static int lost_ranks(void)
 static void lose_connection(void)
 {
     reset_oldest();
-    rig.workers[0].is_stopped = true; /* its end of the socket is no connection any more */
+    rig.workers[0].is_stopped = true; /* its own socket is no longer connected */
     rig_until(&rig, lost_ranks() == 1);
-    assert_int_equal(rig.failures, 1); /* reported to the coordinator */
+    assert_int_equal(rig.failures, 1); /* the coordinator has received the failure */
 }
 
 struct said {
@@ -289,7 +289,7 @@ static void a_round_that_a_reset_has_cut_is_done_again(void **state)
     rig_start_job(&rig, "ofi", 2, 1, LONG);
     say(0, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
-    rig.workers[0].is_stopped = true; /* the lane reads, and gets no answer */
+    rig.workers[0].is_stopped = true; /* the lane starts to read, and gets no answer */
     say(1, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
     rig.workers[0].is_stopped = false;
@@ -344,7 +344,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     assert_int_equal(failure().code, 0);
 }
 
-/* Without a limit, a round that every connection fails to complete would be repeated forever. */
+/* Without a limit, a round that fails on every connection would be repeated forever. */
 static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -359,7 +359,7 @@ static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* The lane has seen none of the ends. */
+/* The lane has detected none of the ends. */
 static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -378,7 +378,7 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
-/* The goodbye may have been lost with the connection, so the coordinator reports the rank (K55). */
+/* The goodbye may be lost with the connection. The coordinator therefore reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
     const uint64_t left[RECORD_MISSING_WORDS] = {1};

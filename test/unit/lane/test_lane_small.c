@@ -1,5 +1,5 @@
-/* Many small pieces at once: so many are in transfer as a round trip needs, in bounded memory, and
- * short payloads wait in the job's inbox. Over shared memory, which needs neither, and over
+/* Tests many small pieces at once. A round trip has enough of them in transfer, in limited
+ * memory. Short payloads wait in the job's inbox. Uses shared memory, which needs neither, and
  * libfabric. */
 #include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#define SMALL 100 /* elements */
+#define SMALL 100 /* number of elements of a small piece */
 #define STRIDE 4096u
 #define MIB (1u << 20)
 #define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER) /* transfers for long chunks of a job */
@@ -40,8 +40,8 @@ static void fill(uint32_t rank, uint32_t piece, uint64_t round, uint64_t element
         rig_input(&rig, rank, piece * STRIDE)[e] = value(rank, piece, round);
 }
 
-/* Announces pieces. Inputs are in place, or already overwritten if the lane must have kept the
- * payload. */
+/* Announces pieces. Their inputs are in place. If the lane must have stored the payload, they are
+ * already overwritten. */
 static void say(uint32_t i, uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     for (uint32_t piece = first; piece < first + count; piece++)
@@ -72,7 +72,7 @@ static void check(uint32_t i, uint32_t first, uint32_t count, uint64_t round, ui
     }
 }
 
-/* Does a whole round of all pieces, with rank 0 far ahead. */
+/* Performs a round of all pieces. Rank 0 is far ahead. */
 static void one_round(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before[2] = {rig.workers[0].commits_count, rig.workers[1].commits_count};
@@ -97,7 +97,7 @@ static void many_small_pieces_are_under_way_at_once(void **state)
     say_filled(0, 1, COUNT, 2, SMALL);
     say_filled(1, 1, COUNT, 2, SMALL);
     fabric_flush(rig.workers[1].fabric);
-    /* so that no piece of round 2 ends before all pieces have begun */
+    /* no piece of round 2 may end before all pieces have started */
     rig.workers[1].is_stopped = true;
     rig_until(&rig, rig.workers[0].words_count == 2 * COUNT);
     if (is_remote())
@@ -131,8 +131,8 @@ static void a_stopped_worker_pins_small_transfers_of_its_own_job_alone(void **st
     check(1, 1, COUNT, 1, SMALL);
 }
 
-/* The rest of a long piece fits in a small slot. The rest with the word must not be written before
- * the chunks. */
+/* The last chunk of a long piece fits into a small slot. The chunk and its word must be written
+ * after the other chunks. */
 static void a_short_last_chunk_is_written_behind_the_long_ones(void **state)
 {
     enum { LONG = 3 * MIB / (int)sizeof(float) + SMALL };
@@ -179,8 +179,8 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     assert_int_equal(after, before);
 }
 
-/* Proves that the lane keeps inputs, by an action that workers must not do: overwrites the inputs
- * before the other rank announces. */
+/* Checks that the lane has stored the inputs. For this it overwrites them before the other rank
+ * announces, which real workers must not do. */
 static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before = rig.workers[0].commits_count;
@@ -201,7 +201,7 @@ static void short_payloads_that_come_early_are_kept_and_not_read_again(void **st
         check_kept(1, 300, round, SMALL);
 }
 
-/* 512 KiB for each of two ranks hold 128 payloads of 4 KiB. */
+/* 512 KiB for each of two ranks have room for 128 payloads of 4 KiB. */
 static void what_finds_no_room_in_the_inbox_is_read(void **state)
 {
     enum { COUNT = 250, ELEMENTS = STRIDE / sizeof(float) };
@@ -243,7 +243,7 @@ static void a_payload_of_the_next_round_is_no_part_of_the_open_one(void **state)
                          .is_inline = is_remote()});
     rig_settle(&rig);
     if (!is_remote())
-        fill(0, 1, 1, SMALL); /* mapped input: the open round must still find its own values */
+        fill(0, 1, 1, SMALL); /* mapped input: the open round must still read its own values */
     say_filled(1, 1, 1, 1, SMALL);
     rig_until(&rig, rig.workers[1].words_count == 1);
     check(1, 1, 1, 1, SMALL);

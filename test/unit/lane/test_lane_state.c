@@ -1,5 +1,5 @@
-/* The state that moves with a piece (A27 of svc/lane): parameters, sums and clocks, sets, left
- * ranks, failures. Also a lane's answer to an inconsistent state or request. */
+/* Tests the state that moves with a piece (A27 of svc/lane): parameters, sums, clocks, sets,
+ * ranks that have left, failures. Also tests answers to an inconsistent state or request. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/update.h"
@@ -92,7 +92,7 @@ static void arrays_stand_last_and_a_release_tells_the_steps_behind_them(void **s
     moving_start(2, ELEMENTS, (struct lane_terms){.rule = UPDATE_ADAM});
     moving_release();
     assert_int_equal(lane_standing(from->lane, RIG_JOB, MOVED, &standing), 0);
-    assert_int_equal(standing.steps, 0); /* nothing was broadcast */
+    assert_int_equal(standing.steps, 0); /* nothing has been broadcast */
     lane_thaw(from->lane, RIG_JOB, moved, 1);
     tell(from);
     for (uint64_t round = 1; round <= 3; round++)
@@ -158,7 +158,6 @@ static void lose(struct rig *rig, uint32_t rank)
     assert_int_equal(lane_regroup(rig->lane, RIG_JOB, 2, &spec, 1), 0);
 }
 
-/* Trains with the remaining ranks. */
 static void train_again(struct rig *rig, uint32_t lost, uint64_t round)
 {
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -188,7 +187,6 @@ static void expect_the_same(uint32_t rank)
     assert_memory_equal(rig_landing(to, rank, 0), rig_landing(alone, rank, 0), BYTES);
 }
 
-/* Another piece of the tensor did not get so far. A state has either of its two places. */
 static void
 a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it(void **state)
 {
@@ -212,7 +210,7 @@ static void settings_move_along(void **state)
 {
     start_elastic(3);
     move_elastic(3);
-    lose(to, 0); /* the rank never contacted this lane */
+    lose(to, 0); /* this rank never connected to this lane */
     lose(alone, 0);
     train_again(to, 0, 4);
     train_again(alone, 0, 4);
@@ -232,7 +230,7 @@ static void of_a_running_sum_nothing_is_lost_and_nothing_added_twice(void **stat
         expect_commit(from, 1, round);
     }
     moving_move(3);
-    stand(to, 1, 2, RECORD_ANNOUNCE); /* rank 1 does not know that it is in the sum */
+    stand(to, 1, 2, RECORD_ANNOUNCE); /* rank 1 does not know that the sum contains its gradient */
     expect_commit(to, 1, 2);
     assert_int_equal(to->workers[1].words_count, 0);
     push(to, 0, 2, 100);
@@ -262,7 +260,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
     expect(to, 1, 21);
 }
 
-/* Before the move no rank was slower than rank 1, which has sent nothing since then. */
+/* Before the move rank 1 was the slowest rank. It has sent nothing since. */
 static void the_slowest_is_known_before_it_speaks(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
@@ -271,7 +269,7 @@ static void the_slowest_is_known_before_it_speaks(void **state)
     push(from, 0, 2, 1);
     expect_commit(from, 0, 2);
     moving_move(2);
-    push(to, 0, 3, 1); /* two ahead of rank 1 */
+    push(to, 0, 3, 1); /* two rounds ahead of rank 1 */
     rig_settle(to);
     assert_int_equal(to->workers[0].words_count, 0);
     push(to, 1, 1, 10);
@@ -296,7 +294,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
     expect(to, 1, 4);
 }
 
-/* Late ranks wait for the lane's answer at the time of the release. */
+/* Late ranks wait for the lane's answer when it releases the piece. */
 static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
@@ -344,7 +342,7 @@ static void a_set_that_is_known_moves_with_the_piece_that_waits_for_it(void **st
     expect(to, 0, 4);
 }
 
-/* Another piece of the job waits for that set on the new lane. */
+/* Another piece of the job waits for this set on the new lane. */
 static void a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
@@ -382,7 +380,7 @@ static void a_failure_moves_along(void **state)
     expect_error(to, 1, -EINVAL);
 }
 
-/* The former lane has sent the failure under a word that the rank has dropped since then. */
+/* The former lane reported the failure under a word that is no longer in use. */
 static void a_failure_is_told_wherever_a_worker_stands(void **state)
 {
     moving.spec =
@@ -391,7 +389,7 @@ static void a_failure_is_told_wherever_a_worker_stands(void **state)
     stand(from, 0, 1, RECORD_IDLE);
     stand(from, 1, 1, RECORD_HOLDS);
     expect_error(from, 1, -EOWNERDEAD);
-    moving_move(1); /* no rank's contribution is in the sum */
+    moving_move(1); /* the sum contains no rank's contribution */
     stand(to, 1, 1, RECORD_HOLDS);
     expect_error(to, 1, -EOWNERDEAD);
 }
@@ -408,7 +406,7 @@ static void who_has_left_is_known_to_the_next(void **state)
     moving_release();
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 0, 1, RECORD_ANNOUNCE);
-    expect_commit(to, 0, 1); /* a left rank is not waited for */
+    expect_commit(to, 0, 1); /* the lane does not wait for a rank that has left */
     push(to, 0, 2, 1);
     expect_error(to, 0, -EPIPE);
 }
@@ -466,7 +464,8 @@ static void requests_without_sense_are_refused(void **state)
     lane = from->lane;
     do_round(from, 1, 5);
     assert_int_equal(lane_release(lane, RIG_JOB, both, 2), -ENOENT);
-    assert_int_equal(lane_is_releasing(lane, RIG_JOB, moved, 1), -ECANCELED); /* no piece is */
+    /* no piece is being released */
+    assert_int_equal(lane_is_releasing(lane, RIG_JOB, moved, 1), -ECANCELED);
     assert_int_equal(lane_release(lane, 99, moved, 1), -ENOENT);
     lane_thaw(lane, 99, moved, 1);
     lane_thaw(lane, RIG_JOB, both, 2);
@@ -482,10 +481,10 @@ static void requests_without_sense_are_refused(void **state)
     assert_int_equal(standing.state_bytes, 0);
     assert_int_equal(lane_state_read(lane, RIG_JOB, MOVED, 0, &byte, 1), 0);
     assert_int_equal(lane_state_read(lane, RIG_JOB, MOVED, 1, &byte, 1), -EINVAL);
-    do_round(from, 1, 5); /* repeated: no effect */
+    do_round(from, 1, 5); /* a repeated message has no effect */
 }
 
-/* Reads the state of a running sum after one round into `ret_state`; returns its bytes. */
+/* Reads the state of a running sum after one round into `ret_state`. Returns its size. */
 static size_t read_sum(char **ret_state)
 {
     static char data[LANE_STATE_HEAD_BYTES + BYTES];
@@ -536,14 +535,15 @@ static void an_install_is_all_or_nothing(void **state)
     moving_open(to, 1, true);
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -ENOENT);
     rig_place(to, RIG_JOB, 1, 2, 1, 10, true);
-    assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, zeros, 2), 0); /* rounds unknown */
+    /* the rounds are unknown */
+    assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, zeros, 2), 0);
     assert_int_equal(lane_install(to->lane, RIG_JOB, twice, rounds, 3), 0);
     push(to, 0, 4, 7);
     expect_commit(to, 0, 4);
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -EBUSY);
 }
 
-/* A header with a changed byte is refused, or it is a state that the lane can use. */
+/* A header with a changed byte is refused, or is a state that the lane can use. */
 static void no_byte_of_a_state_does_harm(void **state)
 {
     static char bad[LANE_STATE_HEAD_BYTES + BYTES];

@@ -1,6 +1,6 @@
-/* After its first rounds a lane allocates nothing (A11), neither from its arena nor from the C
- * library, and nor do the fabrics of both ends. Linked with --wrap for both allocators. Allocations
- * of libraries are not seen. */
+/* Tests that after its first rounds a lane allocates nothing (A11), neither from its arena nor from
+ * the C library. The same holds for the fabrics of both sides. Linked with --wrap for both
+ * allocators, so allocations of libraries are not detected. */
 #include "svc/lane/memory/arena.h"
 #include "svc/lane/round/tracing.h"
 #include "test/unit/lane/lane_rig.h"
@@ -118,7 +118,7 @@ static void inline_tensors_are_summed_without_an_allocation(void **state)
     check_steady(16, 1000, strcmp(kind, "ofi") == 0);
 }
 
-/* The ring holds all rounds during the recording, and none afterwards. */
+/* The ring stores all rounds during the recording, and none afterwards. */
 static void recorded_rounds_are_summed_without_an_allocation(void **state)
 {
     enum { PIECES = 4, ALL = PIECES * (WARM_ROUNDS + ROUNDS) };
@@ -181,7 +181,7 @@ static void parameters_are_updated_without_an_allocation(void **state)
     assert_int_equal(allocations, 0);
 }
 
-/* Otherwise the cases above could never fail. */
+/* Proves that the cases above would detect an allocation. */
 static void an_allocation_would_be_seen(void **state)
 {
     rig_start_job(&rig, kind, WORKERS, 1, 16);

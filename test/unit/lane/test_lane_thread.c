@@ -1,6 +1,6 @@
-/* Conditions under which a lane counts as idle, so that a ping does not wake it (A24): the thread
- * sleeps, and no event has come for it. A signal's handler stops the sleeping thread, like a
- * core that other processes use. */
+/* Tests when a lane counts as idle, so that a ping does not wake it (A24). Its thread must sleep,
+ * and no event may have arrived. A signal's handler stops the sleeping thread, like a core used by
+ * other processes. */
 #include "svc/base/clock.h"
 #include "svc/lane/thread.h"
 
@@ -22,7 +22,7 @@
 #define DEADLINE_NS (60 * NS_PER_S)
 
 static struct lane_thread *thread;
-static int entered_fd, released_fd; /* pipes of the handler or of the call */
+static int entered_fd, released_fd; /* pipes used by the handler or the call */
 
 static void hold(void)
 {
@@ -66,7 +66,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    eventfd_write(released_fd, 1); /* also after a failure */
+    eventfd_write(released_fd, 1); /* also written after a failure */
     lane_thread_stop(thread);
     close(entered_fd);
     close(released_fd);
@@ -116,7 +116,7 @@ static void a_lane_that_sleeps_is_idle_until_something_has_come_for_it(void **st
     wait_until_held();
     assert_true(lane_thread_is_idle(thread));
     int fd = connect_to(lane_thread_ofi(thread));
-    until_idle(false); /* no longer idle, because the lane does not poll */
+    until_idle(false); /* not idle, because the lane does not poll */
     assert_false(lane_thread_is_idle(thread));
     eventfd_write(released_fd, 1);
     until_idle(true);

@@ -1,6 +1,6 @@
-/* Pieces with an update rule (README of svc/lane, A19; svc/wire, W14): the lane stores parameters
- * and moments, rank 0 sends the settings, and every rank gets the new parameters. test_update tests
- * the kernels, which are the reference here. */
+/* Tests pieces with an update rule (README of svc/lane, A19; svc/wire, W14). The lane stores
+ * parameters and moments, rank 0 sends the settings, and every rank receives the new parameters.
+ * test_update tests the kernels, which are the reference here. */
 #include "test/unit/lane/update_rig.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static void settings_are_the_first_rank_s_and_of_that_round(void **state)
     set(1);
     update(0, 2);
     tell(0, &fast);
-    /* a round ahead of rank 1; its input is that of round 2 again */
+    /* a round ahead of rank 1, with the input of round 2 */
     say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
     rig_settle(&rig);
     update(1, 2);
@@ -233,7 +233,7 @@ static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **sta
     expect_model(0);
 }
 
-/* The landing area has the result (W4). The loss concerns later rounds. */
+/* The result is in the landing area (W4). The loss affects only later rounds. */
 static void who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss(void **state)
 {
     start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);

@@ -1,4 +1,4 @@
-/* Shares of tenants in the resources of an aggregator process. */
+/* Tests tenants' shares of the resources of an aggregator process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "svc/lane/memory/shares.h"
 
-#define MOST 1600 /* 1500 for tenants, of which 200 are reserved for tenants with at most 12 */
+#define MOST 1600 /* 1500 for tenants, of which 200 are reserved for those with at most 12 */
 
 static int setup(void **state)
 {
@@ -35,7 +35,7 @@ static void a_tenant_has_half_where_others_are(void **state)
     shares_add("evil", SHARE_LENT, MOST / 2);
     assert_false(shares_allow("evil", true, SHARE_LENT, 1));
     assert_true(shares_allow("good", true, SHARE_LENT, 500));
-    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* another resource */
+    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* a limit of another resource */
 }
 
 static void one_alone_has_all_but_what_the_process_needs(void **state)
@@ -60,7 +60,7 @@ static void what_is_given_back_can_be_had_again(void **state)
     shares_add("evil", SHARE_LENT, -300);
     assert_int_equal(shares_used("evil", SHARE_LENT), 500);
     assert_true(shares_allow("evil", true, SHARE_LENT, 300));
-    shares_add("evil", SHARE_LENT, -900); /* more than the tenant has */
+    shares_add("evil", SHARE_LENT, -900); /* more than the tenant uses */
     assert_int_equal(shares_used("evil", SHARE_LENT), 0);
 }
 

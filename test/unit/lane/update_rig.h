@@ -1,5 +1,5 @@
-/* One piece with an update rule in a lane, with workers that the test drives step by step, and the
- * reference of the rule. For the programs that test such pieces. */
+/* One piece with an update rule in a lane. The test runs its workers step by step. Also has the
+ * reference of the rule. */
 #ifndef GRADPOOL_TEST_UPDATE_RIG_H
 #define GRADPOOL_TEST_UPDATE_RIG_H
 
@@ -50,7 +50,8 @@ static inline void start(uint32_t ranks, enum update_rule rule)
     start_rule(ranks, (struct lane_terms){.rule = rule}, false);
 }
 
-/* The reference has one thread: with ThreadSanitizer it would take most of a test's time. */
+/* Excluded from ThreadSanitizer: the reference has one thread, and would use most of a test's
+ * time. */
 #define ONE_THREAD __attribute__((no_sanitize("thread")))
 
 ONE_THREAD static inline float gradient(uint32_t rank, uint64_t round, uint64_t e)

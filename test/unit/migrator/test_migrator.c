@@ -1,5 +1,5 @@
-/* The migration protocol as transcripts. Each line has an event of a side and its effect: "side:
- * event -> state / action". A line that starts with "--" is a remark. */
+/* Tests the migration protocol line by line. Each line has an event of a side and its effect:
+ * "side: event -> state / action". A line that starts with "--" is a comment. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>
@@ -38,7 +38,7 @@ static enum migrator_state *find_side(struct sides *sides, const char *name)
     return &sides->target;
 }
 
-/* Runs the line's event, and writes the line with the actual effect. */
+/* Runs the event of the line. Writes the line with the actual effect. */
 static void play_line(struct sides *sides, const char *line)
 {
     char side[32], event[32], actual[128];
@@ -72,7 +72,7 @@ static void play_from_start(const char *const *lines)
 
 #define TRANSCRIPT(...) play_from_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* The steps of every migration before the part that a case tests. */
+/* The steps before the tested part, equal in every migration. */
 #define PREPARED \
     "coordinator: start -> preparing / send-prepare", "target: prepare -> prepared / allocate"
 #define FROZEN \
@@ -312,7 +312,7 @@ static void what_the_table_does_not_know_is_refused_in_every_state(void **state)
                 assert_int_equal(to.state, s);
             assert_int_equal(side_of(to.state), side_of((enum migrator_state)s));
         }
-    /* number of rows of the table: each new row needs a line in a transcript */
+    /* number of rows in the table; each new row needs a line in a test */
     assert_int_equal(known, 67);
 }
 

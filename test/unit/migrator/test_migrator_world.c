@@ -1,7 +1,7 @@
-/* Every state that the migration protocol can reach, with: coordinator, source, target and the
- * store; messages in order on each channel; time-outs; refusals; one loss of source and target
- * each; one restart of the coordinator; announcements at any time. In each state the task has one
- * owner. If no message or write is pending, a lane serves the task. */
+/* Tests every state that the migration protocol can reach. Sides: coordinator, source, target and
+ * the store. Events: messages in order on each channel, timeouts, refusals, one loss of source and
+ * target each, one restart of the coordinator, announcements at any time. In each state the task
+ * has one owner. If no message or write is pending, a lane serves the task. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 
 enum channel { C_TO_S, C_TO_T, S_TO_C, T_TO_C, S_TO_T, STORE_TO_C, CHANNELS };
 
-/* The struct consists of bytes only, because worlds are compared and hashed as memory. */
+/* The struct contains only bytes, because worlds are compared and hashed as memory. */
 struct world {
     uint8_t coordinator, source, target;
     uint8_t source_lost, target_lost;
@@ -40,7 +40,7 @@ struct search {
     uint32_t *parents;
     uint32_t *buckets; /* position in worlds + 1; 0: free */
     uint32_t count;
-    uint32_t at; /* the world whose next events are being found */
+    uint32_t at; /* index of the world whose next events are searched */
     bool used[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT];
 };
 
@@ -254,7 +254,7 @@ static void end_round(const struct world *from, bool fails)
     add_world(&w);
 }
 
-/* Runs an event that must happen at some time. False: no such event is pending. */
+/* Runs a pending event that must happen. Returns false if there is none. */
 static bool go_on(const struct world *w)
 {
     bool busy = w->write_pending || (w->round_open && !w->source_lost);
@@ -282,7 +282,7 @@ static void announce(const struct world *from)
         add_world(&w);
     }
     w = *from;
-    if (!w.target_lost && w.route_written) { /* workers may know the route by now */
+    if (!w.target_lost && w.route_written) { /* workers may already know the route */
         step_target(&w, MIGRATOR_E_ANNOUNCEMENT, false);
         add_world(&w);
     }
@@ -349,7 +349,7 @@ static void lose_target(const struct world *from)
     add_world(&w);
 }
 
-/* The coordinator knows nothing but the stored route (M7). */
+/* After a restart the coordinator knows only the stored route (M7). */
 static void restart_coordinator(const struct world *from, bool write_succeeds)
 {
     struct world w = *from;
@@ -405,7 +405,7 @@ static bool target_serves(const struct world *w)
     return !w->target_lost && w->target == MIGRATOR_T_SERVING;
 }
 
-/* M1 holds in every world. */
+/* M1 is true in every world. */
 static void check_owner(const struct world *w)
 {
     bool target_owns = migrator_owner((enum migrator_state)w->coordinator) == MIGRATOR_TARGET;
@@ -424,7 +424,7 @@ static void check_owner(const struct world *w)
                 "the target owns the task and does not have its state");
 }
 
-/* Checks states in which nothing is pending. */
+/* Checks a state without pending events. */
 static void check_rest(const struct world *w)
 {
     bool owner_lost = w->route_written ? w->target_lost : w->source_lost;
@@ -491,12 +491,12 @@ static void in_every_world_the_task_has_one_owner_and_at_rest_somebody_serves_it
         expand(&w);
     }
     print_message("# %u worlds\n", search.count);
-    /* A change of the table changes this number. Then compare the reached states before and
-     * after. */
+    /* After a change of the table this number changes, too. Then compare the reached states before
+     * and after. */
     assert_int_equal(search.count, 17631);
 }
 
-/* Runs after the search: a row that no world needs is superfluous. */
+/* Runs after the search. A row that no world uses is superfluous. */
 static void every_row_of_the_table_is_needed(void **state)
 {
     int unused = 0;

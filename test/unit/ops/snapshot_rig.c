@@ -1,4 +1,4 @@
-/* Builds replies like the coordinator, and packs and unpacks them, so that tests free them like
+/* Builds replies like the coordinator. Packs and unpacks them, so that tests free them like
  * received ones. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static envelope *status_of(const struct rig_service *r)
         gradpool__wire__lane_view__init(&lanes[i]);
         for (int j = 0; j < 2; j++) {
             gradpool__wire__job_use__init(&uses[i][j]);
-            uses[i][j].job_id = j == 0 ? 5 : 3; /* not in order */
+            uses[i][j].job_id = j == 0 ? 5 : 3; /* ids are not sorted */
             uses[i][j].busy_ns = r->busy_ns[i][j == 0 ? 1 : 0];
             uses[i][j].rounds = r->rounds;
             uses[i][j].pushed_bytes = r->pushed_bytes;
@@ -53,7 +53,7 @@ static envelope *status_of(const struct rig_service *r)
         lanes[i].use = &lane_uses[i];
         lane_list[i] = &lanes[i];
     }
-    /* Lane 7 comes second, and figures [0] belong to it. */
+    /* lane 7 is second, but the first figures belong to it */
     lanes[0].use = r->told_nothing ? NULL : &lane_uses[1];
     lanes[1].use = r->told_nothing ? NULL : &lane_uses[0];
     WIRE(AggregatorView) a = GRADPOOL__WIRE__AGGREGATOR_VIEW__INIT, *aggregators[] = {&a};

@@ -1,4 +1,4 @@
-/* Metrics and the page: names from users and large numbers of objects must not break them. */
+/* Tests metrics and the page. Any names chosen by users, and any number of objects, must work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* Uses lengths, because with a sanitizer each string function reads to the end of the text. */
+    /* searches with lengths: under a sanitizer each string function reads the whole text */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
         count += bytes <= (size_t)(end - line) && memcmp(line, part, bytes) == 0;
@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* After a start of the coordinator a zero would look like a counter that begins again. */
+/* After a start of the coordinator, a zero would look like a restarted counter. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();
@@ -153,7 +153,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     text = page_of(s, &history);
     has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
     assert_null(strstr(text, "<script>"));
-    has(text, "d\\u003cscript>&'\""); /* in the page's data */
+    has(text, "d\\u003cscript>&'\""); /* in the data of the page */
     has(text, "<script type=\"application/json\" id=\"data\">");
     has(text, "}\n</script>\n</body></html>\n");
     free(text);
@@ -246,7 +246,7 @@ static void a_chart_has_steps_and_no_slopes(void **state)
     FILE *out = open_memstream(&text, &bytes);
     page_chart(moments, 2, out);
     fclose(out);
-    /* up in the middle between the two */
+    /* the line rises in the middle between the two values */
     has(text, "<path class=\"line allocated\" d=\"M44.0 163.5h0H336.0V12.0H628.0\"/>");
     free(text);
 }
@@ -287,7 +287,8 @@ static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
     assert_true(history_mean(&history, &mean));
     assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
     history_add(&history, 5, &(struct view_cores){.allocated = 1, .used = 0.5, .dedicated = 4});
-    assert_true(history_mean(&history, &mean)); /* three seconds count three times */
+    /* the mean is weighted by time: three seconds count three times */
+    assert_true(history_mean(&history, &mean));
     assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
     char *text = page_of(s, &history);
     has(text,
@@ -309,7 +310,7 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     ended_look(&history.ended, old, old);
     assert_null(ended_at(ended, 0, now_s));
     ended_look(&history.ended, old, now);
-    snapshot_destroy(old); /* the history keeps its own copies of names */
+    snapshot_destroy(old); /* the history has its own copies of names */
     assert_string_equal(ended_at(ended, 0, now_s)->view.job, "job-119");
     assert_string_equal(ended_at(ended, ENDED_JOBS_MAX - 1, now_s)->view.job, "job-20");
     assert_null(ended_at(ended, ENDED_JOBS_MAX, now_s));

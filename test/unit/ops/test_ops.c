@@ -1,4 +1,4 @@
-/* Views as JSON and as tables: every figure has its name, and columns line up. */
+/* Tests views as JSON and as tables. Every figure has its name, and columns are aligned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static struct view_job jobs_list[] = {
     {.tenant = "acme", .job = "a-much-longer-name", .state = "training", .job_id = 2}};
 static const struct view_jobs jobs = {.jobs = jobs_list, .jobs_count = 2};
 
-/* Captures the output of `print` in `text`; the caller frees it. */
+/* Stores the output of `print` in `text`. The caller frees it. */
 #define PRINT(text, print, view)                       \
     do {                                               \
         size_t bytes_;                                 \
@@ -117,15 +117,15 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     PRINT(text, ops_jobs_json, &jobs);
     has(text, "\"tenant\": \"\",");
     has(text, "\"tenant\": \"acme\",");
-    has(text, "\"job\": \"r\\u00E9s\","); /* a terminal gets no C1 control either */
+    has(text, "\"job\": \"r\\u00E9s\","); /* even C1 control characters must not reach a terminal */
     has(text, "\"failure\": \"rank 1 is gone\",");
     has(text, "\"failure\": \"\",");
     has(text, "\"lanes\": [\n        3,\n        10\n      ],");
     has(text, "\"registered_bytes\": 924,");
     has(text, "\"measured\": {\n");
     has(text, "\"input_squares\": 2.5,");
-    has(text, "\"result_squares\": null,"); /* infinite */
-    has(text, "\"loss\": null");            /* no loss was reported */
+    has(text, "\"result_squares\": null,"); /* the value is infinite */
+    has(text, "\"loss\": null");            /* the service reported no loss */
     has(text, "\"state\": \"lost\"");
     free(text);
 }
@@ -147,7 +147,7 @@ static void figures_of_a_job_that_are_not_known_are_left_out_of_the_json(void **
     has(text, "\"period_ns\": 1000,");
     has(text, "\"alone_period_ns\": 1000,");
     has(text, "\"lane_ns\": 10,");
-    has(text, "\"loss_ppm\": 0,"); /* a known value: none */
+    has(text, "\"loss_ppm\": 0,"); /* the loss is known to be zero */
     assert_null(strstr(text, "predicted_loss_ppm"));
     free(text);
     known.is_predicted = true;

@@ -1,4 +1,4 @@
-/* Two snapshots give the figures of the time between them, and only known figures. The history
+/* Tests figures of the time between two snapshots. Unknown figures must be missing. The history
  * stores means in memory of constant size. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static void cores_are_lanes_and_dedicated_ones_are_workers(void **state)
     snapshot_destroy(s);
 }
 
-/* A job of one worker aggregates nothing, and saves no server. */
+/* A job of one worker aggregates nothing, so it saves no server. */
 static void a_job_of_one_worker_would_need_no_server(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -95,7 +95,7 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
     snapshot_destroy(s);
 }
 
-/* Three quarters of lane 7 and half of idle lane 9. The tenant must not see job 5's part. */
+/* Three quarters of lane 7, and half of idle lane 9. The tenant must not see the part of job 5. */
 static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -155,7 +155,7 @@ static void one_of_another_start_or_without_new_figures_knows_no_rates(void **st
     assert_true(isnan(s->cores.used));
     snapshot_destroy(s);
     after = rig_after();
-    after.at_ns = before.at_ns; /* the aggregator did not answer */
+    after.at_ns = before.at_ns; /* the aggregator sent no answer */
     s = compared(&before, &after);
     assert_true(isnan(s->cores.used));
     snapshot_destroy(s);

@@ -1,6 +1,6 @@
-/* The web server against readers that are slow, silent, many, or send invalid requests: bounded in
- * number, bytes and time, and never a burden for others. The test sets the time, so no case waits
- * for a deadline. */
+/* Tests the web server with readers that are slow, silent, many, or send invalid requests. Their
+ * number, bytes and time are limited, and they do not delay others. The test sets the time, so no
+ * case waits for a deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +31,8 @@
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
-static uint64_t skipped_ns;  /* time that the server sees in addition to the real one */
-static uint64_t standing_ns; /* the server's time while this is not 0 */
+static uint64_t skipped_ns;  /* time added to the real time for the server */
+static uint64_t standing_ns; /* time of the server, unless 0 */
 
 uint64_t __wrap_clock_now_ns(void)
 {
@@ -67,7 +67,7 @@ static void show(void)
     web_show(web, status, jobs);
 }
 
-/* A service with `jobs_count` jobs, on no lane. */
+/* Makes a service with `jobs_count` jobs without a lane. */
 static void show_many(uint32_t jobs_count)
 {
     struct rig_service now = rig_before();
@@ -77,7 +77,7 @@ static void show_many(uint32_t jobs_count)
     web_show(web, status, jobs);
 }
 
-/* Does one turn of the coordinator's loop. Waits at most some milliseconds. */
+/* Runs one turn of the coordinator's loop. Waits at most some milliseconds. */
 static void turn(void)
 {
     static uint64_t next_ns;
@@ -102,10 +102,10 @@ static int connect_now(int receive_bytes)
 static void say(int fd, const char *text)
 {
     ssize_t sent = send(fd, text, strlen(text), MSG_NOSIGNAL);
-    (void)sent; /* the server may have closed the connection */
+    (void)sent; /* fails if the server has closed the connection */
 }
 
-/* Reads available bytes. Returns 1: more may come; 0: the end. */
+/* Reads available bytes. Returns 1 if more may follow, and 0 at the end. */
 static int read_some(int fd, char *text, size_t *bytes)
 {
     ssize_t got = recv(fd, text + *bytes, ANSWER_BYTES_MAX - 1 - *bytes, 0);
@@ -115,7 +115,7 @@ static int read_some(int fd, char *text, size_t *bytes)
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
-/* Returns all bytes until the server closes; the caller frees them. */
+/* Reads all bytes until the server closes the connection. The caller frees them. */
 static char *read_all(int fd)
 {
     char *text = calloc(1, ANSWER_BYTES_MAX);
@@ -241,7 +241,8 @@ static void what_is_not_http_is_refused_and_others_are_answered(void **state)
         shutdown(fd, SHUT_WR);
         for (int j = 0; j < 10; j++)
             turn();
-        skipped_ns += WEB_DEADLINE_MS * NS_PER_MS; /* an incomplete request waits for more bytes */
+        /* for an incomplete request the server waits for more bytes */
+        skipped_ns += WEB_DEADLINE_MS * NS_PER_MS;
         char *answer = read_all(fd);
         assert_null(strstr(answer, "HTTP/1.1 200"));
         free(answer);
@@ -255,7 +256,7 @@ static void a_request_that_is_too_long_is_refused(void **state)
     char *text = malloc(bytes + 1);
     assert_non_null(text);
     show();
-    for (int kind = 0; kind < 2; kind++) { /* the path, then a header */
+    for (int kind = 0; kind < 2; kind++) { /* first a long path, then a long header */
         memset(text, 'a', bytes);
         text[bytes] = '\0';
         memcpy(text, kind ? "GET / HTTP/1.1\r\nX: " : "GET /", kind ? 19 : 5);
@@ -286,7 +287,7 @@ static void bytes_now_and_then_do_not_move_the_deadline(void **state)
 {
     int fd = connect_now(0);
     show();
-    say(fd, "GET /report"); /* an incomplete path: libmicrohttpd 1.0 answers a wrong version */
+    say(fd, "GET /report"); /* an incomplete path: libmicrohttpd 1.0 would answer a wrong version */
     for (int i = 0; i < 10 && !is_closed(fd); i++) {
         skipped_ns += WEB_DEADLINE_MS / 10 * NS_PER_MS;
         say(fd, "t");
@@ -316,8 +317,8 @@ static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void 
 
 static void who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page(void **state)
 {
-    int slow = connect_now(65536); /* far less than the page */
-    standing_ns = clock_now_ns();  /* the time does not advance, however long the work takes here */
+    int slow = connect_now(65536); /* a buffer much smaller than the page */
+    standing_ns = clock_now_ns();  /* from here the server's time does not advance */
     show_many(3000);
     say(slow, "GET /report HTTP/1.1\r\nHost: h\r\n\r\n");
     for (int i = 0; i < 20; i++)
@@ -407,7 +408,8 @@ static void a_port_in_use_is_said(void **state)
     struct err err;
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     assert_int_equal(web_create(address, "1", &none, &err), -EADDRINUSE);
-    assert_non_null(strstr(err.text, "--http 127.0.0.1")); /* not the coordinator's own port */
+    /* the error must not name the coordinator's own port */
+    assert_non_null(strstr(err.text, "--http 127.0.0.1"));
     has(err.text, address);
     assert_null(none);
     assert_true(web_is_loopback(web));

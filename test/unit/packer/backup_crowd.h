@@ -1,4 +1,4 @@
-/* A job of eight workers whose gradients arrive when a test says so. A unit of time is a second. */
+/* A job of eight workers. The test decides when gradients arrive. One unit of time is a second. */
 #ifndef GRADPOOL_TEST_UNIT_PACKER_BACKUP_CROWD_H
 #define GRADPOOL_TEST_UNIT_PACKER_BACKUP_CROWD_H
 
@@ -46,7 +46,7 @@ static inline struct backup_decision arrive(struct backup *b, uint32_t rank, uin
     return decide(b, now_ns);
 }
 
-/* Sums of a round with that V/N, and c = 1/2 by the fall of the product. */
+/* Adds sums of a round with this V/N. The fall of the product gives c = 1/2. */
 static inline void measure(struct backup *b, double noise)
 {
     struct backup_view view;
@@ -61,7 +61,8 @@ static inline void measure(struct backup *b, double noise)
     backup_measured(b, &m);
 }
 
-/* A round of all ranks, `spread_ns` apart, from `now_ns`. Returns the time of its close. */
+/* Runs a round of all ranks, which arrive `spread_ns` apart from `now_ns` on. Returns the time of
+ * its close. */
 static inline uint64_t round_of_all(struct backup *b, uint64_t now_ns, uint64_t spread_ns,
                                     double noise)
 {
@@ -74,7 +75,7 @@ static inline uint64_t round_of_all(struct backup *b, uint64_t now_ns, uint64_t 
     return now_ns;
 }
 
-/* Begins the next round and lets ranks 0 to `count` - 1 arrive after a second. */
+/* Starts the next round. Ranks 0 to `count` - 1 arrive after a second. */
 static inline struct backup_decision first_arrivals(struct backup *b, uint64_t now_ns,
                                                     uint32_t count)
 {

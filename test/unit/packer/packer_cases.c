@@ -1,6 +1,6 @@
-/* Prints random small fleets, filled by policy `shared`, for test_packer_exact.py, which searches
- * for the smallest sufficient number of lanes. There is one line for each job (period, limit) and
- * task (job, lane time, bytes, lane). Usage: packer_cases SEED COUNT. */
+/* Prints small random fleets filled by policy `shared`, for test_packer_exact.py, which searches
+ * for the smallest sufficient number of lanes. Prints one line for each job (period, limit) and
+ * each task (job, lane time, bytes, lane). Usage: packer_cases SEED COUNT. */
 #include "test/unit/packer/packer_fleet.h"
 
 #define LANES 16
@@ -25,7 +25,7 @@ static void print_job(const struct fleet *f, const struct packer_plan *plan)
                f->tensors[i].lane_ns, f->tensors[i].elements * 4, fleet_lane_of(plan, i));
 }
 
-/* Places one job of one to three tasks. Returns their number. */
+/* Places one job with one to three tasks. Returns their number. */
 static size_t place_job(struct fleet *f, size_t tasks_left, uint64_t *seed)
 {
     size_t tasks = 1 + fleet_draw(seed, tasks_left < 3 ? tasks_left : 3);

@@ -1,4 +1,4 @@
-/* Requests for placement in tests, and the check that every plan of any policy must pass. */
+/* Requests for placement in tests, and a check of any policy's plan. */
 #ifndef GRADPOOL_TEST_PACKER_FIXTURE_H
 #define GRADPOOL_TEST_PACKER_FIXTURE_H
 
@@ -21,7 +21,7 @@
 #define FIXTURE_TENSORS_MAX 16384
 #define MIB (UINT64_C(1) << 20)
 
-/* A request that tests change, and its result. Ids intentionally differ from positions. */
+/* A request changed by tests, and its result. Ids intentionally differ from positions. */
 struct fixture {
     struct packer_lane lanes[FIXTURE_LANES_MAX];
     struct packer_tensor tensors[FIXTURE_TENSORS_MAX];
@@ -68,7 +68,7 @@ static inline uint64_t fixture_piece_bytes(const struct fixture *f, const struct
     return p->elements * f->tensors[p->tensor - 1000].element_bytes;
 }
 
-/* Returns the bytes of the plan on the lane at a position. */
+/* Returns the bytes placed on the lane at this position. */
 static inline uint64_t fixture_lane_bytes(const struct fixture *f, size_t lane)
 {
     uint64_t bytes = 0;
@@ -98,8 +98,8 @@ static inline size_t fixture_lane_of(const struct fixture *f, size_t tensor)
     return 0;
 }
 
-/* Checks the pieces of one tensor from position `at` of the plan. Returns the position of the next
- * tensor. */
+/* Checks the pieces of one tensor, starting at position `at` of the plan. Returns the position of
+ * the next tensor. */
 static inline size_t fixture_check_tensor(const struct fixture *f, size_t tensor, size_t at)
 {
     const struct packer_tensor *t = &f->tensors[tensor];
@@ -122,8 +122,8 @@ static inline size_t fixture_check_tensor(const struct fixture *f, size_t tensor
     return at;
 }
 
-/* Checks P3, P4 and P7: each element once and in order, no piece too large, and no lane over its
- * memory. */
+/* Checks P3, P4 and P7: each element is placed once and in order, no piece is too large, and no
+ * lane exceeds its memory. */
 static inline void fixture_check_plan(const struct fixture *f)
 {
     size_t at = 0;
@@ -149,8 +149,8 @@ static inline void fixture_place(struct fixture *f, const char *policy)
     fixture_check_plan(f);
 }
 
-/* Checks that the request is refused with this code, that the reason contains `part`, and that the
- * plan is unchanged. */
+/* Checks that the request is refused with this code. The reason must contain `part`, and the plan
+ * must be unchanged. */
 static inline void fixture_refuse(struct fixture *f, const char *policy, int error,
                                   const char *part)
 {

@@ -1,5 +1,4 @@
-/* A fleet of lanes on which jobs are placed one after the other, for tests of packing under a loss
- * limit. */
+/* A fleet of lanes, on which tests place jobs one after the other under a loss limit. */
 #ifndef GRADPOOL_TEST_PACKER_FLEET_H
 #define GRADPOOL_TEST_PACKER_FLEET_H
 
@@ -29,7 +28,7 @@ struct fleet {
     struct packer_resident residents[FLEET_LANES_MAX][FLEET_RESIDENTS_MAX];
     struct packer_node nodes[FLEET_NODES_MAX];
     size_t nodes_count;
-    /* the job that will be placed */
+    /* tensors of the job placed next */
     struct packer_tensor tensors[FLEET_TENSORS_MAX];
     size_t tensors_count;
     struct packer_timing timing;
@@ -57,7 +56,7 @@ static inline struct fleet *fleet_new(size_t lanes_count)
     return f;
 }
 
-/* Adds one more measured job to a lane in use. */
+/* Adds a measured job to a lane in use. */
 static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, uint64_t lane_ns,
                                                 uint64_t period_ns)
 {
@@ -73,7 +72,7 @@ static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, ui
     return resident;
 }
 
-/* Adds one more tensor, of one piece, to the job that will be placed. */
+/* Adds a tensor of one piece to the job placed next. */
 static inline struct packer_tensor *fleet_tensor(struct fleet *f, uint64_t lane_ns)
 {
     struct packer_tensor *tensor = &f->tensors[f->tensors_count];
@@ -140,7 +139,7 @@ static inline void fleet_take(uint64_t *left, uint64_t amount)
     *left -= amount;
 }
 
-/* Adds the job to the lanes of the plan, and begins the next job. Frees the plan. */
+/* Adds the job to the lanes of the plan, and starts the next job. Frees the plan. */
 static inline void fleet_commit(struct fleet *f, struct packer_plan *plan)
 {
     for (size_t i = 0; i < plan->pieces_count; i++) {
@@ -174,8 +173,7 @@ static inline size_t fleet_lanes_open(const struct fleet *f)
     return count;
 }
 
-/* Returns the largest difference between the loss of a job on any lane and the limit of that
- * job. */
+/* Returns the maximum over all jobs and lanes of a job's loss minus its limit. */
 static inline double fleet_worst_excess(const struct fleet *f, const char *policy, double margin)
 {
     double losses[FLEET_RESIDENTS_MAX], worst = -1;

@@ -1,5 +1,5 @@
-/* A pool of lanes that grows and shrinks by packer/growth/scale.h, for its tests. Tests set the
- * input of the rules, and each decision is checked before it is carried out. */
+/* A pool of lanes, resized by packer/growth/scale.h. Tests set the input of the rules. Each
+ * decision is checked before it is applied. */
 #ifndef GRADPOOL_TEST_SCALE_POOL_H
 #define GRADPOOL_TEST_SCALE_POOL_H
 
@@ -36,11 +36,12 @@ struct pool {
     struct scale_seen seen;
     uint64_t now_ns;
     struct scale_decision last;
-    size_t counts[SCALE_STOP + 1]; /* number of decisions by verb */
+    size_t counts[SCALE_STOP + 1]; /* number of decisions of each kind */
     uint64_t next_job;
 };
 
-/* Lane ids are 10, 13, ...; only lanes of the first `running` aggregators are started. */
+/* Makes a pool. Lane ids are 10, 13, ... Only lanes of the first `running` aggregators are
+ * started. */
 static inline struct pool *pool_new(size_t lanes, size_t running)
 {
     struct pool *p = calloc(1, sizeof *p);
@@ -74,7 +75,7 @@ static inline void pool_open(struct pool *p, size_t count)
         p->lanes[i].lane.state = PACKER_LANE_OPEN;
 }
 
-/* Adds a job with a period of 100 ms: 1 ms of lane time is a hundredth of a lane. */
+/* Adds a job with a period of 100 ms. 1 ms of lane time is a hundredth of a lane. */
 static inline uint32_t pool_job(struct pool *p)
 {
     uint32_t job = (uint32_t)p->seen.jobs_count++;
@@ -94,7 +95,6 @@ static inline void pool_task(struct pool *p, uint32_t job, uint32_t lane, uint64
         (struct scale_task){.job = job, .lane = lane, .bytes = 1000, .lane_ns = lane_ns};
 }
 
-/* Adds a job with one task. */
 static inline uint32_t pool_put(struct pool *p, uint32_t lane, uint64_t lane_ns)
 {
     uint32_t job = pool_job(p);
@@ -127,7 +127,7 @@ static inline uint32_t pool_position(const struct pool *p, uint32_t id)
     return 0;
 }
 
-/* Collects the jobs on the lane, and writes their positions to `jobs`. */
+/* Writes the positions of the lane's jobs to `jobs`. Returns their number. */
 static inline size_t pool_residents(const struct pool *p, size_t lane,
                                     struct packer_resident *residents, uint32_t *jobs)
 {
@@ -148,7 +148,7 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the largest predicted loss on the lane, with the margin if shared, minus limit. */
+/* Returns the lane's maximum of predicted loss minus limit. Sharing adds the margin. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
@@ -173,7 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that exactly the lane's tasks (in a relief the job's) move within limits; moves them. */
+/* Checks that only the lane's tasks (in a relief the job's) move, within limits. Moves them. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
@@ -224,7 +224,7 @@ static inline void pool_stop(struct pool *p)
             pool_change(p, p->lanes[i].lane.id, PACKER_LANE_PARKED, PACKER_LANE_UNSTARTED);
 }
 
-/* Checks the last decision and carries it out. */
+/* Checks the last decision and applies it. */
 static inline void pool_obey(struct pool *p)
 {
     const struct scale_decision *d = &p->last;
@@ -250,7 +250,7 @@ static inline void pool_obey(struct pool *p)
     assert_true(d->verb != SCALE_PARK || pool_count(p, PACKER_LANE_OPEN) >= 1);
 }
 
-/* Advances by one window without carrying out the decision. */
+/* Advances by one window. Does not apply the decision. */
 static inline enum scale_verb pool_look(struct pool *p)
 {
     struct scale_decision decision;
@@ -275,7 +275,7 @@ static inline void pool_expect(const struct pool *p, enum scale_verb verb, const
                  p->last.reason);
 }
 
-/* Returns the number of windows until that decision, including the last one. */
+/* Returns the number of windows until this decision, including its own. */
 static inline size_t pool_until(struct pool *p, enum scale_verb verb)
 {
     for (size_t i = 1; i < 10000; i++)
@@ -285,7 +285,7 @@ static inline size_t pool_until(struct pool *p, enum scale_verb verb)
     return 0;
 }
 
-/* Makes three lanes with a load for one or two. */
+/* Makes three lanes with a load that fits on one or two. */
 static inline struct pool *pool_sparse(void)
 {
     struct pool *p = pool_new(8, 1);

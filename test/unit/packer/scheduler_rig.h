@@ -1,4 +1,4 @@
-/* A scheduler under test: events in, the actions of each as one line of text. */
+/* A scheduler under test. Each event is followed by a line of text with the resulting actions. */
 #ifndef GRADPOOL_TEST_UNIT_PACKER_SCHEDULER_RIG_H
 #define GRADPOOL_TEST_UNIT_PACKER_SCHEDULER_RIG_H
 
@@ -21,11 +21,11 @@
 struct rig {
     struct scheduler *scheduler;
     uint64_t now_ns;
-    char text[4096]; /* actions of the last event */
+    char text[4096]; /* actions after the last event */
     int count;
 };
 
-/* Hold time 60 s, quantum 20 s. */
+/* Makes a scheduler with a hold time of 60 s and a quantum of 20 s. */
 static inline struct rig rig_new(uint32_t slots)
 {
     struct scheduler_options options = {
@@ -116,7 +116,7 @@ static inline void rig_measured(struct rig *rig, uint32_t id, uint32_t workers, 
                      0);
 }
 
-/* The clock goes on, and a tick decides. */
+/* Advances the clock. A tick then decides. */
 static inline void rig_wait(struct rig *rig, uint64_t seconds)
 {
     rig->now_ns += seconds * RIG_S;

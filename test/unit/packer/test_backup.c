@@ -1,7 +1,8 @@
-/* Events of rounds that close without stragglers: packer/backup/README.md, BK8, BK10, BK11. */
+/* Tests events of rounds that close without stragglers (packer/backup/README.md, BK8, BK10,
+ * BK11). */
 #include "test/unit/packer/backup_crowd.h"
 
-/* Linked with --wrap: allocations of the packer pass through here. */
+/* Linked with --wrap: counts the packer's allocations. */
 static size_t allocations, allocations_left = SIZE_MAX;
 
 void *__real_calloc(size_t count, size_t bytes);
@@ -193,7 +194,7 @@ static void a_wait_for_an_absent_rank_is_named(void **state)
     first_arrivals(b, 0, N - 2);
     backup_closed(b, S);
     begin_all(b, S);
-    /* Rank 0 stays away; ranks 6 and 7, absent before, come late. */
+    /* rank 0 is absent, and ranks 6 and 7, absent before, arrive late */
     for (uint32_t i = 1; i < N - 1; i++)
         assert_int_equal(arrive(b, i, 2 * S).verb, BACKUP_WAIT);
     struct backup_decision d = arrive(b, N - 1, 5 * S);
@@ -327,7 +328,7 @@ static uint64_t draw(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-/* Random events, sound ones and others; returns a hash of all decisions. */
+/* Sends random events, valid and invalid. Returns a hash of all decisions. */
 static uint64_t play(struct backup *b, uint64_t seed, int events)
 {
     uint64_t now_ns = 0, hash = 0;

@@ -1,4 +1,4 @@
-/* Estimates behind the rules of rounds: packer/backup/README.md, BK1 to BK6, BK9. */
+/* Tests the estimates used by the rules of rounds (packer/backup/README.md, BK1 to BK6, BK9). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static double normal(void)
 static void the_variance_of_two_gradients_divides_by_one(void **state)
 {
     struct gain_sample s;
-    assert_true(gain_sample(2, 2, 0, &s)); /* gradients 1 and -1 */
+    assert_true(gain_sample(2, 2, 0, &s)); /* the gradients are 1 and -1 */
     assert_true(s.variance == 2);
     assert_true(s.signal == -1);
 }
@@ -120,10 +120,10 @@ static void steady_samples_are_their_own_mean(void **state)
         gain_windows_add(&w, &s);
     struct gain gain = gain_windows_read(&w);
     assert_near(gain.noise, 15, 1e-9);
-    assert_near(gain.curvature, 0.5, 0.01); /* (2 - 0)/4, drawn to 1 by 5 rounds */
+    assert_near(gain.curvature, 0.5, 0.01); /* (2 - 0)/4, shifted towards 1 by 5 rounds */
 }
 
-/* A signal that shrinks is followed by a short window. */
+/* When a signal shrinks, a short window follows. */
 static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
 {
     struct gain_windows w = {0};
@@ -136,7 +136,7 @@ static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
     assert_true(gain_windows_read(&w).noise > 100);
 }
 
-/* Samples about zero: the upper end of the longest window decides, never a chance of one window. */
+/* Samples near zero: the upper end of the longest window decides. A single window has no effect. */
 static void noise_without_a_signal_stays_bounded(void **state)
 {
     struct gain_windows w = {0};
@@ -155,7 +155,7 @@ static void noise_without_a_signal_stays_bounded(void **state)
     assert_true(gain_windows_read(&negative).noise == GAIN_NOISE_MAX);
 }
 
-/* Noisy descent on h |w|^2/2 with rate 0.4 and h = 1: c is 0.4. */
+/* Noisy descent on h |w|^2/2 with rate 0.4 and h = 1, so c is 0.4. */
 static void curvature_is_found_from_the_fall_of_the_product(void **state)
 {
     enum { D = 20, K = 4 };
@@ -195,7 +195,7 @@ static void curvature_is_one_before_it_is_measured(void **state)
 
 /* --- BK4: the means of DBW --- */
 
-/* A loss h w^2/2 under rate 0.1 and h = 4: c is 0.4. */
+/* A loss h w^2/2 with rate 0.1 and h = 4, so c is 0.4. */
 static void curvature_is_found_from_losses_and_rate(void **state)
 {
     struct gain_recent r = {0};
@@ -268,7 +268,7 @@ static void a_scale_is_the_time_of_a_completed_gradient(void **state)
     assert_near(pace_scale_ns(&rank), 500, 0.01);
 }
 
-/* An interrupted gradient counts as time: half of the gradients are interrupted half-way. */
+/* An interrupted gradient counts as time. Half of the gradients are interrupted half-way. */
 static void interrupted_work_lengthens_the_scale(void **state)
 {
     struct pace_curve curve;
@@ -298,7 +298,7 @@ static void equal_durations_end_at_one_scale(void **state)
 static void the_curve_of_an_exponential_is_found(void **state)
 {
     struct pace_curve curve;
-    struct pace_rank rank = {.time_ns = 1e12, .gradients = 1e9}; /* a scale of 1000 */
+    struct pace_rank rank = {.time_ns = 1e12, .gradients = 1e9}; /* the scale is 1000 */
     pace_curve_init(&curve, 200);
     srand48(9);
     for (int i = 0; i < 40000; i++) {
@@ -310,7 +310,8 @@ static void the_curve_of_an_exponential_is_found(void **state)
         assert_near(pace_survival(&curve, x), exp(-x), 0.1);
 }
 
-/* Half of the gradients are interrupted at a random time: survival must not fall by them. */
+/* Half of the gradients are interrupted at a random time. The estimated survival must not
+ * change. */
 static void an_interrupted_gradient_is_not_an_end(void **state)
 {
     struct pace_curve curve;
@@ -407,7 +408,7 @@ static void neighbours_in_the_wrong_order_share_their_mean(void **state)
         assert_near(cells_time(&cells, 2, i), (3 * 200 + 100) / 4.0, 1e-5);
 }
 
-/* An empty cell looks no slower than its neighbours make it. */
+/* An empty cell is estimated to be no slower than its neighbours imply. */
 static void an_empty_cell_takes_the_least_time_that_its_neighbours_allow(void **state)
 {
     float memory[5 * W * W];

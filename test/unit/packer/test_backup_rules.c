@@ -1,7 +1,7 @@
-/* Decisions of the rules: packer/backup/README.md, BK7 to BK12. */
+/* Tests the decisions of the rules (packer/backup/README.md, BK7 to BK12). */
 #include "test/unit/packer/backup_crowd.h"
 
-/* A moment is worth its time where one more gradient lowers the noise; a straggler is not. */
+/* Waiting pays if one more gradient lowers the noise. It does not pay for a straggler. */
 static void auto_waits_for_noise_but_not_for_a_straggler(void **state)
 {
     struct backup *b = create(BACKUP_AUTO, 0);
@@ -62,7 +62,7 @@ static void adasync_waits_for_more_as_the_loss_falls(void **state)
     assert_int_equal(first_arrivals(b, 0, 2).verb, BACKUP_CLOSE);
     backup_closed(b, S);
     backup_measured(b, &m);
-    /* 2 sqrt(4/F) is above 3 as soon as the mean F is below 16/9. */
+    /* 2 sqrt(4/F) exceeds 3 as soon as the mean F is below 16/9 */
     m.loss = 1;
     for (int i = 0; i < 14; i++)
         backup_measured(b, &m);
@@ -71,7 +71,7 @@ static void adasync_waits_for_more_as_the_loss_falls(void **state)
     backup_destroy(b);
 }
 
-/* k a time is most at k = 4: the others come ten seconds later. */
+/* Gradients per second are maximal at k = 4: the other four arrive ten seconds later. */
 static void blind_takes_the_most_gradients_a_second(void **state)
 {
     struct backup *b = create(BACKUP_BLIND, 0);
@@ -90,8 +90,8 @@ static void blind_takes_the_most_gradients_a_second(void **state)
     backup_destroy(b);
 }
 
-/* Arrivals two and three are as early as the first, the others ten seconds apart: three are best.
- * The last loss is above the one before. */
+/* Arrivals two and three are as early as the first. The others come ten seconds apart, so three are
+ * best. The last loss is larger than the one before. */
 static void dbw_waits_for_one_more_after_a_loss_that_rose(void **state)
 {
     struct backup *b = create(BACKUP_DBW, 0);
@@ -117,7 +117,7 @@ static void dbw_waits_for_one_more_after_a_loss_that_rose(void **state)
     backup_destroy(b);
 }
 
-/* Ranks 4 to 7 are five times slower than the others. */
+/* Makes ranks 4 to 7 five times slower than the others. */
 static uint64_t slow_down(struct backup *b)
 {
     uint64_t now_ns = 0;
@@ -213,7 +213,8 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
-/* Without noise two gradients close a round that had eight before: both ranks would go on. */
+/* Without noise two gradients close a round that had eight before. Without a check both ranks would
+ * continue. */
 static void no_gradient_begins_at_the_moment_of_a_close(void **state)
 {
     struct backup *b = create_second(BACKUP_AUTO, 0);

@@ -1,5 +1,5 @@
-/* Jobs that shrink for a new job, and jobs that grow after an end (E1 to E5 of packer): cases whose
- * figures can be checked by hand. */
+/* Tests jobs that shrink for a new job, and jobs that grow after another has ended (E1 to E5 of
+ * packer). The figures can be checked by hand. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static struct elastic_change changes[CHANGES];
 
-/* A round takes work/w + share*w/s seconds. */
+/* Makes a job. A round takes work/w + share*w/s seconds. */
 static struct elastic_job job(uint32_t id, uint32_t workers, uint32_t servers, double work)
 {
     return (struct elastic_job){.id = id,
@@ -120,7 +120,8 @@ static void a_job_that_finds_no_room_waits_and_nothing_changes(void **state)
 
 static void what_is_left_goes_where_it_gains_most_one_by_one(void **state)
 {
-    /* Worth of one more worker in rounds a second. Job 1: 1.84, 1.70, 1.53; job 2: 0.20, 0.19. */
+    /* gain of one more worker in rounds a second: 1.84, 1.70, 1.53 for job 1; 0.20, 0.19 for job
+     * 2 */
     struct elastic_job jobs[] = {job(2, 2, 2, 5), job(1, 2, 2, 0.5)};
     struct elastic_slots free = {2, 0};
     assert_int_equal(elastic_share_out(jobs, 2, &free, NOW_NS, changes, CHANGES), 2);
@@ -153,7 +154,7 @@ static void a_gain_that_does_not_pay_for_the_change_is_none(void **state)
     struct elastic_job jobs[] = {job(1, 2, 2, 1)};
     struct elastic_slots free = {1, 1};
     jobs[0].stay_s = 2;
-    jobs[0].resize_s = 1; /* 0.94 rounds a second more, for 2 s; 1.96 rounds are lost */
+    jobs[0].resize_s = 1; /* gains 0.94 rounds a second for 2 s, but loses 1.96 rounds */
     assert_int_equal(elastic_share_out(jobs, 1, &free, NOW_NS, changes, CHANGES), 0);
     jobs[0].stay_s = 3;
     assert_true(elastic_share_out(jobs, 1, &free, NOW_NS, changes, CHANGES) > 0);

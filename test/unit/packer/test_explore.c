@@ -1,5 +1,5 @@
-/* Slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the lanes. A round takes
- * its compute time and then as long as its slowest lane. Noise comes from a seed. */
+/* Tests slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the lanes. A round
+ * takes its compute time plus the time of its slowest lane. Noise comes from a seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +27,13 @@ struct world {
     uint32_t undo[PIECES];
     size_t lanes;
     uint64_t room[LANES];
-    double speed[LANES];   /* bytes a ns */
-    double late_ns[LANES]; /* constant delay of the lane, for any number of pieces */
-    double piece_late_ns;  /* for the first piece, wherever it is */
+    double speed[LANES];   /* bytes per ns */
+    double late_ns[LANES]; /* constant delay of the lane, whatever its number of pieces */
+    double piece_late_ns;  /* delay of the first piece on any lane */
     double compute_ns, noise;
     uint64_t seed, now_ns, membership;
     size_t kept, rolled, tried;
-    struct explore_decision last; /* the last decision other than EXPLORE_NOTHING */
+    struct explore_decision last; /* last decision other than EXPLORE_NOTHING */
 };
 
 static double normal(void)
@@ -50,7 +50,7 @@ static void set_up(struct world *w, size_t lanes)
     for (size_t i = 0; i < PIECES; i++)
         w->pieces[i] = (struct explore_piece){.lane = (uint32_t)(i % 4), .bytes = 1000};
     for (size_t i = 0; i < LANES; i++) {
-        w->speed[i] = 16000 / (10 * MS); /* 10 ms for a quarter */
+        w->speed[i] = 16000 / (10 * MS); /* a quarter of the bytes takes 10 ms */
         w->room[i] = UINT64_MAX;
     }
     srand48(7);
@@ -127,7 +127,7 @@ static void carry_out(struct world *w, const struct explore_decision *d,
     explore_moved(&w->explore, true);
 }
 
-/* Windows end after four calls. */
+/* Runs the world. A window ends after four calls. */
 static void run(struct world *w, size_t looks)
 {
     struct explore_move moves[PIECES];
@@ -168,7 +168,7 @@ static void a_slow_lane_is_relieved_within_five_windows(void **state)
     }
 }
 
-/* Only moving the other pieces off its lane would help. */
+/* Moving the other pieces off its lane would not make this piece faster. */
 static void a_slow_piece_is_left_alone_where_it_is(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -222,7 +222,7 @@ static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
     }
 }
 
-/* The experiment has no effect: rounds of this world have the same length whatever moves. */
+/* The experiment has no effect: rounds of this world always have the same length. */
 static void what_is_no_better_goes_back(void **state)
 {
     struct explore_move moves[PIECES];
@@ -236,7 +236,7 @@ static void what_is_no_better_goes_back(void **state)
         struct explore_decision d = look(&w, moves);
         if (d.verb == EXPLORE_MOVE) {
             carry_out(&w, &d, moves);
-            for (size_t k = 0; k < PIECES; k++) /* nothing gained */
+            for (size_t k = 0; k < PIECES; k++) /* the experiment gained nothing */
                 w.pieces[k].lane = start[k];
             memcpy(w.undo, start, sizeof start);
         } else if (d.verb != EXPLORE_NOTHING) {
@@ -245,7 +245,7 @@ static void what_is_no_better_goes_back(void **state)
     }
     assert_int_equal(w.kept, 0);
     assert_true(w.rolled >= 1);
-    assert_true(w.tried <= 10); /* less and less often */
+    assert_true(w.tried <= 10); /* experiments become rare */
 }
 
 static void never_keeps_what_overlaps(void **state)
@@ -274,7 +274,7 @@ static void never_keeps_what_overlaps(void **state)
     }
 }
 
-/* As on a core that other processes use: the wait for the core is the same for one piece and for
+/* Like a core used by other processes: the wait for the core is the same for one piece and for
  * many. */
 static void lanes_that_are_late_whatever_they_have_are_emptied(void **state)
 {
@@ -286,7 +286,7 @@ static void lanes_that_are_late_whatever_they_have_are_emptied(void **state)
         w.late_ns[1] = w.late_ns[3] = 30 * MS;
         run(&w, 80);
         assert_true(w.kept >= 1);
-        /* the round took 70 before; 50 is the time without these lanes */
+        /* the round took 70 before, and without these lanes it takes 50 */
         assert_true(speed_of_all(&w) < 55 * MS);
     }
 }

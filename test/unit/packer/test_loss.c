@@ -1,5 +1,5 @@
-/* The rules of loss compared with closed forms and with the plain sum, and the room of a lane
- * compared with predicted losses. */
+/* Compares the rules of loss with closed forms and with the plain sum. Compares the room of a lane
+ * with predicted losses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -48,8 +48,8 @@ static void assert_near(double value, double wanted, double within)
         fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
 }
 
-/* Calculates the sum of k! c_k of the product over all jobs except one, literally by the rule. It
- * is scaled against overflow by `scale`, which must be equal for compared sums. */
+/* Computes the sum of k! c_k of the product over all jobs except one, exactly as the rule is
+ * written. `scale` prevents overflow, and must be equal for compared sums. */
 static long double plain_sum(const double *shares, size_t count, size_t without)
 {
     long double *a = calloc(count + 2, sizeof(*a)), sum = 0;
@@ -244,14 +244,14 @@ static void cycle_punishes_periods_that_do_not_divide(void **state)
     assert_near(losses[1], 0, 0);
     loss_cycle.losses(odd, 2, losses);
     assert_near(losses[0], 0, 0);
-    assert_near(losses[1], 0.4, 1e-12); /* one round of 60 in a cycle of 100 */
-    loss_cycle.losses(busy, 2, losses); /* 50 + 2 x 40 in a cycle of 100 */
+    assert_near(losses[1], 0.4, 1e-12); /* one round of 60 in each cycle of 100 */
+    loss_cycle.losses(busy, 2, losses); /* 50 + 2 x 40 in each cycle of 100 */
     assert_near(losses[0], 1 - 100 / 130.0, 1e-12);
     assert_near(losses[1], 1 - 100 / 130.0, 1e-12);
     /* 10 + 2 x 10 + 2 x room = 100 / 0.95 */
     assert_near(loss_cycle.room_ns(even, 2, &job), (100 / 0.95 - 30) / 2, 1e-6);
     job.period_ns = 70;
-    assert_true(loss_cycle.room_ns(even, 2, &job) < 0); /* one round of 70 in 100 */
+    assert_true(loss_cycle.room_ns(even, 2, &job) < 0); /* one round of 70 in each cycle of 100 */
 }
 
 /* --- the room against the losses --- */
@@ -272,7 +272,7 @@ static size_t draw_jobs(struct packer_resident *jobs, uint64_t *seed)
     return count;
 }
 
-/* Returns whether all jobs are within their limits when the last job takes `lane_ns`. */
+/* Returns whether all jobs are within their limits if the last job takes `lane_ns`. */
 static bool all_hold(const struct loss_rule *rule, struct packer_resident *jobs, size_t others,
                      double lane_ns, double slack)
 {
@@ -383,11 +383,11 @@ static void alone_only_the_last_burst_makes_the_round_longer(void **state)
     struct packer_resident job = ending(10 * MS, 2 * MS, 60 * MS, 0);
     double counted;
 
-    /* Twice the work: 2 ms more of the last burst. */
+    /* twice the work makes the last burst 2 ms longer */
     assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12);
     assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
     assert_near(counted, 5.0 / 105, 1e-12);
-    job.timing.slack_ns = 3 * MS / 2; /* another lane was later by that */
+    job.timing.slack_ns = 3 * MS / 2; /* another lane was later by this time */
     assert_near(predicted(&job, 1, 0), 0.5 / 100.5, 1e-12);
     job.timing.slack_ns = 3 * MS;
     assert_near(predicted(&job, 1, 0), 0, 0);
@@ -408,12 +408,12 @@ static void others_draw_the_last_burst_out(void **state)
 
     assert_near(predicted(jobs, 2, 0), 3.0 / 103, 1e-9);
     assert_int_equal(packer_losses("shared", jobs, 2, counted), 0);
-    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* a job whose ending is not known */
+    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* this job's ending is unknown */
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work is in one burst, and none of it is hidden: the prediction equals rule `shared` except
- * for the square of the loss. */
+/* All work is in one burst, and nothing hides it. The prediction equals rule `shared`, except for
+ * the square of the loss. */
 static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};
@@ -442,7 +442,7 @@ static void a_prediction_makes_the_same_demands_as_a_rule(void **state)
     job.timing.period_ns = 0;
     assert_int_equal(packer_predict("shared", &job, 1, &loss), -EINVAL);
     assert_near(loss, 7, 0);
-    job = ending(10 * MS, 9 * MS, 60 * MS, 0); /* a burst is at most all work of the round */
+    job = ending(10 * MS, 9 * MS, 60 * MS, 0); /* a burst is never longer than the round's work */
     assert_near(predicted(&job, 1, 0), 5.0 / 105, 1e-12);
 }
 

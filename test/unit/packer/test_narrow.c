@@ -1,4 +1,4 @@
-/* The number of lanes of each trial, and the results of trials: RULES.md of packer, R10. */
+/* Tests trials of smaller numbers of lanes, and their results (RULES.md of packer, R10). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,8 @@
 #define MS UINT64_C(1000000)
 #define LIMIT 50000
 
-/* Searches for a job that slows down on fewer than `needs` lanes. Returns the number of trials. */
+/* Searches the number of lanes for a job that is slower with fewer than `needs`. Returns the number
+ * of trials. */
 static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
 {
     int tries = 0;
@@ -42,7 +43,7 @@ static void fewer_may_cost_a_part_of_the_limit(void **state)
 {
     struct narrow n;
     narrow_begin(&n, 2);
-    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 % of at most 1.5 % */
+    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 %, where 1.5 % are allowed */
     assert_in_range(n.spent_ppm, 14700, 14800);
     narrow_begin(&n, 2);
     assert_false(narrow_take(&n, 1000 * MS, 1016 * MS, LIMIT));
@@ -121,7 +122,7 @@ static void another_job_under_its_name_is_sought_anew(void **state)
     assert_int_equal(p.narrow.enough, 8);
 }
 
-/* No limit holds in a trial: a long period there does not mean another job. */
+/* In a trial the limit does not apply: a long period does not mean that the job has changed. */
 static void who_is_tried_on_too_few_is_no_other_job(void **state)
 {
     struct profile p = {0};
@@ -141,8 +142,8 @@ static void who_is_tried_on_too_few_is_no_other_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 318000, 319000);
 }
 
-/* On enough lanes the cost of fewer lanes is known, so the period alone follows the job's
- * changes. */
+/* On enough lanes the cost of fewer lanes is known. The period alone then shows changes of the
+ * job. */
 static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
 {
     struct profile p = {0};
@@ -157,7 +158,7 @@ static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
         assert_in_range(profile_known(&p).period_ns, periods[i] * 98 / 100, periods[i]);
     }
     assert_int_equal(p.narrow.spent_ppm, spent_ppm);
-    run(&p, 40, 1, 430 * MS, false); /* beside others that is a loss */
+    run(&p, 40, 1, 430 * MS, false); /* beside other jobs this is a loss */
     assert_in_range(profile_loss_ppm(&p), 75000, 85000);
 }
 

@@ -1,4 +1,4 @@
-/* Properties of every policy of the packer: forms of requests and plans, limits, and refusals. */
+/* Tests properties of every policy: forms of requests and plans, limits, and refusals. */
 #include "test/unit/packer/packer_fixture.h"
 
 #define for_each_policy(p) for (const char *const *p = packer_policies(); *p; p++)
@@ -214,7 +214,7 @@ static void no_piece_is_larger_than_the_limit(void **state)
     f->tensors[2].elements = 1;
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         f->request.piece_bytes_max = limits[i];
-        for_each_policy(p) fixture_place(f, *p); /* checks the pieces */
+        for_each_policy(p) fixture_place(f, *p); /* fixture_place() checks the pieces */
     }
     fixture_free(f);
 }
@@ -301,7 +301,7 @@ static void lanes_without_a_limit_never_run_full(void **state)
 
     f->request.piece_bytes_max = UINT64_C(1) << 62;
     f->tensors[0].elements = (UINT64_C(1) << 62) - 1;
-    f->lanes[0].load_bytes = f->lanes[1].load_bytes = UINT64_MAX; /* sums must not wrap */
+    f->lanes[0].load_bytes = f->lanes[1].load_bytes = UINT64_MAX; /* the sums must not overflow */
     for_each_policy(p) fixture_place(f, *p);
     fixture_free(f);
 }
@@ -327,7 +327,7 @@ static void the_same_request_gives_the_same_plan(void **state)
 
     f->request.workers = 4;
     for (size_t i = 0; i < 300; i++) {
-        f->tensors[i].elements = (i * 7919 % 50) * 40000; /* many of equal size */
+        f->tensors[i].elements = (i * 7919 % 50) * 40000; /* many tensors of equal size */
         f->tensors[i].name_hash = (uint32_t)(i * 2654435761u);
     }
     for_each_policy(p)

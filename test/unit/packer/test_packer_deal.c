@@ -1,5 +1,5 @@
-/* The distribution of a job's pieces over lanes with known shares (P14): gradients become ready one
- * after the other, and no lane may be idle until the last ones. */
+/* Tests how a job's pieces are distributed over lanes with known shares (P14). Gradients become
+ * ready one after the other. No lane may be idle until the last ones. */
 #include "test/unit/packer/packer_fleet.h"
 
 #include <math.h>
@@ -64,7 +64,7 @@ static void crumbs_are_dealt_but_open_nothing(void **state)
     free(f);
 }
 
-/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105. Distributed in order they need three. */
+/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105. Distributed in order, they need three. */
 static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -81,8 +81,7 @@ static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
     free(f);
 }
 
-/* 60 of 100 ms on two lanes, one of which could take 35 within the limit. Half of that is
- * enough. */
+/* 60 of 100 ms on two lanes. One lane could have 35 within the limit, but half is enough. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -98,7 +97,7 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Returns how far the pieces of any lane are ahead of its part of the request, in ns. */
+/* Returns in ns how far the pieces of any lane are ahead of the lane's share. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;
@@ -152,7 +151,7 @@ static void no_lane_is_ahead_or_behind_by_more_than_a_few_pieces(void **state)
         packer_plan_fini(&plan);
         free(f);
     }
-    assert_true(uneven <= JOBS / 100); /* the lanes are full, and there are no more */
+    assert_true(uneven <= JOBS / 100); /* the lanes are full, and there is no other lane */
 }
 
 int main(void)

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The packer compared with an exact solver, as a TAP program.
+"""Compares the packer with an exact solver. Prints TAP.
 
 Usage: test_packer_exact.py PACKER_CASES [COUNT]
 
-PACKER_CASES fills small fleets with policy `shared`. Here the rule is written a second time, as
-plain polynomials, and HiGHS (scipy's milp) finds the smallest number of lanes: each task is in one
-of the largest sets of tasks that one lane can carry. Loss and memory only grow with tasks, so this
-covering is exact."""
+PACKER_CASES fills small fleets with policy `shared`. This program has its own version of the rule,
+as plain polynomials. HiGHS (scipy's milp) finds the smallest number of lanes: it covers all tasks
+with the largest sets that fit on one lane. Loss and memory only grow with more tasks, so the result
+is exact."""
 import itertools
 import os
 import subprocess
@@ -25,18 +25,18 @@ ROUNDING = 2e-6
 class Case:
     def __init__(self, memory_bytes):
         self.memory_bytes = memory_bytes
-        self.jobs = {}   # job -> (period, limit)
-        self.tasks = []  # (job, lane time, bytes, lane)
+        self.jobs = {}   # key: job; values: period, limit
+        self.tasks = []  # job, lane time, bytes, lane
 
     def lanes(self):
-        """Returns the packer's result: lane -> its tasks."""
+        """Returns the packer's result: the tasks of each lane."""
         lanes = {}
         for number, task in enumerate(self.tasks):
             lanes.setdefault(task[3], []).append(number)
         return lanes
 
     def carries(self, numbers):
-        """Returns whether one lane can carry these tasks."""
+        """Returns whether these tasks fit on one lane."""
         if sum(self.tasks[n][2] for n in numbers) > self.memory_bytes:
             return False
         lane_ns = {}
@@ -64,7 +64,7 @@ def weigh(shares):
 
 
 def largest_sets(case):
-    """Returns the sets of tasks that a lane can carry and that are not part of another such set."""
+    """Returns the sets of tasks that fit on a lane and are not part of another such set."""
     everything = range(len(case.tasks))
     kept = []
     for size in range(len(case.tasks), 0, -1):

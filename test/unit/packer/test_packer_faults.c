@@ -1,5 +1,5 @@
-/* The packer without memory: the n-th allocation fails, for every n, until the call succeeds.
- * Linked with --wrap, so that only the packer's own allocations pass through here. */
+/* Tests the packer without memory. The n-th allocation fails, for every n, until the call succeeds.
+ * Linked with --wrap, so only the packer's own allocations count. */
 #include "test/unit/packer/packer_fixture.h"
 
 static size_t allocations_left = SIZE_MAX;
@@ -56,7 +56,8 @@ static void every_failed_allocation_is_an_error_that_leaves_nothing(void **state
     for (size_t i = 0; i < 100; i++)
         f->tensors[i].elements = i * 20000;
     for (const char *const *p = packer_policies(); *p; p++)
-        assert_true(fail_each_allocation(f, *p) >= 3); /* the lanes, and the plan grows twice */
+        /* one for the lanes, and two for the growing plan */
+        assert_true(fail_each_allocation(f, *p) >= 3);
     fixture_free(f);
 }
 

@@ -1,6 +1,5 @@
-/* Placements of ten real models, compared with test/golden/packer/. A change shows as a diff. After
- * an intended change `test_packer_golden --update` writes the files again, for a review of the
- * diff. */
+/* Compares placements of ten real models with test/golden/packer/. After an intended change,
+ * `test_packer_golden --update` writes the files again. The diff then needs a review. */
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -40,7 +39,8 @@ static FILE *open_or_fail(const char *path, const char *mode)
     return file;
 }
 
-/* Reads rows of model,tensor_index,name,elements,ready_frac. The first line names the columns. */
+/* Reads rows of model,tensor_index,name,elements,ready_frac. The first line contains the names of
+ * the columns. */
 static void read_model(const char *name, struct model *ret_model)
 {
     char path[512], line[256], tensor[128];
@@ -131,8 +131,8 @@ static void write_policy(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* Packs under a loss limit: two lanes with other jobs and six parked ones, 1 ns of lane time a
- * byte. */
+/* Packs under a loss limit with two lanes in use and six parked ones. A byte costs 1 ns of lane
+ * time. */
 static void write_packed(FILE *out, const struct model *model, const char *policy)
 {
     static const struct packer_resident residents[] = {
@@ -175,7 +175,7 @@ static void write_packed(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* Returns all placements of a model as text, which the caller frees. */
+/* Returns all placements of a model as text. The caller frees it. */
 static char *describe(const struct model *model)
 {
     size_t bytes;
@@ -216,10 +216,10 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Removes the next line from the text and returns it; NULL at the end. */
+/* Removes the next line from the text and returns it. NULL: there is none. */
 static char *next_line(char **text) { return *text && **text ? strsep(text, "\n") : NULL; }
 
-/* Prints the lines that differ, by position. Returns their number. Changes both texts. */
+/* Prints different lines, compared by position. Returns their number. Changes both texts. */
 static int show_diff(char *expected, char *actual)
 {
     int lines = 0;

@@ -1,4 +1,4 @@
-/* Packing under a loss limit: the lane of each piece, the opening of lanes, refusals and their
+/* Tests packing under a loss limit: the lane of each piece, when lanes open, refusals and their
  * reasons. */
 #include "test/unit/packer/packer_fleet.h"
 
@@ -117,7 +117,7 @@ static void what_the_job_placed_before_counts(void **state)
     packer_plan_fini(&plan);
     fleet_tensor(f, 10 * MS);
     plan = fleet_plan(f, "shared");
-    assert_int_equal(plan.shares_count, 2); /* 105 ms is the room that 5 % leave */
+    assert_int_equal(plan.shares_count, 2); /* a limit of 5 % leaves room for 105 ms */
     packer_plan_fini(&plan);
     free(f);
 }
@@ -151,7 +151,7 @@ static void a_strict_resident_keeps_others_away(void **state)
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 0);
     packer_plan_fini(&plan);
-    resident->timing.loss_limit_ppm = 20000; /* 0.2 x 0.1 / 1.02, and the margin */
+    resident->timing.loss_limit_ppm = 20000; /* 0.2 x 0.1 / 1.02, plus the margin */
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 1);
     packer_plan_fini(&plan);
@@ -224,7 +224,7 @@ static void memory_is_that_of_the_lane_and_of_its_node(void **state)
     assert_int_equal(fleet_lane_of(&plan, 0), 0);
     assert_int_equal(fleet_lane_of(&plan, 1), 2);
     packer_plan_fini(&plan);
-    f->tensors[0].state_bytes = 8000; /* with moments */
+    f->tensors[0].state_bytes = 8000; /* includes moments */
     fleet_refuse(f, "shared", -ENOSPC, "3 short of memory (best 7999)");
     fleet_refuse(f, "least-loaded", -ENOSPC, "the roomiest has 7999 bytes left");
     fleet_refuse(f, "hash", -ENOSPC, "it has 7999 bytes left");
@@ -285,7 +285,7 @@ static void a_job_does_not_use_up_its_lanes_on_crumbs(void **state)
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
 
-    for (size_t i = 0; i < 16; i++) /* room for 2 ms, and on four lanes for more */
+    for (size_t i = 0; i < 16; i++) /* a lane has room for 2 ms, and four lanes for more */
         fleet_add(f, i, (i < 12 ? 83 : 30) * MS, 100 * MS);
     for (size_t i = 0; i < 20; i++)
         fleet_tensor(f, 2 * MS);
@@ -317,7 +317,7 @@ static void no_job_gets_more_lanes_than_it_may_have(void **state)
     packer_plan_fini(&plan);
     f->lanes_max = 3;
     fleet_refuse(f, "shared", -ENOSPC, "9 beyond the job's 3 lanes");
-    f->lanes[10].job_bytes = 4; /* on a lane of an earlier call */
+    f->lanes[10].job_bytes = 4; /* this lane was opened by an earlier call */
     f->lanes[10].state = PACKER_LANE_OPEN;
     f->tensors_count = 3;
     plan = fleet_plan(f, "shared");
@@ -360,13 +360,13 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
         assert_int_equal(plan.shares[1].loss_ppm, 0);
         packer_plan_fini(&plan);
     }
-    f->workers = 4; /* as many as there are lanes */
+    f->workers = 4; /* the number of lanes */
     f->lanes[0].state = f->lanes[2].state = PACKER_LANE_UNSTARTED;
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 3);
     packer_plan_fini(&plan);
     fleet_refuse(f, "dedicated", -ENOSPC, "dedicated needs 4 lanes without another job, 3 of 4");
-    f->workers = 1; /* as many as run already */
+    f->workers = 1; /* the number of running ones */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);
     assert_int_equal(plan.shares[0].lane, 3);
@@ -412,7 +412,7 @@ static void check_determinism(struct fleet *f, const char *policy, const struct 
     packer_plan_fini(&again);
 }
 
-/* Places arriving jobs, at most 40. Returns the number of placed ones. */
+/* Places at most 40 arriving jobs. Returns the number of placed ones. */
 static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
 {
     size_t placed = 0;
@@ -425,7 +425,7 @@ static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
             placed++;
             assert_true(plan.shares_count <= (f->workers > 8 ? f->workers : 8));
             check_determinism(f, policy, &plan);
-            fleet_commit(f, &plan); /* checks the memory */
+            fleet_commit(f, &plan); /* fleet_commit() checks the memory */
         } else {
             assert_non_null(strstr(f->reason, "lanes"));
         }
@@ -461,7 +461,8 @@ static void whatever_comes_nobody_exceeds_his_limit(void **state)
     print_message("# %zu of 1600 jobs placed\n", placed);
 }
 
-/* With numbers at the ends of their ranges there is a plan or a refusal, never an overflow. */
+/* Uses numbers at the ends of their ranges. The result must be a plan or a refusal, without an
+ * overflow. */
 static void extreme_numbers_are_placed_or_refused(void **state)
 {
     static const uint64_t ends[] = {1, 2, PACKER_PERIOD_NS_MAX - 1, PACKER_PERIOD_NS_MAX};
@@ -516,7 +517,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints the time, because a timing is never a test. */
+/* Prints the time, but does not test it. */
 static void two_hundred_tasks_find_room_beside_a_thousand_jobs(void **state)
 {
     uint64_t seed = 7;

@@ -1,11 +1,11 @@
-/* Packing on machines that we do not have: simulated topologies, read like the service reads them,
- * as fleets. A lane is a core, and its node is the NUMA node's memory. */
+/* Tests packing on simulated machines, whose topologies are read like by the service. A lane is a
+ * core. Its node is a NUMA node with its memory. */
 #include "svc/host/cores.h"
 #include "test/unit/packer/packer_fleet.h"
 
 #define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"
 
-/* Lane i is core i of the allowed ones. Cores are in order of node, then index. */
+/* Returns a fleet. Lane i is allowed core i, in the order of node and index. */
 static struct fleet *fleet_of_machine(const char *synthetic, const char *list, uint64_t node_bytes,
                                       struct cores **ret_cores)
 {
@@ -30,7 +30,7 @@ static struct fleet *fleet_of_machine(const char *synthetic, const char *list, u
     return f;
 }
 
-/* Places jobs of one task each until a refusal. Returns their number. */
+/* Places jobs of one task until a refusal. Returns their number. */
 static size_t fill(struct fleet *f, uint64_t lane_ns)
 {
     for (size_t jobs = 0;; jobs++) {
@@ -51,7 +51,7 @@ static void a_machine_with_smt_is_filled_core_by_core(void **state)
 
     assert_int_equal(f->lanes_count, 64);
     assert_int_equal(fill(f, 10 * MS),
-                     64 * 4); /* four shares of a tenth cost 3.1 % and the margin */
+                     64 * 4); /* four shares of a tenth lose 3.1 % plus the margin */
     assert_int_equal(fleet_lanes_open(f), 64);
     assert_non_null(strstr(f->reason, "64 over a loss limit"));
     free(f);
@@ -70,7 +70,7 @@ static void few_jobs_use_few_cores_of_many(void **state)
         for (size_t t = 0; t < 10; t++)
             fleet_tensor(f, MS);
         plan = fleet_plan(f, "shared");
-        assert_true(plan.shares_count <= 2); /* the rest of one lane, and then the next lane */
+        assert_true(plan.shares_count <= 2); /* uses the rest of one lane, then the next lane */
         fleet_commit(f, &plan);
     }
     assert_int_equal(fleet_lanes_open(f), 4);
@@ -99,7 +99,7 @@ static void holes_of_the_cpuset_are_no_lanes(void **state)
     struct fleet *f = fleet_of_machine(TWO_SOCKETS, "40,3,0-1,62-63", 8000, &cores);
 
     assert_int_equal(f->lanes_count, 6);
-    assert_int_equal(fill(f, 10 * MS), 4); /* two on each node */
+    assert_int_equal(fill(f, 10 * MS), 4); /* two jobs on each node */
     assert_int_equal(f->lanes[0].residents_count, 2);
     assert_int_equal(f->lanes[3].residents_count, 2);
     assert_int_equal(cores_at(cores, 3).index, 40);

@@ -22,8 +22,8 @@ static void least_loaded_places_the_largest_first(void **state)
 
     set_elements(f, (uint64_t[]){3, 3, 4, 5, 5});
     fixture_place(f, NULL);
-    /* 5 | 5, then 4 on the first and 3 on the second lane. The last 3 goes to the second lane (8
-     * against 9). */
+    /* 5 | 5, then 4 on the first lane and 3 on the second; the last 3 goes to the second (8 against
+     * 9) */
     assert_lanes(f, (size_t[]){1, 1, 0, 0, 1});
     fixture_free(f);
 }
@@ -50,7 +50,7 @@ static void least_loaded_asks_for_measured_load_before_bytes(void **state)
     f->lanes[1].load_bytes = 1000000;
     fixture_place(f, NULL);
     assert_int_equal(fixture_lane_of(f, 0), 1);
-    f->lanes[0].load_ppm = 249999; /* within the same quarter the bytes decide */
+    f->lanes[0].load_ppm = 249999; /* within a quarter the number of bytes decides */
     fixture_place(f, NULL);
     assert_int_equal(fixture_lane_of(f, 0), 0);
     fixture_free(f);
@@ -186,7 +186,7 @@ static void mxnet_rounds_the_split_points(void **state)
     static const uint64_t first[] = {0, 142858, 285715, 428573, 571430, 714288, 857145};
     struct fixture *f = fixture_new(7, 1);
 
-    f->tensors[0].elements = 1000003; /* sevenths: 142857.57, 285715.14, 428572.71, ... */
+    f->tensors[0].elements = 1000003; /* sevenths are 142857.57, 285715.14, 428572.71, ... */
     fixture_place(f, "mxnet");
     assert_int_equal(f->plan.pieces_count, 7);
     for (size_t i = 0; i < 7; i++)
@@ -198,7 +198,7 @@ static void mxnet_caps_the_parts_on_their_lane(void **state)
 {
     struct fixture *f = fixture_new(2, 1);
 
-    f->tensors[0].elements = 4 * MIB; /* 8 MiB a lane */
+    f->tensors[0].elements = 4 * MIB; /* 8 MiB for each lane */
     fixture_place(f, "mxnet");
     assert_int_equal(f->plan.pieces_count, 4);
     assert_int_equal(fixture_lane_position(f, f->plan.pieces[1].lane), 0);
@@ -212,7 +212,8 @@ static void paa_gives_tiny_tensors_to_the_lane_of_fewest_keys(void **state)
 {
     struct fixture *f = fixture_new(2, 6);
 
-    /* With a mean of 10,000 elements 100 is tiny. The large tensors make one key on each lane. */
+    /* with a mean of 10,000, a tensor of 100 is tiny; each large tensor is the only key of its
+     * lane */
     set_elements(f, (uint64_t[]){9800, 9800, 100, 100, 100, 100});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 0, 1, 0, 1});
@@ -223,8 +224,8 @@ static void paa_fits_best_what_is_under_the_mean(void **state)
 {
     struct fixture *f = fixture_new(2, 4);
 
-    /* With a mean of 10: 7 opens lane 0 (of equal lanes the lower), 5 does not fit there and opens
-     * lane 1, 5 fits lane 1 exactly, and 3 fits lane 0 exactly. */
+    /* Mean 10. 7 opens lane 0, the lower of two equal lanes. 5 does not fit there and opens lane 1.
+     * The second 5 fills lane 1, and 3 fills lane 0. */
     set_elements(f, (uint64_t[]){7, 5, 5, 3});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 1, 0});
@@ -236,7 +237,7 @@ static void paa_overflows_onto_the_emptiest_lane(void **state)
 {
     struct fixture *f = fixture_new(2, 3);
 
-    set_elements(f, (uint64_t[]){6, 6, 6}); /* mean 9: the third fits nowhere */
+    set_elements(f, (uint64_t[]){6, 6, 6}); /* mean 9: the third tensor fits on no lane */
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 0});
     fixture_free(f);
@@ -271,7 +272,7 @@ static void paa_keeps_to_the_memory_of_a_lane(void **state)
 {
     struct fixture *f = fixture_new(3, 2);
 
-    set_elements(f, (uint64_t[]){3000, 3}); /* mean 1001: lane 0 takes 500 elements */
+    set_elements(f, (uint64_t[]){3000, 3}); /* mean 1001: lane 0 receives 500 elements */
     f->lanes[0].memory_bytes = 2003;
     fixture_place(f, "paa");
     assert_int_equal(fixture_lane_bytes(f, 0), 2000);
@@ -318,7 +319,7 @@ static void dedicated_stays_on_the_lanes_that_the_job_has(void **state)
     f->request.workers = 2;
     f->lanes[2].job_bytes = f->lanes[2].load_bytes = 40;
     f->lanes[3].job_bytes = f->lanes[3].load_bytes = 40;
-    f->lanes[3].load_ppm = 900000; /* the job's own work is no reason to move */
+    f->lanes[3].load_ppm = 900000; /* the job's own work must not move its pieces */
     fixture_place(f, "dedicated");
     assert_int_equal(fixture_lane_pieces(f, 2), 2);
     assert_int_equal(fixture_lane_pieces(f, 3), 2);
@@ -333,7 +334,8 @@ static void dedicated_adds_a_lane_to_those_that_the_job_has(void **state)
     f->request.workers = 2;
     f->lanes[2].job_bytes = f->lanes[2].load_bytes = 40;
     fixture_place(f, "dedicated");
-    assert_int_equal(fixture_lane_pieces(f, 0), 2); /* equal to the 40 bytes after the first */
+    /* equal to the 40 bytes that follow the first piece */
+    assert_int_equal(fixture_lane_pieces(f, 0), 2);
     assert_int_equal(fixture_lane_pieces(f, 1), 0);
     assert_int_equal(fixture_lane_pieces(f, 2), 1);
     fixture_free(f);

@@ -1,4 +1,4 @@
-/* Random requests to the packer: for any request the plan keeps P2 to P7, or the refusal is
+/* Tests the packer with random requests. Each plan must satisfy P2 to P7, and each refusal must be
  * right. */
 #include "test/unit/packer/packer_fixture.h"
 
@@ -53,7 +53,7 @@ static int place_once(struct fixture *f, const char *policy, struct packer_plan 
     return packer_place(&f->request, ret_plan, f->reason, sizeof(f->reason));
 }
 
-/* Returns whether a plan was made. */
+/* Returns whether there is a plan. */
 static bool check_request(struct fixture *f, const char *policy)
 {
     struct packer_plan again = {0};
@@ -107,7 +107,7 @@ static uint64_t plan_max(const struct fixture *f)
     return max;
 }
 
-/* The bound of any list schedule: no lane exceeds the mean by more than one piece. */
+/* Known bound of list schedules: no lane exceeds the mean by more than one piece. */
 static void on_empty_lanes_least_loaded_is_within_a_piece_of_the_mean(void **state)
 {
     uint64_t seed = (uint64_t)time(NULL);

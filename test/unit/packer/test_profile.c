@@ -1,4 +1,4 @@
-/* Profiles from samples: RULES.md of packer, R1 to R5. Noise comes from a seed. */
+/* Tests profiles made from samples (RULES.md of packer, R1 to R5). Noise comes from a seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,10 +162,10 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
     assert_int_equal(profile_known(&p).burst_ns, MS);
     assert_int_equal(profile_known(&p).slack_ns, 5 * MS);
-    end_rounds(&p, 120 * MS, false); /* twice the lane time, and so twice the burst */
+    end_rounds(&p, 120 * MS, false); /* twice the lane time, so the burst doubles, too */
     assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
-    end_rounds(&p, 50 * MS, false); /* alone was measured wrong */
+    end_rounds(&p, 50 * MS, false); /* the period alone was measured wrong */
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_int_equal(profile_known(&p).burst_ns, 0);
 }
@@ -179,7 +179,7 @@ static void who_runs_faster_beside_others_was_measured_wrong(void **state)
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
-    assert_false(profile_knows_alone(&p)); /* the recalled period was not measured alone either */
+    assert_false(profile_knows_alone(&p)); /* the stored period was not measured alone either */
 }
 
 static void who_was_never_alone_is_known_as_he_runs(void **state)
@@ -203,7 +203,7 @@ static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(voi
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_false(profile_knows_alone(&p));
     run(&p, 12, 150 * MS, 4 * MS, false);
-    /* The present times replace the recalled ones. */
+    /* The current times replace the stored ones. */
     assert_int_equal(profile_known(&p).period_ns, 150 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
     assert_int_equal(run(&p, 3, 80 * MS, 4 * MS, true), PROFILE_MEASURED);
@@ -262,7 +262,7 @@ static void what_fewer_lanes_cost_is_a_loss(void **state)
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
     assert_in_range(profile_loss_ppm(&p), 56000, 57000);
-    run_on(&p, 12, 4, 104 * MS); /* on the former lanes the period alone is measured anew */
+    run_on(&p, 12, 4, 104 * MS); /* on the former lanes the period alone is measured again */
     assert_int_equal(profile_known(&p).period_ns, 104 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
 }
@@ -297,7 +297,7 @@ static void what_a_full_lane_explains_is_no_other_job(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, 40 * MS, true);
-    run(&p, 40, 150 * MS, 140 * MS, false); /* its busiest lane takes 50 ms more */
+    run(&p, 40, 150 * MS, 140 * MS, false); /* its busiest lane needs 50 ms more */
     assert_true(profile_knows_alone(&p));
     assert_int_equal(profile_loss_ppm(&p), 333333);
 }

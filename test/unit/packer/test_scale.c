@@ -1,5 +1,5 @@
-/* Each rule by which the pool grows, and its limits; time, and inconsistent input: RULES.md of
- * packer, G1 to G4, G7, G8, G10. */
+/* Tests each rule by which the pool grows, and its limits. Also tests time and inconsistent input
+ * (RULES.md of packer, G1 to G4, G7, G8, G10). */
 #include "test/unit/packer/scale_pool.h"
 
 static void wish(struct pool *p, uint32_t lanes)
@@ -38,7 +38,7 @@ static void who_waits_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    /* Parked lanes open. With the lane without a job they are 3. */
+    /* two parked lanes open; a third lane has no job */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
@@ -57,7 +57,7 @@ static void what_is_about_to_open_is_not_opened_again(void **state)
     p->lanes[1].is_changing = p->lanes[2].is_changing = true;
     for (int i = 0; i < 100; i++)
         assert_int_equal(pool_look(p), SCALE_NOTHING);
-    p->lanes[2].is_changing = false; /* the change failed */
+    p->lanes[2].is_changing = false; /* opening the lane failed */
     assert_int_equal(pool_look(p), SCALE_OPEN);
     assert_int_equal(p->last.lanes_count, 1);
     pool_free(p);
@@ -157,7 +157,7 @@ static void what_sharing_does_not_explain_is_no_reason_to_move(void **state)
     struct pool *p = pool_new(8, 1);
     pool_open(p, 1);
     for (int i = 0; i < 3; i++)
-        pool_put(p, 0, 2 * MS); /* the rule counts far less than a point */
+        pool_put(p, 0, 2 * MS); /* the rule predicts far less than a point */
     p->jobs[1].loss_ppm = 430000;
     for (int i = 0; i < 100; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -196,7 +196,7 @@ static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
     pool_free(p);
 }
 
-/* Without the limit a job near its limit would start and stop an aggregator repeatedly. */
+/* Without the limit, a job near its limit would start and stop an aggregator repeatedly. */
 static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **state)
 {
     struct pool *p = crowded();
@@ -290,11 +290,11 @@ static void the_furthest_above_its_limit_is_relieved_first(void **state)
     struct pool *p = crowded();
     p->jobs[0].loss_ppm = 79999;
     p->jobs[2].loss_ppm = 90000;
-    p->jobs[2].timing.loss_limit_ppm = 60000; /* equals: the first */
+    p->jobs[2].timing.loss_limit_ppm = 60000; /* of two equal jobs the first */
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 101);
     pool_obey(p);
-    /* the counts of the other jobs began again */
+    /* the counts of the other jobs have restarted */
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 102);
     pool_free(p);
@@ -324,9 +324,9 @@ static void a_clock_that_leaps_lets_no_hold_time_pass(void **state)
     struct pool *p = pool_sparse();
     pool_look(p);
     p->now_ns += 1000000 * S;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 10 s of 30 */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 10 of 30 s */
     p->now_ns -= 500000 * S;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* none */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* nothing decided */
     p->now_ns = UINT64_MAX - WINDOW_NS;
     assert_int_equal(pool_look(p), SCALE_NOTHING); /* 20 s */
     p->now_ns = 0;
@@ -376,7 +376,7 @@ static void nonsense_is_refused_and_changes_nothing(void **state)
     pool_look(p);
     p->tasks[0].lane = 8;
     expect_nonsense(p);
-    p->tasks[0].lane = 5; /* not open */
+    p->tasks[0].lane = 5; /* this lane is not open */
     expect_nonsense(p);
     p->tasks[0].lane = 0;
     p->tasks[0].job = 3;

@@ -1,7 +1,7 @@
-/* A job that was never measured alone gets lanes of its own: RULES.md of packer, G11. */
+/* Tests that a job never measured alone gets its own lanes (RULES.md of packer, G11). */
 #include "test/unit/packer/scale_pool.h"
 
-/* Makes jobs that came together on one lane, and fit there. */
+/* Makes jobs that started together on one lane and fit there. */
 static struct pool *together(uint32_t jobs)
 {
     struct pool *p = pool_new(8, 1);
@@ -39,8 +39,8 @@ static void all_that_it_has_beside_others_goes_and_what_it_has_alone_stays(void 
     pool_free(p);
 }
 
-/* One job is measured, comes back by a drain, and makes room for the next. Then nothing happens any
- * more. */
+/* One job is measured, a drain moves it back, and the next job is measured. At the end nothing more
+ * happens. */
 static void one_after_the_other_is_measured_and_comes_back(void **state)
 {
     struct pool *p = together(4);
@@ -96,11 +96,11 @@ static void an_aggregator_starts_for_it_where_none_has_a_free_lane(void **state)
     pool_obey(p);
     assert_in_range(pool_until(p, SCALE_MEASURE), 1, 6);
     pool_obey(p);
-    assert_int_equal(p->tasks[1].lane, 4); /* among equal jobs, one that was not moved before */
+    assert_int_equal(p->tasks[1].lane, 4); /* among equal jobs, one that has not moved yet */
     pool_free(p);
 }
 
-/* The job trains very slowly, or pauses, so its lane is not reserved forever. */
+/* The job trains very slowly or pauses. Its lane must not stay reserved forever. */
 static void who_is_never_measured_after_all_is_tried_ever_more_seldom(void **state)
 {
     struct pool *p = together(2);

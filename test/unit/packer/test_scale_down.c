@@ -1,4 +1,5 @@
-/* Each rule by which the pool shrinks, and its limits: RULES.md of packer, G3, G5 to G7, G9. */
+/* Tests each rule by which the pool shrinks, and its limits (RULES.md of packer, G3, G5 to G7,
+ * G9). */
 #include "test/unit/packer/scale_pool.h"
 
 /* --- a lane whose tasks fit elsewhere --- */
@@ -6,7 +7,7 @@
 static void a_low_load_that_lasts_empties_the_lane_of_least_load(void **state)
 {
     struct pool *p = pool_sparse();
-    assert_int_equal(pool_until(p, SCALE_DRAIN), 7); /* the first window begins the time of 30 s */
+    assert_int_equal(pool_until(p, SCALE_DRAIN), 7); /* the 30 s start with the first window */
     pool_expect(p, SCALE_DRAIN,
                 "lane 13 is emptied: for 30 s the load of 3 lanes was low, 0.35 now");
     assert_int_equal(p->last.moves_count, 1);
@@ -45,7 +46,7 @@ static void what_fits_nowhere_stays(void **state)
     struct pool *p = pool_new(8, 1);
     pool_open(p, 3);
     for (uint32_t i = 0; i < 3; i++)
-        /* two of these jobs lose 8 % each, although the lane is 60 % busy */
+        /* two of these jobs would lose 8 % each, although the lane would be only 60 % busy */
         pool_put(p, i, 30 * MS);
     for (int i = 0; i < 200; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -56,7 +57,7 @@ static void a_drain_leaves_a_point_more_than_a_placement(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 2);
-    pool_put(p, 0, 20 * MS); /* both lose 3.8 %: 4.8 with the margin of `shared` */
+    pool_put(p, 0, 20 * MS); /* both lose 3.8 %, or 4.8 % with the margin of `shared` */
     pool_put(p, 1, 20 * MS);
     for (int i = 0; i < 200; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -90,7 +91,7 @@ static void lanes_with_jobs_that_cannot_be_planned_for_stay(void **state)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     p->jobs[1].is_moving = false;
     assert_in_range(pool_until(p, SCALE_DRAIN), 1, 7);
-    assert_int_not_equal(p->last.lane, 10); /* the lane with the unmeasured job */
+    assert_int_not_equal(p->last.lane, 10); /* the lane of the job that is not measured */
     pool_free(p);
 }
 
@@ -239,14 +240,14 @@ static void the_memory_of_a_node_bounds_a_drain(void **state)
     p->tasks[2].lane_ns = 20 * MS;
     for (int i = 0; i < 20; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
-    nodes[0].memory_bytes = 1000; /* too little for the two tasks of the lane of least load */
+    nodes[0].memory_bytes = 1000; /* too small for the two tasks of the lane with the least load */
     pool_until(p, SCALE_DRAIN);
     assert_int_equal(p->last.lane, 10);
     assert_int_equal(p->last.moves[0].target, 13);
     pool_free(p);
 }
 
-/* Eight lanes are the most that a job of two workers may have. */
+/* A job of two workers may have at most eight lanes. */
 static void a_job_stays_within_the_most_lanes_that_it_may_have(void **state)
 {
     struct pool *p = pool_new(12, 3);

@@ -1,5 +1,5 @@
-/* Scaling without memory: the n-th allocation fails, for every n, until the call succeeds. Linked
- * with --wrap, so that only the packer's own allocations pass through here. */
+/* Tests scaling without memory. The n-th allocation fails, for every n, until the call succeeds.
+ * Linked with --wrap, so only the packer's own allocations count. */
 #include "test/unit/packer/scale_pool.h"
 
 static size_t allocations_left = SIZE_MAX;
@@ -27,7 +27,7 @@ void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
     return allocation_fails() ? NULL : __real_reallocarray(old, count, bytes);
 }
 
-/* Fails one allocation in each window, until a window decides. Returns the number of failed
+/* Makes one allocation fail in each window until a window decides. Returns the number of failed
  * windows. */
 static size_t fail_each_allocation(struct pool *p, enum scale_verb verb)
 {

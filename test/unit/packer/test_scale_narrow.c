@@ -1,9 +1,9 @@
-/* A job that is alone on its lanes is tried on fewer lanes: RULES.md of packer, G12. */
+/* Tests trials of fewer lanes for a job that is alone on its lanes (RULES.md of packer, G12). */
 #include "test/unit/packer/scale_pool.h"
 
 #include "packer/profile/narrow.h"
 
-/* Makes one job on `lanes` lanes with eight tasks on each, and the results of its profile. */
+/* Makes one job with eight tasks on each of `lanes` lanes, and the results of its profile. */
 static struct pool *alone(uint32_t lanes)
 {
     struct pool *p = pool_new(16, 4);
@@ -43,7 +43,7 @@ static void half_of_its_lanes_take_all_evenly(void **state)
     pool_free(p);
 }
 
-/* During the trial the job's lanes are neither emptied nor filled. */
+/* During the trial no task is added to the job's lanes, and none is removed. */
 static void nothing_happens_to_it_while_it_is_measured_there(void **state)
 {
     struct pool *p = alone(4);
@@ -54,12 +54,12 @@ static void nothing_happens_to_it_while_it_is_measured_there(void **state)
     pool_obey(p);
     for (int i = 0; i < 40; i++)
         pool_tick(p);
-    assert_int_equal(p->counts[SCALE_DRAIN], 1); /* the two other jobs are put on one lane */
+    assert_int_equal(p->counts[SCALE_DRAIN], 1); /* the other two jobs move to one lane */
     assert_int_equal(lanes_of(p, 0), 2);
     assert_int_equal(
         pool_residents(p, p->tasks[0].lane, (struct packer_resident[8]){0}, (uint32_t[8]){0}), 1);
     for (int i = 0; i < 100; i++)
-        pool_tick(p); /* without a result its lanes become ordinary ones */
+        pool_tick(p); /* after a trial without a result, its lanes are ordinary lanes again */
     assert_true(p->counts[SCALE_DRAIN] > 1);
     pool_free(p);
 }
@@ -82,7 +82,7 @@ static void too_few_lanes_are_left_for_more_at_once(void **state)
     assert_int_equal(lanes_of(p, 0), 3);
     for (size_t i = 0; i < 4; i++)
         assert_true(pool_tasks_on(p, i) == 0 || pool_tasks_on(p, i) >= 10);
-    p->jobs[0].lanes_next = 0; /* three lanes are too few, too */
+    p->jobs[0].lanes_next = 0; /* three lanes are not enough either */
     pool_until(p, SCALE_NARROW);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 4);
@@ -124,11 +124,12 @@ static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state
     p->seen.tasks_count--;
     p->seen.jobs_count--;
     assert_int_equal(other, 1);
-    assert_in_range(pool_until(p, SCALE_NARROW), 1, 24); /* tried less and less often */
+    assert_in_range(pool_until(p, SCALE_NARROW), 1, 24); /* trials become rare */
     pool_free(p);
 }
 
-/* Makes one lane for a job that needs two: a drain has put the job there within every limit. */
+/* Makes one lane for a job that needs two. A drain has moved the job to this lane within all
+ * limits. */
 static struct pool *gathered(void)
 {
     struct pool *p = alone(2);
@@ -147,7 +148,7 @@ static void what_a_drain_has_gathered_stays_until_it_is_above_its_limit(void **s
     assert_int_equal(pool_until(p, SCALE_NARROW), 1);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 2);
-    assert_int_equal(p->memories[0].reliefs, 1); /* no drain soon */
+    assert_int_equal(p->memories[0].reliefs, 1); /* a drain would follow only later */
     pool_free(p);
 }
 
@@ -180,8 +181,7 @@ static void an_aggregator_starts_where_no_lane_is_left(void **state)
     pool_free(p);
 }
 
-/* The job has more bytes than may move. Such jobs are tried less and less often, and other jobs
- * have their turn. */
+/* The job has more bytes than may move. Its trials become rare, and other jobs have their turn. */
 static void who_cannot_move_holds_up_nobody(void **state)
 {
     struct pool *p = pool_new(16, 4);
@@ -200,7 +200,7 @@ static void who_cannot_move_holds_up_nobody(void **state)
     pool_free(p);
 }
 
-/* The rounds are too long for a result. Other jobs may use the lanes for a quarter of an hour. */
+/* The rounds are too long for a result. For a quarter of an hour, other jobs may use the lanes. */
 static void who_is_never_judged_is_not_tried_all_the_time(void **state)
 {
     struct pool *p = alone(4);
@@ -212,8 +212,7 @@ static void who_is_never_judged_is_not_tried_all_the_time(void **state)
     pool_free(p);
 }
 
-/* The fewest lanes are found for each number that a job could need, and then nothing happens any
- * more. */
+/* The smallest sufficient number of lanes is found, whatever it is. Then nothing more happens. */
 static void the_fewest_are_found_whatever_they_are(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {

@@ -1,5 +1,6 @@
-/* How the pool behaves over time: it does not change under a steady load, follows a changing load,
- * and keeps its invariants for any input (scale_pool.h checks each decision). Prints its seeds. */
+/* Tests the pool over a long time. Under a steady load it stops changing, and it follows a changing
+ * load. It keeps its invariants for any input (scale_pool.h checks each decision). Prints its
+ * seeds. */
 #include "test/lib/extent.h"
 #include "test/unit/packer/scale_pool.h"
 
@@ -16,8 +17,8 @@ static uint64_t pool_draw(uint64_t *seed, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Measures losses as predicted with an error of at most a point, and loads with an error of at most
- * a fifth. */
+/* Sets measured losses, at most a point from the prediction, and loads, at most a fifth from the
+ * real ones. */
 static void pool_measure(struct pool *p, uint64_t *seed)
 {
     struct packer_resident residents[POOL_JOBS_MAX];
@@ -43,8 +44,8 @@ static void pool_measure(struct pool *p, uint64_t *seed)
     }
 }
 
-/* Adds up to three tasks with shares of a lane from 1 to 25 %, on any lanes, or each on a separate
- * lane. */
+/* Adds up to three tasks, each with 1 to 25 % of a lane. Places them on any lanes, or each on its
+ * own lane. */
 static void put_random(struct pool *p, size_t lanes, bool alone, uint64_t *seed)
 {
     size_t jobs = alone ? lanes : 1 + pool_draw(seed, 3 * lanes);
@@ -69,7 +70,7 @@ static size_t run_windows(struct pool *p, size_t windows, uint64_t *seed)
     return changes;
 }
 
-/* Jobs on separate lanes are packed within the hold times, and no move follows. */
+/* Jobs on separate lanes are packed within the hold times. Afterwards no task moves. */
 static void a_steady_load_from_lanes_of_its_own_comes_to_rest(void **state)
 {
     for (uint64_t n = 0; n < seeds(); n++) {
@@ -94,7 +95,7 @@ struct swing {
     struct pool *p;
     uint64_t seed;
     double lane_hours, fluid_hours, anew_hours;
-    size_t waiting, waited_most; /* in windows */
+    size_t waiting, waited_most; /* number of windows */
 };
 
 static void remove_job(struct pool *p, uint32_t job)
@@ -116,7 +117,7 @@ static void remove_job(struct pool *p, uint32_t job)
     }
 }
 
-/* Places one job of one task. False: the job was refused. */
+/* Places one job of one task. Returns false if the job was refused. */
 static bool place(const struct pool *p, const struct packer_timing *timing, uint64_t lane_ns,
                   uint32_t *ret_lane)
 {
@@ -150,7 +151,7 @@ static bool place(const struct pool *p, const struct packer_timing *timing, uint
     return true;
 }
 
-/* A job arrives, or waits for a lane. */
+/* A job arrives. Without room it waits for a lane. */
 static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
 {
     struct pool *p = w->p;
@@ -164,7 +165,7 @@ static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
     return true;
 }
 
-/* Returns the number of lanes that the same jobs take when all are placed anew. */
+/* Returns the number of lanes used by the same jobs if all are placed again. */
 static size_t packed_anew(const struct pool *p)
 {
     struct pool *q = pool_new(p->seen.lanes_count, 0);
@@ -193,8 +194,7 @@ static double use_of(const struct pool *p)
     return use;
 }
 
-/* Changes the number of jobs by at most two in a window. A waiting job asks again in the next
- * window. */
+/* Adds or removes at most two jobs in a window. A waiting job asks again in the next window. */
 static void swing_jobs(struct swing *w, size_t wanted)
 {
     struct pool *p = w->p;
@@ -215,8 +215,7 @@ static void swing_jobs(struct swing *w, size_t wanted)
         remove_job(p, (uint32_t)pool_draw(&w->seed, p->seen.jobs_count));
 }
 
-/* The load after arrivals and departures: the packer places jobs, and then two thirds of them
- * leave. */
+/* The packer places jobs, and two thirds of them leave. The remaining load is steady. */
 static void a_steady_load_after_departures_comes_to_rest(void **state)
 {
     size_t drains = 0;
@@ -242,10 +241,10 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
     assert_true(drains > 0);
 }
 
-/* A job too many on a lane is relieved, and no job is placed there soon after. In a random
- * placement a job may be at its limit, where noise can exceed the limit at any time. This happens
- * once, with the relief that follows. The packer leaves no job there, because its margin is as
- * large as this noise. */
+/* If a lane has a job too many, it is relieved, and no job is placed there soon afterwards. In a
+ * random placement a job may be at its limit, so noise can exceed it at any time. This happens
+ * once, and a relief follows. The packer itself places no job at its limit: its margin equals this
+ * noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
@@ -277,7 +276,7 @@ static void a_load_that_swings_tenfold_is_followed(void **state)
     struct swing w = {.p = pool_new(48, 1), .seed = SEED};
     struct pool *p = w.p;
     size_t anew = 0, worst = 0;
-    for (size_t i = 0; i < 4 * 720; i++) { /* an hour each */
+    for (size_t i = 0; i < 4 * 720; i++) { /* an hour for each load */
         swing_jobs(&w, i / 720 % 2 ? 6 : 60);
         pool_measure(p, &w.seed);
         pool_tick(p);
@@ -287,7 +286,7 @@ static void a_load_that_swings_tenfold_is_followed(void **state)
         w.lane_hours += (double)open / 720;
         w.fluid_hours += use_of(p) / 720;
         w.anew_hours += (double)anew / 720;
-        if (i % 720 > 360) /* half an hour after the swing */
+        if (i % 720 > 360) /* more than half an hour after the change */
             worst = open > anew && open - anew > worst ? open - anew : worst;
         for (size_t j = 0; j < p->seen.lanes_count; j++)
             assert_true(pool_excess(p, j) <= 1e-6);
@@ -344,7 +343,7 @@ static void measure_anything(struct pool *p, uint64_t *seed)
         p->jobs[i].loss_ppm = pool_draw(seed, 3) ? 0 : (uint32_t)pool_draw(seed, 1000000);
 }
 
-/* pool_excess() cannot judge a job that is not measured. */
+/* pool_excess() cannot check a job that is not measured. */
 static bool can_be_checked(const struct pool *p)
 {
     for (size_t i = 0; i < p->seen.jobs_count; i++)

@@ -1,5 +1,5 @@
-/* Decisions of the scheduler of trials (F2 to F8 of packer/elastic), as transcripts. Jobs have the
- * ids 1, 2, ...; "start 1.0 @2" is rank 0 of job 1 on slot 2. */
+/* Tests decisions of the scheduler of trials (F2 to F8 of packer/elastic). Jobs have the ids 1,
+ * 2, ... "start 1.0 @2" means rank 0 of job 1 on slot 2. */
 #include "test/unit/packer/scheduler_rig.h"
 
 /* --- F4: free slots --- */
@@ -44,7 +44,7 @@ static void growth_that_costs_more_than_it_brings_is_left_out(void **state)
     rig_wait(&rig, 1);
     rig_measured(&rig, 2, 1, 1.0);
     rig_job(&rig, SCHEDULER_ENDED, 1);
-    rig_expect(&rig, ""); /* at most 50 s are left, and the change takes 100 s */
+    rig_expect(&rig, ""); /* at most 50 s remain, but the change takes 100 s */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -57,7 +57,7 @@ static void growth_below_half_of_its_promise_is_undone_until_the_speed_drifts(vo
     rig_measured(&rig, 2, 1, 1.0);
     rig_job(&rig, SCHEDULER_ENDED, 1);
     rig_expect(&rig, "lanes 2=2, start 2.1 @0");
-    rig_measured(&rig, 2, 2, 0.9); /* promised: 0.55 */
+    rig_measured(&rig, 2, 2, 0.9); /* 0.55 was promised */
     rig_expect(&rig, "leave 2.1");
     rig_out(&rig, 2, 1);
     rig_expect(&rig, "lanes 2=1");
@@ -70,7 +70,8 @@ static void growth_below_half_of_its_promise_is_undone_until_the_speed_drifts(vo
 
 /* --- F2: arrival --- */
 
-/* Jobs 1 and 2 with two workers each and a report each, out of their hold time, on four slots. */
+/* Makes jobs 1 and 2 on four slots. Each has two workers and a report, and its hold time is
+ * over. */
 static struct rig rig_with_two_running(void)
 {
     struct rig rig = rig_new(4);
@@ -87,7 +88,7 @@ static void an_arrival_takes_the_worker_whose_job_loses_least(void **state)
     struct rig rig = rig_with_two_running();
     rig_measured(&rig, 1, 2, 1.0);
     rig_submit(&rig, 3, 1, 1);
-    rig_expect(&rig, "leave 1.1"); /* equal losses: the lowest id */
+    rig_expect(&rig, "leave 1.1"); /* with equal losses the lowest id */
     rig_out(&rig, 1, 1);
     rig_expect(&rig, "lanes 1=1, lanes 3=1, start 3.0 @1");
     scheduler_destroy(rig.scheduler);
@@ -102,7 +103,7 @@ static void a_leaving_worker_is_asked_for_once(void **state)
     rig_submit(&rig, 4, 1, 1);
     rig_expect(&rig, "leave 2.1");
     rig_out(&rig, 2, 1);
-    rig_expect(&rig, "lanes 2=1, lanes 3=1, start 3.0 @3"); /* the first of the queue */
+    rig_expect(&rig, "lanes 2=1, lanes 3=1, start 3.0 @3"); /* the first job of the queue */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -132,13 +133,13 @@ static void a_probing_job_grows_while_others_rest(void **state)
     rig_submit(&rig, 5, 1, 8);
     rig_expect(&rig, "rest 4");
     rig_out(&rig, 4, 0);
-    rig_expect(&rig, "lanes 4=0, lanes 5=1, start 5.0 @3, rest 3, rest 2"); /* up to 3 of 4 */
+    rig_expect(&rig, "lanes 4=0, lanes 5=1, start 5.0 @3, rest 3, rest 2"); /* up to 3 of 4 jobs */
     rig_out(&rig, 3, 0);
     rig_out(&rig, 2, 0);
     rig_expect(&rig, "lanes 2=0, lanes 5=3, start 5.2 @1");
     rig_report(&rig, 5, 1, 0.5);
-    rig_wait(&rig, 60);            /* no longer held */
-    rig_expect(&rig, "leave 5.2"); /* for the best report */
+    rig_wait(&rig, 60);            /* after the hold time */
+    rig_expect(&rig, "leave 5.2"); /* a slot for the job with the best report */
     rig_out(&rig, 5, 2);
     rig_expect(&rig, "lanes 5=2, lanes 2=1, wake 2.0 @1");
     scheduler_destroy(rig.scheduler);
@@ -161,7 +162,7 @@ static void a_held_job_gives_no_worker(void **state)
 
 /* --- F3: rests --- */
 
-/* Jobs 1 to 4 with one worker each, on four slots, each with a report. */
+/* Makes jobs 1 to 4 on four slots, with one worker and one report each. */
 static struct rig rig_with_four(const uint32_t rungs[4], const double values[4])
 {
     struct rig rig = rig_new(4);
@@ -183,7 +184,7 @@ static void the_lowest_rung_rests_first_then_the_worst_report(void **state)
     rig_submit(&rig, 7, 1, 1);
     rig_expect(&rig, "rest 2");
     rig_submit(&rig, 8, 1, 1);
-    rig_expect(&rig, ""); /* with job 8 all of the site would be probing */
+    rig_expect(&rig, ""); /* with job 8 all slots would be used for probes */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -240,7 +241,7 @@ static void the_highest_rung_wakes_first_then_the_best_report(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
-/* A slot for jobs 1 and 2, of which 2 arrives later and makes 1 rest. */
+/* Makes one slot for jobs 1 and 2. Job 2 arrives later, and job 1 then rests. */
 static struct rig rig_with_a_rest(void)
 {
     struct rig rig = rig_new(1);
@@ -264,7 +265,7 @@ static void an_overdue_rest_is_served_as_the_first_arrival(void **state)
     rig_expect(&rig, "rest 2");
     rig_submit(&rig, 3, 1, 1);
     rig_out(&rig, 2, 0);
-    rig_expect(&rig, "lanes 2=0, lanes 1=1, wake 1.0 @0"); /* before job 3 */
+    rig_expect(&rig, "lanes 2=0, lanes 1=1, wake 1.0 @0"); /* continues before job 3 starts */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -284,7 +285,8 @@ static void beyond_the_most_resting_jobs_a_rest_ends_the_processes(void **state)
     rig_out(&rig, 4, 0);
     rig_out(&rig, 3, 0);
     rig_job(&rig, SCHEDULER_ENDED, 5);
-    rig_expect(&rig, "lanes 3=1, start 3.0 @3"); /* the better report, from a snapshot */
+    /* continues from a snapshot, because its report is better */
+    rig_expect(&rig, "lanes 3=1, start 3.0 @3");
     rig_job(&rig, SCHEDULER_ENDED, 6);
     rig_expect(&rig, "lanes 4=1, wake 4.0 @2");
     scheduler_destroy(rig.scheduler);
@@ -324,13 +326,13 @@ static void a_silent_trial_counts_as_running_after_ten_median_probes(void **stat
     rig_submit(&rig, 1, 1, 1);
     rig_submit(&rig, 2, 1, 1);
     rig_wait(&rig, 30);
-    rig_report(&rig, 1, 1, 0.5); /* a probe of 30 s */
+    rig_report(&rig, 1, 1, 0.5); /* the probe lasts 30 s */
     rig_wait(&rig, 269);
     assert_true(rig_view(&rig, 2).is_probing);
     rig_wait(&rig, 1);
     assert_false(rig_view(&rig, 2).is_probing);
     rig_submit(&rig, 3, 1, 1);
-    rig_expect(&rig, "rest 2"); /* without a report it ranks last */
+    rig_expect(&rig, "rest 2"); /* a job without a report is last */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -359,7 +361,8 @@ static void the_lowest_tenant_is_served_first_and_the_highest_gives(void **state
     rig_submit_as(&rig, 1, 5, 1, 1);
     rig_submit_as(&rig, 2, 6, 1, 1);
     rig_wait(&rig, 20);
-    rig_expect(&rig, "rest 3, rest 2"); /* job 4 has the worst report, but its tenant least */
+    /* job 4 has the worst report, but its tenant has the fewest slots */
+    rig_expect(&rig, "rest 3, rest 2");
     rig_out(&rig, 3, 0);
     rig_expect(&rig, "lanes 3=0, lanes 5=1, start 5.0 @2"); /* both tenants have one slot */
     rig_out(&rig, 2, 0);
@@ -377,7 +380,7 @@ static void a_gang_gathers_the_slots_that_come_free(void **state)
     rig_submit(&rig, 5, 3, 3);
     rig_submit(&rig, 6, 1, 1);
     rig_job(&rig, SCHEDULER_ENDED, 1);
-    rig_expect(&rig, ""); /* kept for the gang: job 6 waits behind it */
+    rig_expect(&rig, ""); /* reserved for the gang, and job 6 waits behind it */
     rig_job(&rig, SCHEDULER_ENDED, 2);
     rig_expect(&rig, "");
     rig_job(&rig, SCHEDULER_ENDED, 3);
@@ -438,7 +441,7 @@ static void an_impossible_job_is_refused_and_changes_nothing(void **state)
 static void a_step_backwards_is_ignored_and_counted(void **state)
 {
     struct rig rig = rig_with_four((uint32_t[]){2, 2, 2, 2}, (double[]){0.1, 0.2, 0.3, 0.4});
-    rig_report(&rig, 1, 1, 99); /* step 10 after step 20 */
+    rig_report(&rig, 1, 1, 99); /* a report of step 10 after one of step 20 */
     assert_int_equal(scheduler_totals(rig.scheduler).reports_ignored, 1);
     assert_int_equal(rig_view(&rig, 1).rung, 2);
     rig_submit(&rig, 5, 1, 1);
@@ -456,7 +459,8 @@ static void hold_and_quantum_follow_the_median_probe(void **state)
         rig_wait(&rig, 30);
         rig_report(&rig, id, 1, 0.5);
     }
-    assert_true(scheduler_totals(rig.scheduler).hold_ns == 60 * RIG_S); /* of 30, 60, 90 */
+    /* the middle of 30, 60, 90 */
+    assert_true(scheduler_totals(rig.scheduler).hold_ns == 60 * RIG_S);
     assert_true(scheduler_totals(rig.scheduler).quantum_ns == 20 * RIG_S);
     for (uint32_t id = 4; id <= 7; id++) {
         rig_submit(&rig, id, 1, 1);

@@ -1,6 +1,6 @@
-/* The waits that the scheduler promises (F7 of packer/elastic), over random streams with gangs and
- * silent trials on a virtual clock; and two planted mistakes that the check must see. Linked with
- * --wrap, so that a mistake can be planted. */
+/* Tests the longest waits promised by the scheduler (F7 of packer/elastic). Random streams with
+ * gangs and silent trials run on a virtual clock. Two planted mistakes must be detected. They use
+ * --wrap. */
 #include "bench/explore/policies.h"
 #include "packer/elastic/bound.h"
 #include "packer/elastic/internal.h"
@@ -36,7 +36,8 @@ uint64_t __wrap_pace_rest_max_ns(const struct scheduler *s)
     return planted == PLANT_NO_OVERDUE ? UINT64_MAX / 4 : __real_pace_rest_max_ns(s);
 }
 
-/* Gangs are up to as wide as the site; a silent trial reports nothing before its end. */
+/* Makes gangs up to the width of the site, and silent trials, which report nothing before their
+ * end. */
 static void make_wide_and_silent(struct trial *trials, const struct trial_stream *stream,
                                  uint64_t seed)
 {
@@ -88,7 +89,7 @@ static struct world_figures play(uint64_t seed)
     return figures;
 }
 
-/* Streams with a wait beyond its bound. */
+/* Returns the number of streams with a wait longer than promised. */
 static uint32_t count_broken(uint32_t streams)
 {
     uint32_t broken = 0;
@@ -130,10 +131,10 @@ static void the_bounds_are_sums_that_can_be_checked_by_hand(void **state)
                            .probe_ns = 60,
                            .leave_ns = 1,
                            .rest_max_ns = 600};
-    /* Two slots for rests: 2 quanta. Six for probes: 2 rounds, and one more for the gang. */
+    /* two slots for rests: 2 quanta; six for probes: 2 rounds, and one more for the gang */
     assert_true(bound_arrival_ns(&c) == 21 + 2 * 21 + 3 * 61);
     assert_true(bound_rest_ns(&c) == 600 + 21 + 2 * 21 + 61);
-    c.probe_ns = 5; /* a probe shorter than the quantum: the job cannot rest earlier */
+    c.probe_ns = 5; /* the probe is shorter than the quantum, but the job cannot rest earlier */
     assert_true(bound_arrival_ns(&c) == 21 + 2 * 21 + 3 * 21);
 }
 

@@ -1,6 +1,6 @@
-/* The scheduler without memory: the n-th allocation fails, for every n, until the call succeeds; an
- * event that failed has changed nothing. Linked with --wrap, so that only the packer's own
- * allocations pass through here. */
+/* Tests the scheduler without memory. The n-th allocation fails, for every n, until the call
+ * succeeds. A failed event must have changed nothing. Linked with --wrap, so only the packer's own
+ * allocations count. */
 #include "test/unit/packer/scheduler_rig.h"
 
 static size_t allocations_left = SIZE_MAX;
@@ -28,7 +28,7 @@ void *__wrap_reallocarray(void *old, size_t count, size_t bytes)
     return allocation_fails() ? NULL : __real_reallocarray(old, count, bytes);
 }
 
-/* Sends the event until it succeeds; returns the number of failures. */
+/* Sends the event until it succeeds. Returns the number of failures. */
 static size_t fail_each_allocation(struct rig *rig, struct scheduler_event event)
 {
     for (size_t n = 0;; n++) {

@@ -1,6 +1,6 @@
-/* Random events to the scheduler of trials. A model of the site carries out every action and
- * complains of one that cannot be: a slot used twice, a rank started twice, a worker beyond the
- * maximum, workers before their lanes. */
+/* Sends random events to the scheduler of trials. A model of the site executes every action and
+ * detects impossible ones: a slot used twice, a rank started twice, too many workers, workers
+ * before their lanes. */
 #include "test/unit/packer/scheduler_rig.h"
 
 #define SITES 60
@@ -24,8 +24,8 @@ struct model {
     struct model_slot slots[MODEL_SLOTS];
     struct model_job jobs[MODEL_JOBS];
     uint32_t jobs_count;
-    const char *complaint; /* of the last event; NULL: none */
-    uint64_t hash;         /* of all actions */
+    const char *complaint; /* error of the last event; NULL: none */
+    uint64_t hash;         /* hash of all actions */
 };
 
 /* --- the model --- */
@@ -281,7 +281,7 @@ static void play_event(struct play *p)
     }
 }
 
-/* Returns the hash of all actions. */
+/* Runs a site with this seed. Returns the hash of all actions. */
 static uint64_t play_site(uint64_t seed)
 {
     struct scheduler_options options = {.slots = MODEL_SLOTS, .resting_max = seed % 3};
@@ -317,7 +317,7 @@ static void the_same_events_give_the_same_actions(void **state)
 
 /* --- the model itself --- */
 
-/* A model with a job of up to two workers, which has rank 0 on slot 0. */
+/* Makes a model with a job of up to two workers. Rank 0 is on slot 0. */
 static struct model *model_new(void)
 {
     struct model *m = calloc(1, sizeof *m);

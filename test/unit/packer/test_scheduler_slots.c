@@ -1,5 +1,4 @@
-/* Lanes, losses and slots of the scheduler of trials (F9 to F11 of packer/elastic), as
- * transcripts. */
+/* Tests lanes, losses and slots in the scheduler of trials (F9 to F11 of packer/elastic). */
 #include "test/unit/packer/scheduler_rig.h"
 
 static void growth_waits_for_lanes(void **state)
@@ -61,7 +60,7 @@ static void a_lost_slot_is_not_used_until_it_is_found(void **state)
     assert_int_equal(rig_submit_as(&rig, 0, 2, 2, 2), -ENOSPC);
     rig_send(&rig, found);
     rig_expect(&rig, "lanes 1=2, start 1.1 @0");
-    found.slot = 2; /* a new one */
+    found.slot = 2; /* a new slot */
     rig_send(&rig, found);
     rig_expect(&rig, "lanes 1=3, start 1.2 @2");
     scheduler_destroy(rig.scheduler);

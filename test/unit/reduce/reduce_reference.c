@@ -1,11 +1,12 @@
-/* The reductions by definition, which is slow. Shares only the dtype numbers with svc/reduce. */
+/* Computes reductions by their definition, which is slow. Shares only the dtype numbers with
+ * svc/reduce. */
 #include "test/unit/reduce/reduce_reference.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* fraction bits, smallest normal exponent, largest exponent */
+/* number of fraction bits, smallest normal exponent, largest exponent */
 struct format {
     int fraction, least, most;
 };
@@ -35,8 +36,8 @@ uint16_t reference_half(double value, enum reduce_dtype dtype)
     exponent = exponent < f->least ? f->least : exponent;
     if (isinf(value) || exponent > f->most)
         return (uint16_t)(sign | special << f->fraction);
-    /* In units of the last bit; rint() rounds ties to even. Adding the numbers also handles a carry
-     * into the next exponent, or into infinity. */
+    /* rint() rounds to a multiple of the last bit, ties to even; a carry may reach the next
+     * exponent, or infinity */
     unsigned units = (unsigned)rint(ldexp(value, f->fraction - exponent));
     unsigned below = (unsigned)(exponent - f->least) << f->fraction;
     return (uint16_t)(sign | (units + below));
@@ -98,8 +99,8 @@ static union held combine(enum reduce_operation operation, enum reduce_dtype dty
     int32_t a = (int32_t)have.i32, b = (int32_t)next.i32;
     int64_t c = (int64_t)have.i64, d = (int64_t)next.i64;
     switch (dtype) {
-    /* A double holds sum and product of two floats so exactly that rounding twice has the same
-     * result as rounding once. */
+    /* a double represents sum and product of two floats so precisely that a second rounding changes
+     * nothing */
     case REDUCE_F32: result.f32 = (float)combine_floats(operation, have.f32, next.f32); break;
     case REDUCE_F64: result.f64 = combine_floats(operation, have.f64, next.f64); break;
     case REDUCE_I32:
@@ -177,7 +178,7 @@ void reference_any(enum reduce_dtype dtype, void *ret_element)
     uint64_t bits = any_bits();
     double real = any_real();
     float single = (float)real;
-    bool takes_bits = random() % 4 == 0; /* any bits, including denormals and NaN */
+    bool takes_bits = random() % 4 == 0; /* random bits, including denormals and NaN */
     size_t bytes = reduce_element_bytes(dtype);
     uint16_t half;
     memcpy(ret_element, &bits, bytes);

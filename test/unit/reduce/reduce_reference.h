@@ -1,5 +1,5 @@
-/* The right result of a reduction, element by element, computed differently from svc/reduce: halves
- * by the definition of their format in doubles, without vectors. */
+/* Computes the expected result of a reduction, element by element. Unlike svc/reduce it uses
+ * doubles, the definition of the half formats, and no vectors. */
 #ifndef GRADPOOL_TEST_REDUCE_REFERENCE_H
 #define GRADPOOL_TEST_REDUCE_REFERENCE_H
 
@@ -17,8 +17,7 @@ void reference_element(enum reduce_operation operation, enum reduce_dtype from,
 /* Returns whether the bits are equal, or both values are NaN. */
 bool reference_is_same(enum reduce_dtype dtype, const void *left, const void *right);
 
-/* Writes a random value of any kind: both signs, all magnitudes, zeros, denormals, infinities,
- * NaN. */
+/* Writes a random value: both signs, all magnitudes, zeros, denormals, infinities, NaN. */
 void reference_any(enum reduce_dtype dtype, void *ret_element);
 
 #endif

@@ -1,4 +1,4 @@
-/* The sums, compared bit by bit with the simplest loop. */
+/* Compares the sums bit by bit with the simplest loop. */
 #include "svc/reduce/reduce.h"
 
 #include <float.h>
@@ -34,7 +34,8 @@ static float from_bits(uint32_t bits)
     return value;
 }
 
-/* Returns values whose sum depends on the order: all magnitudes, both signs, some special ones. */
+/* Returns values with all magnitudes and both signs, some of them special. Their sum depends on the
+ * order. */
 static float any_value(void)
 {
     static const uint32_t special[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001,
@@ -108,7 +109,7 @@ struct shape {
     uint32_t divisor;
 };
 
-/* Alignments of sources and targets differ from each other, and are all derived from `offset`. */
+/* Sources and targets have different alignments, all derived from `offset`. */
 static void check_shape(const struct shape *c)
 {
     const float *source[SOURCES];
@@ -164,12 +165,12 @@ static void special_values_pass_through(void **state)
     void *target[] = {sum};
     reduce(target, 1, source, 2, 7, 0);
     assert_true(isinf(sum[0]) && isnan(sum[1]) && isnan(sum[2]));
-    assert_int_equal(bits_of(sum[3]), 2);          /* denormals add up */
+    assert_int_equal(bits_of(sum[3]), 2);          /* the sum of denormals */
     assert_int_equal(bits_of(sum[4]), 0x80000000); /* -0 + -0 */
     assert_true(isinf(sum[5]));
-    assert_int_equal(bits_of(sum[6]), 0x007fffff); /* normal to denormal */
+    assert_int_equal(bits_of(sum[6]), 0x007fffff); /* from normal to denormal */
     reduce(target, 1, source, 1, 7, 2);
-    assert_int_equal(bits_of(sum[6]), 0x00400000); /* divided into the denormals */
+    assert_int_equal(bits_of(sum[6]), 0x00400000); /* divided until denormal */
 }
 
 static void a_target_may_be_any_of_the_sources(void **state)
@@ -182,7 +183,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
             for (int s = 0; s < SOURCES; s++)
                 source[s] = source_memory[s];
             sum_plainly(source, SOURCES, elements, 8);
-            /* The last target is also a source, so that copies are tested as well as sums. */
+            /* the last target is also a source, to test copies as well as sums */
             float *both = target[targets - 1];
             memcpy(both, source[aliased], elements * sizeof(float));
             source[aliased] = both;
@@ -195,7 +196,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
 
 static void many_workers_in_place(void **state)
 {
-    /* Every target is a source, as for workers whose sum replaces their gradient. */
+    /* every target is a source, as if each sum replaced a worker's gradient */
     const float *source[SOURCES];
     void *target[SOURCES];
     for (int s = 0; s < SOURCES; s++) {

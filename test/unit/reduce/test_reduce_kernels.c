@@ -1,4 +1,4 @@
-/* Every kernel of every instruction set against the reductions by definition, bit for bit. */
+/* Compares every kernel of every instruction set bit by bit with the reductions by definition. */
 #include "svc/reduce/internal.h"
 #include "test/unit/reduce/reduce_reference.h"
 
@@ -19,7 +19,7 @@
 #define GUARD_BYTE 0xa5
 #define LINE_BYTES 64
 #define VARIANTS 4 /* with or without a partial result, divided or not */
-#define STREAMS 4  /* with any variant: stores past the cache, with the same bits (R10) */
+#define STREAMS 4  /* added to a variant: stores bypass the cache, with the same bits (R10) */
 
 struct kernel {
     enum reduce_operation operation;
@@ -33,7 +33,7 @@ static const struct {
             {REDUCE_I32, REDUCE_I32}, {REDUCE_I64, REDUCE_I64}};
 #define ROWS (sizeof rows / sizeof *rows)
 
-/* The input values, and the right results for each number of sources and variant. */
+/* Input values, and expected results for each number of sources and each variant. */
 static char values[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_values[ROOM_BYTES];
 static char expected[REDUCE_SOURCES_MAX + 1][VARIANTS][ROOM_BYTES];
 /* Input and output of a kernel. */
@@ -116,7 +116,7 @@ static bool is_guarded(const char *memory, size_t bytes)
     return true;
 }
 
-/* Each array has another offset, all derived from `offset`. Nothing beside the target may
+/* Each array has another offset, derived from `offset`. Bytes outside the target must not
  * change. */
 static void check_variant(enum reduce_set set, const struct kernel *k, size_t elements,
                           size_t offset, int variant)
@@ -174,7 +174,7 @@ static void lengths_around_a_block(void **state) { for_each_kernel(check_long, L
 /* --- memory past the end --- */
 
 #define FENCED_ARRAYS (REDUCE_SOURCES_MAX + 2)
-static char *fenced_end[FENCED_ARRAYS]; /* the byte there may not be touched */
+static char *fenced_end[FENCED_ARRAYS]; /* the byte at this address must not be accessed */
 
 static void make_fences(void)
 {
@@ -218,7 +218,7 @@ static void nothing_past_an_end_is_touched(void **state)
 
 /* --- targets that are sources, many targets, many passes --- */
 
-/* The first source, or the partial result if it has the dtype, is also the last target. */
+/* The last target is also the first source, or the partial result if it has the dtype. */
 static void check_alias(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, TARGETS = 3 };
@@ -255,8 +255,8 @@ static void a_target_may_be_a_source_or_the_partial_result(void **state)
     for_each_kernel(check_alias, 1100);
 }
 
-/* Streaming stores need targets with equal offsets in their cache lines. Here all targets have
- * these, or one has not. */
+/* Streaming stores need targets with equal offsets in their cache lines. Tests equal offsets, and
+ * one different offset. */
 static void check_places(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, MOST = REDUCE_TARGETS_MAX };
@@ -289,8 +289,8 @@ static void targets_past_the_cache_get_the_same_bytes_wherever_they_lie(void **s
     for_each_kernel(check_places, 1100);
 }
 
-/* The result in passes of at most 8 sources has the same bits as in one pass by definition, with
- * halves rounded once. */
+/* Passes of at most 8 sources must give the same bits as one pass by definition. Halves are rounded
+ * only once. */
 static void check_passes(enum reduce_set set, const struct kernel *k)
 {
     enum { MANY = 21, ELEMENTS = 100 };
@@ -321,7 +321,7 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
 
 static void passes_give_the_bits_of_one(void **state) { for_each_kernel(check_passes, 1); }
 
-/* A copy keeps the bits of a NaN with a payload, for any operation (R8). */
+/* A copy keeps all bits of a NaN, for any operation (R8). */
 static void check_copy(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100 };
@@ -353,7 +353,7 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
             fail_msg("%s, %s %#x becomes %a", reduce_set_name(set), reduce_dtype_name(dtype), i,
                      (double)wide[i]);
     }
-    /* Converts back by adding nothing to a partial result. -0 + 0 is 0. */
+    /* adding nothing to a partial result converts it back; -0 + 0 is 0 */
     reduce_pick(set, REDUCE_SUM, dtype, dtype)(
         &(struct reduce_pass){(void *[]){back}, 1, (const void *[]){zeros}, 1, wide, 65536, 0});
     for (unsigned i = 0; i < 65536; i++)
@@ -362,8 +362,8 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
                      i, back[i]);
 }
 
-/* Around every value and every tie between two values: the float there, the one below, and the one
- * above. */
+/* Tests every value and every tie between two values: this float, the next lower one, and the next
+ * higher one. */
 static void check_rounding(enum reduce_set set, enum reduce_dtype dtype)
 {
     static float around[65536 * 6];

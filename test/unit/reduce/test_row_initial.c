@@ -1,5 +1,5 @@
-/* Initial values of rows: Philox against its published known answers, values against golden ones
- * of a program in another language, and every instruction set against plain C. */
+/* Tests initial values of rows. Philox must give its published answers. Values must equal golden
+ * ones of a program in another language. Every instruction set must equal plain C. */
 #include "svc/reduce/rows/philox.h"
 #include "svc/reduce/rows/rows.h"
 #include "test/unit/reduce/reduce_reference.h"
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* The rows "philox4x32 10" of tests/kat_vectors in Random123 1.14. */
+/* Uses the rows "philox4x32 10" of tests/kat_vectors in Random123 1.14. */
 static void philox_gives_its_known_answers(void **state)
 {
     static const struct {
@@ -90,7 +90,7 @@ static void initial_values_are_the_golden_ones(void **state)
     }
 }
 
-/* The row of a set, with the bytes behind the row. */
+/* Compares the row of an instruction set, and the bytes after it. */
 static void compare_with_c(enum reduce_set set, enum reduce_dtype dtype, uint32_t dim,
                            const struct row_initial *initial)
 {
@@ -167,7 +167,7 @@ static void zeros_and_constants_are_what_they_say(void **state)
     row_initial_pick(REDUCE_BEST, REDUCE_F32)(&initial, 1, DIM, row);
     for (int i = 0; i < DIM; i++)
         assert_true(row[i] == -2.5f);
-    initial.kind = ROW_ZEROS; /* its value is not used */
+    initial.kind = ROW_ZEROS; /* zeros do not use this value */
     row_initial_pick(REDUCE_BEST, REDUCE_F32)(&initial, 1, DIM, row);
     for (int i = 0; i < DIM; i++)
         assert_true(row[i] == 0 && !signbit(row[i]));

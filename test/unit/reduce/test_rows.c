@@ -1,5 +1,5 @@
-/* The row rules: every kernel of every instruction set compared with the formulas, one element at a
- * time. */
+/* Tests the row rules. Every kernel of every instruction set is compared with the formulas, one
+ * element at a time. */
 #include "svc/reduce/rows/rows.h"
 #include "test/unit/reduce/reduce_reference.h"
 
@@ -67,7 +67,8 @@ static void fill(const struct row_case *c)
     }
 }
 
-/* The gradient of one element: volatile, so no contraction and no wider intermediate values. */
+/* Returns the gradient of one element. volatile prevents contraction and wider intermediate
+ * values. */
 static float decayed(const struct row_case *c, uint32_t i)
 {
     volatile float g = gradient[i] / (float)c->divisor, part;
@@ -87,7 +88,7 @@ static void expect_adagrad(const struct row_case *c, uint32_t i)
     expected_value[i] = value[i] - part;
 }
 
-/* Rule R11: sixteen strands, added in halves. */
+/* Rule R11: sixteen partial sums, added in halves. */
 static float mean_square(const struct row_case *c)
 {
     volatile float strand[16] = {0}, square;

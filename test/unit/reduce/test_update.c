@@ -1,5 +1,5 @@
-/* The update rules: every kernel of every instruction set compared with the formulas, element by
- * element. test_update_torch.py compares with PyTorch. */
+/* Tests the update rules. Every kernel of every instruction set is compared with the formulas,
+ * element by element. test_update_torch.py compares with PyTorch. */
 #include "svc/reduce/update.h"
 #include "test/unit/reduce/reduce_reference.h"
 
@@ -42,7 +42,7 @@ struct round {
     bool has_partial;
 };
 
-/* Calculates one element by the formulas. volatile prevents contraction and wider intermediate
+/* Computes one element by the formulas. volatile prevents contraction and wider intermediate
  * values. */
 static float expected_element(const struct round *r, float gradient, size_t i)
 {
@@ -115,7 +115,7 @@ static void fill(const struct round *r)
         any_moderate(REDUCE_F32, &before.moments[1][i]);
         before.moments[1][i] = fabsf(before.moments[1][i]);
         if (r->step == 1)
-            before.moments[0][i] = before.moments[1][i] = NAN; /* not read */
+            before.moments[0][i] = before.moments[1][i] = NAN; /* must not be read */
     }
 }
 

@@ -1,5 +1,6 @@
-/* A replica holder on a separate thread, and the lanes of its copies: listeners that the test
- * polls, and for which the test answers the holder's requests (svc/replica). */
+/* The part of an aggregator that stores copies (the holder, svc/replica) on a separate thread, and
+ * the lanes of its copies. Lanes are listeners polled by the test, which also answers the holder's
+ * requests. */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
@@ -24,24 +25,24 @@
 #define AGGREGATOR 5
 #define LANES 3
 #define TOLD_MOST 16
-#define BYTES 100000 /* bytes of a state, which are no multiple of a stamp's alignment */
+#define BYTES 100000 /* bytes of a state; not a multiple of a stamp's alignment */
 #define DEADLINE_NS (60 * NS_PER_S)
 #define QUIET_NS (20 * NS_PER_MS)
 
-/* Connections are made one after the other. */
+/* A lane whose connections are made one after the other. */
 struct scripted_lane {
     struct fabric *shm, *ofi;
     char shm_address[FABRIC_ADDRESS_BYTES_MAX], ofi_address[FABRIC_ADDRESS_BYTES_MAX];
     struct fabric_conn *conn;
     struct record_connect ticket; /* ticket of the last connection */
     bool refuses, is_stopped;
-    int opened, closed, by_ofi, regions; /* counts so far */
+    int opened, closed, by_ofi, regions; /* numbers of events so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
 };
 
 static struct holder *k;
-static struct scripted_lane lanes[LANES + 1]; /* index from 1 */
+static struct scripted_lane lanes[LANES + 1]; /* the index starts at 1 */
 static _Atomic int asks;
 
 /* ---- lanes ---- */
@@ -63,7 +64,7 @@ static inline void lane_takes_request(struct scripted_lane *lane, const struct f
     memcpy(&lane->ticket, event->data, sizeof lane->ticket);
     if (lane->refuses)
         return fabric_refuse(event->conn, EBUSY);
-    assert_null(lane->conn); /* one connection at a time */
+    assert_null(lane->conn); /* at most one connection at a time */
     lane->conn = event->conn;
     assert_int_equal(fabric_accept(event->conn, lane), 0);
 }
@@ -112,7 +113,7 @@ static inline void turn(void)
         }                                                  \
     } while (0)
 
-/* Waits long enough for any message of the holder's thread. */
+/* Waits longer than any message of the holder's thread needs. */
 static inline void settle(void)
 {
     uint64_t until_ns = clock_now_ns() + QUIET_NS;
@@ -215,7 +216,7 @@ static inline void refuse(uint32_t lane, int code)
     holder_ticket(k, JOB, lane, code, "", "", &(struct record_connect){0});
 }
 
-/* Requests a ticket and connects with it. No other message goes to the lane. */
+/* Requests a ticket and connects with it. Sends the lane no other message. */
 static inline void connect_lane(uint32_t lane)
 {
     int before = lanes[lane].opened;
@@ -232,7 +233,7 @@ static inline const struct record_backup *expect_told(uint32_t lane, int count)
     return &lanes[lane].told[count - 1];
 }
 
-/* Gives a lane a copy of a piece, which is still empty. */
+/* Assigns a copy of a piece to a lane. The copy is still empty. */
 static inline const struct record_backup *keep_at(uint32_t lane, struct holder_copy what)
 {
     keep(lane, what);
@@ -286,7 +287,7 @@ static inline void let_go(uint32_t lane, uint32_t piece, uint32_t note)
     fabric_flush(lanes[lane].shm);
 }
 
-/* Ends the connection; the holder sees the end. */
+/* Closes the connection. The holder detects the end. */
 static inline void end_connection(uint32_t lane)
 {
     int before = lanes[lane].closed;

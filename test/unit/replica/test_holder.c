@@ -1,4 +1,4 @@
-/* The copies that an aggregator holds for lanes of other aggregators, over real connections:
+/* Tests the copies that an aggregator stores for lanes of other aggregators, over real connections:
  * tickets, messages about a copy, and its end (svc/replica). test_holder_fence tests moves. */
 #include "test/unit/replica/keeping_rig.h"
 
@@ -66,7 +66,7 @@ static void what_the_coordinator_does_not_know_is_forgotten(void **state)
     assert_int_equal(use().copies, 0);
     holder_ask_again(k);
     expect_no_ask();
-    keep(1, copy(1, 1)); /* as for any new copy */
+    keep(1, copy(1, 1)); /* like any new copy */
     connect_lane(1);
     expect_told(1, 1);
 }
@@ -91,7 +91,7 @@ static void a_coordinator_that_is_back_is_asked_for_all_that_is_missing(void **s
     expect_ask(1, 0);
     expect_ask(2, 0);
     refuse(2, -ESTALE);
-    holder_ask_again(k); /* lane 1's answer was lost, lane 2 may be known again */
+    holder_ask_again(k); /* the answer about lane 1 was lost; lane 2 may be known again */
     expect_ask(1, 0);
     expect_ask(2, 0);
     grant(1);
@@ -116,7 +116,7 @@ static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
     grant(1);
     expect_told(1, 1);
     end_connection(1);
-    expect_ask(1, 3); /* a connection that ends at once counts as a failure */
+    expect_ask(1, 3); /* a connection that is closed at once counts as a failure */
 }
 
 static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
@@ -134,7 +134,7 @@ static void a_lane_that_refuses_is_reached_over_the_network_next(void **state)
     assert_int_equal(use().connections, 1);
 }
 
-/* A listener with a full queue, for which the kernel drops new connections silently. */
+/* A listener with a full queue. The kernel silently drops new connections to it. */
 struct hole {
     int fds[3];
     char address[FABRIC_ADDRESS_BYTES_MAX];
@@ -245,7 +245,7 @@ static void what_begins_is_nothing(void **state)
     assert_true(told->note > note);
     again.begins = true;
     keep(1, again);
-    until(lanes[1].closed == 1); /* the lane may be writing the former copy */
+    until(lanes[1].closed == 1); /* the lane may still write the former copy */
     connect_lane(1);
     assert_true(holds_nothing(expect_told(1, 3)));
 }
@@ -271,7 +271,7 @@ static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
     assert_int_equal(holder_keep(k, JOB, "job", 1, &copies[1], 1), -ENOSPC);
     expect_no_ask();
     assert_int_equal(holder_keep(k, JOB, "job", 1, copies, 2), -ENOSPC);
-    assert_int_equal(use().copies, 1); /* copies before the failing one are held */
+    assert_int_equal(use().copies, 1); /* copies before the failing one are stored */
     connect_lane(1);
     assert_int_equal(expect_told(1, 1)->piece, 1);
 }
@@ -281,7 +281,7 @@ static void many_copies_are_told_one_after_the_other(void **state)
     struct holder_copy copies[TOLD_MOST];
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
         copies[i] = copy(1000 * i, 1);
-        copies[i].bytes = 8u << 20; /* each slab holds few of them */
+        copies[i].bytes = 8u << 20; /* each slab has room for few of them */
     }
     assert_int_equal(holder_keep(k, JOB, "job", 1, copies, TOLD_MOST), 0);
     connect_lane(1);
@@ -308,7 +308,7 @@ static void a_copy_that_was_kept_again_meanwhile_stays(void **state)
     keep(1, copy(1, 1));
     uint32_t next = expect_told(1, 2)->note;
     let_go(1, 1, note);
-    let_go(1, 99, next); /* no such copy */
+    let_go(1, 99, next); /* this copy does not exist */
     settle();
     assert_int_equal(use().copies, 1);
     assert_int_equal(lanes[1].closed, 0);
@@ -338,7 +338,7 @@ static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
     write_state(1, &lanes[1].told[1], 4);
     let_go(1, 1, lanes[1].told[0].note);
     until(use().copies == 1);
-    assert_int_equal(lanes[1].closed, 0); /* the other copy is still there */
+    assert_int_equal(lanes[1].closed, 0); /* the second copy still exists */
     keep(1, copy(1, 1));
     assert_true(holds_nothing(expect_told(1, 3)));
     end_connection(1);
@@ -363,7 +363,7 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     grant(2); /* too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
-    assert_int_equal(use().copies, 1); /* the copy of the other job */
+    assert_int_equal(use().copies, 1); /* the copy of the second job */
     until(use().connections == 0);
     holder_end(k, JOB, NULL, 0, false);
     holder_end(k, 12345, NULL, 0, false);
@@ -395,7 +395,7 @@ static void a_keeper_that_ends_leaves_all_lanes(void **state)
     keep_at(2, copy(2, 1));
     keep(3, copy(3, 1));
     expect_ask(3, 0);
-    keep(3, copy(2, 2)); /* and waits for lane 2's end */
+    keep(3, copy(2, 2)); /* waits for the end of lane 2's connection */
     holder_destroy(k);
     k = NULL;
     until(lanes[1].closed == 1 && lanes[2].closed == 1);

@@ -1,8 +1,8 @@
-/* A piece moves from one lane to another while its copy stays in place. No lane gets the place
+/* Tests a piece that moves between lanes while its copy stays in place. No lane may use the place
  * while another one may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-/* Number of fence calls, which would kill a lane that does not obey. Here the lane is this
+/* Number of calls to fence. They would kill a disobedient lane, but here the lane is this
  * process. */
 static int fences;
 
@@ -14,8 +14,7 @@ void __wrap_fabric_fence(struct fabric_conn *c)
     __real_fabric_fence(c);
 }
 
-/* Returns the copy under the piece's new route. `lost`: the former lane has not released the
- * piece. */
+/* Returns the copy on the piece's new route. `lost`: the former lane has not released the piece. */
 static struct holder_copy moved(uint32_t piece, uint32_t epoch, bool lost)
 {
     struct holder_copy what = copy(piece, epoch);
@@ -47,7 +46,7 @@ static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
     assert_int_equal(half_of(2, told, 0)[BYTES - 1], 4);
     lanes[1].is_stopped = false;
     settle();
-    assert_int_equal(lanes[1].closed, 0); /* the lane still has the other copy */
+    assert_int_equal(lanes[1].closed, 0); /* the lane still has the second copy */
     assert_int_equal(use().connections, 2);
 }
 
@@ -87,7 +86,7 @@ static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state
     connect_lane(2);
     settle();
     assert_int_equal(lanes[2].told_count, 0);
-    write_state(1, &lanes[1].told[0], 5); /* the lane does not know of the move yet */
+    write_state(1, &lanes[1].told[0], 5); /* the lane has not been told of the move yet */
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
     const struct record_backup *told = expect_told(2, 1);
@@ -102,7 +101,8 @@ static void what_else_a_lost_lane_had_waits_for_its_successor(void **state)
     connect_lane(2);
     until(lanes[1].closed == 1);
     expect_told(2, 1);
-    expect_ask(1, 0); /* the service decides whether the lane is lost for these copies, too */
+    /* the service decides whether the lane counts as lost for these copies, too */
+    expect_ask(1, 0);
     refuse(1, -ESTALE);
     expect_no_ask();
     keep(3, moved(2, 2, true));
@@ -128,7 +128,7 @@ static void a_copy_goes_on_to_a_third_lane_behind_the_same_fence(void **state)
     lanes[1].is_stopped = true;
     keep(2, moved(1, 2, true));
     connect_lane(2);
-    keep(3, moved(1, 3, true)); /* the second lane is lost, too, and has got no message */
+    keep(3, moved(1, 3, true)); /* the second lane is lost, too, and has received no message */
     connect_lane(3);
     settle();
     assert_int_equal(lanes[3].told_count, 0);
@@ -164,7 +164,7 @@ static void a_keeper_may_end_behind_a_fence(void **state)
     until(lanes[2].closed == 1);
 }
 
-/* A copy that the coordinator does not know. The lost lane may still write to it. */
+/* The coordinator does not know this copy. The lost lane may still write to it. */
 static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 {
     keep_at(1, copy(1, 1));
@@ -183,11 +183,11 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 
 static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
-/* The write was posted before the lane knew, and arrived while the copy was given up and taken
- * again. */
+/* The lane posted the write before it was informed. The write arrived while the copy was dropped
+ * and stored again. */
 static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
 {
-    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    keep_at(2, copy(2, 1)); /* keeps the memory in use */
     const struct record_backup told = *keep_at(1, copy(1, 1));
     write_state(1, &told, 4);
     lanes[1].is_stopped = true;
@@ -218,7 +218,7 @@ static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(vo
 
 static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
 {
-    keep_at(2, copy(2, 1)); /* so that the memory stays */
+    keep_at(2, copy(2, 1)); /* keeps the memory in use */
     const struct record_backup told = *keep_at(1, copy(1, 1));
     lanes[1].is_stopped = true;
     forget(1);
@@ -232,14 +232,13 @@ static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
     assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
-    until(use().connections == 1); /* then its room is free */
+    until(use().connections == 1); /* afterwards its room is free */
     keep(2, copy(4, 1));
     next = expect_told(2, 3);
     assert_int_equal(next->offset[0], told.offset[0]);
 }
 
-/* The connection is being closed because a copy begins, and the lane is lost before it has
- * seen that. */
+/* A new copy closes the connection. The lane is lost before it has detected this. */
 static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 {
     fences = 0;
@@ -257,7 +256,7 @@ static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
     assert_true(holds(expect_told(2, 1), 4));
 }
 
-/* The lane has other copies there, so nothing else would end the connection. */
+/* The lane has other copies here, so nothing else would close the connection. */
 static void
 a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
 {

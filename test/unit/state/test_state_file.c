@@ -1,4 +1,5 @@
-/* The file of a snapshot: written contents are read, and any other file is refused. */
+/* Tests the file of a snapshot. Reading returns the written contents, and any other file is
+ * refused. */
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"
@@ -27,7 +28,7 @@ static const struct state_tensor written[TENSORS] = {
     {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
     {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
 };
-/* each begins one element later */
+/* each tensor starts one element later */
 static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX];
 
 static int make_folder(void **context)
@@ -83,7 +84,7 @@ static void what_was_written_is_read_again(void **context)
     state_file_close(&f);
 }
 
-/* Each byte of the file is checked, except those of the gaps that align tensors. */
+/* Changes each byte of the file, except in the gaps that align tensors. */
 static void a_byte_that_has_changed_is_found(void **context)
 {
     struct err err = {0};
@@ -195,7 +196,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     snprintf(target, sizeof target, "%s/target", place);
     assert_int_equal(symlink("second", link), 0);
     assert_int_equal(symlink(target, second), 0);
-    for (int i = 0; i < 2; i++) { /* also over an existing file */
+    for (int i = 0; i < 2; i++) { /* also writes over an existing file */
         ok(state_write_begin(link, written, 0, &w, &err), &err);
         ok(state_write_finish(&w, &err), &err);
     }
@@ -211,7 +212,7 @@ static void a_link_is_followed_wherever_it_leads(void **context)
     unlink(link);
     unlink(second);
     unlink(target);
-    assert_int_equal(rmdir(place), 0); /* the folder holds no other file */
+    assert_int_equal(rmdir(place), 0); /* the folder contains no other file */
 }
 
 static void a_place_that_cannot_be_written_is_named(void **context)

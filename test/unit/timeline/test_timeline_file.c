@@ -1,5 +1,5 @@
-/* The file of a timeline: it is complete after each batch, the former file stays until the first
- * batch, and no data of a worker makes it unreadable. */
+/* Tests the file of a timeline. It is complete after each batch, and the former file stays until
+ * the first batch. A worker's data cannot make it unreadable. */
 #include "svc/timeline/timeline_file.h"
 #include "svc/wire/record.h"
 #include "svc/wire/trace_ring.h"
@@ -69,7 +69,7 @@ static void close_file(struct rig *rig)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), 0);
 }
 
-/* Returns whether brackets outside of quotes are balanced, the first condition of a parser. */
+/* Returns whether brackets outside of quotes are balanced, as any parser requires. */
 static bool is_whole(const char *text)
 {
     int depth = 0;
@@ -90,7 +90,7 @@ static bool is_whole(const char *text)
 static size_t count(const char *text, const char *part)
 {
     const char *end =
-        /* so that strstr() of AddressSanitizer does not search from the beginning each time */
+        /* keeps strstr() of AddressSanitizer from reading the whole text each time */
         text + strlen(text);
     size_t bytes = strlen(part), found = 0;
     for (; (text = memmem(text, (size_t)(end - text), part, bytes)); text += bytes)
@@ -107,7 +107,7 @@ static struct trace_round round_at(uint64_t begin, uint64_t end)
     return r;
 }
 
-/* Adds rounds as one worker, or lane 2 of an aggregator, would send them. */
+/* Adds rounds as sent by a worker, or by lane 2 of an aggregator. */
 static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t bytes,
                 uint64_t dropped)
 {
@@ -216,7 +216,7 @@ static void as_many_as_are_under_way_have_rows(void **state)
     assert_int_equal(rig->totals.damaged + rig->totals.dropped, 0);
     assert_true(is_whole(text_of(rig)));
     assert_int_equal(count(rig->text, "\"thread_name\""), MANY);
-    for (unsigned row = 1; row <= MANY; row += MANY - 1) { /* the second fits behind the first */
+    for (unsigned row = 1; row <= MANY; row += MANY - 1) { /* the second row fits after the first */
         char tid[64];
         snprintf(tid, sizeof tid, "\"tid\":%u,\"name\":\"a\\u0022", 2000000 + row);
         assert_int_equal(count(rig->text, tid), 2);

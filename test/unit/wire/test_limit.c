@@ -1,4 +1,4 @@
-/* Named limits: reading their values, and the text of a refusal. */
+/* Tests named limits: reading their values, and the text of a refusal. */
 #include "svc/wire/limit.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Records of a data connection: every kind is accepted with exactly its size, and nothing else
- * is. */
+/* Tests records of a data connection. Every kind is accepted with exactly its size. All other
+ * records are refused. */
 #include "svc/wire/record.h"
 
 #include "svc/channel/channel.h"
@@ -80,7 +80,7 @@ static int check(const void *data, size_t bytes)
 {
     union record copy;
     size_t fixed;
-    /* With an exact allocation the sanitizer detects an access beyond it. */
+    /* with an allocation of the exact size, the sanitizer detects any access outside */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     memcpy(exact, data, bytes);
     int r = record_check(exact, bytes, &copy, &fixed);
@@ -192,7 +192,7 @@ static void reserved_bytes_must_be_zero(void **state)
     }
 }
 
-/* Takes a valid record, makes one field invalid, and expects the refusal. */
+/* Makes one field of a valid record invalid, and expects the refusal. */
 #define refuses(kind_, field, value)                    \
     do {                                                \
         union record bad = sound(kind_);                \
@@ -225,7 +225,7 @@ static void each_field_of_ready_is_checked(void **state)
     refuses(RECORD_READY, ready.standing, 255);
     refuses(RECORD_READY, ready.outputs, RECORD_OUTPUTS_MAX + 1);
     refuses(RECORD_READY, ready.outputs, UINT16_MAX);
-    refuses(RECORD_READY, ready.outputs, 0); /* while an output is filled in */
+    refuses(RECORD_READY, ready.outputs, 0); /* an output is set, but their number is 0 */
     refuses(RECORD_READY, ready.round, RECORD_ROUND_NONE);
     refuses(RECORD_READY, ready.input_bytes, UINT64_MAX);
     refuses(RECORD_READY, ready.input_offset, UINT64_MAX - 63);
@@ -238,16 +238,16 @@ static void each_field_of_an_output_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.output[0].reserved, 1);
     refuses(RECORD_READY, ready.output[0].count, 0);
-    refuses(RECORD_READY, ready.output[0].count, 2); /* of one result */
+    refuses(RECORD_READY, ready.output[0].count, 2); /* only one result is allowed */
     refuses(RECORD_READY, ready.output[0].offset, UINT64_MAX - 63);
     accepts(RECORD_READY, ready.output[0].offset, UINT64_MAX - 64);
     refuses(RECORD_READY, ready.output[0].bytes, UINT64_MAX);
     union record r = sound(RECORD_READY);
-    refuses(RECORD_READY, ready.output[0].stride, 64); /* of one block */
+    refuses(RECORD_READY, ready.output[0].stride, 64); /* with one block, a stride is not allowed */
     r.ready.output[0] =
         (struct record_output){.source = 2, .count = 4, .bytes = 1 << 20, .stride = 1 << 21};
     assert_int_equal(check_record(&r), 0);
-    r.ready.output[0].stride = (1 << 20) - 1; /* blocks overlap */
+    r.ready.output[0].stride = (1 << 20) - 1; /* these blocks overlap */
     assert_int_equal(check_record(&r), -EBADMSG);
     r.ready.output[0].stride = UINT64_C(1) << 63;
     assert_int_equal(check_record(&r), -EBADMSG);
@@ -446,7 +446,7 @@ static void random_bytes_never_crash(void **state)
         size_t bytes = (size_t)random() % sizeof(data);
         for (size_t at = 0; at < sizeof(data); at++)
             data[at] = (uint8_t)random();
-        if (i % 2) /* half of them are nearly valid: a valid record with one changed byte */
+        if (i % 2) /* half of the records are valid ones with one changed byte */
         {
             union record r = sound(kinds[(size_t)random() % KINDS]);
             size_t spoilt = (size_t)random() % record_bytes(&r);

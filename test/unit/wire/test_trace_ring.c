@@ -1,5 +1,5 @@
-/* The ring of a timeline: each record is read once and in order, also concurrently. Records for
- * which there is no room are counted. A record that was not read completely is dropped. */
+/* Tests the ring of a timeline with concurrent reads. Each record is read once and in order.
+ * Records without room are counted. A record that is overwritten during a read is dropped. */
 #include "svc/wire/trace_ring.h"
 
 #include <pthread.h>
@@ -85,7 +85,7 @@ static void *put_many(void *context)
     return NULL;
 }
 
-/* Reads until all of MANY records are read or counted as dropped. */
+/* Reads until each of MANY records has been read or counted as dropped. */
 static uint64_t take_many(struct trace_ring *ring)
 {
     struct trace_round taken[64];

@@ -1,9 +1,9 @@
 """The gradients of one bucket of DDP and the memory of their means.
 
-DDP allocates the memory of a bucket, so a lane cannot use it in place. But DDP copies the tensor in
-the hook's Future into .grad, so lanes can write the means to lent memory. With
-gradient_as_bucket_view=True each .grad is a view of the bucket, and DDP accumulates gradients in
-it. Such views can be moved to lent memory; then nothing is copied (Y20)."""
+DDP allocates the memory of a bucket, so a lane cannot use this memory in place. DDP copies the
+tensor in the hook's Future into .grad, so lanes can write the means to lent memory. With
+gradient_as_bucket_view=True each .grad is a view of the bucket, where DDP accumulates gradients.
+Such views can be moved to lent memory, and then nothing is copied (Y20)."""
 from .._native.binding import Item
 from .._native.memory import Loan
 from .._tensors.carriers import is_lendable, lent

@@ -5,8 +5,8 @@ For each bucket the hook sends one update for each optimizer group with paramete
 with the present settings of the group. The lane writes the new parameters to the memory of the
 model. A parameter's gradient is ready only after backward() has used the parameter for the last
 time, so this is safe. The step is over when backward() returns, and optimizer.step() only checks
-this (Y16). Before the next step lanes get parameters that the script has written, and moments that
-it has loaded (modules written and kept)."""
+this (Y16). If the script has written parameters or loaded moments, lanes receive these before the
+next step (modules written and kept)."""
 import operator
 import weakref
 
@@ -120,7 +120,7 @@ class Stepping:
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
             made = job.declare_all({prefix + name: one.numel() for name, one in named.items()},
-                                   # no tensor if all of them are frozen
+                                   # without trainable parameters nothing is declared
                                    rule=rule, wire=wire) if named else ()
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
         steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')

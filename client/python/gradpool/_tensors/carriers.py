@@ -7,8 +7,7 @@ import weakref
 
 import torch
 
-# noqa: this import must run before any gradient is in lent memory
-from .._process import leftovers
+from .._process import leftovers      # noqa: imported before any gradient is shared
 from ..errors import GradpoolError, mismatch
 
 _HALVES = {torch.float16, torch.bfloat16}

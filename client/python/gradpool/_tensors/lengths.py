@@ -110,9 +110,9 @@ class Push:
             lambda: self._start(tensor, self._values(), self._result))
 
     def pieces(self, pieces):
-        """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() is called like
-        that of the whole. land() is called after the arrival of the piece; None: nothing is left
-        to do."""
+        """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() starts the piece
+        like begin() of the whole tensor. land() is called after the arrival of the piece. None:
+        nothing is left to do."""
         return [(slot, *self._piece(slot, offset, length)) for slot, offset, length in pieces]
 
     def _piece(self, slot, offset, length):

@@ -1,4 +1,4 @@
-/* svc/base/system/slice: the slice of a thread, of its threads and of its children. */
+/* Tests svc/base/system/slice: the slice of a thread, of its threads and of its children. */
 #include "svc/base/clock.h"
 #include "svc/base/system/slice.h"
 #include "test/unit/skip.h"
@@ -28,7 +28,7 @@ static struct sched_attr mine(void)
     return attributes;
 }
 
-/* The kernel's own slice of a normal thread is 0 before Linux 6.12. */
+/* Before Linux 6.12 the slice of a normal thread is always 0. */
 static int is_settable(void **state)
 {
     *state = mine().sched_runtime > 0 ? "" : NULL;

@@ -1,5 +1,5 @@
-/* Turns: operators are first, then the member that has used least. A member that is over its budget
- * has to wait. The test sets CPU time and clock. */
+/* Tests turns. Operators are first, then the member with the least used time. A member over its
+ * budget has to wait. The test sets CPU time and clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ uint64_t __wrap_clock_thread_cpu_ns(void);
 uint64_t __wrap_clock_now_ns(void) { return now_ns; }
 uint64_t __wrap_clock_thread_cpu_ns(void) { return cpu_ns; }
 
-/* A member whose turn takes `cost_ns`. With `is_endless` it requests the next turn at once. */
+/* A member. Its turn uses `cost_ns`. With `is_endless` it requests the next turn at once. */
 struct member {
     struct turn turn;
     uint64_t cost_ns;
@@ -70,7 +70,7 @@ static struct member *add(int i, struct party *party, uint64_t cost_ns, bool is_
     return &members[i];
 }
 
-/* Runs turns for `for_ns`. The clock advances while no turn is due. */
+/* Runs turns for `for_ns`. Advances the clock while no turn is due. */
 static void run(uint64_t for_ns)
 {
     for (uint64_t until_ns = now_ns + for_ns; now_ns < until_ns;) {
@@ -82,7 +82,7 @@ static void run(uint64_t for_ns)
     }
 }
 
-/* Returns the time that the member waits for one turn from now on. */
+/* Returns how long the member waits for one turn, starting now. */
 static uint64_t waits_ns(struct member *m)
 {
     uint64_t began_ns = now_ns, cost_ns = m->cost_ns;
@@ -118,14 +118,14 @@ static void what_is_over_its_budget_begins_nothing_while_others_ask(void **state
     struct member *dear = add(0, &one, 400 * MS, true);
     run(2 * NS_PER_S);
     struct member *victim = add(1, &other, 100 * US, false);
-    waits_ns(victim); /* a turn that has begun ends */
+    waits_ns(victim); /* a started turn is completed */
     unsigned before = dear->taken;
     for (int i = 0; i < 20; i++) {
-        now_ns += 40 * MS; /* the time of a round trip to the peer's host */
+        now_ns += 40 * MS; /* time of a round trip to the peer's host */
         assert_int_equal(waits_ns(victim), 0);
     }
     assert_int_equal(dear->taken, before);
-    run(2 * NS_PER_S); /* no other member is due */
+    run(2 * NS_PER_S); /* no other member requests a turn */
     assert_true(dear->taken > before + 3);
 }
 
@@ -134,14 +134,14 @@ static void who_is_over_its_budget_is_served_all_the_same(void **state)
     struct member *dear = add(0, &one, 400 * MS, true), *busy = add(1, &other, 100 * US, false);
     run(NS_PER_S);
     unsigned before = dear->taken;
-    /* for ten seconds some member is always about to request a turn */
+    /* for ten seconds there is always a member about to request a turn */
     for (int i = 0; i < 1000; i++) {
         now_ns += 10 * MS;
         turn_wait(&turns, &busy->turn);
         while (turns_due_ns(&turns, now_ns) == 0)
             turns_take(&turns, now_ns);
     }
-    assert_true(dear->taken - before >= 5); /* a quarter of the time is six turns */
+    assert_true(dear->taken - before >= 5); /* a quarter of the time is about six turns */
 }
 
 static void operators_go_first_within_theirs_and_aggregators_always(void **state)
@@ -155,7 +155,7 @@ static void operators_go_first_within_theirs_and_aggregators_always(void **state
     turn_wait(&turns, &chief->turn);
     run(2 * NS_PER_S);
     struct member *victim = add(2, &other, 100 * US, false);
-    assert_true(waits_ns(victim) <= 500 * MS); /* the operator is over its budget by then */
+    assert_true(waits_ns(victim) <= 500 * MS); /* the operator has exceeded its budget meanwhile */
     struct member *lane = add(3, &aggregators, 100 * US, true);
     for (int i = 0; i < 100; i++) {
         turns_take(&turns, now_ns);

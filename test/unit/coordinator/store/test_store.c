@@ -1,4 +1,5 @@
-/* The store alone: rows are read back as written, and a change is made as a whole or not at all. */
+/* Tests the store alone. Rows are read as written, and a change is made as a whole or not at
+ * all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@
 struct fixture {
     char dir[64], path[96];
     struct store *store;
-    /* rows of the last load */
+    /* rows returned by the last load */
     struct store_row rows[ROWS_MAX];
     char texts[ROWS_MAX][3][32];
     uint8_t ranks[ROWS_MAX][STORE_RANKS_BYTES];

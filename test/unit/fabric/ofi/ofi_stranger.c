@@ -1,5 +1,4 @@
-/* Owns the layout of the provider's connect request for tests: 32 bytes of header, then the
- * hello. */
+/* The provider's connect request, written for tests: 32 bytes of header, then the hello. */
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 
 #include "svc/base/text.h"

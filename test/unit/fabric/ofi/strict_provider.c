@@ -1,6 +1,6 @@
-/* Wraps the `tcp` provider below fabric_ofi by replacing the function tables of objects that are
- * opened on a domain. Owns the replacements until the object is closed. Receives are kept here, and
- * tcp gets one receive of this file, so that a word can use one up. */
+/* Wraps the `tcp` provider used by fabric_ofi. Replaces the function tables of objects opened on a
+ * domain until the object is closed. Posted receives are stored here. tcp itself gets one receive
+ * of this file, so that a word can use up a stored one. */
 #include "test/unit/fabric/ofi/strict_provider.h"
 
 #include "svc/fabric/ofi/provider/types.h"
@@ -16,7 +16,7 @@
 #define MODE (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 #define RECEIVES_MAX 8
 
-/* Threads of a test poll their own fabrics, and the shared state is in this file. */
+/* The state below is shared: each thread of a test polls its own fabric. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct strict_counts counts;
 
@@ -48,9 +48,9 @@ static void wrong(const char *format, ...)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Object behind a descriptor. */
+/* Object of a descriptor. */
 struct registration {
-    struct fi_ops fid_ops; /* first member: the object is found by the table in its fid */
+    struct fi_ops fid_ops; /* first member, because objects are found by the table in their fid */
     struct fi_ops *true_ops;
     const char *base;
     size_t bytes;
@@ -136,12 +136,12 @@ struct endpoint {
     struct fi_ops_msg msg, *true_msg;
     struct fi_ops_rma rma, *true_rma;
     size_t inject_bytes_max;
-    struct receive receives[RECEIVES_MAX]; /* oldest first */
+    struct receive receives[RECEIVES_MAX]; /* the oldest receive is first */
     int receives_count;
-    struct fi_context own; /* context of tcp's only receive */
+    struct fi_context own; /* context of the only receive posted to tcp */
     void *buffer;
     size_t buffer_bytes;
-    struct fi_cq_data_entry held; /* an entry for which there was no receive */
+    struct fi_cq_data_entry held; /* an entry that still waits for a receive */
     bool is_held;
 };
 
@@ -149,7 +149,7 @@ static struct list endpoints = {&endpoints, &endpoints};
 
 static struct endpoint *endpoint_of(struct fid_ep *ep) { return (struct endpoint *)ep->fid.ops; }
 
-/* Finds the end of a connection; its queue has the same context. */
+/* Finds the endpoint of a connection. Its queue has the same context. */
 static struct endpoint *endpoint_by_context(const void *context)
 {
     struct endpoint *found = NULL;
@@ -268,7 +268,8 @@ static bool uses_up_receive(const struct endpoint *e, const struct fi_cq_data_en
     return entry->op_context == &e->own || (entry->flags & FI_REMOTE_WRITE);
 }
 
-/* Gives the oldest receive to the entry, and its bytes with a message. False: there is none. */
+/* Uses the oldest receive for the entry, and copies a message's bytes into it. Returns false if
+ * there is no receive. */
 static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
 {
     bool is_message = entry->op_context == &e->own;
@@ -285,13 +286,13 @@ static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
         wrong("a message longer than its receive");
     memcpy(oldest.base, e->buffer, entry->len);
     ssize_t r = post_own(e);
-    if (r != 0 && r != -FI_EAGAIN) /* libfabric 2, where the endpoint has ended */
+    if (r != 0 && r != -FI_EAGAIN) /* with libfabric 2 the endpoint has ended */
         wrong("tcp refuses a receive");
     return true;
 }
 
-/* Reads one entry, or returns the result of fi_cq_read(). An entry without a receive is kept, and
- * all later ones wait. */
+/* Reads one entry, or returns the result of fi_cq_read(). An entry without a receive is stored, and
+ * later ones wait. */
 static ssize_t read_one(struct queue *q, struct fid_cq *cq, struct endpoint *e,
                         struct fi_cq_data_entry *ret_entry)
 {
@@ -391,8 +392,8 @@ static void domain_wrap(struct fid_domain *domain)
     domain->mr = &d->mr;
 }
 
-/* Opens the domain again with all requirements that a provider may have. Nothing was opened on it
- * so far. */
+/* Opens the domain again with all requirements that a provider may have. Nothing has been opened
+ * on it yet. */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
     int r = fabric_open("ofi", options, ret_fabric);

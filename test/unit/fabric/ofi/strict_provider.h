@@ -1,8 +1,8 @@
-/* fabric_ofi on a provider with all requirements of RDMA hardware, although `tcp` carries the
- * bytes: registered local memory with descriptors (FI_MR_LOCAL), virtual addresses
- * (FI_MR_VIRT_ADDR), keys of the provider (FI_MR_PROV_KEY), memory present at registration
- * (FI_MR_ALLOCATED), words of 4 bytes, and a receive used up by each word (FI_RX_CQ_DATA). A wrong
- * post ends the process with a line that names the mistake. */
+/* Runs fabric_ofi on a provider with all requirements of RDMA hardware, although `tcp` sends the
+ * bytes. Local memory must be registered and have descriptors (FI_MR_LOCAL). Addresses are virtual
+ * (FI_MR_VIRT_ADDR), and the provider chooses keys (FI_MR_PROV_KEY). Memory must exist at
+ * registration (FI_MR_ALLOCATED). A word has 4 bytes and uses up a receive (FI_RX_CQ_DATA). After a
+ * wrong post the process prints the mistake and ends. */
 #ifndef GRADPOOL_TEST_STRICT_PROVIDER_H
 #define GRADPOOL_TEST_STRICT_PROVIDER_H
 
@@ -12,11 +12,12 @@
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric);
 
 struct strict_counts {
-    unsigned descriptors; /* posts whose local memory was found registered */
-    unsigned words;       /* words that used up a receive */
-    unsigned waits;       /* messages and words for which no receive was posted at first */
+    unsigned descriptors; /* number of posts from registered local memory */
+    unsigned words;       /* number of words that used up a receive */
+    /* number of messages and words that arrived before a receive was posted */
+    unsigned waits;
 };
-/* Returns the counts since the program began. */
+/* Returns the counts since the program's start. */
 struct strict_counts strict_counts(void);
 
 #endif

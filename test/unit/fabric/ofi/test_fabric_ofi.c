@@ -1,5 +1,5 @@
-/* fabric_ofi over the tcp provider on 127.0.0.1: the cases of every fabric, then cases that only a
- * network has, mostly unknown peers. test_fabric_ofi_peers.c tests peers that die. */
+/* Tests fabric_ofi over the tcp provider on 127.0.0.1. After the cases of every fabric come cases
+ * of a network, most of them with unknown peers. test_fabric_ofi_peers.c tests dying peers. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -59,7 +59,7 @@ static void assert_filled(const uint8_t *bytes, size_t count, size_t offset, uns
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Takes the next message without giving its buffer back. */
+/* Returns the next message. Does not return its buffer to the fabric. */
 static struct fabric_event hold_message(struct rig *rig)
 {
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -108,7 +108,7 @@ static void send_alone(struct rig *rig, const void *bytes, size_t count)
     fabric_flush(rig->workers[0].fabric);
 }
 
-/* 0: only polls, and never arms. */
+/* sleep_ms 0: only polls and never sleeps. */
 static void take_read_ahead(struct rig *rig, int sleep_ms)
 {
     enum { MESSAGES = 40 };
@@ -117,7 +117,7 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
         send_alone(rig, &i, sizeof(i));
     for (int i = 0; i < MESSAGES;) {
         struct fabric_event events[8];
-        /* the sleep ended early */
+        /* the sleep must end early */
         assert_true(clock_now_ns() - begin_ns < SLEEP_MS / 2 * NS_PER_MS);
         int count = fabric_poll(rig->lane.fabric, events, 8);
         for (int j = 0; j < count; j++, i++) {
@@ -130,8 +130,8 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
     }
 }
 
-/* The provider reads ahead of the posted receives. Data that it holds does not make its descriptor
- * readable. */
+/* The provider reads more messages than there are posted receives. Such stored data does not make
+ * its descriptor readable. */
 static void messages_that_were_read_ahead_come_without_a_further_sign(void **state)
 {
     struct rig *rig = *state;
@@ -182,7 +182,7 @@ static void words_come_after_their_data_and_in_order(void **state)
     region_destroy(&region);
 }
 
-/* The bytes fit in any socket buffer, so only an answer of the peer proves their arrival (W4). */
+/* The bytes fit into any socket buffer. Only an answer of the peer proves their arrival (W4). */
 static void written_waits_until_the_peer_has_the_bytes(void **state)
 {
     struct rig *rig = *state;
@@ -298,8 +298,8 @@ static void nobody_listening_is_known_at_once(void **state)
     assert_true(clock_now_ns() - begin_ns < NS_PER_S);
 }
 
-/* Sends bytes that no fabric would send, directly through the worker's endpoint and past the
- * fabric's checks. */
+/* Sends bytes that no fabric sends. Uses the worker's endpoint directly, without the fabric's
+ * checks. */
 static void a_peer_that_breaks_the_protocol_is_closed(void **state)
 {
     const struct {
@@ -347,7 +347,7 @@ static void a_disconnect_from_a_host_that_never_answers_is_bounded(void **state)
     fabric_close(rig.lane.fabric);
 }
 
-/* The lane has the ticket, and the worker has left. Accept and refuse must handle this. */
+/* The lane has the ticket, but the worker has already left. Accept and refuse must both work. */
 static void a_worker_that_left_before_the_answer_does_no_harm(void **state)
 {
     struct rig *rig = *state;

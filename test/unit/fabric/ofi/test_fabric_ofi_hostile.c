@@ -1,5 +1,5 @@
-/* fabric_ofi beside accepted peers that write any bytes into their sockets (README, O12). Their
- * bytes may end only their own connection. After each of them every byte of an honest worker is
+/* Tests fabric_ofi with accepted peers that write arbitrary bytes into their sockets (README, O12).
+ * Such bytes may end only their own connection. After each peer every byte of an honest worker is
  * compared. */
 #include "test/lib/extent.h"
 #include "test/unit/fabric/fabric_suite.h"
@@ -78,7 +78,7 @@ static void assert_honest_worker_goes_on(struct bench *b)
     assert_memory_equal(b->slot, b->region.base, REGION_BYTES);
 }
 
-/* Returns a peer that is connected, accepted and open at the lane. */
+/* Returns a connected peer, accepted and open at the lane. */
 static int let_in(struct bench *b, struct fabric_conn **ret_conn)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -181,7 +181,7 @@ static void lend(int fd, uint64_t bytes)
     say(fd, &said, sizeof(said));
 }
 
-/* A partly filled slot would contain bytes of another job. */
+/* A partly filled slot would still contain bytes of another job. */
 static void an_answer_that_is_too_short_is_no_answer(void **state)
 {
     struct bench b;
@@ -203,7 +203,7 @@ static void an_answer_that_is_too_short_is_no_answer(void **state)
     bench_close(&b);
 }
 
-/* A write whose receiver has not read it cannot be acknowledged yet. */
+/* A write that its receiver has not read cannot be acknowledged yet. */
 static void an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection(void **state)
 {
     enum { BYTES = 16 << 20 };
@@ -258,7 +258,7 @@ static void acknowledgements_that_are_not_taken_are_bounded(void **state)
     bench_close(&b);
 }
 
-/* For a commit the provider would flush the processor's cache at an unchecked address. */
+/* On a commit, the provider would flush the processor's cache at an unchecked address. */
 static void a_message_that_asks_for_a_commit_ends_its_own_connection_only(void **state)
 {
     struct {
@@ -301,8 +301,7 @@ static struct wire_header header_by_chance(uint64_t *state)
     return h;
 }
 
-/* Sends random bytes, most of them in valid-looking headers. Some connections stay open, and are
- * cut. */
+/* Sends random bytes, most with plausible headers. Connections that stay open are cut. */
 static void bytes_by_chance_touch_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
@@ -333,7 +332,7 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
     bench_close(&b);
 }
 
-/* Fails on a system with another libfabric. Run this program and fuzz_tcp_wire there, and then add
+/* Fails with an unknown version of libfabric. Run this program and fuzz_tcp_wire with it, then add
  * the version. */
 static void the_libfabric_that_is_here_is_a_known_one(void **state)
 {

@@ -1,5 +1,5 @@
-/* Small operations that are sent in one message (O13): none is lost, reordered or reported twice,
- * and a peer's pack is checked. */
+/* Tests small operations sent in one message (O13). None may be lost, reordered or reported twice.
+ * A pack received from a peer is checked. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/fabric/ofi/conn.h"
@@ -53,7 +53,7 @@ static uint8_t value(uint32_t i) { return (uint8_t)(i * 7 + 3); }
 
 static size_t length(uint32_t i) { return 1 + i * 37 % 500; }
 
-/* Writes number i, each with another length. */
+/* Writes number i. Each number has a different length. */
 static int write_number(uint32_t i, char *slot, void *context)
 {
     memset(slot, value(i), length(i));
@@ -91,7 +91,7 @@ static void small_writes_of_a_burst_share_messages_and_land_in_order(void **stat
     assert_int_equal(lane_end()->packs_posted + lane_end()->transfers_posted, 0);
 }
 
-/* Long and short messages and words arrive in the order of posts. */
+/* Long messages, short messages and words arrive in the order of posts. */
 static void nothing_overtakes_what_is_gathered(void **state)
 {
     enum { ROUNDS = 12 };
@@ -135,7 +135,7 @@ static void messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_on
     rig_expect_nothing(&rig, &rig.lane);
 }
 
-/* A message that its receiver holds occupies its receive. The rest of the pack uses the other
+/* A message whose buffer is in use occupies its receive. The rest of the pack uses another
  * receive. */
 static void one_message_of_a_pack_may_be_held(void **state)
 {
@@ -195,7 +195,7 @@ static void packed_writes_are_not_over_while_the_peer_is_stopped(void **state)
 
 /* ---- ends ---- */
 
-/* Whether posted or only packed, each write ends once, before CLOSED. */
+/* Each write ends once, before CLOSED, whether posted or only packed. */
 static void packed_writes_end_with_their_connection(void **state)
 {
     enum { COUNT = 30 };
@@ -213,7 +213,7 @@ static void packed_writes_end_with_their_connection(void **state)
     rig_expect_closed(&rig, &rig.lane, &rig.at_lane[0], 0);
 }
 
-/* The peer counts them as arrived, and may have reported that. */
+/* For the peer these writes have arrived, and it may have reported this. */
 static void what_came_before_our_own_goodbye_lands_without_a_word(void **state)
 {
     enum { COUNT = 60 };
@@ -236,7 +236,7 @@ static void what_came_before_our_own_goodbye_lands_without_a_word(void **state)
 /* ---- mistrust ---- */
 
 struct garbage {
-    uint32_t words[10]; /* frame, then items */
+    uint32_t words[10]; /* a frame, then items */
     size_t bytes;
 };
 
@@ -260,15 +260,15 @@ static void expect_refused(const struct garbage *cases, size_t count, bool by_wo
 static void a_pack_that_is_none_ends_the_connection(void **state)
 {
     static const struct garbage cases[] = {
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER}, 12},             /* half an item */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 9, 0}, 24},       /* padding is missing */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* length beyond the pack */
-        /* a length that wraps to 0 when it is rounded up */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER}, 12},             /* half of an item */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 9, 0}, 24},       /* the padding is missing */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* the length exceeds the pack */
+        /* rounded up, this length becomes 0 */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 0xfffffffa}, 24},
-        {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* unknown kind */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* without a place */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 0, 0}, 32},  /* nothing was lent to this end */
-        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 64, 0}, 32}, /* no region at all */
+        {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* an unknown kind */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* the target is missing */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 0, 0}, 32},  /* this side has no shared memory */
+        {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 16, 64, 0}, 32}, /* this region does not exist */
     };
     expect_refused(cases, sizeof cases / sizeof *cases, true);
 }

@@ -1,4 +1,4 @@
-/* fabric_ofi with peers in separate processes, which stop and die (README, O2, O9). */
+/* Tests fabric_ofi with peers in separate processes, which stop and die (README, O2, O9). */
 #include "test/lib/extent.h"
 #include "test/unit/fabric/fabric_suite.h"
 
@@ -21,7 +21,7 @@ static int open_ofi(const struct fabric_options *options, struct fabric **ret_fa
     return fabric_open("ofi", options, ret_fabric);
 }
 
-/* The rig needs a factory for its waits, but the cases here open their fabrics themselves. */
+/* The rig needs a factory for its waits. The cases open their fabrics themselves. */
 static const struct fabric_factory real_time = {.name = "fabric_ofi_peers"};
 
 static uint8_t pattern(size_t i, unsigned seed)
@@ -60,7 +60,7 @@ static void lane_open(struct rig *rig)
     assert_int_equal(fabric_listen(rig->lane.fabric, "127.0.0.1:0", rig->address), 0);
 }
 
-/* A worker that lends one region of `bytes` bytes of the pattern `seed`, and does nothing else. */
+/* A worker that shares one region of `bytes` bytes with the pattern `seed`, and then waits. */
 static void worker_main(const char *address, size_t bytes, unsigned seed)
 {
     struct fabric *f;
@@ -68,7 +68,7 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     struct region region;
     if (open_ofi(&(struct fabric_options){0}, &f) < 0 || region_create(bytes, &region) < 0)
         _exit(1);
-    /* Filled before the connect, because a silent peer is disconnected. */
+    /* filled before the connect, because a silent peer is disconnected */
     fill(region.base, bytes, seed);
     if (fabric_connect(f, address, "worker", 6, NULL, &c) < 0)
         _exit(1);
@@ -87,7 +87,7 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     _exit(3);
 }
 
-/* Starts a worker, accepts it, and takes its region. */
+/* Starts a worker, accepts it, and receives its region. */
 static pid_t worker_start(struct rig *rig, size_t bytes, unsigned seed,
                           struct fabric_conn **ret_conn)
 {
@@ -145,8 +145,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Posts more than the sockets can hold, just after the lane was allowed to sleep. With sleep_ms 0
- * the lane only polls, and never arms. */
+/* Posts more than the sockets can buffer, just after the lane was allowed to sleep. With sleep_ms 0
+ * the lane only polls and never sleeps. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
     enum { WRITES = 4, BYTES = 8 * MIB };
@@ -223,7 +223,7 @@ static void a_killed_worker_gives_back_every_operation_and_closes_once(void **st
     fabric_close(rig.lane.fabric);
 }
 
-/* The worker's own child lives on and holds copies of every socket except those that the worker
+/* The worker's own child survives, with copies of every socket except those that the worker has
  * abandoned. */
 static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void **state)
 {
@@ -265,7 +265,7 @@ static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void *
     fabric_close(rig.lane.fabric);
 }
 
-/* Reads from the healthy worker and compares every byte; reads of other workers are skipped. */
+/* Reads from the healthy worker and compares every byte. Skips reads of other workers. */
 static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, int reads)
 {
     for (int i = 0; i < reads; i++) {
@@ -279,9 +279,9 @@ static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, 
     }
 }
 
-/* libfabric 1.17 corrupts memory when an endpoint is closed in the middle of a read's response. The
- * victim is stopped in the middle of one, disconnected as at a deadline, and only then killed.
- * Every byte of a healthy worker is compared before, during and after this (O2). */
+/* libfabric 1.17 corrupts memory when an endpoint is closed during the response to a read. The
+ * victim is stopped during a response, disconnected as at a deadline, and killed afterwards. Every
+ * byte of a healthy worker is compared before, during and after this (O2). */
 static void the_eviction_of_a_stopped_worker_never_touches_another_job(void **state)
 {
     enum { READS = 8 };
@@ -314,8 +314,7 @@ static void the_eviction_of_a_stopped_worker_never_touches_another_job(void **st
     fabric_close(rig.lane.fabric);
 }
 
-/* Messages that the worker never receives fill the sockets, so that even a goodbye cannot be
- * sent. */
+/* Messages that the worker never reads fill the sockets, so not even a goodbye can be sent. */
 static void closing_beside_a_stopped_worker_is_bounded(void **state)
 {
     enum { READS = 8 };

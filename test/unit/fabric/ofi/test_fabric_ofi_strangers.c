@@ -1,5 +1,5 @@
-/* fabric_ofi beside sockets that connect and send nothing, half a request, or invalid bytes
- * (README, O8). They block no other peer, are disconnected, and never use up resources that others
+/* Tests fabric_ofi with sockets that connect and send nothing, half a request, or invalid bytes
+ * (README, O8). They are disconnected, delay no other peer, and never use up resources that others
  * need. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
@@ -21,7 +21,7 @@
 
 #define HALF_WAY 50
 #define SILENCE_NS (5 * NS_PER_S)
-#define SOON_NS (SILENCE_NS / 2) /* so early that silence is not the reason */
+#define SOON_NS (SILENCE_NS / 2) /* too early to be caused by silence */
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {
@@ -75,7 +75,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median of a word's way to the worker and its answer's way back. */
+/* Returns the median time in which a word reaches the worker and its answer returns. */
 static uint64_t round_trip_ns(struct rig *rig)
 {
     enum { TRIPS = 1001 };
@@ -92,7 +92,7 @@ static uint64_t round_trip_ns(struct rig *rig)
     return took_ns[TRIPS / 2];
 }
 
-/* Starts strangers, fifty at a time, with a new one every millisecond. */
+/* Starts strangers, at most fifty at a time, one in each millisecond. */
 static pid_t strangers_start(const char *address)
 {
     pid_t pid = fork();
@@ -162,7 +162,7 @@ static void silence_ends_after_five_seconds(void **state)
     rig_close(&rig);
 }
 
-/* The request comes in portions, as over a slow network. */
+/* The request arrives in parts, as over a slow network. */
 static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];

@@ -1,5 +1,5 @@
-/* fabric_ofi on a provider with all requirements (strict_provider.h): the cases of every fabric,
- * then words, keys and addresses. */
+/* Tests fabric_ofi on a provider with all requirements (strict_provider.h): the cases of every
+ * fabric, then words, keys and addresses. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/strict_provider.h"
 
@@ -36,7 +36,7 @@ static void each_word_of_a_write_uses_up_a_receive_that_is_posted_again(void **s
     for (uint32_t i = 0; i < WORDS; i++) {
         assert_int_equal(
             fabric_write_word(rig->at_lane[0], 0, i, slot + i, 1, UINT32_MAX - i, NULL), 0);
-        fabric_flush(rig->lane.fabric); /* each alone (O13) */
+        fabric_flush(rig->lane.fabric); /* sends each word alone (O13) */
     }
     for (uint32_t i = 0; i < WORDS; i++)
         assert_int_equal(rig_expect(rig, &rig->workers[0], FABRIC_EVENT_WORD).event.word,

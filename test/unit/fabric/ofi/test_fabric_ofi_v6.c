@@ -1,4 +1,4 @@
-/* fabric_ofi over the tcp provider on ::1: the cases that every fabric passes. */
+/* Runs the cases of every fabric with fabric_ofi over the tcp provider on ::1. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A worker made by hand, packet by packet and record by record. */
+/* A worker that writes packets and records itself. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/fabric/shm/map/memory.h"

@@ -1,4 +1,4 @@
-/* A worker that sends false messages, for tests of the lane's checks. */
+/* A worker that sends false messages (a liar), for tests of the lane's checks. */
 #ifndef GRADPOOL_TEST_SHM_LIAR_H
 #define GRADPOOL_TEST_SHM_LIAR_H
 
@@ -6,10 +6,10 @@
 #include "svc/fabric/shm/peer/ring.h"
 #include "test/unit/fabric/fabric_suite.h"
 
-/* most bytes that a connection of the rig may lend */
+/* maximum of shared bytes of a connection in the rig */
 #define LIAR_BYTES_MAX (1 << 20)
 
-/* A case whose `*state` is a rig of fabric_shm. */
+/* A case. Its `*state` is a rig of fabric_shm. */
 #define LIAR_CASE(name) cmocka_unit_test_setup_teardown(name, liar_set_up, liar_tear_down)
 int liar_set_up(void **state);
 int liar_tear_down(void **state);
@@ -23,23 +23,23 @@ struct liar {
     struct fabric_conn *at_lane;
 };
 
-/* Makes a socket to the lane and the memory for a correct hand-shake. No message is sent. */
+/* Makes a socket to the lane, and the memory for a correct handshake. Sends no message. */
 struct liar liar_make(struct rig *rig);
 void liar_hello(struct liar *l, int rings_fd, int bell_fd);
-/* Returns a liar after a correct hand-shake. The owner at the lane is the rig. */
+/* Returns a liar after a correct handshake. Its owner at the lane is the rig. */
 struct liar liar_admitted(struct rig *rig);
 void liar_drop(struct liar *l);
 
 #define PAGE 4096
-/* sizes and seals of a correct worker */
+/* sizes and seals used by a correct worker */
 #define RINGS_BYTES ((sizeof(struct shm_rings) + PAGE - 1) / PAGE * PAGE)
 #define HONEST_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Returns a memfd of that many bytes. */
+/* Returns a memfd with this number of bytes. */
 int unsealed_memory(uint64_t bytes);
 int sealed_memory(uint64_t bytes, int seals);
 int open_descriptors(void);
-/* Sends one packet of these bytes with these descriptors (at most 16). */
+/* Sends one packet with these bytes and descriptors (at most 16). */
 void send_raw(int socket, const void *bytes, size_t length, const int *fds, size_t count);
 
 #endif

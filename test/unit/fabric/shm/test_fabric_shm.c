@@ -1,5 +1,5 @@
-/* fabric_shm: the cases of every fabric, then cases of processes that share memory: deaths, forks,
- * another user. test_shm_mistrust.c tests hostile peers. */
+/* Tests fabric_shm: the cases of every fabric, then cases of processes that share memory (deaths,
+ * forks, another user). test_shm_mistrust.c tests hostile peers. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/skip.h"
 
@@ -160,7 +160,8 @@ static void messages_that_are_held_stay_whole(void **state)
         assert_int_equal(fabric_send(rig->at_worker[0], &i, sizeof i, NULL, 0), 0);
     while (count < most)
         count += fabric_poll(rig->lane.fabric, &held[count], 1);
-    assert_int_equal(fabric_poll(rig->lane.fabric, &event, 1), 1); /* one more can still arrive */
+    /* one more event may still arrive */
+    assert_int_equal(fabric_poll(rig->lane.fabric, &event, 1), 1);
     fabric_message_done(rig->at_lane[0], event.data);
     for (uint32_t i = 0; i < (uint32_t)most; i++) {
         assert_memory_equal(held[i].data, &i, sizeof i);
@@ -174,7 +175,7 @@ static void messages_that_are_held_stay_whole(void **state)
 
 /* --- other processes -------------------------------------------------------------------------- */
 
-/* Starts a child that does not outlive this process, whatever happens. */
+/* Starts a child that always ends with this process. */
 static pid_t fork_mortal(void)
 {
     pid_t child = fork();
@@ -185,8 +186,8 @@ static pid_t fork_mortal(void)
     return child;
 }
 
-/* The child's part of a case: connects, reports this, and waits to be killed. With `pipe_ends`, a
- * child of the child holds the socket, too, until the test closes the pipe. */
+/* Runs in the child: connects, reports this, and waits until it is killed. With `pipe_ends`, a
+ * child of the child keeps the socket, too, until the test closes the pipe. */
 static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
@@ -241,7 +242,7 @@ static void a_killed_worker_is_noticed_though_its_child_holds_the_socket(void **
     close(pipe_ends[1]);
 }
 
-/* The child's part: a lane that accepts every peer, until it is killed. */
+/* Runs in the child: a lane that accepts every peer. */
 static void be_a_lane(const char *address)
 {
     struct fabric *f;
@@ -272,7 +273,7 @@ static int connect_when_it_listens(struct fabric *f, const char *address)
     return r;
 }
 
-/* Returns the next event after a sleep that only the bell can end in time. */
+/* Returns the next event. Only the bell can end the sleep in time. */
 static enum fabric_event_kind next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -282,7 +283,7 @@ static enum fabric_event_kind next_event(struct fabric *f)
     return event.kind;
 }
 
-/* Connects to a lane in a separate process, and lends this region. */
+/* Connects to a lane in a separate process. Shares this region with it. */
 static pid_t reach_a_lane(struct rig *rig, struct region *ret_region, struct fabric_conn **ret_conn)
 {
     struct fabric *f = rig->workers[0].fabric;
@@ -362,7 +363,6 @@ static void a_lane_that_is_left_has_time_until_it_is_fenced(void **state)
     region_destroy(&region);
 }
 
-/* CLOSED comes when the lane polls. */
 static void expect_standing(struct rig *rig)
 {
     struct fabric_event none;
@@ -373,7 +373,7 @@ static void expect_standing(struct rig *rig)
     rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
 }
 
-/* The lane has read CLOSED, and may still store through its mappings until its next poll. */
+/* The lane has read CLOSED. Until its next poll it may still write through its mappings. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
     struct rig *rig = *state;
@@ -399,7 +399,7 @@ static void a_fence_stands_though_the_lane_has_said_goodbye(void **state)
     for (int i = 0; i < 500; i++)
         rig_send(rig->at_lane[0], "before that");
     fabric_disconnect(rig->at_lane[0]);
-    while (fabric_send(c, "x", 1, NULL, 0) == 0) { /* until the worker knows */
+    while (fabric_send(c, "x", 1, NULL, 0) == 0) { /* until the worker has detected the end */
         assert_int_equal(fabric_poll(rig->workers[0].fabric, &event, 1), 1);
         fabric_message_done(c, event.data);
         poll(NULL, 0, 1);
@@ -448,7 +448,7 @@ static void a_forked_child_that_lets_go_changes_nothing(void **state)
     region_destroy(&region);
 }
 
-/* The child's part, as another user: exits with 0 or the reason of a refusal. */
+/* Runs in the child as another user. The exit status is 0 or the reason of a refusal. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)
@@ -509,7 +509,7 @@ static uint32_t rings_of_worker(const struct rig *rig)
     return shm_bell_value(((struct shm_fabric *)rig->workers[0].fabric)->bell);
 }
 
-/* All chunks of a big tensor and the words of many small ones come in one turn of the lane. */
+/* Many chunks of a large tensor and many small tensors arrive in one turn of the lane. */
 static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
 {
     enum { CHUNKS = 128, CHUNK_BYTES = 4096 };
@@ -537,7 +537,7 @@ static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
     region_destroy(&region);
 }
 
-/* An awake worker polls its ring and needs no wake-up. */
+/* An awake worker polls its ring, so no wake-up is needed. */
 static void a_worker_that_is_awake_is_not_woken(void **state)
 {
     struct rig *rig = *state;
@@ -561,7 +561,7 @@ static void a_batch_of_announcements_wakes_its_lane_once(void **state)
     rig_connect(rig, 0);
     rig_expect_nothing(rig, &rig->lane);
     int wake_fd = ((struct shm_conn *)rig->at_lane[0])->wake_fd;
-    (void)!read(wake_fd, &wakes, sizeof wakes); /* wake-ups of the hand-shake */
+    (void)!read(wake_fd, &wakes, sizeof wakes); /* removes wake-ups of the handshake */
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
     for (int i = 0; i < 60; i++)
         rig_send(rig->at_worker[0], "ready");

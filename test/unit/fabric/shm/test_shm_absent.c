@@ -1,4 +1,4 @@
-/* S14: absent pages in a process that forks. */
+/* Tests absent pages in a process that forks (S14). */
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/fabric/shm/map/sigbus.h"
 
@@ -33,7 +33,7 @@ static void *map_shared(void *at)
     return base;
 }
 
-/* The child's part: pages are absent in its own memory, at an address at which its parent has other
+/* Runs in the child. Pages are absent in its own memory, at an address where the parent has other
  * memory. */
 static void be_child(void *at)
 {
@@ -61,7 +61,7 @@ static void a_child_makes_no_page_of_its_parent_fail(void **state)
     if (child == 0)
         be_child(own);
     assert_int_equal(end_of(child), 0);
-    memset(own, 1, BYTES); /* a failed access would be a SIGBUS */
+    memset(own, 1, BYTES); /* a failing access would raise SIGBUS */
     munmap(own, BYTES);
 }
 
@@ -75,7 +75,7 @@ static size_t count_pages(void *base)
     return there;
 }
 
-/* Every other page is absent, with or without the first and the last page. */
+/* Every second page is absent, with or without the first and the last page. */
 static void a_touch_leaves_absent_pages_out(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void a_touch_leaves_absent_pages_out(void **state)
         shm_sigbus_touch(base, BYTES);
         assert_int_equal(count_pages(base), BYTES / 4096 / 2);
         assert_false(is_poisoned);
-        assert_int_equal(base[(1 - first) * 4096], 0); /* a page of zeros takes its place */
+        assert_int_equal(base[(1 - first) * 4096], 0); /* a page of zeros is mapped in its place */
         assert_true(is_poisoned);
         is_poisoned = false;
         shm_sigbus_release(base);

@@ -1,5 +1,5 @@
-/* Wrong hand-shakes with fabric_shm: the lane refuses, keeps no resource of the peer, and serves
- * the others. */
+/* Tests wrong handshakes with fabric_shm. The lane must refuse, keep no resource of the peer, and
+ * serve the other peers. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/base/clock.h"
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Checks that the lane has sent this reason, and that there is no event about the liar. */
+/* Checks that the lane has sent this reason, and has no event about the liar. */
 static void expect_refusal(struct rig *rig, struct liar *l, int reason)
 {
     struct shm_packet answer;
@@ -89,7 +89,7 @@ static void memory_that_the_lane_could_not_write_is_refused(void **state)
     expect_refusal(rig, &l, EACCES);
 }
 
-/* Tests lengths around that of a packet, wrong kinds, wrong magic, and too many or too few
+/* Tests lengths near that of a packet, wrong kinds, wrong magic, and wrong numbers of
  * descriptors. */
 static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
 {
@@ -132,8 +132,8 @@ static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-/* Such a message looks like the end of the connection, and would use up descriptors of the lane
- * permanently. */
+/* Such a message looks like the end of the connection. Its descriptors must not remain open in the
+ * lane. */
 static void descriptors_that_come_without_a_byte_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -185,7 +185,7 @@ static size_t count_descriptors(void)
     return count;
 }
 
-/* A lane needs a socket and a descriptor of the process for each accepted peer. */
+/* For each accepted peer a lane needs a socket and a descriptor of the process. */
 static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **state)
 {
     struct rig *rig = *state;
@@ -225,7 +225,7 @@ static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
     rig_pump(rig);
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
     struct pollfd source = {.fd = wait.fd, .events = POLLIN};
-    /* The lane sleeps, because the listener is not always ready. */
+    /* the lane can sleep, because the listener is not always ready */
     assert_int_equal(poll(&source, 1, 20), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     close(waiting);

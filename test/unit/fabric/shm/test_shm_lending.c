@@ -1,5 +1,5 @@
-/* Memory that workers lend over shm: the lane's mapping, which never adds a page (S12, S14).
- * Touches of absent pages fail, or need a check first. */
+/* Tests memory shared by workers over shm. The lane's mapping must never add a page (S12, S14).
+ * Accesses to absent pages fail, or are checked before. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -51,7 +51,8 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    kernel_helps = shm_absent_can_fail(); /* if not, these cases repeat those with checks */
+    /* without this support, these cases only repeat those with checks */
+    kernel_helps = shm_absent_can_fail();
     return set_up(state);
 }
 
@@ -69,7 +70,7 @@ static int tear_down(void **state)
 
 static size_t pages_of(size_t bytes) { return bytes / (size_t)sysconf(_SC_PAGESIZE); }
 
-/* Returns the number of pages from `at` on that this process has mapped. */
+/* Returns the number of pages mapped by this process, starting at `at`. */
 static size_t mapped_pages(const char *at, size_t bytes)
 {
     size_t mapped = 0;
@@ -86,7 +87,7 @@ static size_t mapped_pages(const char *at, size_t bytes)
     return mapped;
 }
 
-/* Returns the number of pages that the memory has, whoever added them. */
+/* Returns the number of existing pages, whichever process has added them. */
 static size_t pages_there(const struct region *region)
 {
     unsigned char is_there[BYTES / 4096];
@@ -130,7 +131,7 @@ static void a_region_is_mapped_up_to_its_first_absent_page_(void **state)
     assert_int_equal(fabric_lend(rig->at_worker[0], &region, 0), 0);
     rig_expect(rig, &rig->lane, FABRIC_EVENT_REGION);
     const char *mapped = fabric_map(rig->at_lane[0], 0, 0, PART);
-    /* the kernel may take back some at any time */
+    /* the kernel may reclaim some pages at any time */
     assert_in_range(mapped_pages(mapped, BYTES), pages_of(PART) * 9 / 10, pages_of(PART));
     assert_int_equal(pages_there(&region), pages_of(PART));
     region_destroy(&region);
@@ -168,7 +169,7 @@ static void memory_that_is_announced_without_its_pages_ends_the_connection_(void
     region_destroy(&region);
 }
 
-/* A touch of such a page finds zeros that belong to the lane. */
+/* An access to such a page reads zeros from a page of the lane. */
 static void pages_that_go_after_the_announcement_are_not_added_again_(void **state)
 {
     struct rig *rig = *state;
@@ -198,7 +199,7 @@ static void wait_until_warm(struct rig *rig)
     }
 }
 
-/* Pages that their owner has returned are skipped, and others behind them are touched. */
+/* Pages returned by their owner are skipped. Pages after them are still accessed. */
 static void known_pages_become_warm_and_no_page_is_added_for_it_(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* fabric_shm against a worker that was admitted correctly and then sends false messages. The lane
- * ends its connection, and serves the others. */
+/* Tests fabric_shm with a worker that sends false messages after a correct handshake. The lane must
+ * end its connection and serve the other workers. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/fabric/shm/map/memory.h"
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Checks that the liar's connection is over, and that an honest worker is served. */
+/* Checks that the liar's connection has ended, and that an honest worker is served. */
 static void expect_expulsion(struct rig *rig, struct liar *l, int error)
 {
     rig_expect_closed(rig, &rig->lane, rig, error);
@@ -64,7 +64,7 @@ static void records_that_make_no_sense_end_the_connection(void **state)
         {0, 0, 0},
         {99, 0, 0},
         {255, 0, 120},
-        {SHM_RECORD_WORD, 1, 0}, /* only a lane sends this */
+        {SHM_RECORD_WORD, 1, 0}, /* only a lane sends this record */
         {SHM_RECORD_WITHDRAW, 0, 0},
         {SHM_RECORD_WITHDRAW, FABRIC_REGIONS_MAX, 0},
         {SHM_RECORD_WITHDRAW, UINT32_MAX, 0},
@@ -95,7 +95,7 @@ static void a_record_longer_than_a_record_ends_the_connection(void **state)
     expect_expulsion(rig, &l, -EBADMSG);
 }
 
-/* Lends this descriptor, with separate contents for packet and record. */
+/* Shares this descriptor. Packet and record may contradict each other. */
 static void lend(struct liar *l, int fd, uint32_t packet_id, uint64_t packet_bytes,
                  uint32_t record_id, uint64_t record_bytes)
 {
@@ -154,7 +154,7 @@ static void a_region_id_is_lent_once(void **state)
     expect_expulsion(rig, &l, -EBADMSG);
 }
 
-/* An honest worker that lends too much gets an error. */
+/* An honest worker that shares too much memory gets an error. */
 static void regions_count_against_a_limit_and_withdrawing_gives_back(void **state)
 {
     struct rig *rig = *state;
@@ -193,7 +193,7 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* A packet of no bytes comes where a region's packet should be, and one remains at the end. */
+/* In the place of a region's packet comes a packet without bytes. One packet remains at the end. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -213,7 +213,7 @@ static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **stat
     }
 }
 
-/* Its process has left, but another process still writes to the ring. */
+/* The worker's process has left, but another process still writes to the ring. */
 static void what_is_published_after_a_goodbye_does_not_count(void **state)
 {
     struct rig *rig = *state;
@@ -227,7 +227,7 @@ static void what_is_published_after_a_goodbye_does_not_count(void **state)
         n += fabric_poll(rig->lane.fabric, &held[n], 64 - n);
     assert_int_equal(shm_packet_send(l.socket, &bye, NULL, 0), 0);
     assert_int_equal(shutdown(l.socket, SHUT_RDWR), 0);
-    assert_int_equal(fabric_poll(rig->lane.fabric, &none, 1), 0); /* all buffers are held */
+    assert_int_equal(fabric_poll(rig->lane.fabric, &none, 1), 0); /* all buffers are in use */
     for (int i = 0; i < 50; i++)
         assert_int_equal(shm_push(&l.out, SHM_RECORD_MESSAGE, 0, "after", 6), 0);
     for (int i = 0; i < 64; i++)
@@ -238,7 +238,7 @@ static void what_is_published_after_a_goodbye_does_not_count(void **state)
     liar_drop(&l);
 }
 
-/* Uses an eventfd that blocks its reader or is full, and a socket without a reader. */
+/* Uses an eventfd that blocks its reader, a full eventfd, and a socket without a reader. */
 static void a_lane_never_blocks_on_what_it_shares(void **state)
 {
     struct rig *rig = *state;
@@ -264,7 +264,7 @@ static void a_lane_never_blocks_on_what_it_shares(void **state)
     liar_drop(&l);
 }
 
-/* The worker still holds the eventfd of a closed connection, which must not wake the lane. */
+/* The worker still has the eventfd of a closed connection, which must not wake the lane. */
 static void a_former_worker_wakes_nobody(void **state)
 {
     struct rig *rig = *state;
@@ -310,7 +310,7 @@ static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
     close(fd);
 }
 
-/* More mappings than in a table that is allocated at the start. */
+/* more mappings than the table allocated at the start can contain */
 static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
 {
     enum { COUNT = 30000 };
@@ -378,7 +378,7 @@ static void a_region_that_fails_ends_the_connection_not_the_process(void **state
     region_destroy(&region);
 }
 
-/* Seals do not prevent a worker from returning its pages (S8). */
+/* Although the memory is sealed, a worker can return its pages (S8). */
 static void a_region_punched_full_of_holes_still_counts_in_full(void **state)
 {
     enum { BYTES = 768 << 10 };

@@ -1,5 +1,5 @@
-/* The record ring and the bell: order, room, checks of counters, and no lost wake-up. Both ends are
- * threads on one mapping, which the thread sanitizer can check. */
+/* Tests the record ring and the bell: order, room, checks of counters, and no lost wake-up. Both
+ * sides are threads on one mapping, which the thread sanitizer can check. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/fabric/shm/peer/bell.h"
@@ -27,7 +27,7 @@ struct pair {
     struct shm_consumer consumer;
 };
 
-/* Both counters begin at `first`. */
+/* Makes a pair. Both counters start at `first`. */
 static struct pair make_pair(uint32_t first)
 {
     void *memory = NULL;
@@ -163,7 +163,7 @@ static void a_length_that_does_not_fit_is_refused(void **state)
     free(p.ring);
 }
 
-/* A side never reads back its published counter, because the other side may have changed it. */
+/* A side never reads its published counter again, because the other side may have changed it. */
 static void a_side_does_not_believe_its_own_published_counter(void **state)
 {
     struct pair p = make_pair(0);
@@ -177,8 +177,7 @@ static void a_side_does_not_believe_its_own_published_counter(void **state)
     free(p.ring);
 }
 
-/* A hostile peer writes any value to any place. Each call succeeds or fails within its own
- * memory. */
+/* A hostile peer writes any value to any place. No call may access memory outside the ring. */
 static void random_memory_never_leads_out_of_the_ring(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
@@ -234,7 +233,7 @@ struct crossing {
     bool overslept;
 };
 
-/* Returns false if the bell was silent for the longest allowed sleep. */
+/* Returns false if the bell did not ring during the longest allowed sleep. */
 static bool sleep_on(struct shm_bell *bell, uint32_t value)
 {
     struct timespec limit = {LOST_WAKE_UP_S, 0};
@@ -325,8 +324,8 @@ static void no_record_and_no_wake_up_is_lost_between_two_threads(void **state)
     free(x.pair.ring);
 }
 
-/* W8 alone, with both sides started at the same moment: either the waker sees the sleeper or the
- * sleeper sees the record. Without one of the fences this also fails on x86. */
+/* Tests W8 alone. Both sides start at the same moment. Either the waker detects the sleeper, or the
+ * sleeper detects the record. If one of the fences is removed, this fails even on x86. */
 #define DUELS 200000u
 
 struct duel {

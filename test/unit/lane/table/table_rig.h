@@ -1,5 +1,5 @@
-/* Memory for the store of a table: counts blocks, checks the lengths of what comes back, and fails
- * at the n-th allocation. */
+/* Memory for tests of a table. Counts blocks, checks the lengths of freed ones, and fails at the
+ * n-th allocation. */
 #ifndef GRADPOOL_TEST_TABLE_RIG_H
 #define GRADPOOL_TEST_TABLE_RIG_H
 
@@ -17,14 +17,14 @@
 #include <cmocka.h>
 
 #define NEVER SIZE_MAX
-#define VALUES 4 /* f32 values of a row, and as many moments */
+#define VALUES 4 /* number of f32 values in a row, with the same number of moments */
 #define NO_VALUE (-1.0f)
 
 struct rig {
     struct allowance allowance;
     struct table_shard shard;
     size_t blocks, bytes;
-    size_t left; /* allocations before one fails; NEVER */
+    size_t left; /* number of allocations before one fails; NEVER */
 };
 
 static int rig_alloc(void *context, size_t bytes, void **ret_memory)
@@ -33,7 +33,7 @@ static int rig_alloc(void *context, size_t bytes, void **ret_memory)
     if (rig->left == 0)
         return -ENOMEM;
     rig->left -= rig->left != NEVER;
-    /* aligned_alloc() wants a multiple of the alignment */
+    /* aligned_alloc() needs a multiple of the alignment */
     size_t alignment = bytes >= 4096 ? 4096 : 16;
     void *memory = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     assert_non_null(memory);
@@ -53,7 +53,7 @@ static void rig_free(void *context, void *memory, size_t bytes)
     free(memory);
 }
 
-/* The initial value of every element: any function of the key. */
+/* Initial value of every element: an arbitrary function of the key. */
 static inline float rig_initial(uint64_t mixed) { return (float)(mixed % 1000003) + 0.5f; }
 
 static void rig_birth(void *context, uint64_t mixed, void *ret_values)
@@ -100,7 +100,7 @@ static inline bool rig_has(const struct rig *rig, uint64_t mixed)
     return row != ROWS_NONE;
 }
 
-/* First value of the row; NO_VALUE: the key is absent. */
+/* Returns the first value of the row. NO_VALUE: the key is absent. */
 static inline float rig_value(const struct rig *rig, uint64_t mixed)
 {
     uint32_t row;

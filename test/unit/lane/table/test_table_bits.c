@@ -1,5 +1,5 @@
-/* Store and row rules together: clocks of pushes are applied in stripes, and every row has the bits
- * of a replay that knows neither shards nor stripes. */
+/* Tests store and row rules together. Clocks of pushes are applied in stripes. Every row must have
+ * the bits of a replay without shards and stripes. */
 #include "svc/lane/table/clock.h"
 #include "svc/lane/table/stripe.h"
 #include "svc/reduce/rows/rows.h"
@@ -17,7 +17,7 @@
 static const struct row_settings settings = {.rate = 0.1, .epsilon = 1e-8, .weight_decay = 0.01};
 static const struct row_initial initial = {.kind = ROW_NORMAL, .value = 0.1, .seed = 11};
 
-/* One push: keys in the order of their mixed keys, a gradient for each. */
+/* A push: keys in the order of their mixed keys, and a gradient for each. */
 struct push {
     size_t count;
     uint64_t mixed[KEYS];
@@ -141,7 +141,7 @@ static void table_end(void)
     assert_int_equal(table.memory.blocks, 0);
 }
 
-/* The gradient of a source: from its position in the whole push, not in the window. */
+/* Returns the gradient of a source. Uses its position in the whole push instead of the window. */
 static const void *table_gradient(int clock, const struct stripe_source *source)
 {
     const struct stripe_part *part = &table.stripe.parts[source->part];
@@ -167,7 +167,7 @@ static void table_apply_key(const struct row_step *step, int clock, const struct
                                     shard_moments(shard, stripe->rows[k])));
 }
 
-/* Adds the shard's part of each push: all windows are whole. */
+/* Adds the shard's part of each push. All windows are complete. */
 static void table_add_parts(int clock, uint32_t s)
 {
     stripe_clear(&table.stripe);
@@ -189,7 +189,7 @@ static void table_add_parts(int clock, uint32_t s)
         }
 }
 
-/* One stripe; each second one is begun twice, as by an owner that follows another. */
+/* Applies one stripe. Each second stripe is started twice, as by a new owner. */
 static void table_stripe(const struct row_step *step, int clock, uint32_t s)
 {
     struct shard_progress *progress = &table.progress[s];

@@ -1,4 +1,4 @@
-/* Clocks of members, the minimum, and what each consistency lets happen. */
+/* Tests clocks of members, their minimum, and the steps that each consistency permits. */
 #include "svc/lane/table/clock.h"
 #include "test/unit/lane/table/table_rig.h"
 
@@ -42,8 +42,8 @@ static void a_clock_never_goes_back(void **state)
     struct table_clocks clocks;
     begin(&clocks, 2, 5);
     assert_int_equal(table_clocks_end(&clocks, 0, 7), 0);
-    assert_int_equal(table_clocks_end(&clocks, 0, 7), 0); /* repeated */
-    assert_int_equal(table_clocks_end(&clocks, 0, 6), 0); /* overtaken */
+    assert_int_equal(table_clocks_end(&clocks, 0, 7), 0); /* a repeated end has no effect */
+    assert_int_equal(table_clocks_end(&clocks, 0, 6), 0); /* an earlier end has no effect */
     assert_int_equal(table_clocks_of(&clocks, 0), 8);
     assert_int_equal(table_clocks_end(&clocks, 1, 5), 1);
     assert_int_equal(table_clocks_enter(&clocks, 2, 5), -ERANGE);
@@ -120,7 +120,7 @@ static void ranks_behind_are_named_with_their_clocks(void **state)
     end(&clocks);
 }
 
-/* The minimum by definition, after random ends, entries and losses. */
+/* Compares with a simple minimum after random ends, entries and losses. */
 static void the_minimum_equals_a_naive_one(void **state)
 {
     struct table_clocks clocks;
@@ -168,11 +168,13 @@ static void bsp_applies_a_clock_when_all_members_have_ended_it(void **state)
     assert_false(table_pull_may_start(&clocks, TABLE_BSP, 0, &progress, 2));
     table_clocks_end(&clocks, 0, 2);
     table_clocks_end(&clocks, 1, 2);
-    assert_false(table_push_may_start(&clocks, TABLE_BSP, &progress, 2)); /* 1 first */
+    /* clock 1 must end first */
+    assert_false(table_push_may_start(&clocks, TABLE_BSP, &progress, 2));
     shard_progress_finish(&progress);
     assert_true(table_pull_may_start(&clocks, TABLE_BSP, 0, &progress, 2));
     assert_true(table_push_may_start(&clocks, TABLE_BSP, &progress, 2));
-    assert_false(table_push_may_start(&clocks, TABLE_BSP, &progress, 1)); /* once */
+    /* a push may start only once */
+    assert_false(table_push_may_start(&clocks, TABLE_BSP, &progress, 1));
     end(&clocks);
 }
 

@@ -1,13 +1,13 @@
-/* A shard against a naive model of the same rows, at random; and millions of births. */
+/* Compares a shard with a simple model of the same rows at random. Also tests millions of
+ * births. */
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/table/table_rig.h"
 
-#define MODEL_KEYS 6000 /* more than ten full pages */
+#define MODEL_KEYS 6000 /* more keys than ten full pages contain */
 #define BATCH 500
 #define SHARD_BITS 5
 
-/* The naive model: every key that may come, ascending, and whether it has a row, with its first
- * value. */
+/* The simple model: all possible keys in ascending order, and the first value of each row. */
 struct model {
     uint32_t number;
     size_t keys, rows;
@@ -16,7 +16,8 @@ struct model {
 };
 static struct model model;
 
-/* Keys of four kinds: anywhere, dense, at the ends of the shard, and with few different tags. */
+/* Returns a key of one of four kinds: random, dense, at the ends of the shard, with few different
+ * tags. */
 static uint64_t any_key(void)
 {
     uint64_t first = mixed_key_first(model.number, SHARD_BITS);
@@ -43,7 +44,7 @@ static void model_begin(void)
         model.value[i] = NO_VALUE;
 }
 
-/* A batch of positions, sometimes ascending and sometimes not, perhaps with duplicates. */
+/* Returns a batch of positions, which may be unsorted and contain duplicates. */
 static size_t any_batch(size_t *ret_positions, uint64_t *ret_keys)
 {
     size_t count = (size_t)random() % BATCH, step = (size_t)random() % 20;
@@ -73,7 +74,7 @@ static void check_find(const struct rig *rig)
     }
 }
 
-/* Births, each with a new value, or none at all when memory ends. */
+/* Creates rows with new values. If memory ends, none may be created. */
 static void check_bear(struct rig *rig)
 {
     size_t positions[BATCH], births = 0;
@@ -134,7 +135,7 @@ static void a_shard_equals_a_naive_model(void **state)
 
 #define PUSH 16384
 
-/* Keys of a user in the order 0, 1, 2, ..., as the mixed keys of a push. */
+/* Fills a push with mixed keys of a user's keys 0, 1, 2, ... */
 static void fill_push(uint64_t *mixed, uint64_t first, uint64_t count, uint64_t salt)
 {
     for (uint64_t i = 0; i < count; i++)
@@ -142,7 +143,8 @@ static void fill_push(uint64_t *mixed, uint64_t first, uint64_t count, uint64_t 
     qsort(mixed, count, sizeof *mixed, rig_compare);
 }
 
-/* All rows in the order of their keys: each key once, and of those that were born. */
+/* Walks over all rows in the order of their keys. Each created key must occur once, and no other
+ * key. */
 static void assert_walk_is_whole(const struct rig *rig, uint64_t births, uint64_t salt)
 {
     static uint32_t rows[PUSH];

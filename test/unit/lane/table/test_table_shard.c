@@ -1,4 +1,4 @@
-/* The rows of a shard: births, lookups, walks, quotas and failed allocations. */
+/* Tests the rows of a shard: births, lookups, walks, quotas and failed allocations. */
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/table/table_rig.h"
 
@@ -87,7 +87,7 @@ static void a_row_never_moves(void **state)
     rig_fini(&rig);
 }
 
-/* Every length of row: blocks are filled without overlap and without a row across two blocks. */
+/* Tests every length of a row. No two rows may overlap, and no row may lie in two blocks. */
 static void rows_of_every_length_keep_apart(void **state)
 {
     static const uint32_t lengths[] = {8, 16, 136, 2048, 4080, 4088, 4096, 8192, 49160};
@@ -104,7 +104,7 @@ static void rows_of_every_length_keep_apart(void **state)
             uint32_t lists = rows.blocks_room;
             assert_int_equal(table_rows_add(&rows, i, &row[i]), 0);
             memset(rows_at(&rows, row[i]) + 8, (int)i, lengths[l] - 8);
-            if (lists == rows.blocks_room) /* else the list has grown, too */
+            if (lists == rows.blocks_room) /* otherwise the list has grown, too */
                 assert_int_equal(rig.allowance.used_bytes - used, left ? 0 : next);
         }
         for (uint32_t i = 0; i < 200; i++) {
@@ -137,7 +137,7 @@ static void assert_unchanged(struct rig *rig, const uint64_t *keys, uint64_t row
         assert_int_equal(rig_has(rig, keys[i]), i < (int)rows_count);
 }
 
-/* One row fewer than a push needs, at each step of the limit. */
+/* In each turn the quota allows one row less than the push needs. */
 static void a_full_quota_bears_no_row(void **state)
 {
     static uint64_t keys[BATCH];
@@ -152,7 +152,7 @@ static void a_full_quota_bears_no_row(void **state)
         assert_int_equal(r, -EDQUOT);
         assert_unchanged(&rig, keys, 10);
         rig.allowance.limit_bytes = rig.allowance.used_bytes + (1 << 20);
-        rig.left = 1; /* one more block, then the next refusal */
+        rig.left = 1; /* permits one more block before the next refusal */
         r = table_shard_add(&rig.shard, keys, BATCH, rows);
         rig.left = NEVER;
         if (r >= 0)
@@ -218,7 +218,7 @@ static void the_nth_allocation_fails(void **state)
         if (!has_failed)
             break;
     }
-    assert_true(failures > 15); /* blocks, pages, lists, directories */
+    assert_true(failures > 15); /* the failures include blocks, pages, lists, directories */
 }
 
 static void keys_with_the_same_tag_are_told_apart(void **state)
@@ -280,7 +280,8 @@ static void a_walk_goes_in_the_order_of_mixed_keys_also_beside_births(void **sta
         }
         if (count < most)
             break;
-        if (seen % 7 == 0) /* births behind the walk, which are not seen */
+        /* births at keys before the walk's position, which the walk does not visit */
+        if (seen % 7 == 0)
             table_shard_add(&rig.shard, &(uint64_t){from - 1 - (uint64_t)random() % 1000}, 1, rows);
     }
     assert_true(seen >= 10 * BATCH && seen < 10 * BATCH + 10);

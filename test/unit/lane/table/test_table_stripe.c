@@ -1,5 +1,5 @@
-/* Stripes: ranges of keys cut from the pushes of a clock, their sources in order, and the opening
- * of a stripe. */
+/* Tests stripes. A stripe is a range of keys in the pushes of a clock. Also tests the order of its
+ * sources, and how a stripe starts. */
 #include "svc/lane/table/clock.h"
 #include "svc/lane/table/stripe.h"
 #include "test/unit/lane/table/table_rig.h"
@@ -183,7 +183,7 @@ static void the_largest_keys_of_all_have_a_stripe(void **state)
     assert_true(stripe.is_end);
 }
 
-/* The quota refuses a stripe as a whole; once there is room, the same stripe goes on. */
+/* The quota refuses a stripe as a whole. Once there is room, the same stripe continues. */
 static void a_full_quota_begins_no_stripe(void **state)
 {
     static uint64_t keys[SOURCES];
@@ -229,16 +229,16 @@ static void the_nth_allocation_of_a_stripe_fails(void **state)
 
 #define RANKS 4
 #define PUSHES 2
-#define KEYS 400 /* different keys */
+#define KEYS 400 /* number of different keys */
 
-/* The pushes of one clock, each a list of ascending keys with one number as the gradient. */
+/* The pushes of one clock. Each is a list of ascending keys with one number as gradient. */
 struct naive {
     size_t counts[RANKS][PUSHES];
     uint64_t keys[RANKS][PUSHES][KEYS];
 };
 static struct naive naive;
 
-/* The gradient of one key in one push; sums in another order have other bits. */
+/* Returns the gradient of one key in one push. A sum in another order has other bits. */
 static float gradient_of(uint32_t rank, uint64_t sequence, uint64_t key)
 {
     return (float)(key % 977 + 1) * 0.001f + (float)rank * 1e5f + (float)sequence * 1e-3f;
@@ -271,7 +271,7 @@ static float naive_sum(uint64_t key)
     return sum;
 }
 
-/* Where the windows of each part of the stripe stand in the naive lists. */
+/* Positions of the stripe's windows in the simple lists. */
 static size_t shown[RANKS][PUSHES];
 
 static bool any_window(uint32_t rank, int push, const uint64_t **ret_keys, size_t *ret_count)
@@ -290,7 +290,7 @@ static void add_all(void)
     size_t count;
     memset(shown, 0, sizeof shown);
     for (int push = 0; push < PUSHES; push++)
-        for (uint32_t rank = RANKS; rank-- > 0;) { /* arrival in another order */
+        for (uint32_t rank = RANKS; rank-- > 0;) { /* pushes arrive in another order */
             bool is_last = any_window(rank, push, &keys, &count);
             assert_int_equal(add(rank, (uint64_t)push, keys, count, is_last), 0);
         }
@@ -309,7 +309,7 @@ static void show_more(void)
     }
 }
 
-/* Sums the sources of the stripe's keys to the rows. */
+/* Adds the sources of the stripe's keys to the rows. */
 static void apply_stripe(void)
 {
     for (uint32_t k = 0; k < stripe.keys_count; k++) {

@@ -1,6 +1,7 @@
-"""Calls: each class here prepares one kind of operation for NamedOperation. It has the description
-that must be the same on every rank, the tensors of the operation, and the code that moves results
-to their destination."""
+"""Calls: each class here prepares one kind of operation for NamedOperation.
+
+A call has a description, which must be the same on every rank, and the tensors of the operation.
+Its code moves results to their destination."""
 import enum
 import functools
 import itertools

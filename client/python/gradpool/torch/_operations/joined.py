@@ -1,14 +1,14 @@
 """Texts between waiting ranks and ranks in join(), sent without blocking.
 
 A rank in join() continues with the operations that it knows. Each rank in join() sends a text. A
-rank that waits in an operation sends a description of the operation. When all ranks of a set have
-sent a text, each of them knows
+rank that waits in an operation sends a description of the operation:
 
     rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
     rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
 
-which ranks are in join(). These ranks then begin each described operation that needs no values from
-them. All other operations raise an error that names these ranks."""
+When all ranks of a set have sent a text, each of them knows the ranks in join(). These ranks then
+start each described operation that needs no values from them. All other operations raise an error
+with the numbers of these ranks."""
 import base64
 import contextlib
 import errno

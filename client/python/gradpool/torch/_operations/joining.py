@@ -91,9 +91,9 @@ class _Rounds:
                 operation.wait()
 
     def end(self, every):
-        """Begins the missing rounds, after all ranks have stopped with these counts. An operation
-        that was begun for other ranks may become known only now; then only other ranks have counted
-        it."""
+        """Starts the missing rounds, after all ranks have stopped with these counts. An operation
+        started for other ranks may become known only now. In this case its rounds are missing in
+        the counts of this rank."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:

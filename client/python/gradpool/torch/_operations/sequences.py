@@ -300,8 +300,8 @@ class NamedOperation(Operation):
     pushes(plan)   [Push] of the same; optional: such a call may be sent in pieces
     finish(plan)   copies the result. True: repeat the operation with other tensors
 
-    `brought`: descriptions of all ranks after a disagreement. `has_joined`: this rank is in join();
-    it sends no values, and words only if it disagrees."""
+    `brought`: descriptions of all ranks after a disagreement. `has_joined`: this rank is in join().
+    Such a rank sends no values, and sends a description only if ranks disagree."""
 
     def __init__(self, sequence, call, has_joined=False):
         self._name = sequence.next_name()
