@@ -29,7 +29,8 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                                .bound = terms->bound,
                                                .leads = terms->flags & TERMS_LEADS,
                                                .measures = terms->flags & TERMS_MEASURES,
-                                               .rule = terms->rule},
+                                               .rule = terms->rule,
+                                               .follows = terms->flags & TERMS_FOLLOWS},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;
 }

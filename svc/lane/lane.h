@@ -82,6 +82,9 @@ struct lane_terms {
     bool leads;
     bool measures;         /* the squares of inputs and results are summed */
     enum update_rule rule; /* 0: the lane stores no parameters */
+    /* this piece has QUORUM_CHOSEN and a rule: its updates are rounds of the job, whose numbers
+     * the announcements name, and all its other rounds are those of all ranks (A85) */
+    bool follows;
 };
 
 /* Declaration of a piece: a part of a tensor that this lane will serve. */

@@ -55,6 +55,9 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
+    /* with terms.follows: number, in the job, of the open round, or of the next one if the open one
+     * is no update; 0: unknown */
+    uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
     uint32_t late;      /* number of ranks that wait for the newest result */
@@ -73,7 +76,8 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result of a rank that has it to the other ranks (W5) */
     bool is_copy;
-    bool is_answer;      /* the round in progress sends `kept` to late ranks */
+    bool is_answer;      /* the round in progress sends `kept` or a state to late ranks */
+    uint64_t answered;   /* round whose result the answer in progress sends */
     bool is_interrupted; /* the round was given up, and will begin again */
     bool was_copy;       /* value of is_copy in the round that was given up */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
