@@ -85,6 +85,7 @@ struct lane_terms {
     /* this piece has QUORUM_CHOSEN and a rule: its updates are rounds of the job, whose numbers
      * the announcements name, and all its other rounds are those of all ranks (A85) */
     bool follows;
+    bool passes; /* this piece leads a job with backup workers: ranks outside a set get PASSED */
 };
 
 /* Declaration of a piece: a part of a tensor that this lane will serve. */

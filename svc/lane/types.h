@@ -125,6 +125,7 @@ struct worker {
     struct fabric_conn *conn; /* NULL in all states but OPEN */
     struct list owed;         /* announcements for which a message has to be sent */
     bool owes_failure;        /* the failure of the job has to be sent, after `owed` */
+    uint64_t owes_passed;     /* round whose set has to be sent as PASSED; 0: none */
     bool is_gone;             /* the rank has left the job, and its connection is being closed */
     struct list tell_link;    /* node in lane.telling while a message has to be sent */
     struct update_settings settings; /* newest settings that the worker has sent */

@@ -52,9 +52,10 @@ const char *terms_fault(const struct terms *terms, uint32_t workers)
     if (terms->rule > TERMS_RULES_MAX)
         return "the update rule is unknown";
     bool follows = terms->flags & TERMS_FOLLOWS;
-    if (follows && (terms->quorum != QUORUM_CHOSEN || !terms->rule))
+    bool leads = terms->flags & TERMS_LEADS;
+    if (follows && !leads && (terms->quorum != QUORUM_CHOSEN || !terms->rule))
         return "only parameters follow the sets of a job";
-    if (terms->rule && terms->quorum != QUORUM_ALL && !follows)
+    if (terms->rule && terms->quorum != QUORUM_ALL && (!follows || leads))
         return "parameters are updated by all ranks of a round or not at all";
     if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))
         return "its set has a rank that the job does not have";

@@ -31,6 +31,8 @@ struct push {
     /* the rounded input is copied back to `gradient`, so that all ranks have the same bits */
     bool rounds_in;
     bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
+    /* the gradient was dropped, and the result of a later round is being fetched (W22) */
+    bool is_taking;
 };
 
 struct gp_tensor {

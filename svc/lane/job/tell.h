@@ -14,6 +14,9 @@ void tell_commit(struct worker *w, struct announcement *a);
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
 /* Sends COMMIT, and before it the set that the round has decided. */
 void tell_chosen(struct worker *w, struct announcement *a);
+/* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that
+ * was not sent yet. */
+void tell_passed(struct worker *w, uint64_t round);
 /* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);

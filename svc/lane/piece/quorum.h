@@ -14,7 +14,7 @@ static inline bool quorum_is_loose(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
-/* Returns the number that the round of the piece has in the sets of the job; 0: unknown. Rounds of a
+/* Returns the number that the round of the piece has in sets of the job; 0: unknown. Rounds of a
  * piece that follows have the number of the next update if they are none. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {

@@ -259,6 +259,10 @@ static void lead(struct piece *p)
     chosen.epoch = p->epoch;
     /* a different set that a worker sent earlier is an error of its own job */
     (void)round_choose(p->job, &chosen);
+    for (uint32_t i = 0; p->terms.passes && i < p->members; i++) {
+        if (!p->ranks[i].part)
+            tell_passed(p->ranks[i].worker, p->round);
+    }
 }
 
 static void close_round(struct piece *p)
