@@ -70,6 +70,7 @@ int main(int count, char **arguments)
         printf("round %ju of %u: %s, weight %.9g bias %.9g\n", (uintmax_t)round.number,
                round.counted, is_dropped ? "dropped" : "counted", values_sum(weight),
                values_sum(bias));
+        fflush(stdout);
     }
     printf("dropped %u\n", dropped);
     gp_disconnect(client);

@@ -1,7 +1,9 @@
 """Backup workers against a real service: client/backup_example.c with a slow rank, over each
 transport. A round closes at its second gradient, and parameters are equal at every round."""
 import collections
+import os
 import re
+import signal
 import unittest
 
 import harness
@@ -23,18 +25,23 @@ def tearDownModule():
 
 
 class BackupWorkers(unittest.TestCase):
-    def run_ranks(self, job, slow_ms, transport):
-        """Returns the output of each rank."""
+    def start(self, job, slow_ms, transport, rounds=ROUNDS):
         children = []
         for rank in range(RANKS):
             environment = {'GRADPOOL_ENDPOINT': service.endpoint, 'GRADPOOL_JOB': job,
                            'GRADPOOL_TRANSPORT': transport, 'GRADPOOL_RANK': str(rank),
                            'GRADPOOL_SIZE': str(RANKS)}
-            children.append(harness.Process([EXAMPLE, str(slow_ms)], service.folder,
+            children.append(harness.Process([EXAMPLE, str(slow_ms), str(rounds)], service.folder,
                                             f'{job}-{rank}', environment))
-        for child in children:
-            self.assertEqual(child.child.wait(timeout=harness.WAIT_S), 0, child.text())
-        return [child.text() for child in children]
+        return children
+
+    def finish(self, child):
+        self.assertEqual(child.child.wait(timeout=harness.WAIT_S), 0, child.text())
+        return child.text()
+
+    def run_ranks(self, *options):
+        """Returns the output of each rank."""
+        return [self.finish(child) for child in self.start(*options)]
 
     def check(self, outputs):
         """Parameters of a round are equal on every rank that has the round. Returns how often each
@@ -57,6 +64,23 @@ class BackupWorkers(unittest.TestCase):
         self.assertGreater(dropped[0], 0)
         # as fast as the others: each rank may be the third of a round
         self.check(self.run_ranks(f'even-{transport}', 1, transport))
+
+    def test_a_stopped_straggler_delays_no_round(self):
+        ranks = self.start('stopped', 20, 'shm')
+        harness.until(lambda: ranks[0].text() or ranks[0].child.poll() is not None,
+                      'the straggler has ended a round')
+        os.kill(ranks[0].pid, signal.SIGSTOP)
+        outputs = [self.finish(rank) for rank in ranks[1:]]
+        os.kill(ranks[0].pid, signal.SIGCONT)
+        self.check([self.finish(ranks[0]), *outputs])
+
+    def test_a_lost_rank_ends_the_job_of_all(self):
+        ranks = self.start('lost', 5, 'shm', 1000000)
+        harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
+        ranks[1].child.kill()
+        for rank in ranks[0], ranks[2]:
+            self.assertEqual(rank.child.wait(timeout=harness.WAIT_S), 1)
+            self.assertIn('rank 1', rank.text().splitlines()[0] + rank.text().splitlines()[-1])
 
     def test_parameters_are_equal_at_every_round_over_shared_memory(self):
         self.run_over('shm')
