@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define ELEMENTS 1000
@@ -32,7 +33,8 @@ static double values_sum(const float *values)
 
 int main(int count, char **arguments)
 {
-    static float weight[ELEMENTS], bias[ELEMENTS], gradient[ELEMENTS];
+    static float bias[ELEMENTS], gradient[ELEMENTS];
+    void *weight; /* lanes write there, without a copy */
     const gp_settings settings = {.rate = 0.5};
     gp_client *client;
     gp_job *job;
@@ -50,8 +52,10 @@ int main(int count, char **arguments)
     const gp_tensor_spec both[2] = {
         {.name = "weight", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD},
         {.name = "bias", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD}};
-    if (gp_job_join(client, &spec, &job) < 0 || gp_tensors_declare(job, both, 2, tensors) < 0)
+    if (gp_job_join(client, &spec, &job) < 0 || gp_tensors_declare(job, both, 2, tensors) < 0 ||
+        gp_alloc(job, sizeof bias, &weight) < 0)
         return example_fail();
+    memset(weight, 0, sizeof bias);
     float *parameters[2] = {weight, bias};
     for (int i = 0; i < 2; i++)
         if (gp_broadcast(tensors[i], parameters[i], 0, &request) < 0 || gp_wait(request, 0) < 0)

@@ -25,7 +25,8 @@ int round_end_is_due(const struct gp_request *q)
     list_for_each (node, &q->waiting) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
-        if (terms_are_following(&t->terms) && push->operation == RECORD_UPDATE)
+        bool is_open = push->root == (uint32_t)(b->held + 1); /* others wait for their COMMIT */
+        if (terms_are_following(&t->terms) && push->operation == RECORD_UPDATE && is_open)
             return client_error(-EDEADLK,
                                 "tensor '%s': round %" PRIu64
                                 " of the job is not ended; call gp_round_end() before gp_wait()",

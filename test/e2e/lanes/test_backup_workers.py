@@ -74,6 +74,14 @@ class BackupWorkers(unittest.TestCase):
         os.kill(ranks[0].pid, signal.SIGCONT)
         self.check([self.finish(ranks[0]), *outputs])
 
+    def test_parameters_stay_equal_while_tasks_move(self):
+        ranks = self.start('moved', 5, 'tcp', 1500)
+        harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
+        for lane in 1, 2, 1:
+            moved = service.ask('move', 'moved', str(lane))
+            self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
+        self.check([self.finish(rank) for rank in ranks])
+
     def test_a_lost_rank_ends_the_job_of_all(self):
         ranks = self.start('lost', 5, 'shm', 1000000)
         harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
