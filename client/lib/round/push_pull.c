@@ -9,6 +9,7 @@
 #include "client/lib/session/process.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Number of copied bytes after which lanes are woken. Waking costs as much as copying tens of
@@ -136,6 +137,12 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             "tensor '%s' has an update rule: broadcast its parameters, then "
                             "update them",
                             t->name);
+    if (terms_are_following(&t->terms) && !is_update && s->job->backup.held > 0)
+        /* a round of all ranks needs ranks that hold the same round */
+        return client_error(-EOPNOTSUPP,
+                            "tensor '%s': a job with backup workers broadcasts, saves and restores "
+                            "before its first round only; this rank has ended round %" PRIu64,
+                            t->name, s->job->backup.held);
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)

@@ -1,10 +1,15 @@
 """Backup workers against a real service: client/backup_example.c with a slow rank, over each
 transport. A round closes at its second gradient, and parameters are equal at every round."""
 import collections
+import ctypes
+import errno
 import os
 import re
 import signal
 import unittest
+
+import gradpool
+from gradpool._native import binding
 
 import harness
 import tap
@@ -81,6 +86,27 @@ class BackupWorkers(unittest.TestCase):
             moved = service.ask('move', 'moved', str(lane))
             self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
         self.check([self.finish(rank) for rank in ranks])
+
+    def test_a_broadcast_after_the_first_round_is_refused(self):
+        with gradpool.connect(service.endpoint) as client:
+            spec = binding.JobSpec(b'alone', 0, 1)
+            spec.backup = binding.BackupSpec(1, 1, 0, 2**32 - 1)
+            job, tensor, request = (ctypes.c_void_p() for _ in range(3))
+            lib, at, values = binding.lib, ctypes.byref, (ctypes.c_float * 4)()
+            declared = binding.TensorSpec(name=b't', dtype=1, elements=4, rule=1)
+            settings = binding.Settings(rate=1)
+            with client._using() as handle:
+                self.assertEqual(lib.gp_job_join(handle, at(spec), at(job)), 0)
+                self.assertEqual(lib.gp_tensors_declare(job, at(declared), 1, at(tensor)), 0)
+                self.assertEqual(lib.gp_broadcast(tensor, values, 0, at(request)), 0)
+                self.assertEqual(lib.gp_wait(request, 0), 0)
+                self.assertEqual(lib.gp_update(tensor, values, values, at(settings), at(request)), 0)
+                self.assertEqual(lib.gp_wait(request, 0), -errno.EDEADLK)
+                ended = lib.gp_round_end(job, ctypes.c_double(0), 0, None)
+                self.assertEqual((ended, lib.gp_wait(request, 0)), (0, 0))
+                refused = lib.gp_broadcast(tensor, values, 0, at(request))
+                self.assertEqual(refused, -errno.EOPNOTSUPP)
+                lib.gp_job_leave(job)
 
     def test_a_lost_rank_ends_the_job_of_all(self):
         ranks = self.start('lost', 5, 'shm', 1000000)
