@@ -211,7 +211,9 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup;              /* only GP_BACKUP_ALL is built: all fields are 0 */
+    /* Built: GP_BACKUP_ALL; GP_BACKUP_STATIC with absence UINT32_MAX and GP_FAIL, without copies
+     * (GP_DURABILITY_NONE), for tensors with an update rule. */
+    gp_backup_spec backup;
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -467,6 +469,25 @@ GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
  * and has its errors. -EBUSY also if a handle is given twice. */
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
+
+/* Result of gp_round_end(): newest round of the job whose parameters this rank has; closed rounds
+ * in which no gradient of this rank counted; gradients in that mean, 0: unknown; ranks. */
+typedef struct gp_round {
+    uint64_t number, missed;
+    uint32_t counted, of;
+} gp_round;
+
+/* Ends this rank's round in a job with backup workers, after one gp_update() of each tensor, with
+ * `settings` on every rank. Waits until the round is closed and its parameters have landed; then
+ * gp_wait() returns at once, before it -EDEADLK. Returns 0: the gradient counts; 1: it was dropped,
+ * and the parameters are those of this or a later round, equal on all ranks with that round. `loss`
+ * as in gp_job_tell_loss(). `ret_round` may be NULL. After -ETIMEDOUT the call may be made again.
+ * Errors of gp_wait(); -EINVAL no backup workers, or a tensor without an update in the round. */
+GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
+
+/* Returns the newest closed round that this rank lacks; 0: none, or not known yet. Any thread may
+ * call it, without a wait; then the gradient in work will be dropped. */
+GP_API uint64_t gp_job_passed(gp_job *job);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
  * of the sender go to the receiver. The request is done when the receiver has the values. One rank

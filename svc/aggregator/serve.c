@@ -18,6 +18,7 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
     int error = terms_read(spec->terms.data, spec->terms.len, terms);
     if (error < 0)
         return error;
+    uint32_t flags = terms->flags & (TERMS_FOLLOWS | TERMS_LEADS);
     *ret_piece = (struct lane_piece){.id = spec->piece,
                                      .task = spec->task,
                                      .dtype = spec->dtype,
@@ -29,7 +30,9 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                                .bound = terms->bound,
                                                .leads = terms->flags & TERMS_LEADS,
                                                .measures = terms->flags & TERMS_MEASURES,
-                                               .rule = terms->rule},
+                                               .rule = terms->rule,
+                                               .follows = flags == TERMS_FOLLOWS,
+                                               .passes = flags == (TERMS_FOLLOWS | TERMS_LEADS)},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;
 }

@@ -77,8 +77,12 @@ struct lane_terms {
     uint32_t bound;
     /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
     bool leads;
-    bool measures;         /* squares of inputs and results are summed */
-    enum update_rule rule; /* 0: no update rule, so the lane stores no parameters */
+    bool measures;         /* the squares of inputs and results are summed */
+    enum update_rule rule; /* 0: the lane stores no parameters */
+    /* this piece has QUORUM_CHOSEN and a rule: its updates are rounds of the job, whose numbers
+     * the announcements name, and all its other rounds are those of all ranks (A85) */
+    bool follows;
+    bool passes; /* this piece leads a job with backup workers: ranks outside a set get PASSED */
 };
 
 /* Declaration of a piece, which is a part of a tensor on one lane. */

@@ -56,6 +56,9 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
+    /* with terms.follows: number, in the job, of the open round, or of the next one if the open one
+     * is no update; 0: unknown */
+    uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
     uint32_t late;      /* number of ranks that wait for the newest result */
@@ -74,10 +77,11 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
-    bool is_answer;      /* the round in progress sends `kept` to late ranks */
-    bool is_interrupted; /* the round was aborted and will begin again */
-    bool was_copy;       /* value of is_copy in the aborted round */
-    char *kept;          /* newest result, or running sum; NULL: not needed for these terms */
+    bool is_answer;      /* the round in progress sends `kept` or a state to late ranks */
+    uint64_t answered;   /* round whose result the answer in progress sends */
+    bool is_interrupted; /* the round was given up, and will begin again */
+    bool was_copy;       /* value of is_copy in the round that was given up */
+    char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
     bool has_kept;                 /* `kept` has valid data */
     /* sums over the round in progress, if the terms require them */
@@ -120,14 +124,15 @@ struct worker {
     uint32_t number;
     enum worker_state state;
     struct fabric *fabric;
-    struct fabric_conn *conn;        /* NULL in all states but OPEN */
-    struct list owed;                /* announcements with a pending message */
-    bool owes_failure;               /* the job's failure is to be sent after `owed` */
-    bool is_gone;                    /* the rank has left the job; its connection is being closed */
-    struct list tell_link;           /* node in lane.telling while a message is pending */
-    struct update_settings settings; /* newest settings from the worker */
-    bool has_settings;               /* `settings` was received over the current connection */
-    /* number of updates of the state that this worker restores, received with `settings` */
+    struct fabric_conn *conn; /* NULL in all states but OPEN */
+    struct list owed;         /* announcements for which a message has to be sent */
+    bool owes_failure;        /* the failure of the job has to be sent, after `owed` */
+    uint64_t owes_passed;     /* round whose set has to be sent as PASSED; 0: none */
+    bool is_gone;             /* the rank has left the job, and its connection is being closed */
+    struct list tell_link;    /* node in lane.telling while a message has to be sent */
+    struct update_settings settings; /* newest settings that the worker has sent */
+    bool has_settings;               /* `settings` came over the current connection */
+    /* update count of the state that this worker restores, received with `settings` */
     uint64_t steps;
     /* announcement whose payload is still in a receive buffer; NULL: none */
     struct announcement *holding;

@@ -47,11 +47,15 @@ const char *terms_fault(const struct terms *terms, uint32_t workers)
 {
     if (terms->quorum > QUORUM_ANY)
         return "the quorum is unknown";
-    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES) || has_reserved(terms))
+    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES | TERMS_FOLLOWS) || has_reserved(terms))
         return "a flag is unknown";
     if (terms->rule > TERMS_RULES_MAX)
         return "the update rule is unknown";
-    if (terms->rule && terms->quorum != QUORUM_ALL)
+    bool follows = terms->flags & TERMS_FOLLOWS;
+    bool leads = terms->flags & TERMS_LEADS;
+    if (follows && !leads && (terms->quorum != QUORUM_CHOSEN || !terms->rule))
+        return "only parameters follow the sets of a job";
+    if (terms->rule && terms->quorum != QUORUM_ALL && (!follows || leads))
         return "parameters are updated by all ranks of a round or not at all";
     if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))
         return "its set has a rank that the job does not have";

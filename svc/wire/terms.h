@@ -28,6 +28,11 @@ enum quorum {
 /* Flag: the lane sums the squares of inputs and results. */
 #define TERMS_MEASURES 2u
 
+/* Flag of a job with backup workers (W22). For QUORUM_CHOSEN with a rule: rounds with gradients are
+ * those of the job, whose number is in `root` of READY; all other rounds are rounds of all ranks.
+ * With TERMS_LEADS: the tensor counts the job's rounds, and ranks outside a set get PASSED. */
+#define TERMS_FOLLOWS 4u
+
 struct terms {
     uint32_t quorum; /* a value of enum quorum */
     uint32_t bound;
@@ -49,6 +54,11 @@ bool terms_are_for_all(const struct terms *terms);
 /* Returns the number of bytes to send: 0 for plain terms. */
 size_t terms_bytes(const struct terms *terms);
 bool terms_are_same(const struct terms *a, const struct terms *b);
+/* Returns whether the tensor's updates follow the sets of a job with backup workers. */
+static inline bool terms_are_following(const struct terms *terms)
+{
+    return (terms->flags & (TERMS_FOLLOWS | TERMS_LEADS)) == TERMS_FOLLOWS;
+}
 bool terms_have_rank(const struct terms *terms, uint32_t rank);
 uint32_t terms_count(const struct terms *terms, uint32_t workers);
 

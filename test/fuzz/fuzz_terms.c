@@ -17,7 +17,9 @@ static void check_sound(const struct terms *terms, uint32_t workers)
     assert(count == terms_count(terms, workers) && count >= 1);
     assert(terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= count));
     assert(!(terms->flags & TERMS_LEADS) || terms->quorum == QUORUM_FIRST);
-    assert(terms->rule == 0 || terms->quorum == QUORUM_ALL);
+    bool follows = terms->flags & TERMS_FOLLOWS && !(terms->flags & TERMS_LEADS);
+    assert(terms->rule == 0 || terms->quorum == (follows ? QUORUM_CHOSEN : QUORUM_ALL));
+    assert(!follows || terms->rule > 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,6 +1,7 @@
-"""Searches all states of protocol models with spin, and checks that spin finds each planted
-mistake. shm_sleep.pml: no thread sleeps while there is work (W8). move.pml: a task moves while two
-workers train, with any loss (M1 to M10 of migrator). GRADPOOL_TEST_LONG searches deeper."""
+"""Searches models of protocols completely with spin, and checks that each planted mistake is found.
+shm_sleep.pml: no state in which a thread sleeps while work waits (W8). move.pml: a task moves while
+two workers train, with any loss (M1 to M10 of migrator). backup.pml: rounds that close without
+their stragglers (W13, W22). GRADPOOL_TEST_LONG searches deeper."""
 import os
 import pathlib
 import re
@@ -94,6 +95,36 @@ class MoveProtocol(Protocol):
 
     def test_an_epoch_that_is_not_raised_is_found(self):
         self.is_found('move.pml', 'MOVES=2', 'FAULTS=0', 'EPOCH_NOT_RAISED')
+
+
+@unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
+class BackupProtocol(Protocol):
+
+    def test_one_set_makes_a_round_of_all_tensors_and_parameters_are_of_one_round(self):
+        self.holds('backup.pml', 'ROUNDS=3', states=100000)
+
+    def test_a_dead_leader_lane_decides_no_second_set(self):
+        self.holds('backup.pml', 'ROUNDS=2', 'FAULTS=1', states=100000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_two_leader_lanes_in_a_row_decide_no_second_set(self):
+        self.holds('backup.pml', 'ROUNDS=2', 'FAULTS=2', states=1000000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_a_leader_lane_may_die_in_any_of_three_rounds(self):
+        self.holds('backup.pml', 'ROUNDS=3', 'FAULTS=1', states=1000000)
+
+    def test_a_word_before_its_set_is_found(self):
+        self.is_found('backup.pml', 'WORD_BEFORE_SET')
+
+    def test_a_leader_lane_that_decides_before_all_have_spoken_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=2', 'FAULTS=1', 'DECIDES_EARLY')
+
+    def test_a_taker_served_from_a_later_round_is_found(self):
+        self.is_found('backup.pml', 'SERVES_NEWEST')
+
+    def test_a_round_held_before_its_last_tensor_is_found(self):
+        self.is_found('backup.pml', 'LANDED_EARLY')
 
 
 if __name__ == '__main__':

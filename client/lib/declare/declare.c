@@ -61,6 +61,20 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     return 0;
 }
 
+/* Makes the terms of a tensor in a job with backup workers. Tensors of the library itself, except
+ * the hidden one, are rounds of all ranks. Returns a fault; NULL: none. */
+static const char *follow_sets(const gp_tensor_spec *spec, struct terms *terms)
+{
+    if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
+        return NULL;
+    if (!spec->rule || spec->quorum != GP_ALL || spec->ranks || spec->elements == 0)
+        return "a job with backup workers has tensors of all ranks, with elements and an update "
+               "rule, with GP_ALL; sums in such jobs are not served yet";
+    terms->quorum = QUORUM_CHOSEN;
+    terms->flags |= TERMS_FOLLOWS;
+    return NULL;
+}
+
 static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, struct terms *ret_terms)
 {
     const char *fault = NULL;
@@ -76,6 +90,8 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
         else
             ranks_add(ret_terms->ranks, rank);
     }
+    if (!fault && job->backup.is_on)
+        fault = follow_sets(spec, ret_terms);
     if (!fault && spec->ranks && spec->ranks_count == 0)
         fault = "the set of ranks is empty; name the ranks that push";
     if (!fault)
@@ -324,6 +340,16 @@ int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, 
                      uint64_t timeout_ns, struct gp_tensor **ret_tensor)
 {
     gp_tensor_spec spec = {.name = name, .dtype = dtype, .elements = elements};
+    return declare(job, &spec, 1, timeout_ns, ret_tensor);
+}
+
+int declare_leader(struct gp_job *job, uint64_t timeout_ns, struct gp_tensor **ret_tensor)
+{
+    gp_tensor_spec spec = {.name = NAME_RESERVED "rounds",
+                           .dtype = GP_F32,
+                           .quorum = GP_FIRST,
+                           .bound = job->backup.count,
+                           .flags = TERMS_LEADS | TERMS_FOLLOWS};
     return declare(job, &spec, 1, timeout_ns, ret_tensor);
 }
 

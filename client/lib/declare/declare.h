@@ -7,5 +7,7 @@
 /* Declares a tensor with a reserved name. All ranks call this function. */
 int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
                      uint64_t timeout_ns, struct gp_tensor **ret_tensor);
+/* Declares the hidden tensor of a job with backup workers. Its announcements close rounds (W22). */
+int declare_leader(struct gp_job *job, uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 
 #endif

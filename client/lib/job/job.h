@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_H
 #define GRADPOOL_CLIENT_LIB_JOB_JOB_H
 
+#include "client/lib/job/backup.h"
 #include "client/lib/job/hold.h"
 #include "client/lib/report/progress.h"
 #include "client/lib/report/recorder.h"
@@ -69,7 +70,8 @@ struct gp_job {
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
-    /* owned by the caller of snapshot and restore, without the lock */
+    struct backup_rounds backup;
+    /* not protected by the lock: belongs to the caller of snapshot and restore */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */
     int read_fd;     /* socket of gp_job_read(); -1: none */

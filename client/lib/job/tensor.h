@@ -31,7 +31,9 @@ struct push {
     bool copies_out; /* the landing area is copied to the result */
     /* the rounded input is copied back to `gradient`: then all ranks have the same bits */
     bool rounds_in;
-    bool ends_committed; /* the lane uses the caller's memory, so the wait ends at COMMIT (L2) */
+    bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
+    /* the gradient was dropped, and the result of a later round is being fetched (W22) */
+    bool is_taking;
 };
 
 struct gp_tensor {

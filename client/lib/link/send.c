@@ -77,7 +77,8 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .gradient = RECORD_GRADIENT};
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
-    ready_describe_input(p, push, ready);
+    if (standing != RECORD_TAKES)
+        ready_describe_input(p, push, ready);
     ready_describe_output(p, push, ready);
 }
 
@@ -87,6 +88,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
     uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
     if (p->is_entering)
         ready_describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
+    else if (t->open.is_taking && p->standing == PIECE_ANNOUNCED)
+        ready_describe(p, &t->open, RECORD_TAKES, round, ready);
     else
         ready_describe(p, &t->open, standings[p->standing], round, ready);
 }

@@ -9,6 +9,7 @@
 #include "client/lib/session/process.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* Number of copied bytes after which lanes are woken. Waking costs as much as copying tens of
@@ -107,7 +108,8 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
 
 static bool gives_settings(const struct starting *s, const struct gp_tensor *t)
 {
-    return s->operation == RECORD_UPDATE && t->first_rank == s->job->rank;
+    bool is_giver = terms_are_following(&t->terms) || t->first_rank == s->job->rank;
+    return s->operation == RECORD_UPDATE && is_giver;
 }
 
 static struct update_settings settings_of(const gp_settings *s)
@@ -135,6 +137,12 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             "tensor '%s' has an update rule: broadcast its parameters, then "
                             "update them",
                             t->name);
+    if (terms_are_following(&t->terms) && !is_update && s->job->backup.held > 0)
+        /* a round of all ranks needs ranks that hold the same round */
+        return client_error(-EOPNOTSUPP,
+                            "tensor '%s': a job with backup workers broadcasts, saves and restores "
+                            "before its first round only; this rank has ended round %" PRIu64,
+                            t->name, s->job->backup.held);
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
@@ -142,7 +150,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
         return 0;
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
-                            t->name, t->first_rank);
+                            t->name, s->job->rank);
     const struct update_settings settings = settings_of(s->settings);
     const char *wrong = update_wrong(t->terms.rule, &settings);
     return wrong ? client_error(-EINVAL, "tensor '%s': this %s has no sense with %s", t->name,
@@ -158,6 +166,13 @@ static int check_parameters(const struct starting *s, const struct gp_tensor *t)
         return 0;
     return client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
                         t->name);
+}
+
+/* The update of a tensor that follows the job's sets names its round of the job (W22). */
+static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
+{
+    bool is_of_job = s->operation == RECORD_UPDATE && terms_are_following(&t->terms);
+    return is_of_job ? (uint32_t)(s->job->backup.held + 1) : s->root;
 }
 
 static bool counts_on(const struct starting *s)
@@ -216,7 +231,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
         return error;
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
-                        .root = s->root,
+                        .root = root_of(s, t),
                         .steps = counts_on(s) ? t->steps[t->round % 3] : s->steps,
                         .counts_on = counts_on(s),
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,

@@ -10,6 +10,7 @@
 #include "svc/base/text.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static void settle_landed(struct piece *p)
     p->is_orphan = false; /* the lane that wrote the result owns the piece */
     if (--t->without_result == 0)
         trace_step(t->job->trace, t->open.traced_ns, TRACE_LANDED);
-    if (t->without_result == 0 && !t->open.ends_committed)
+    if (t->without_result == 0 && !t->open.ends_committed && !t->open.is_taking)
         settle_tensor(t);
     if (t->without_result == 0)
         hold_check(t->job);
@@ -54,7 +55,7 @@ static void settle_round(struct gp_tensor *t)
 {
     if (t->closed_round > t->round)
         t->round = t->closed_round; /* other ranks are ahead, and the next round is theirs */
-    if (t->open.ends_committed)
+    if (t->open.ends_committed && !t->open.is_taking)
         settle_tensor(t);
     if (t->is_queued)
         push_begin_queued(t);
@@ -135,6 +136,27 @@ static void settle_entry(struct piece *p, uint64_t round)
 
 /* ---- other messages ---- */
 
+/* Handles the answer to a rank that takes a result: the result has landed, or the lane has only a
+ * later one, which all tensors then take (W22). */
+static void settle_answer(struct piece *p, uint64_t round)
+{
+    struct gp_tensor *t = p->tensor;
+    struct backup_rounds *b = &t->job->backup;
+    if (round <= t->round)
+        return settle_committed(p);
+    if (b->taking + round - t->round > b->newest)
+        b->newest = b->taking + round - t->round;
+    piece_retract(p);
+    p->standing = PIECE_IDLE;
+    t->without_commit--;
+}
+
+void settle_taken(struct gp_tensor *t)
+{
+    t->open.is_taking = false;
+    settle_tensor(t);
+}
+
 /* Handles CLOSED: the lane has not read the gradient, and has written a later result (W12). */
 static void settle_closed(struct link *l, const struct record_closed *record)
 {
@@ -143,6 +165,8 @@ static void settle_closed(struct link *l, const struct record_closed *record)
         return settle_entry(p, record->round);
     if (!p)
         return;
+    if (p->tensor->open.is_taking)
+        return settle_answer(p, record->round);
     if (record->round > p->tensor->closed_round)
         p->tensor->closed_round = record->round;
     settle_committed(p);
@@ -160,6 +184,14 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
     *chosen = *record;
     l->chosen_round[record->round & 1] = record->round; /* the lane of this link has the set */
     link_flush_all(l->job);
+}
+
+static void settle_passed(struct gp_job *job, const struct record_chosen *record)
+{
+    if (!job->backup.is_on || record->form == RECORD_FORM_TAKERS)
+        job->stale++;
+    else if (record->round > job->backup.held)
+        atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
 }
 
 /* Handles an error. The text of a lane names the tensor if ranks disagree, but not if only this
@@ -242,6 +274,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_CLOSED: settle_closed(l, &record.closed); break;
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
+    case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
     default: l->job->stale++; /* for lanes, or for backup workers, which the job does not have */
     }
 }

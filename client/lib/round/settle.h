@@ -4,7 +4,12 @@
 
 #include "svc/fabric/fabric.h"
 
+struct gp_tensor;
+
 /* Handles an event of a connection, for the engine of the job. Called with the job's lock held. */
 void settle_event(void *job, const struct fabric_event *event);
+
+/* Ends the round of a tensor whose result was taken: its request is over for the caller. */
+void settle_taken(struct gp_tensor *t);
 
 #endif

@@ -5,6 +5,7 @@
 #include "client/lib/job/tensor.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/copy.h"
+#include "client/lib/round/round_end.h"
 #include "client/lib/round/stall.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
@@ -134,7 +135,7 @@ int gp_wait(gp_request *request, int timeout_ms)
     struct gp_job *job = wait_enter(request);
     if (!job)
         return wait_end_abandoned(request);
-    error = wait_locked(request, deadline_ns, timeout_ns);
+    error = round_end_is_due(request) ?: wait_locked(request, deadline_ns, timeout_ns);
     job_end_use(job);
     return error;
 }

@@ -240,6 +240,9 @@ static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * sp
     if (!fault && !terms_have_rank(ret_terms, rank))
         fault = "the set of ranks lacks the rank that declares; declare the tensor on ranks of the "
                 "set only";
+    bool follows = !fault && ret_terms->flags & TERMS_FOLLOWS;
+    if (follows && d->job->terms->backup.rule == BACKUP_TERMS_ALL)
+        fault = "parameters follow sets in jobs with backup workers only; declare GP_ALL";
     if (fault)
         peer_fail(d->peer, d->request, -EINVAL, "tensor '%s' of job %s, rank %u: %s", spec->name,
                   d->job->name, rank, fault);

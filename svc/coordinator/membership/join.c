@@ -43,6 +43,13 @@ static uint32_t room_of(const WIRE(JoinRequest) * join)
     return join->workers_max > join->workers ? join->workers_max : join->workers;
 }
 
+static enum durability durability_of(const struct service *s, const WIRE(JoinRequest) * join)
+{
+    if (join->durability)
+        return (enum durability)join->durability;
+    return s->options->durability ? s->options->durability : DURABILITY_NONE;
+}
+
 static struct backup_terms backup_of(const WIRE(JoinRequest) * join)
 {
     const WIRE(BackupSpec) *spec = join->backup;
@@ -86,15 +93,36 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
     return false;
 }
 
+/* Returns the part of the terms that no lane serves yet; NULL: none. */
+static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
+                               const struct backup_terms *terms)
+{
+    if (terms->rule != BACKUP_TERMS_STATIC)
+        return "(only 'static')";
+    if (terms->gradients > 1)
+        return "with several gradients of a rank in a round (set gradients to 1)";
+    if (terms->absence != UINT32_MAX)
+        return "with waiting for absent ranks (set absence to UINT32_MAX)";
+    if (terms->rate != BACKUP_TERMS_FIXED)
+        return "with a proportional rate (set rate to GP_RATE_FIXED)";
+    if (join->continues || room_of(join) > join->workers)
+        return "in a job whose workers come and go (set on_worker_loss to GP_FAIL and workers_max "
+               "to 0)";
+    if (durability_of(p->service, join) != DURABILITY_NONE)
+        return "with copies of parameters (set durability to GP_DURABILITY_NONE)";
+    return NULL;
+}
+
 static bool backup_is_served(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     struct backup_terms terms = backup_of(join);
-    if (terms.rule == BACKUP_TERMS_ALL)
+    const char *missing = terms.rule == BACKUP_TERMS_ALL ? NULL : backup_lack(p, join, &terms);
+    if (!missing)
         return true;
     peer_fail(p, request, -EOPNOTSUPP,
-              "job %s: this version does not serve backup rule '%s'; set gp_job_spec.backup to 0, "
-              "so that each round has all ranks, or install a gradpool that serves the rule",
-              join->job, backup_terms_rule_name(terms.rule));
+              "job %s: this version does not serve backup rule '%s' %s; set gp_job_spec.backup to "
+              "0, so that each round has all ranks",
+              join->job, backup_terms_rule_name(terms.rule), missing);
     return false;
 }
 
@@ -136,13 +164,6 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     else
         return backup_is_valid(p, request, join);
     return false;
-}
-
-static enum durability durability_of(const struct service *s, const WIRE(JoinRequest) * join)
-{
-    if (join->durability)
-        return (enum durability)join->durability;
-    return s->options->durability ? s->options->durability : DURABILITY_NONE;
 }
 
 static struct session *session_of(const struct job *job, uint32_t rank)
@@ -403,6 +424,7 @@ static void join_new(struct peer *p, const envelope *message)
     job->terms->lane_wait_ms = wanted->lane_wait_ms;
     job->terms->answer_ms = wanted->answer_ms;
     job->terms->durability = durability_of(s, wanted);
+    job->terms->backup = backup_of(wanted);
     int error = join(p, wanted, job, job_is_new, &err);
     if (error < 0) {
         if (job_is_new)
@@ -480,6 +502,7 @@ void join_handle(struct peer *p, const envelope *request)
     if (!session)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
+    session->job->terms->backup = backup_of(join);
     resume(p, request->id, session);
     keeping_check(session->job); /* the job's durability is known from here on (K57) */
 }

@@ -11,6 +11,7 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/job/tell.h"
 #include "svc/lane/piece/piece.h"
+#include "svc/lane/piece/quorum.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
@@ -350,9 +351,10 @@ static int post_sets(struct transfer *t)
     struct piece *p = t->piece;
     if (p->terms.quorum != QUORUM_CHOSEN || !t->is_last || t->next_rank > 0)
         return 0;
+    uint64_t number = quorum_job_round(p, p->is_answer ? p->answered : p->round);
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
-        int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, p->round - p->is_answer) : 0;
+        int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
         if (error < 0 && error != -ECONNRESET) /* the word finds the end of the connection */
             return transfer_fail(t, i, error);
     }

@@ -28,7 +28,8 @@ static uint64_t input_bytes_expected(const struct worker *w, const struct piece 
 {
     bool gives = operation->inputs == INPUT_ALL ||
                  (operation->inputs == INPUT_ROOT && ready->root == w->number);
-    bool lends = ready->standing != RECORD_IDLE && ready->standing != RECORD_ENTERS;
+    bool lends = ready->standing != RECORD_IDLE && ready->standing != RECORD_ENTERS &&
+                 ready->standing != RECORD_TAKES;
     return gives && lends ? piece_bytes(p, p->elements) : 0;
 }
 
@@ -109,10 +110,25 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-/* Returns whether the rank may announce this round. A new owner does not know the round, so it
- * accepts any round until all ranks have reported. With a partial quorum a rank may announce a
- * round that was closed long ago. It may not announce one before its own last round, nor one
- * while it waits for an answer. */
+static bool ready_may_take(const struct piece *p, const struct operation *operation)
+{
+    return p->terms.follows && operation && operation->updates;
+}
+
+/* Returns whether an update is the round of the job that the piece expects. The first announcement
+ * decides if the number is not known yet. */
+static bool suits_job_round(const struct piece *p, const struct record_ready *ready)
+{
+    bool is_update = ready->standing == RECORD_ANNOUNCE && ready->operation == RECORD_UPDATE;
+    if (!p->terms.follows || !is_update || p->job_round == 0 || ready->round < p->round)
+        return true;
+    bool is_next = ready->round > p->round && p->operation && p->operation->updates;
+    return ready->root == (uint32_t)(p->job_round + is_next);
+}
+
+/* Returns whether the rank may announce this round. A new owner knows no round yet, so it accepts
+ * any round until all ranks have reported. Without full quorum a rank may announce a round that
+ * closed long ago, but not one before its own last round, and not while it waits for an answer. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -124,6 +140,10 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
         return p->round == 0 && !rank->has_spoken && p->terms.quorum == QUORUM_ALL;
     if (p->round == 0)
         return true;
+    if (ready->standing == RECORD_TAKES)
+        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late;
+    if (!suits_job_round(p, ready))
+        return false;
     if (ready->standing != RECORD_ANNOUNCE)
         return ready->round + 1 == p->round || ready->round == p->round;
     if (quorum_is_loose(p))
@@ -152,7 +172,7 @@ static bool suits_terms(const struct piece *p, const struct operation *operation
 {
     if (!parameters_suit(p, operation))
         return false;
-    if (p->terms.quorum == QUORUM_ALL)
+    if (p->terms.quorum == QUORUM_ALL || p->terms.follows)
         return true;
     if (quorum_is_loose(p))
         return operation->code == RECORD_SUM;
@@ -167,15 +187,16 @@ static bool root_is_sound(struct piece *p, const struct operation *operation, ui
 static bool gives_settings(const struct piece *p, const struct rank *rank,
                            const struct operation *operation)
 {
-    return operation->updates && rank == &p->ranks[0];
+    return operation->updates && (p->terms.follows || rank == &p->ranks[0]);
 }
 
 static bool settings_are_sound(const struct piece *p, const struct rank *rank,
                                const struct operation *operation, const struct record_ready *ready,
                                char ret_text[RECORD_TEXT_BYTES])
 {
-    if (ready->standing == RECORD_IDLE || ready->standing == RECORD_ENTERS ||
-        !gives_settings(p, rank, operation))
+    bool is_push = ready->standing != RECORD_IDLE && ready->standing != RECORD_ENTERS &&
+                   ready->standing != RECORD_TAKES;
+    if (!is_push || !gives_settings(p, rank, operation))
         return true;
     const struct parameters *q = p->parameters;
     bool has_own = rank->worker->has_settings || !p->job->is_elastic;
@@ -291,6 +312,18 @@ static bool may_keep_payload(const struct piece *p, const struct rank *rank, uin
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
+/* The low half of the job's round is in `root`. The other half is that of the newest known set. */
+static void learn_job_round(struct piece *p, const struct record_ready *ready)
+{
+    uint64_t newest = 0;
+    bool is_open = ready->standing == RECORD_ANNOUNCE && ready->round == p->round;
+    if (!p->terms.follows || p->job_round > 0 || !is_open || ready->operation != RECORD_UPDATE)
+        return;
+    for (int k = 0; k < CHOICES_PER_JOB; k++)
+        newest = p->job->choices[k].round > newest ? p->job->choices[k].round : newest;
+    p->job_round = newest + (uint64_t)(int64_t)(int32_t)(ready->root - (uint32_t)newest);
+}
+
 /* Records an announcement. Returns true if the payload stays in its receive buffer. */
 static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
@@ -298,7 +331,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     struct piece *p = rank->piece;
     struct worker *w = rank->worker;
     struct announcement *a = rank_said(rank, ready->round);
-    bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first;
+    bool is_taker = ready->standing == RECORD_TAKES;
+    bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first || is_taker;
     bool keeps = false;
     if (ready->standing == RECORD_ENTERS) {
         standing_enter(rank, ready);
@@ -312,8 +346,9 @@ static bool take(struct rank *rank, const struct operation *operation,
         announcement_drop_payload(w, a);
         fill(a, operation, ready);
     }
-    if (is_new && p->parameters)
+    if (is_new && p->parameters && !is_taker)
         parameters_hear(p, rank, operation, ready);
+    learn_job_round(p, ready);
     if (ready->standing == RECORD_KEEPS) {
         /* has_spoken is set when the announcement of the next round follows (W5) */
         a->standing = RECORD_HOLDS;
@@ -333,6 +368,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         tell_error(w, a);
     else if (is_first && (p->is_installed || rank->comes_back))
         standing_welcome(rank);
+    else if (is_taker)
+        round_answer_late(rank, a);
     else if (is_new && ready->standing == RECORD_ANNOUNCE)
         place_in_round(rank, a);
     return keeps && a->payload;
@@ -346,7 +383,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
-    } else if (ready->standing == RECORD_TAKES) {
+    } else if (p && ready->standing == RECORD_TAKES && !ready_may_take(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
     } else if (p && is_repeated(w, p, ready)) {
         return false;

@@ -45,6 +45,14 @@ void tell_job_failure(struct worker *w)
     line_up(w);
 }
 
+void tell_passed(struct worker *w, uint64_t round)
+{
+    if (!w->conn)
+        return;
+    w->owes_passed = round;
+    line_up(w);
+}
+
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
 {
     struct record_error error;
@@ -144,6 +152,17 @@ static int send_owed(struct worker *w, struct announcement *a)
     }
 }
 
+static int send_passed(struct worker *w)
+{
+    struct record_chosen passed = w->job->choices[w->owes_passed % CHOICES_PER_JOB];
+    passed.kind = RECORD_PASSED;
+    int error =
+        passed.round == w->owes_passed ? fabric_send(w->conn, &passed, sizeof passed, NULL, 0) : 0;
+    if (error == 0)
+        w->owes_passed = 0;
+    return error;
+}
+
 static bool flush_worker(struct worker *w)
 {
     struct announcement *a;
@@ -152,6 +171,8 @@ static bool flush_worker(struct worker *w)
         if (error < 0)
             return false; /* a ROOM or CLOSED event of the connection follows */
     }
+    if (w->conn && w->owes_passed && send_passed(w) < 0)
+        return false;
     if (w->conn && w->owes_failure)
         w->owes_failure =
             tell_error_now(w, RECORD_WORD_NONE, w->job->failure, w->job->failure_text) == -EAGAIN;

@@ -14,7 +14,10 @@ void tell_commit(struct worker *w, struct announcement *a);
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
 /* Sends the set that the round has decided, followed by COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);
-/* Sends BACKED: the replica that announcement `a` names has the state after `round`. */
+/* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that
+ * was not sent yet. */
+void tell_passed(struct worker *w, uint64_t round);
+/* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);
 /* Sends ERROR without a word, which means that every request of the job has failed. */

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define HEAD_MAGIC 0x32535047u /* "GPS2" */
+#define HEAD_MAGIC 0x33535047u /* "GPS3" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
 /* Head of a moved state. The clock of each member follows, then the array. With parameters the
@@ -24,7 +24,8 @@ struct head {
     uint32_t magic;
     uint32_t members;
     uint64_t elements;
-    uint64_t round; /* newest committed round; 0: unknown */
+    uint64_t round;     /* newest committed round; 0: unknown */
+    uint64_t job_round; /* of struct piece */
     uint64_t body_bytes;
     uint64_t steps; /* this and the next two fields are for pieces with parameters */
     uint64_t swapped_round, steps_before; /* see struct parameters */
@@ -36,7 +37,7 @@ struct head {
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
-_Static_assert(sizeof(struct head) == 128 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
+_Static_assert(sizeof(struct head) == 136 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
                "no holes");
 _Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
                "a head fits");
@@ -153,6 +154,7 @@ static void write_head(const struct piece *p, char *ret_head)
                         .members = p->members,
                         .elements = p->elements,
                         .round = committed(p),
+                        .job_round = p->job_round,
                         .body_bytes = body_bytes(p),
                         .dtype = (uint8_t)p->dtype,
                         .quorum = (uint8_t)p->terms.quorum,
@@ -214,7 +216,8 @@ static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct 
  * piece has failed there. */
 static bool body_suits(const struct piece *p, const struct head *head)
 {
-    bool is_needed = head->round > 0 && !head->failure && !quorum_is_partial(p);
+    bool is_partial = quorum_is_partial(p) && !p->parameters;
+    bool is_needed = head->round > 0 && !head->failure && !is_partial;
     if (head->body_bytes == 0)
         return !is_needed || body_room(p) == 0;
     return head->round > 0 && head->body_bytes == body_room(p) * (1 + head->has_before);
@@ -231,7 +234,8 @@ static bool suits(const struct piece *p, const struct head *head)
     return head->magic == HEAD_MAGIC && head->members == p->members &&
            head->elements == p->elements && head->dtype == p->dtype &&
            head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
-           head->round <= RECORD_ROUND_MOST && head->failure <= 0 &&
+           head->round <= RECORD_ROUND_MOST && head->job_round <= RECORD_ROUND_MOST &&
+           (p->terms.follows || head->job_round == 0) && head->failure <= 0 &&
            head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) && body_suits(p, head);
 }
 
@@ -297,6 +301,7 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
     p->failure_text[sizeof p->failure_text - 1] = '\0';
     p->has_kept = p->kept && head.body_bytes > 0;
     p->state_round = head.round;
+    p->job_round = head.job_round;
     p->state_bytes = head_bytes(p) + head.body_bytes;
     lane_leave(p->job->lane, p->job->id, head.left);
     return 0;

@@ -58,12 +58,15 @@ static bool rule_is_sound(const struct lane_piece *spec)
 {
     const struct lane_terms *terms = &spec->terms;
     bool is_known = update_moments(terms->rule) >= 0;
-    return !terms->rule || (is_known && terms->quorum == QUORUM_ALL && spec->dtype == REDUCE_F32);
+    enum quorum quorum = terms->follows ? QUORUM_CHOSEN : QUORUM_ALL;
+    if (!terms->rule)
+        return !terms->follows;
+    return is_known && terms->quorum == quorum && spec->dtype == REDUCE_F32;
 }
 
 static bool needs_kept(const struct piece *p)
 {
-    return p->terms.quorum != QUORUM_ALL && p->elements > 0;
+    return p->terms.quorum != QUORUM_ALL && !p->terms.rule && p->elements > 0;
 }
 
 static uint64_t step_bytes(const struct piece *p)
@@ -85,7 +88,10 @@ static int make_kept(struct piece *p, struct piece *before)
     if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
                                                  piece_bytes(p, p->elements))))
         return -ENOMEM;
-    return p->terms.rule && !(p->parameters = parameters_create(p)) ? -ENOMEM : 0;
+    if (!p->terms.rule)
+        return 0;
+    p->parameters = parameters_create(p);
+    return p->parameters ? 0 : -ENOMEM;
 }
 
 static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec,
@@ -235,6 +241,6 @@ void piece_free(struct piece *p)
     piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     replica_free(p);
-    arena_free(job->lane->options.arena, &job->account, p->parameters);
+    parameters_free(p);
     arena_free(job->lane->options.arena, &job->account, p);
 }

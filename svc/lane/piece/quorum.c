@@ -16,7 +16,8 @@ uint64_t quorum_round(const struct piece *p, const struct rank *rank)
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank)
 {
     struct announcement *a = rank_said(rank, quorum_round(p, rank));
-    bool waits = a->round && a->round == quorum_round(p, rank) && a->standing != RECORD_IDLE;
+    bool is_pushed = a->standing != RECORD_IDLE && a->standing != RECORD_TAKES;
+    bool waits = a->round && a->round == quorum_round(p, rank) && is_pushed;
     return waits && a != rank->part && rank->worker->state != WORKER_LEFT ? a : NULL;
 }
 
@@ -43,15 +44,17 @@ static bool is_void(const struct piece *p, const struct record_chosen *choice)
 
 static bool is_chosen(struct piece *p, const struct rank *rank)
 {
-    const struct record_chosen *choice = choice_of(p->job, p->round);
-    return choice->round == p->round && (has(choice, rank) || is_void(p, choice));
+    uint64_t round = quorum_job_round(p, p->round);
+    const struct record_chosen *choice = choice_of(p->job, round);
+    return round > 0 && choice->round == round && (has(choice, rank) || is_void(p, choice));
 }
 
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round)
 {
-    const struct record_chosen *choice = choice_of(p->job, round);
+    uint64_t number = quorum_job_round(p, round);
+    const struct record_chosen *choice = choice_of(p->job, number);
     bool has_sets = p->terms.quorum == QUORUM_CHOSEN || p->terms.leads;
-    return has_sets && round > 0 && choice->round == round && has(choice, rank);
+    return has_sets && number > 0 && choice->round == number && has(choice, rank);
 }
 
 /* Returns the size of the smallest known set, or 0. */
@@ -84,7 +87,7 @@ static bool late_are_needed(struct piece *p, uint32_t able)
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
-    if (p->late == 0 || p->has_kept)
+    if (p->late == 0 || p->has_kept || p->terms.follows)
         return false;
     for (uint32_t i = 0; i < p->members; i++)
         able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;
@@ -110,7 +113,7 @@ bool quorum_takes(struct piece *p, struct rank *rank)
     if (!a)
         return false;
     switch (p->terms.quorum) {
-    case QUORUM_CHOSEN: return is_chosen(p, rank);
+    case QUORUM_CHOSEN: return quorum_is_whole(p) || is_chosen(p, rank);
     case QUORUM_STALE: return a->round - 1 <= quorum_slowest_clock(p) + p->terms.bound;
     default: return true;
     }
@@ -143,7 +146,10 @@ bool round_has_quorum(struct piece *p)
     switch (p->terms.quorum) {
     case QUORUM_ALL: return p->announced == p->members;
     case QUORUM_FIRST: return p->announced >= p->terms.bound;
-    case QUORUM_CHOSEN: return p->is_copy || all_chosen_are_here(p); /* the result already exists */
+    case QUORUM_CHOSEN:
+        if (quorum_is_whole(p))
+            return p->announced == p->members;
+        return p->is_copy || all_chosen_are_here(p); /* the result exists already */
     case QUORUM_STALE:
     case QUORUM_ANY: return somebody_takes_part(p);
     }
@@ -163,7 +169,7 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
     switch (p->terms.quorum) {
     case QUORUM_ALL: return left > 0;
     case QUORUM_FIRST: return p->members - left < p->terms.bound;
-    case QUORUM_CHOSEN: return needed_left > 0;
+    case QUORUM_CHOSEN: return quorum_is_whole(p) ? left > 0 : needed_left > 0;
     default: return false;
     }
 }

@@ -14,6 +14,19 @@ static inline bool quorum_is_loose(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
+/* Returns the number that the round of the piece has in sets of the job; 0: unknown. Rounds of a
+ * piece that follows have the number of the next update if they are none. */
+static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
+{
+    if (!p->terms.follows)
+        return round;
+    return p->job_round > 0 ? p->job_round + round - p->round : 0;
+}
+/* Returns whether the open round of a piece that follows the job's sets is one of all ranks. */
+static inline bool quorum_is_whole(const struct piece *p)
+{
+    return p->terms.follows && p->operation && !p->operation->updates;
+}
 /* Returns the round that the rank may announce next. */
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
 /* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all have left. */

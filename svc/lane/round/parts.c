@@ -18,7 +18,8 @@ static bool is_source(const struct piece *p, const struct rank *rank)
 static struct announcement *part_of(struct piece *p, struct rank *rank)
 {
     if (p->is_answer)
-        return rank->late;
+        return rank->late && (!p->terms.follows || rank->late->round == p->answered) ? rank->late
+                                                                                     : NULL;
     bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
@@ -40,7 +41,7 @@ void parts_assign(struct piece *p)
         struct rank *rank = &p->ranks[i];
         a = rank->part = part_of(p, rank);
         rank->is_source = a && is_source(p, rank);
-        bool is_new = a && a->standing == RECORD_ANNOUNCE;
+        bool is_new = a && (a->standing == RECORD_ANNOUNCE || a->standing == RECORD_TAKES);
         rank->gets_word = is_new && !is_kept_back(p);
         rank->is_target = p->elements > 0 && is_new && a->has_output;
         p->sources += rank->is_source;

@@ -46,11 +46,14 @@ static uint32_t steps_of(const struct piece *p)
 
 static void start(struct piece *p)
 {
-    replica_take(p);
+    if (!p->is_answer)
+        replica_take(p);
     if (is_of_copy(p))
         parts_assign_keeper(p);
     else
         parts_assign(p);
+    if (p->parameters && !p->is_answer)
+        parameters_start(p);
     p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
@@ -78,6 +81,38 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
+/* Answers takers whose round is no longer on this lane, and finds the round of the next answer. A
+ * taker of a round that is not committed here yet waits. Returns whether there is an answer to
+ * send. */
+static bool find_taker(struct piece *p)
+{
+    p->answered = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        struct announcement *a = rank->late;
+        if (!a || a->round >= p->round)
+            continue;
+        if (parameters_have(p, a->round)) {
+            p->answered = p->answered ? p->answered : a->round;
+            continue;
+        }
+        rank->late = NULL;
+        p->late--;
+        tell_closed(rank->worker, a, p->round - 1);
+    }
+    return p->answered > 0;
+}
+
+static bool has_answer(struct piece *p)
+{
+    if (p->late == 0)
+        return false;
+    if (p->terms.follows)
+        return find_taker(p);
+    p->answered = p->round - 1;
+    return p->has_kept || p->elements == 0;
+}
+
 /* An offer for a copy is accepted when no rank can come any more that has a copy already. Of two
  * copies one would be stale, and its holder would not be informed. */
 void round_go_on(struct piece *p)
@@ -87,7 +122,7 @@ void round_go_on(struct piece *p)
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
-    p->is_answer = p->late > 0 && (p->has_kept || p->elements == 0);
+    p->is_answer = has_answer(p);
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
@@ -98,6 +133,8 @@ void round_go_on(struct piece *p)
 void round_answer_late(struct rank *rank, struct announcement *a)
 {
     announcement_drop_payload(rank->worker, a);
+    if (rank->piece->terms.follows && a->standing != RECORD_TAKES)
+        return; /* the leader lane has the answer, and the rank then takes a result */
     rank->late = a;
     rank->piece->late++;
     round_go_on(rank->piece);
@@ -177,7 +214,7 @@ static void tell_part(struct piece *p, struct rank *rank)
     if (p->is_answer) {
         rank->late = NULL;
         p->late--;
-        tell_closed(rank->worker, a, p->round - 1);
+        tell_closed(rank->worker, a, p->answered);
     } else if (p->terms.leads) {
         tell_chosen(rank->worker, a);
     } else if (!has_moved_on(rank, a)) {
@@ -189,7 +226,7 @@ static void tell_part(struct piece *p, struct rank *rank)
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
-    if (a && quorum_is_partial(p)) {
+    if (a && quorum_is_partial(p) && !p->terms.follows) {
         rank->late = a;
         p->late++;
     }
@@ -203,7 +240,7 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
     if (error <= 0)
         return error;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link)
-        if (p->terms.quorum == QUORUM_CHOSEN && p->round == chosen->round)
+        if (p->terms.quorum == QUORUM_CHOSEN && quorum_job_round(p, p->round) == chosen->round)
             round_go_on(p);
     return 0;
 }
@@ -222,6 +259,10 @@ static void lead(struct piece *p)
     chosen.epoch = p->epoch;
     /* a different set that a worker sent earlier is an error of its own job */
     (void)round_choose(p->job, &chosen);
+    for (uint32_t i = 0; p->terms.passes && i < p->members; i++) {
+        if (!p->ranks[i].part)
+            tell_passed(p->ranks[i].worker, p->round);
+    }
 }
 
 static void close_round(struct piece *p)
@@ -248,6 +289,8 @@ static void close_round(struct piece *p)
 static void open_round(struct piece *p)
 {
     p->round++;
+    if (p->job_round > 0 && p->operation && p->operation->updates)
+        p->job_round++;
     p->announced = 0;
     p->operation = NULL;
     p->priority = 0;

@@ -73,6 +73,16 @@ static bool takes_all(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
+/* Marks a rank for an answer that the lane sends when the standing is settled. Of a piece that
+ * follows the job's sets only a taker gets one: other ranks hear from the leader lane. */
+static void wait_for_answer(struct rank *rank, struct announcement *a)
+{
+    if (rank->piece->terms.follows && a->standing != RECORD_TAKES)
+        return;
+    rank->late = a;
+    rank->piece->late++;
+}
+
 /* Handles a rank that announces a committed round. With full quorum its landing area has the
  * result, even if its COMMIT was lost with the lane, because the result landed before any COMMIT
  * (W4). Otherwise the landing area counts only if the rank says so or is known to have been in the
@@ -81,14 +91,18 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
         tell_error(rank->worker, a); /* no later result will come */
+    } else if (p->terms.follows && !quorum_was_chosen(p, rank, a->round)) {
+        if (a->standing == RECORD_HOLDS)
+            tell_commit(rank->worker, a); /* the leader lane knows if a later result is wanted */
+        else
+            wait_for_answer(rank, a);
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
     } else if (quorum_was_chosen(p, rank, a->round)) {
         tell_commit(rank->worker, a);
     } else if (quorum_is_partial(p) && !takes_all(p)) {
-        rank->late = a;
-        p->late++;
+        wait_for_answer(rank, a);
     } else if (a->round + 1 == p->round) {
         tell_commit(rank->worker, a);
     } else {
@@ -133,6 +147,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
         return false;
     if (a->round < p->round)
         catch_up(p, rank, a);
+    else if (a->standing == RECORD_TAKES)
+        wait_for_answer(rank, a);
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
     if (!is_common(p, a)) {
@@ -382,6 +398,8 @@ void standing_welcome(struct rank *rank)
     } else if (a->round < p->round) {
         catch_up(p, rank, a);
         round_go_on(p); /* late ranks may get their result now */
+    } else if (a->standing == RECORD_TAKES) {
+        round_answer_late(rank, a);
     } else if (a->round == p->round) {
         if (p->is_copy && a->standing == RECORD_HOLDS)
             offer_result(a);

@@ -14,6 +14,15 @@ size_t parameters_bytes(enum update_rule rule, uint64_t elements)
     return sizeof(struct parameters) + 2 * arrays * elements * sizeof(float);
 }
 
+static bool ranks_settings_create(struct lane_job *job, struct parameters *q)
+{
+    size_t bytes = 2 * job->workers_count * sizeof(struct update_settings);
+    q->ranks_settings[0] = arena_alloc(job->lane->options.arena, &job->account, bytes);
+    if (q->ranks_settings[0])
+        q->ranks_settings[1] = q->ranks_settings[0] + job->workers_count;
+    return q->ranks_settings[0];
+}
+
 struct parameters *parameters_create(const struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -21,11 +30,24 @@ struct parameters *parameters_create(const struct piece *p)
     struct parameters *q = arena_alloc(job->lane->options.arena, &job->account,
                                        parameters_bytes(p->terms.rule, p->elements));
     char *next = (char *)(q + 1);
-    for (size_t i = 0; q && i < 2 * arrays; i++, next += bytes)
+    if (!q)
+        return NULL;
+    for (size_t i = 0; i < 2 * arrays; i++, next += bytes)
         q->state[i / arrays][i % arrays] = (float *)next;
-    if (q)
-        list_init(&q->replica.told.tell_link);
+    list_init(&q->replica.told.tell_link);
+    if (p->terms.follows && !ranks_settings_create(job, q)) {
+        arena_free(job->lane->options.arena, &job->account, q);
+        return NULL;
+    }
     return q;
+}
+
+void parameters_free(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    if (p->parameters)
+        arena_free(job->lane->options.arena, &job->account, p->parameters->ranks_settings[0]);
+    arena_free(job->lane->options.arena, &job->account, p->parameters);
 }
 
 void parameters_tell(struct worker *w, const struct record_settings *told)
@@ -46,6 +68,8 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
 {
     struct parameters *q = p->parameters;
     bool is_first = rank == &p->ranks[0];
+    if (p->terms.follows && operation->updates)
+        q->ranks_settings[ready->round & 1][rank->worker->number] = rank->worker->settings;
     if (is_first && (rank->worker->has_settings || !p->job->is_elastic))
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
@@ -68,6 +92,8 @@ float *parameters_set_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
     const struct parameters *q = p->parameters;
+    if (p->is_answer)
+        return NULL;
     if (!q || (p->operation && (p->operation->updates || p->operation->saves)))
         return NULL;
     unsigned which = q->fetched ? q->now : 1 - q->now;
@@ -150,6 +176,39 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
+void parameters_start(struct piece *p)
+{
+    struct parameters *q = p->parameters;
+    q->is_spare_dirty |= !p->operation || !p->operation->saves;
+    if (!p->terms.follows || !parameters_step(p))
+        return;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        if (!rank->is_source)
+            continue;
+        q->settings[p->round & 1] = q->ranks_settings[p->round & 1][rank->worker->number];
+        return;
+    }
+}
+
+bool parameters_have(const struct piece *p, uint64_t round)
+{
+    const struct parameters *q = p->parameters;
+    if (!q->are_set || p->round == 0 || round >= p->round)
+        return false;
+    bool is_before = round + 2 == p->round && q->swapped_round + 1 == p->round;
+    return round + 1 == p->round ||
+           (is_before && q->has_before && q->were_set && !q->is_spare_dirty);
+}
+
+const float *parameters_answer(const struct transfer *t)
+{
+    const struct piece *p = t->piece;
+    const struct parameters *q = p->parameters;
+    unsigned which = p->answered + 1 == p->round ? q->now : 1 - q->now;
+    return array_at(q->state[which][0], t->first);
+}
+
 uint64_t parameters_steps_after(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
@@ -167,6 +226,7 @@ void parameters_commit(struct piece *p)
         return;
     q->swapped_round = p->round;
     q->has_before = true;
+    q->is_spare_dirty = false;
     q->were_set = q->are_set;
     q->steps_before = q->steps;
     q->now = 1 - q->now;

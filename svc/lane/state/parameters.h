@@ -46,8 +46,12 @@ struct parameters {
     uint64_t steps_before;  /* value of steps before swapped_round */
     /* settings of rounds, at the index round & 1 */
     struct update_settings settings[2];
-    uint64_t restored_steps[2]; /* update counts set by a RESTORE, at the same index */
-    /* newest settings from any first rank, for a first rank that has sent none (A44) */
+    /* with terms.follows: settings that each rank announced, indexed by the last bit of the round
+     * and the number of the rank; NULL otherwise */
+    struct update_settings *ranks_settings[2];
+    bool is_spare_dirty;        /* a round that is not committed has written to the spare state */
+    uint64_t restored_steps[2]; /* indexed in the same way: update count that a RESTORE sets */
+    /* newest settings of any first rank, for a first rank that has sent none (A44) */
     struct update_settings told;
     bool is_told;                            /* `told` is valid */
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */
@@ -66,9 +70,10 @@ struct parameters {
     uint64_t filled;
 };
 
-/* Creates the parameters: one block in the job's account, freed with arena_free(). Returns NULL if
- * memory is missing. */
+/* Creates the parameters: one block in the job's account, and a second one for settings of ranks if
+ * the piece follows the job's sets. NULL: no memory. */
 struct parameters *parameters_create(const struct piece *p);
+void parameters_free(struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
 /* Stores settings from a worker. They apply from its next announcement on. */
 void parameters_tell(struct worker *w, const struct record_settings *told);
@@ -89,13 +94,20 @@ const float *parameters_saved(const struct transfer *t);
  * update count of a root that restores. */
 void parameters_hear(struct piece *p, const struct rank *rank, const struct operation *operation,
                      const struct record_ready *ready);
-/* Returns whether the open round updates the parameters. */
+/* Returns whether the round in progress updates the parameters. */
 static inline bool parameters_step(const struct piece *p)
 {
-    return p->parameters && !p->is_copy && p->operation && p->operation->updates;
+    return p->parameters && !p->is_copy && !p->is_answer && p->operation && p->operation->updates;
 }
-/* Completes a chunk: reduces `sums` and applies the update. The new parameters are stored in the
- * targets and, with the moments, in the other state. */
+/* Called when a round starts: it uses the settings of the lowest rank that takes part, and may
+ * write to the spare state. */
+void parameters_start(struct piece *p);
+/* Returns whether the state after `round` is on this lane, committed and whole. */
+bool parameters_have(const struct piece *p, uint64_t round);
+/* Returns the chunk's part of the parameters after the round that the answer in progress sends. */
+const float *parameters_answer(const struct transfer *t);
+/* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
+ * the targets and, together with the moments, to the spare state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
 /* Undoes the committed state of the open round, which is repeated for other ranks (A44). Returns
  * false if this lane does not have the previous state. */

@@ -36,6 +36,7 @@ void worker_close(struct worker *w, enum worker_state state)
     }
     list_remove(&w->tell_link);
     w->owes_failure = false;
+    w->owes_passed = 0;
     w->state = state;
     w->job->lane->connections -= !worker_is_keeper(w);
     account_connection(w->job, w->fabric, -1);

@@ -160,6 +160,72 @@ static void backup_workers_travel_in_the_join(void **state)
     assert_memory_equal(rig.backup, none, sizeof none);
 }
 
+static void rounds_end_in_jobs_with_backup_workers_only(void **state)
+{
+    gp_job_spec spec = {.name = "job", .workers = WORKERS};
+    gp_round round;
+    ok(gp_connect(rig.endpoint, NULL, &clients[0]));
+    ok(gp_job_join(clients[0], &spec, &jobs[0]));
+    failed(gp_round_end(jobs[0], 0, 1000, &round), -EINVAL, "job 'job' has no backup workers",
+           "leave gp_round_end() out", NULL);
+    failed(gp_round_end(NULL, 0, 1000, &round), -EINVAL, NULL);
+    assert_int_equal(gp_job_passed(jobs[0]), 0);
+    assert_int_equal(gp_job_passed(NULL), 0);
+}
+
+static void join_with_backup_workers(uint32_t rank)
+{
+    gp_job_spec spec = {.name = "job",
+                        .rank = rank,
+                        .workers = WORKERS,
+                        .backup = {GP_BACKUP_STATIC, .k = 1, .absence = UINT32_MAX}};
+    ok(gp_connect(rig.endpoint, NULL, &clients[rank]));
+    ok(gp_job_join(clients[rank], &spec, &jobs[rank]));
+}
+
+static void sums_and_parts_of_the_ranks_have_no_backup_workers(void **state)
+{
+    const uint32_t ranks[] = {0};
+    gp_tensor *t;
+    gp_tensor_spec specs[] = {
+        {.name = "t", .dtype = GP_F32, .elements = 4},
+        {.name = "t", .dtype = GP_F32, .elements = 4, .quorum = GP_FIRST, .bound = 1},
+        {.name = "t", .dtype = GP_F32, .elements = 0, .rule = GP_SGD},
+        {.name = "t",
+         .dtype = GP_F32,
+         .elements = 4,
+         .rule = GP_SGD,
+         .ranks = ranks,
+         .ranks_count = 1},
+    };
+    join_with_backup_workers(0);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        failed(gp_tensors_declare(jobs[0], &specs[i], 1, &t), -EINVAL,
+               "a job with backup workers has tensors of all ranks", NULL);
+}
+
+static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
+{
+    const gp_settings settings = {.rate = 1};
+    const gp_tensor_spec spec = {.name = "t", .dtype = GP_F32, .elements = 4, .rule = GP_SGD};
+    float values[WORKERS][4] = {{0}};
+    gp_tensor *t[WORKERS];
+    gp_request *q[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        join_with_backup_workers(rank);
+        ok(gp_tensors_declare(jobs[rank], &spec, 1, &t[rank]));
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_broadcast(t[rank], values[rank], 0, &q[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], 0));
+    failed(gp_update(t[1], values[1], values[1], NULL, &q[1]), -EINVAL,
+           "rank 1 gives the settings of an update", NULL);
+    ok(gp_update(t[0], values[0], values[0], &settings, &q[0]));
+    failed(gp_wait(q[0], 1000), -EDEADLK, "round 1 of the job is not ended",
+           "gp_round_end() before gp_wait()", NULL);
+}
+
 static void tensors_that_cannot_be_are_refused(void **state)
 {
     char name[300] = "";
@@ -481,6 +547,9 @@ int main(void)
         ALONE(a_transport_that_a_lane_does_not_offer_is_told_at_declare),
         ALONE(jobs_that_cannot_be_are_refused),
         ALONE(backup_workers_travel_in_the_join),
+        ALONE(rounds_end_in_jobs_with_backup_workers_only),
+        ALONE(sums_and_parts_of_the_ranks_have_no_backup_workers),
+        ALONE(a_wait_before_the_end_of_its_round_is_a_deadlock),
         CASE(tensors_that_cannot_be_are_refused),
         CASE(pushes_that_cannot_be_are_refused),
         CASE(errors_belong_to_their_thread),

@@ -58,10 +58,20 @@ static void refused_backup(struct rig *rig, uint32_t rank, WIRE(BackupSpec) * ba
 
 static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
 {
-    WIRE(BackupSpec) backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2);
+    WIRE(BackupSpec) backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 2);
     refused_backup(*state, 0, &backup, -EOPNOTSUPP,
-                   "job resnet: this version does not serve backup rule 'static'; set "
-                   "gp_job_spec.backup to 0");
+                   "job resnet: this version does not serve backup rule 'auto' (only 'static'); "
+                   "set gp_job_spec.backup to 0");
+    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2);
+    refused_backup(*state, 0, &backup, -EOPNOTSUPP,
+                   "'static' with waiting for absent ranks (set absence to UINT32_MAX)");
+    backup.absence = UINT32_MAX;
+    backup.gradients = 2;
+    refused_backup(*state, 0, &backup, -EOPNOTSUPP, "set gradients to 1");
+    backup.gradients = 1;
+    backup.rate = 1;
+    refused_backup(*state, 0, &backup, -EOPNOTSUPP, "set rate to GP_RATE_FIXED");
+    backup.rate = 0;
     backup.k = 4;
     refused_backup(*state, 0, &backup, -EINVAL,
                    "job 'resnet': backup.k is 4 for 3 workers with rule 'static'");
@@ -88,6 +98,32 @@ static void another_backup_rule_than_that_of_the_job_is_refused_with_both(void *
                    "least 2, absence 64, lag 4, gradients 1, rate fixed; give all ranks the same");
     refused_backup(*state, 1, &backup, -EINVAL, "; give all ranks the same gp_job_spec.backup");
     rig_join(*state, "resnet", 1, 3, NULL, NULL);
+}
+
+static void join_with(struct rig *rig, uint32_t rank, WIRE(BackupSpec) * backup)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", rank, 3);
+    join.backup = backup;
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+}
+
+static void a_static_rule_is_served_and_compared(void **state)
+{
+    WIRE(BackupSpec)
+    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX);
+    join_with(*state, 0, &backup);
+    backup.least = 2; /* the default, named */
+    join_with(*state, 1, &backup);
+    backup.k = 3;
+    refused_backup(*state, 2, &backup, -EINVAL,
+                   "job resnet closes its rounds by backup rule static, k 2, least 2, absence "
+                   "4294967295, lag 4, gradients 1, rate fixed; rank 2 came with static, k 3");
+    refused_backup(*state, 2, NULL, -EINVAL, "rank 2 came with all; give all ranks the same");
 }
 
 static void names_and_numbers_out_of_bounds_are_refused(void **state)
@@ -506,6 +542,7 @@ int main(void)
         CASE(another_number_of_workers_is_refused_with_both),
         CASE(backup_workers_are_refused_until_a_lane_serves_them),
         CASE(another_backup_rule_than_that_of_the_job_is_refused_with_both),
+        CASE(a_static_rule_is_served_and_compared),
         CASE(names_and_numbers_out_of_bounds_are_refused),
         CASE(a_connection_is_for_one_job),
         CASE(a_name_is_free_again_when_all_have_left),

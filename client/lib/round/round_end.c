@@ -1,0 +1,277 @@
+/* Ends rounds of a job with backup workers. The hidden tensor is announced after the last gradient;
+ * the answer says whether this rank is in the set. If not, every tensor takes the result of one
+ * closed round, so that all parameters are of that round (W22). Owns struct backup_rounds. */
+#include "client/lib/round/round_end.h"
+
+#include "client/lib/declare/declare.h"
+#include "client/lib/job/piece.h"
+#include "client/lib/link/link.h"
+#include "client/lib/round/push_pull.h"
+#include "client/lib/round/settle.h"
+#include "client/lib/round/wait.h"
+#include "client/lib/session/process.h"
+#include "svc/base/clock.h"
+#include "svc/wire/round_set.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+
+int round_end_is_due(const struct gp_request *q)
+{
+    const struct backup_rounds *b = &q->job->backup;
+    if (!b->is_on || b->phase != BACKUP_OPEN)
+        return 0;
+    list_for_each (node, &q->waiting) {
+        const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
+        const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
+        bool is_open = push->root == (uint32_t)(b->held + 1); /* others wait for their COMMIT */
+        if (terms_are_following(&t->terms) && push->operation == RECORD_UPDATE && is_open)
+            return client_error(-EDEADLK,
+                                "tensor '%s': round %" PRIu64
+                                " of the job is not ended; call gp_round_end() before gp_wait()",
+                                t->name, b->held + 1);
+    }
+    return 0;
+}
+
+/* ---- conditions for the engine ---- */
+
+/* Returns the failure of the job or of a tensor that follows; NULL: none. */
+static const struct err *round_end_failure(struct gp_job *job)
+{
+    if (job->failure.code)
+        return &job->failure;
+    if (job->backup.leader->failure.code)
+        return &job->backup.leader->failure;
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms) && t->failure.code)
+            return &t->failure;
+    }
+    return NULL;
+}
+
+static bool round_end_is_begun(const struct gp_tensor *t)
+{
+    return !t->is_queued && !t->is_starting;
+}
+static bool round_end_has_landed(const struct gp_tensor *t) { return t->without_result == 0; }
+static bool round_end_is_answered(const struct gp_tensor *t) { return t->without_commit == 0; }
+
+static bool round_end_all(struct gp_job *job, bool (*is_done)(const struct gp_tensor *t))
+{
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms) && !is_done(t))
+            return false;
+    }
+    return true;
+}
+
+static bool all_have_begun(void *job)
+{
+    return round_end_failure(job) || round_end_all(job, round_end_is_begun);
+}
+
+static bool all_have_landed(void *job)
+{
+    return round_end_failure(job) || round_end_all(job, round_end_has_landed);
+}
+
+static bool all_are_answered(void *job)
+{
+    return round_end_failure(job) || round_end_all(job, round_end_is_answered);
+}
+
+static bool leader_has_answered(void *context)
+{
+    struct gp_job *job = context;
+    return round_end_failure(job) || job->backup.leader->without_commit == 0;
+}
+
+static int round_end_drive(struct gp_job *job, uint64_t deadline_ns, bool (*until)(void *job),
+                           const char *awaited)
+{
+    bool is_done = engine_run(&job->engine, deadline_ns, until, job);
+    const struct err *failure = round_end_failure(job);
+    if (failure)
+        return client_error_from(failure);
+    if (is_done)
+        return 0;
+    return client_error(
+        -ETIMEDOUT, "job '%s' round %" PRIu64 ": %s; call gp_round_end() again to go on waiting",
+        job->name, job->backup.held + 1, awaited);
+}
+
+/* ---- the announcement ---- */
+
+static int round_end_check_pushes(struct gp_job *job)
+{
+    uint32_t number = (uint32_t)(job->backup.held + 1);
+    for_each_tensor (t, job) {
+        bool is_pushed = t->open.operation == RECORD_UPDATE && t->open.root == number;
+        if (terms_are_following(&t->terms) && !is_pushed)
+            return client_error(-EINVAL,
+                                "tensor '%s' has no update in round %" PRIu64
+                                " of the job; update each tensor once, then call gp_round_end()",
+                                t->name, job->backup.held + 1);
+    }
+    return 0;
+}
+
+/* The leader lane must not count this rank before every lane can read its gradients. */
+static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    int error = round_end_drive(job, deadline_ns, all_have_begun,
+                                "the round before is not committed by all lanes");
+    if (error == 0)
+        error = round_end_check_pushes(job);
+    if (error == 0)
+        error = push_internal(b->leader, RECORD_BARRIER, &b->request);
+    if (error == 0)
+        b->phase = BACKUP_ANNOUNCED;
+    return error;
+}
+
+/* ---- a rank outside the set ---- */
+
+/* Requests the result of `ahead` rounds later than the open one. A lane reads the gradient no
+ * more. */
+static void round_end_take(struct gp_tensor *t, uint64_t ahead)
+{
+    uint64_t steps = t->steps[t->round % 3];
+    t->round += ahead;
+    t->steps[t->round % 3] = steps + ahead;
+    t->open.is_taking = true;
+    t->without_result = t->without_commit = t->pieces_count;
+    for_each_piece (p, t) {
+        piece_retract(p);
+        piece_new_word(p);
+        p->standing = PIECE_ANNOUNCED;
+        link_announce(p->link, p);
+    }
+}
+
+static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round)
+{
+    job->backup.taking = job->backup.newest = round;
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms))
+            round_end_take(t, round - from);
+    }
+    engine_flush(&job->engine);
+}
+
+/* Repeats the requests until all results are of one round: a lane that no longer has a round names
+ * a later one. */
+static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    for (;;) {
+        int error = round_end_drive(job, deadline_ns, all_are_answered,
+                                    "a lane has not sent the parameters of a later round");
+        if (error < 0)
+            return error;
+        if (b->newest == b->taking)
+            break;
+        round_end_take_all(job, b->taking, b->newest);
+    }
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms))
+            settle_taken(t);
+    }
+    return 0;
+}
+
+/* ---- the answer ---- */
+
+static int round_end_hear(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    uint64_t round = b->held + 1;
+    int error = b->request ? wait_locked(b->request, deadline_ns, timeout_ns) : 0;
+    if (error == -ETIMEDOUT)
+        return error;
+    b->request = NULL;
+    if (error == 0)
+        error = round_end_drive(job, deadline_ns, leader_has_answered,
+                                "the leader lane has not committed the round");
+    if (error < 0)
+        return error;
+    const struct record_chosen *set = &job->chosen[round & 1];
+    bool is_counted = set->round == round && round_set_count(set, job->rank) > 0;
+    b->phase = is_counted ? BACKUP_LANDING : BACKUP_TAKING;
+    if (!is_counted)
+        round_end_take_all(job, round, b->leader->round);
+    return 0;
+}
+
+static void round_end_finish(struct gp_job *job, gp_round *ret_round)
+{
+    struct backup_rounds *b = &job->backup;
+    bool is_dropped = b->phase == BACKUP_TAKING;
+    uint64_t round = is_dropped ? b->taking : b->held + 1;
+    const struct record_chosen *set = &job->chosen[round & 1];
+    gp_round end = {.number = round,
+                    .missed = is_dropped ? round - b->held : 0,
+                    .counted = set->round == round ? round_set_gradients(set) : 0,
+                    .of = b->leader->members};
+    b->held = round;
+    b->phase = BACKUP_OPEN;
+    if (atomic_load_explicit(&b->passed, memory_order_relaxed) <= round)
+        atomic_store_explicit(&b->passed, 0, memory_order_relaxed);
+    if (ret_round)
+        *ret_round = end;
+}
+
+static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
+                            gp_round *ret_round)
+{
+    struct backup_rounds *b = &job->backup;
+    int error = 0;
+    if (b->phase == BACKUP_OPEN)
+        error = round_end_announce(job, deadline_ns);
+    if (error == 0 && b->phase == BACKUP_ANNOUNCED)
+        error = round_end_hear(job, deadline_ns, timeout_ns);
+    if (error == 0 && b->phase == BACKUP_LANDING)
+        error =
+            round_end_drive(job, deadline_ns, all_have_landed, "a lane has not sent its result");
+    if (error == 0 && b->phase == BACKUP_TAKING)
+        error = round_end_await_taken(job, deadline_ns);
+    if (error < 0)
+        return error;
+    int is_dropped = b->phase == BACKUP_TAKING;
+    round_end_finish(job, ret_round);
+    return is_dropped;
+}
+
+int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    if (!job->backup.is_on)
+        return client_error(-EINVAL,
+                            "job '%s' has no backup workers, so its rounds have no end; set "
+                            "gp_job_spec.backup, or leave gp_round_end() out",
+                            job->name);
+    struct gp_tensor *leader = job->backup.leader;
+    uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
+    job->users++;
+    if (!leader)
+        error = declare_leader(job, timeout_ns, &leader);
+    pthread_mutex_lock(&job->lock);
+    job->loss = (float)loss;
+    if (error == 0)
+        job->backup.leader = leader;
+    if (error == 0)
+        error = round_end_locked(job, deadline_ns, timeout_ns, ret_round);
+    job_end_use(job);
+    return error;
+}
+
+uint64_t gp_job_passed(gp_job *job)
+{
+    return job ? atomic_load_explicit(&job->backup.passed, memory_order_relaxed) : 0;
+}

@@ -1,0 +1,128 @@
+"""Backup workers against a real service: client/backup_example.c with a slow rank, over each
+transport. A round closes at its second gradient, and parameters are equal at every round."""
+import collections
+import ctypes
+import errno
+import os
+import re
+import signal
+import unittest
+
+import gradpool
+from gradpool._native import binding
+
+import harness
+import tap
+
+EXAMPLE = harness.BUILD / 'client' / 'gradpool-backup-example'
+RANKS, ROUNDS = 3, 40
+LINE = re.compile(r'round (\d+) of (\d+): (counted|dropped), (weight \S+ bias \S+)')
+service = None
+
+
+def setUpModule():
+    global service
+    service = harness.Service('--durability', 'none')
+
+
+def tearDownModule():
+    service.end()
+
+
+class BackupWorkers(unittest.TestCase):
+    def start(self, job, slow_ms, transport, rounds=ROUNDS):
+        children = []
+        for rank in range(RANKS):
+            environment = {'GRADPOOL_ENDPOINT': service.endpoint, 'GRADPOOL_JOB': job,
+                           'GRADPOOL_TRANSPORT': transport, 'GRADPOOL_RANK': str(rank),
+                           'GRADPOOL_SIZE': str(RANKS)}
+            children.append(harness.Process([EXAMPLE, str(slow_ms), str(rounds)], service.folder,
+                                            f'{job}-{rank}', environment))
+        return children
+
+    def finish(self, child):
+        self.assertEqual(child.child.wait(timeout=harness.WAIT_S), 0, child.text())
+        return child.text()
+
+    def run_ranks(self, *options):
+        """Returns the output of each rank."""
+        return [self.finish(child) for child in self.start(*options)]
+
+    def check(self, outputs):
+        """Parameters of a round are equal on every rank that has the round. Returns how often each
+        rank was dropped."""
+        parameters = collections.defaultdict(set)
+        for output in outputs:
+            rounds = [LINE.match(line) for line in output.splitlines()[:-1]]
+            self.assertTrue(all(rounds), output)
+            numbers = [int(found[1]) for found in rounds]
+            self.assertEqual(numbers, sorted(set(numbers)), output)
+            self.assertGreaterEqual(numbers[-1], ROUNDS)
+            for found in rounds:
+                parameters[int(found[1])].add(found[4])
+        for number, values in parameters.items():
+            self.assertEqual(len(values), 1, (number, values))
+        return [int(output.rsplit(' ', 1)[1]) for output in outputs]
+
+    def run_over(self, transport):
+        dropped = self.check(self.run_ranks(f'slow-{transport}', 40, transport))
+        self.assertGreater(dropped[0], 0)
+        # as fast as the others: each rank may be the third of a round
+        self.check(self.run_ranks(f'even-{transport}', 1, transport))
+
+    def test_a_stopped_straggler_delays_no_round(self):
+        ranks = self.start('stopped', 20, 'shm')
+        harness.until(lambda: ranks[0].text() or ranks[0].child.poll() is not None,
+                      'the straggler has ended a round')
+        os.kill(ranks[0].pid, signal.SIGSTOP)
+        outputs = [self.finish(rank) for rank in ranks[1:]]
+        os.kill(ranks[0].pid, signal.SIGCONT)
+        self.check([self.finish(ranks[0]), *outputs])
+
+    def test_parameters_stay_equal_while_tasks_move(self):
+        ranks = self.start('moved', 5, 'tcp', 1500)
+        harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
+        for lane in 1, 2, 1:
+            moved = service.ask('move', 'moved', str(lane))
+            self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
+        self.check([self.finish(rank) for rank in ranks])
+
+    def test_a_broadcast_after_the_first_round_is_refused(self):
+        with gradpool.connect(service.endpoint) as client:
+            spec = binding.JobSpec(b'alone', 0, 1)
+            spec.backup = binding.BackupSpec(1, 1, 0, 2**32 - 1)
+            job, tensor, request = (ctypes.c_void_p() for _ in range(3))
+            lib, at, values = binding.lib, ctypes.byref, (ctypes.c_float * 4)()
+            declared = binding.TensorSpec(name=b't', dtype=1, elements=4, rule=1)
+            settings = binding.Settings(rate=1)
+            with client._using() as handle:
+                self.assertEqual(lib.gp_job_join(handle, at(spec), at(job)), 0)
+                self.assertEqual(lib.gp_tensors_declare(job, at(declared), 1, at(tensor)), 0)
+                self.assertEqual(lib.gp_broadcast(tensor, values, 0, at(request)), 0)
+                self.assertEqual(lib.gp_wait(request, 0), 0)
+                pushed = lib.gp_update(tensor, values, values, at(settings), at(request))
+                self.assertEqual(pushed, 0)
+                self.assertEqual(lib.gp_wait(request, 0), -errno.EDEADLK)
+                ended = lib.gp_round_end(job, ctypes.c_double(0), 0, None)
+                self.assertEqual((ended, lib.gp_wait(request, 0)), (0, 0))
+                refused = lib.gp_broadcast(tensor, values, 0, at(request))
+                self.assertEqual(refused, -errno.EOPNOTSUPP)
+                lib.gp_job_leave(job)
+
+    def test_a_lost_rank_ends_the_job_of_all(self):
+        ranks = self.start('lost', 5, 'shm', 1000000)
+        harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
+        ranks[1].child.kill()
+        for rank in ranks[0], ranks[2]:
+            self.assertEqual(rank.child.wait(timeout=harness.WAIT_S), 1)
+            self.assertIn('rank 1', rank.text().splitlines()[0] + rank.text().splitlines()[-1])
+
+    def test_parameters_are_equal_at_every_round_over_shared_memory(self):
+        self.run_over('shm')
+
+    def test_parameters_are_equal_at_every_round_over_tcp(self):
+        self.run_over('tcp')
+
+
+if __name__ == '__main__':
+    tap.main()
