@@ -107,6 +107,9 @@ class BackupWorkers(unittest.TestCase):
                 self.assertEqual((ended, lib.gp_wait(request, 0)), (0, 0))
                 refused = lib.gp_broadcast(tensor, values, 0, at(request))
                 self.assertEqual(refused, -errno.EOPNOTSUPP)
+                self.assertIn("tensor 't': a job with backup workers broadcasts, saves and "
+                              "restores before its first round only",
+                              lib.gp_last_error().decode())
                 lib.gp_job_leave(job)
 
     def test_a_lost_rank_ends_the_job_of_all(self):

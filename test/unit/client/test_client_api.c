@@ -219,6 +219,8 @@ static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
         ok(gp_broadcast(t[rank], values[rank], 0, &q[rank]));
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(q[rank], 0));
+    failed(gp_round_end(jobs[0], 0, 1000, NULL), -EINVAL,
+           "tensor 't' has no update in round 1 of the job", NULL);
     failed(gp_update(t[1], values[1], values[1], NULL, &q[1]), -EINVAL,
            "rank 1 gives the settings of an update", NULL);
     ok(gp_update(t[0], values[0], values[0], &settings, &q[0]));

@@ -67,7 +67,8 @@ static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
                    "'static' with waiting for absent ranks (set absence to UINT32_MAX)");
     backup.absence = UINT32_MAX;
     backup.gradients = 2;
-    refused_backup(*state, 0, &backup, -EOPNOTSUPP, "set gradients to 1");
+    refused_backup(*state, 0, &backup, -EOPNOTSUPP,
+                   "with several gradients of a rank in a round (set gradients to 1)");
     backup.gradients = 1;
     backup.rate = 1;
     refused_backup(*state, 0, &backup, -EOPNOTSUPP, "set rate to GP_RATE_FIXED");
@@ -87,6 +88,22 @@ static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
+}
+
+static void jobs_that_change_or_keep_copies_have_no_backup_workers(void **state)
+{
+    WIRE(BackupSpec)
+    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX);
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", 0, 3);
+    join.backup = &backup;
+    join.workers_max = 4;
+    end_ask_refused(e, &request, -EOPNOTSUPP, "in a job whose workers come and go");
+    join.workers_max = 0;
+    join.durability = DURABILITY_REPLICA;
+    end_ask_refused(e, &request, -EOPNOTSUPP, "with copies of parameters (set durability");
 }
 
 static void another_backup_rule_than_that_of_the_job_is_refused_with_both(void **state)
@@ -541,6 +558,7 @@ int main(void)
         CASE(a_taken_rank_is_refused_naming_who_has_it),
         CASE(another_number_of_workers_is_refused_with_both),
         CASE(backup_workers_are_refused_until_a_lane_serves_them),
+        CASE(jobs_that_change_or_keep_copies_have_no_backup_workers),
         CASE(another_backup_rule_than_that_of_the_job_is_refused_with_both),
         CASE(a_static_rule_is_served_and_compared),
         CASE(names_and_numbers_out_of_bounds_are_refused),
