@@ -516,7 +516,6 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     message_free(reply);
     kept_log_expect(" is being taken already");
-    kept_log_expect("tasks of job resnet are on their way");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
