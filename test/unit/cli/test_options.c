@@ -235,7 +235,7 @@ static void a_mistake_of_the_file_names_its_line_and_the_remedy(void **state)
         {"[serve]\nname =\n", "name has no value; remove the line", 2},
         {"[serve]\nname = a\n[aggregator]\n[serve]\nname = a\n", "name is set again, after line 2",
          5},
-        {"[aggregator]\ngrant = x\n", "grant is a secret, and is never read from a file", 2},
+        {"[aggregator]\ngrant = x\n", " is a secret, and is never read from a file; remove the line", 2},
         {"[serve]\nname\n", "expected KEY = VALUE, [SECTION], or a comment", 2},
         {"[serve\nname = a\n", "expected KEY = VALUE, [SECTION], or a comment", 1},
         {"[serve]\nwhat\nname = a b\n", "expected KEY = VALUE", 2},
