@@ -15,6 +15,7 @@ import unittest
 import harness
 import ranks  # noqa: F401 (sets GRADPOOL_LIBRARY, before gradpool is imported)
 import tap
+import wrong_calls
 import gradpool
 import numpy
 from harness import GRADPOOL, Process, Service
@@ -157,7 +158,8 @@ class Services(Case):
                       '--data-port 65535 --lanes-per-core 2'):
             self.serve(2, *words.split(), '--aggregators', '1')
         self.serve(1, '--advertise', '203.0.113.7', '--aggregators', '1')
-        self.serve(2, '--allow-uid', ','.join(map(str, range(100))))
+        for uids in ','.join(map(str, range(100))), 2000 * '1':
+            self.serve(2, '--allow-uid', uids)
         self.serve(2, environment={'GRADPOOL_REQUIRE_TLS': 'perhaps'})
 
     def test_options_of_an_aggregator(self):
@@ -171,7 +173,7 @@ class Services(Case):
                      '[serve]\nquux = x\n', '[serve]\nkey = x\n', '[serve]\nlisten =\n',
                      '[serve]\nlisten = a\nlisten = b\n', '[serve]\nnonsense\n',
                      '[serve]\n\0\n', '[serve]\nlisten = ' + 5000 * 'x' + '\n',
-                     '[serve]\ninsecure = perhaps\n'):
+                     '[serve]\ninsecure = perhaps\n', '[serve]\nname = a\rb\n'):
             self.serve(2, '--config', self.file('gradpool.conf', text))
         self.serve(2, '--config', '/nowhere/gradpool.conf')
         self.serve(2, '--config', self.folder)
@@ -247,6 +249,24 @@ class Wrong(Case):
             job.declare('w', 100)
             self.ask(1, 'snapshot busy --output', self.folder / 'snapshot')
             self.ask(1, 'timeline busy --seconds 0.1 --output /nowhere/timeline')
+            self.ask(2, 'timeline busy --seconds 99999 --output', self.folder / 'timeline')
+
+    def test_a_plan_without_a_measured_job(self):
+        model = self.file('model.csv', 'name,elements\nw,100\n')
+        self.ask(0, f'plan {model} --period 1')
+
+    def test_a_name_that_two_tenants_have(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        for tenant in 'one', 'two':
+            with contextlib.ExitStack() as given:
+                for name, value in service.tenant_key(tenant).items():
+                    given.enter_context(variable(name, value))
+                client = gradpool.connect(service.endpoint)
+            self.addCleanup(client.close)
+            client.join('same', 0, 1).declare('w', 1)
+        for words in 'snapshot same', 'move same 1':
+            self.refused(1, *words.split(), '--endpoint', f'unix:{service.state}/control.sock')
 
     def test_tenants(self):
         service = Service(aggregators=0)
@@ -436,13 +456,19 @@ class Wrong(Case):
             job.declare('other', 100, rule='sgd')
             self.raises(lambda: job.restore(str(saved)))
 
+    def test_a_snapshot_of_an_operator(self):
+        with gradpool.connect() as client, client.join('kept', 0, 1) as job:
+            job.broadcast(job.declare('model', 100, rule='sgd'),
+                          numpy.zeros(100, numpy.float32)).wait()
+            answer = self.service.ask('snapshot', 'kept', '--output', str(self.folder / 'kept'))
+            check(self, answer.stdout + answer.stderr)
+
     def damaged(self, saved):
         data = bytearray(saved.read_bytes())
         data[-1] ^= 1
         path = self.folder / 'damaged'
         path.write_bytes(data)
         return str(path)
-
 
     def test_the_doors_of_python(self):
         import torch
@@ -456,49 +482,11 @@ class Wrong(Case):
                 self.raises(call, Exception)
             hvd.init()
             self.addCleanup(hvd.shutdown)
-            for calls in (self.calls_of_codecs(), self.calls_of_a_door(torch, hvd),
-                          self.calls_of_an_optimizer(torch, hvd)):
+            for calls in (wrong_calls.of_codecs(), wrong_calls.of_a_door(torch, hvd),
+                          wrong_calls.of_an_optimizer(torch, hvd)):
                 for number, call in enumerate(calls):
                     with self.subTest(line=call.__code__.co_firstlineno, number=number):
                         self.raises(call, Exception)
-
-    @staticmethod
-    def calls_of_codecs():
-        from gradpool import codecs
-        return (lambda: codecs.TopK(ratio=2), lambda: codecs.Dithering(bits=3),
-                lambda: codecs.OneBit(min_bytes='x'), lambda: codecs.Feedback('x'),
-                lambda: codecs.flat(numpy.zeros(2)),
-                lambda: codecs.flat(numpy.zeros((4, 4), numpy.float32)[:, ::2]))
-
-    @staticmethod
-    def calls_of_a_door(torch, hvd):
-        ones, number = torch.ones(4), torch.tensor(1.0)
-        return (lambda: hvd.allreduce(ones, op='x'), lambda: hvd.allreduce(ones, op=hvd.Adasum),
-                lambda: hvd.allreduce(ones, True, op=hvd.Sum), lambda: hvd.allreduce('x'),
-                lambda: hvd.grouped_allreduce([]), lambda: hvd.allgather(number),
-                lambda: hvd.reducescatter(number), lambda: hvd.broadcast(ones, 7),
-                lambda: hvd.alltoall(ones, splits=torch.tensor([9])),
-                lambda: hvd.sparse_allreduce_async(ones), lambda: hvd.synchronize('x'),
-                lambda: hvd.allreduce(ones, process_set=hvd.ProcessSet([5])),
-                lambda: hvd.add_process_set([7]), lambda: hvd.broadcast_parameters('x', 0),
-                lambda: hvd.broadcast_parameters({'a': 'x'}, 0),
-                lambda: hvd.broadcast_parameters({'a': ones}, 7),
-                lambda: hvd.allreduce_(ones[:1].expand(4)),
-                lambda: hvd.SyncBatchNorm(4)(torch.ones(1, 4)),
-                lambda: hvd.SyncBatchNorm(4)(torch.ones(4)))
-
-    @staticmethod
-    def calls_of_an_optimizer(torch, hvd):
-        model = torch.nn.Linear(2, 2)
-
-        def make(*arguments, **named):
-            return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1), *arguments,
-                                            **named)
-        names = list(model.named_parameters())
-        return (lambda: hvd.DistributedOptimizer('x'), lambda: make(['x']),
-                lambda: make(names[:1] * 2), lambda: make(names[:1]),
-                lambda: make(backward_passes_per_step=0),
-                lambda: make(gradient_predivide_factor=2, op=hvd.Sum))
 
 
 @contextlib.contextmanager
@@ -550,6 +538,18 @@ class Life(Case):
         service.serve.wait_for('nothing to reload')
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
+
+    def test_a_service_for_other_hosts_that_is_stopped(self):
+        state = self.folder / 'open'
+        serve = Process([GRADPOOL, 'serve', '--state-dir', state, '--listen',
+                         'gradpool://0.0.0.0:0', '--aggregators', '0'], self.folder, 'open-log')
+        self.addCleanup(serve.end)
+        serve.wait_for('listening on')
+        answer = harness.run([GRADPOOL, 'stop', '--state-dir', state], capture_output=True,
+                             text=True, env=clean())
+        check(self, answer.stdout + answer.stderr)
+        self.assertEqual(serve.wait(), 0)
+        check(self, serve.text())
 
     def test_moves_and_drains(self):
         service = Service(aggregators=2)
