@@ -180,12 +180,12 @@ static void fill_request(struct declaration *d)
 
 static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
-    return client_error(
-        -ETIMEDOUT,
-        "%s: no answer within %" PRIu64 " ms: the coordinator at %s %s; see the log of gradpool "
-        "serve, or raise GRADPOOL_TIMEOUT_MS",
-        what, timeout_ns / NS_PER_MS, job->client->endpoint_text,
-        control_is_up(job->control) ? "has not answered" : "cannot be reached");
+    return client_error(-ETIMEDOUT,
+                        "%s: no answer within %" PRIu64
+                        " ms: the coordinator at %s %s; see the log of gradpool "
+                        "serve, or raise GRADPOOL_TIMEOUT_MS",
+                        what, timeout_ns / NS_PER_MS, job->client->endpoint_text,
+                        control_is_up(job->control) ? "has not answered" : "cannot be reached");
 }
 
 static int ask(struct declaration *d)

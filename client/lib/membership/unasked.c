@@ -17,7 +17,7 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
 static void log_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     if (*notice->text)
-        log_warn("job %s waits: %s", job->name, notice->text);
+        log_warn("job %s waits for lanes: %s", job->name, notice->text);
     else
         log_warn("job %s goes on", job->name);
 }

@@ -3,6 +3,7 @@ the golden file, and each message that the file expects of this program is print
 
 `test_messages.py --write` marks the messages of this run in the golden file."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -18,6 +19,7 @@ import tap
 import wrong_calls
 import gradpool
 import numpy
+from gradpool._native import binding
 from harness import GRADPOOL, Process, Service
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -148,9 +150,8 @@ class Services(Case):
         for words in ('--listen http://h', '--listen unix:/tmp/x', '--insecure --require-tls',
                       '--policy best', '--loss-limit 200', '--aggregators two',
                       '--worker-timeout 1.5', '--worker-timeout x', '--name a/b', '--http x',
-                      '--durability x', '--lane-policy x', '--kernels x',
-                      '--interface none9', '--advertise node7:7077', '--allow-uid root',
-                      '--lanes-min 3 --lanes-max 2',
+                      '--durability x', '--lane-policy x', '--kernels x', '--interface none9',
+                      '--advertise node7:7077', '--allow-uid root', '--lanes-min 3 --lanes-max 2',
                       '--operators no-such-group', '--network-gbit x', '--job-bytes-max 1X',
                       '--scale maybe', '--stop never', '--explore maybe', '--bogus', '--listen'):
             self.serve(2, *words.split())
@@ -175,13 +176,18 @@ class Services(Case):
                      '[serve]\n\0\n', '[serve]\nlisten = ' + 5000 * 'x' + '\n',
                      '[serve]\ninsecure = perhaps\n', '[serve]\nname = a\rb\n'):
             self.serve(2, '--config', self.file('gradpool.conf', text))
+        printed = subprocess.check_output([GRADPOOL, 'serve', '--state-dir', 'a\nb',
+                                           '--print-config'], text=True)
+        check(self, '\n'.join(line for line in printed.split('\n') if 'no line of a' in line))
         self.serve(2, '--config', '/nowhere/gradpool.conf')
         self.serve(2, '--config', self.folder)
         self.serve(2, '--config', self.file('open.conf', '[serve]\n', 0o666))
 
     def test_state_dirs(self):
         plain = self.file('plain')
-        for path in ('/' + 200 * 'x', ''):
+        gone = ('sh', '-c', 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', 'sh')
+        self.serve(2, '--state-dir', 'state', before=('env', '-C', self.folder, *gone))
+        for path in ('/' + 200 * 'x', '/' + 5000 * 'x', ''):
             self.serve(2, '--state-dir', path)
         for path in ('/proc/none', plain, plain + '/below'):
             self.serve(1, '--state-dir', path)
@@ -207,6 +213,12 @@ class Services(Case):
         (state / 'state.db').unlink()
         (state / 'state.db-used').write_text('changes 3, on disk 3\n')
         self.serve(1)
+        (state / 'state.db-used').unlink()
+        (state / 'state.db-used').mkdir()
+        self.serve(1)
+        with open(state / 'lock', 'w') as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.serve(1)
 
     def test_ports_that_are_taken(self):
         with socket.socket() as taken:
@@ -249,11 +261,9 @@ class Wrong(Case):
             job.declare('w', 100)
             self.ask(1, 'snapshot busy --output', self.folder / 'snapshot')
             self.ask(1, 'timeline busy --seconds 0.1 --output /nowhere/timeline')
+            model = self.file('model.csv', 'name,elements\nw,100\n')
+            self.ask(0, f'plan {model} --period 1')
             self.ask(2, 'timeline busy --seconds 99999 --output', self.folder / 'timeline')
-
-    def test_a_plan_without_a_measured_job(self):
-        model = self.file('model.csv', 'name,elements\nw,100\n')
-        self.ask(0, f'plan {model} --period 1')
 
     def test_a_name_that_two_tenants_have(self):
         service = Service(aggregators=1)
@@ -443,7 +453,10 @@ class Wrong(Case):
             job.broadcast(model, values).wait()
             saved = self.folder / 'saved'
             job.snapshot(str(saved))
+            of_c, handle = binding.lib, job._handle
             for call in (lambda: job.snapshot('/nowhere/saved'), lambda: job.snapshot('/dev/null'),
+                         lambda: binding.check(of_c.gp_job_snapshot(handle, None)),
+                         lambda: binding.check(of_c.gp_job_restore(handle, None, None, 0)),
                          lambda: job.restore('/nowhere/saved'), lambda: job.restore('/proc'),
                          lambda: job.restore(self.file('empty')),
                          lambda: job.restore(self.file('long', 300 * 'x')),
@@ -540,16 +553,12 @@ class Life(Case):
         check(self, service.serve.text())
 
     def test_a_service_for_other_hosts_that_is_stopped(self):
-        state = self.folder / 'open'
-        serve = Process([GRADPOOL, 'serve', '--state-dir', state, '--listen',
+        serve = Process([GRADPOOL, 'serve', '--state-dir', self.folder / 'open', '--listen',
                          'gradpool://0.0.0.0:0', '--aggregators', '0'], self.folder, 'open-log')
         self.addCleanup(serve.end)
         serve.wait_for('listening on')
-        answer = harness.run([GRADPOOL, 'stop', '--state-dir', state], capture_output=True,
-                             text=True, env=clean())
-        check(self, answer.stdout + answer.stderr)
-        self.assertEqual(serve.wait(), 0)
-        check(self, serve.text())
+        check(self, subprocess.check_output([GRADPOOL, 'stop', '--state-dir', self.folder / 'open'],
+                                            text=True) + serve.text())
 
     def test_moves_and_drains(self):
         service = Service(aggregators=2)

@@ -219,7 +219,7 @@ class Timelines(unittest.TestCase):
         out, errors = harness.finish(process, harness.WAIT_S)
         self.assertEqual((process.returncode, errors), (0, ''))
         trace = Trace(self.file)
-        self.assertRegex(out, f'{len(trace.rounds)} rounds of 2 workers and 2 lanes of job job, '
+        self.assertRegex(out, f': {len(trace.rounds)} rounds of 2 workers and 2 lanes of job job, '
                          r'\d+ dropped')
         self.check_rounds(trace)
 

@@ -37,7 +37,7 @@ static void an_endpoint_that_is_none_is_refused(void **state)
     kept_log_begin();
     failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
            NULL);
-    kept_log_expect("waits for the service at gradpool://127.0.0.1:1, up to ");
+    kept_log_expect("waits for the service at ");
 }
 
 static void *hang_up_on_the_first(void *listener)
@@ -325,8 +325,7 @@ static int in_child(gp_tensor *t, gp_request *q)
     if (!is_refused(gp_push_pull(t, &value, &value, GP_SUM, &other), of_job) ||
         !is_refused(gp_wait(q, 1), of_request) || !is_refused(gp_poll(q, 0), of_request) ||
         !is_refused(gp_alloc(jobs[0], 1, &memory), of_job) ||
-        !is_refused(gp_barrier(jobs[0], 1), of_job) ||
-        !is_refused(gp_tensor_undeclare(t), of_job))
+        !is_refused(gp_barrier(jobs[0], 1), of_job) || !is_refused(gp_tensor_undeclare(t), of_job))
         return 1;
     if (!is_refused(gp_job_join(clients[0], &spec, &job),
                     "the client belongs to the parent process; connect anew"))

@@ -147,7 +147,8 @@ static void the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators(void **s
     message_free(end_expect(lane, BODY(DRAIN_REQUEST)));
     coordinator_signal(rig->coordinator, SIGTERM);
     step_until_ended(rig);
-    kept_log_expect("local aggregators may end with this systemd unit; with KillMode=process they stay");
+    kept_log_expect(
+        "local aggregators may end with this systemd unit; with KillMode=process they stay");
 }
 
 static void expect_left(struct rig *rig)
