@@ -168,9 +168,8 @@ GP_API void gp_disconnect(gp_client *client);
 /* Effect of a lost worker on its job: the job fails, or continues without that rank. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 
-/* Copies of parameters and moments that protect them against the loss of a lane: none; on another
- * aggregator; or in the memory of a rank, which costs this rank 8 to 24 bytes an element. With
- * a copy the same bits are restored. */
+/* Copies of parameters and moments against the loss of a lane, which restore the same bits: none;
+ * on another aggregator; or in the memory of a rank, 8 to 24 bytes an element. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
@@ -183,8 +182,7 @@ enum gp_backup_rule {
     GP_BACKUP_BLIND,   /* by gradients a time, k chosen before the round */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-/* Step over a mean of k of n gradients: as it is, or multiplied by k/n. */
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL };
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* PROPORTIONAL: times k/workers */
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
@@ -201,8 +199,7 @@ typedef struct gp_backup_spec {
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8 */
     uint32_t rank;    /* 0 .. workers-1, each rank once; up to workers_max-1 after a resize */
-    /* 1 .. 768: number of workers at the beginning of the job, also for ranks that join later */
-    uint32_t workers;
+    uint32_t workers; /* 1 .. 768: workers at the job's start, also for ranks that join later */
     /* Slow-down that the job accepts from sharing lanes, in parts per million of its speed without
      * other jobs (50000: 5 %). 0: the limit of the service and the tenant. The strictest of the
      * three limits counts. A declare returns -ENOSPC if the measured job fits nowhere within the
@@ -211,9 +208,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
     enum gp_durability durability;      /* 0: the default of the service */
-    /* Built: GP_BACKUP_ALL; GP_BACKUP_STATIC with absence UINT32_MAX and GP_FAIL, without copies
-     * (GP_DURABILITY_NONE), for tensors with an update rule. */
-    gp_backup_spec backup;
+    gp_backup_spec backup; /* built: STATIC, absence UINT32_MAX, GP_FAIL, no copies, update rules */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,

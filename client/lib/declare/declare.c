@@ -203,11 +203,11 @@ static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
                             "raise GRADPOOL_TIMEOUT_MS",
                             what, job->name, timeout_ns / NS_PER_MS, reason);
     return client_error(-ETIMEDOUT,
-                        "%s: the coordinator at %s %s after %" PRIu64 " ms. Look at `gradpool "
-                        "serve` there, or raise GRADPOOL_TIMEOUT_MS",
-                        what, job->client->endpoint_text,
-                        control_is_up(job->control) ? "has not answered" : "cannot be reached",
-                        timeout_ns / NS_PER_MS);
+                        "%s: no answer within %" PRIu64
+                        " ms: the coordinator at %s %s; see the log of gradpool "
+                        "serve, or raise GRADPOOL_TIMEOUT_MS",
+                        what, timeout_ns / NS_PER_MS, job->client->endpoint_text,
+                        control_is_up(job->control) ? "has not answered" : "cannot be reached");
 }
 
 static int ask(struct declaration *d)

@@ -235,13 +235,17 @@ static bool is_our_own_lack(int code)
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
 }
 
-/* Requests another ticket from the coordinator, which knows whether the lane is lost. After a
- * failure the coordinator delays the ticket (L38). */
-static void try_later(struct link *l, int code)
+static void link_note_failure(struct link *l, int code)
 {
     char name[128], way[LINK_WAY_BYTES];
     err_set(&l->failure, code, "%s cannot be reached: %s%s", link_name(l, name, sizeof name),
             err_text(code), link_way(l, way, sizeof way));
+}
+
+/* Requests another ticket. Only the coordinator knows whether the lane is gone. It delays a ticket
+ * after a failure (L38). */
+static void try_later(struct link *l)
+{
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     link_request_ticket(l);
 }
@@ -255,7 +259,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
     bool can_change = !l->is_ofi && !l->wants_ofi && transport == TRANSPORT_AUTO && l->ofi[0];
     int code = reason ? -(int)reason : error < 0 ? error : -ECONNRESET;
     l->attempts++;
-    err_set(&l->failure, code, "%s", err_text(code));
+    link_note_failure(l, code);
     if (l->attempts >= ATTEMPTS_MAX && can_change) {
         l->wants_ofi = true;
         l->attempts--;
@@ -281,7 +285,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
         link_break(l, code, "%s cannot be reached: %s", link_name(l, name, sizeof name),
                    shortage_text(code, SHORTAGE_OTHER, lack, sizeof lack));
     else
-        try_later(l, code);
+        try_later(l);
 }
 
 /* ---- life ---- */

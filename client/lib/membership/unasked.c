@@ -18,7 +18,7 @@ static void take_notice(const struct gp_job *job, const Gradpool__Wire__Notice *
 {
     control_note(job->control, notice->text);
     if (*notice->text)
-        log_warn("job %s waits: %s", job->name, notice->text);
+        log_warn("job %s waits for lanes: %s", job->name, notice->text);
     else
         log_warn("job %s goes on", job->name);
 }

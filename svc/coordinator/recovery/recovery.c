@@ -128,7 +128,7 @@ static void place_failed(struct job *job, const struct aggregator *lost, const s
 {
     char name[AGGREGATOR_NAME_BYTES];
     if (err->code == -ENOMEM) {
-        log_error("job %s waits: %s", job->name, err->text);
+        log_error("job %s waits for lanes: %s", job->name, err->text);
         service_retry_later(job->service);
     } else if (err->code == -ENOSPC && (more_may_come(job->service) || !has_lanes(job->service))) {
         wait_for_lane(job, lost);

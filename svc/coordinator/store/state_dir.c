@@ -32,7 +32,7 @@ int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct 
                        path, err_text(-errno));
     int bytes = snprintf(buffer, buffer_bytes, "%s%s%s", here, is_whole ? "" : "/", path);
     if (bytes >= (int)buffer_bytes)
-        return err_set(err, -EINVAL, "--state-dir: too long a path");
+        return err_set(err, -EINVAL, "--state-dir: the path is too long; give a shorter one");
     return 0;
 }
 
@@ -81,7 +81,7 @@ int state_dir_create(const char *path, struct err *err)
 {
     char partial[PATH_MAX];
     if (snprintf(partial, sizeof partial, "%s", path) >= (int)sizeof partial)
-        return err_set(err, -ENAMETOOLONG, "--state-dir: the path is too long");
+        return err_set(err, -ENAMETOOLONG, "--state-dir: the path is too long; give a shorter one");
     for (char *slash = partial + 1; *slash; slash++) {
         if (*slash != '/')
             continue;

@@ -79,6 +79,8 @@ class Resets(unittest.TestCase):
             self.go_on(workers)
         for worker in workers:
             self.assertIn('another one is made', worker.text())
+            self.assertIn('the connection to lane ', worker.text())
+            self.assertIn('); another one is made', worker.text())
         finish_training(*workers)
         self.assertIn('s to connect again', self.service.serve.text())
 

@@ -53,15 +53,18 @@ class Sandbox(unittest.TestCase):
         self.assertEqual(refused.returncode, 1)
         self.assertIn('memfd_create is refused here; allow it in the seccomp profile',
                       refused.stderr)
+        self.assertIn(' cannot be reached by shm: ', refused.stderr)
 
     def test_lanes_without_memfd_create_offer_the_network_alone(self):
         service = self.serve(*without('memfd_create'))
         self.assertIn('memfd_create is refused (Operation not permitted)', service.serve.text())
-        self.pushes(service)
+        self.assertIn(' (the lane offers none); using tcp', self.pushes(service))
 
     def test_without_pidfd_open_the_end_of_an_aggregator_is_seen_by_a_pipe(self):
         service = self.serve(*without('pidfd_open'))
         self.assertIn('pidfd_open is refused (Operation not permitted)', service.serve.text())
+        self.assertIn('): the end of a process is seen by its connection or a pipe; allow it in '
+                      'the seccomp profile', service.serve.text())
         self.pushes(service)
         before = service.pids()
         os.kill(*before, 9)

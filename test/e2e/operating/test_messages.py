@@ -1,8 +1,8 @@
-"""Runs commands, services and workers with wrong inputs. The golden file must contain the message
-of each printed line. Each message expected from this program must be printed.
-
+"""Runs commands, services and workers with wrong inputs. The golden file must contain each printed
+message, and each message expected from this program must be printed.
 `test_messages.py --write` marks the messages of this run in the golden file."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -15,8 +15,10 @@ import unittest
 import harness
 import ranks  # noqa: F401 (sets GRADPOOL_LIBRARY, before gradpool is imported)
 import tap
+import wrong_calls
 import gradpool
 import numpy
+from gradpool._native import binding
 from harness import GRADPOOL, Process, Service
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -148,9 +150,8 @@ class Services(Case):
         for words in ('--listen http://h', '--listen unix:/tmp/x', '--insecure --require-tls',
                       '--policy best', '--loss-limit 200', '--aggregators two',
                       '--worker-timeout 1.5', '--worker-timeout x', '--name a/b', '--http x',
-                      '--durability x', '--lane-policy x', '--kernels x',
-                      '--interface none9', '--advertise node7:7077', '--allow-uid root',
-                      '--lanes-min 3 --lanes-max 2',
+                      '--durability x', '--lane-policy x', '--kernels x', '--interface none9',
+                      '--advertise node7:7077', '--allow-uid root', '--lanes-min 3 --lanes-max 2',
                       '--operators no-such-group', '--network-gbit x', '--job-bytes-max 1X',
                       '--scale maybe', '--stop never', '--explore maybe', '--bogus', '--listen'):
             self.serve(2, *words.split())
@@ -158,7 +159,8 @@ class Services(Case):
                       '--data-port 65535 --lanes-per-core 2'):
             self.serve(2, *words.split(), '--aggregators', '1')
         self.serve(1, '--advertise', '203.0.113.7', '--aggregators', '1')
-        self.serve(2, '--allow-uid', ','.join(map(str, range(100))))
+        for uids in ','.join(map(str, range(100))), 2000 * '1':
+            self.serve(2, '--allow-uid', uids)
         self.serve(2, environment={'GRADPOOL_REQUIRE_TLS': 'perhaps'})
 
     def test_options_of_an_aggregator(self):
@@ -172,15 +174,20 @@ class Services(Case):
                      '[serve]\nquux = x\n', '[serve]\nkey = x\n', '[serve]\nlisten =\n',
                      '[serve]\nlisten = a\nlisten = b\n', '[serve]\nnonsense\n',
                      '[serve]\n\0\n', '[serve]\nlisten = ' + 5000 * 'x' + '\n',
-                     '[serve]\ninsecure = perhaps\n'):
+                     '[serve]\ninsecure = perhaps\n', '[serve]\nname = a\rb\n'):
             self.serve(2, '--config', self.file('gradpool.conf', text))
+        printed = subprocess.check_output([GRADPOOL, 'serve', '--state-dir', 'a\nb',
+                                           '--print-config'], text=True)
+        check(self, '\n'.join(line for line in printed.split('\n') if 'no line of a' in line))
         self.serve(2, '--config', '/nowhere/gradpool.conf')
         self.serve(2, '--config', self.folder)
         self.serve(2, '--config', self.file('open.conf', '[serve]\n', 0o666))
 
     def test_state_dirs(self):
         plain = self.file('plain')
-        for path in ('/' + 200 * 'x', ''):
+        gone = ('sh', '-c', 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', 'sh')
+        self.serve(2, '--state-dir', 'state', before=('env', '-C', self.folder, *gone))
+        for path in ('/' + 200 * 'x', '/' + 5000 * 'x', ''):
             self.serve(2, '--state-dir', path)
         for path in ('/proc/none', plain, plain + '/below'):
             self.serve(1, '--state-dir', path)
@@ -206,6 +213,12 @@ class Services(Case):
         (state / 'state.db').unlink()
         (state / 'state.db-used').write_text('changes 3, on disk 3\n')
         self.serve(1)
+        (state / 'state.db-used').unlink()
+        (state / 'state.db-used').mkdir()
+        self.serve(1)
+        with open(state / 'lock', 'w') as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.serve(1)
 
     def test_ports_that_are_taken(self):
         with socket.socket() as taken:
@@ -248,6 +261,22 @@ class Wrong(Case):
             job.declare('w', 100)
             self.ask(1, 'snapshot busy --output', self.folder / 'snapshot')
             self.ask(1, 'timeline busy --seconds 0.1 --output /nowhere/timeline')
+            model = self.file('model.csv', 'name,elements\nw,100\n')
+            self.ask(0, f'plan {model} --period 1')
+            self.ask(2, 'timeline busy --seconds 99999 --output', self.folder / 'timeline')
+
+    def test_a_name_that_two_tenants_have(self):
+        service = Service(aggregators=1)
+        self.addCleanup(service.end)
+        for tenant in 'one', 'two':
+            with contextlib.ExitStack() as given:
+                for name, value in service.tenant_key(tenant).items():
+                    given.enter_context(variable(name, value))
+                client = gradpool.connect(service.endpoint)
+            self.addCleanup(client.close)
+            client.join('same', 0, 1).declare('w', 1)
+        for words in 'snapshot same', 'move same 1':
+            self.refused(1, *words.split(), '--endpoint', f'unix:{service.state}/control.sock')
 
     def test_tenants(self):
         service = Service(aggregators=0)
@@ -424,7 +453,10 @@ class Wrong(Case):
             job.broadcast(model, values).wait()
             saved = self.folder / 'saved'
             job.snapshot(str(saved))
+            of_c, handle = binding.lib, job._handle
             for call in (lambda: job.snapshot('/nowhere/saved'), lambda: job.snapshot('/dev/null'),
+                         lambda: binding.check(of_c.gp_job_snapshot(handle, None)),
+                         lambda: binding.check(of_c.gp_job_restore(handle, None, None, 0)),
                          lambda: job.restore('/nowhere/saved'), lambda: job.restore('/proc'),
                          lambda: job.restore(self.file('empty')),
                          lambda: job.restore(self.file('long', 300 * 'x')),
@@ -437,13 +469,19 @@ class Wrong(Case):
             job.declare('other', 100, rule='sgd')
             self.raises(lambda: job.restore(str(saved)))
 
+    def test_a_snapshot_of_an_operator(self):
+        with gradpool.connect() as client, client.join('kept', 0, 1) as job:
+            job.broadcast(job.declare('model', 100, rule='sgd'),
+                          numpy.zeros(100, numpy.float32)).wait()
+            answer = self.service.ask('snapshot', 'kept', '--output', str(self.folder / 'kept'))
+            check(self, answer.stdout + answer.stderr)
+
     def damaged(self, saved):
         data = bytearray(saved.read_bytes())
         data[-1] ^= 1
         path = self.folder / 'damaged'
         path.write_bytes(data)
         return str(path)
-
 
     def test_the_doors_of_python(self):
         import torch
@@ -457,49 +495,11 @@ class Wrong(Case):
                 self.raises(call, Exception)
             hvd.init()
             self.addCleanup(hvd.shutdown)
-            for calls in (self.calls_of_codecs(), self.calls_of_a_door(torch, hvd),
-                          self.calls_of_an_optimizer(torch, hvd)):
+            for calls in (wrong_calls.of_codecs(), wrong_calls.of_a_door(torch, hvd),
+                          wrong_calls.of_an_optimizer(torch, hvd)):
                 for number, call in enumerate(calls):
                     with self.subTest(line=call.__code__.co_firstlineno, number=number):
                         self.raises(call, Exception)
-
-    @staticmethod
-    def calls_of_codecs():
-        from gradpool import codecs
-        return (lambda: codecs.TopK(ratio=2), lambda: codecs.Dithering(bits=3),
-                lambda: codecs.OneBit(min_bytes='x'), lambda: codecs.Feedback('x'),
-                lambda: codecs.flat(numpy.zeros(2)),
-                lambda: codecs.flat(numpy.zeros((4, 4), numpy.float32)[:, ::2]))
-
-    @staticmethod
-    def calls_of_a_door(torch, hvd):
-        ones, number = torch.ones(4), torch.tensor(1.0)
-        return (lambda: hvd.allreduce(ones, op='x'), lambda: hvd.allreduce(ones, op=hvd.Adasum),
-                lambda: hvd.allreduce(ones, True, op=hvd.Sum), lambda: hvd.allreduce('x'),
-                lambda: hvd.grouped_allreduce([]), lambda: hvd.allgather(number),
-                lambda: hvd.reducescatter(number), lambda: hvd.broadcast(ones, 7),
-                lambda: hvd.alltoall(ones, splits=torch.tensor([9])),
-                lambda: hvd.sparse_allreduce_async(ones), lambda: hvd.synchronize('x'),
-                lambda: hvd.allreduce(ones, process_set=hvd.ProcessSet([5])),
-                lambda: hvd.add_process_set([7]), lambda: hvd.broadcast_parameters('x', 0),
-                lambda: hvd.broadcast_parameters({'a': 'x'}, 0),
-                lambda: hvd.broadcast_parameters({'a': ones}, 7),
-                lambda: hvd.allreduce_(ones[:1].expand(4)),
-                lambda: hvd.SyncBatchNorm(4)(torch.ones(1, 4)),
-                lambda: hvd.SyncBatchNorm(4)(torch.ones(4)))
-
-    @staticmethod
-    def calls_of_an_optimizer(torch, hvd):
-        model = torch.nn.Linear(2, 2)
-
-        def make(*arguments, **named):
-            return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1), *arguments,
-                                            **named)
-        names = list(model.named_parameters())
-        return (lambda: hvd.DistributedOptimizer('x'), lambda: make(['x']),
-                lambda: make(names[:1] * 2), lambda: make(names[:1]),
-                lambda: make(backward_passes_per_step=0),
-                lambda: make(gradient_predivide_factor=2, op=hvd.Sum))
 
 
 @contextlib.contextmanager
@@ -551,6 +551,14 @@ class Life(Case):
         service.serve.wait_for('nothing to reload')
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
+
+    def test_a_service_for_other_hosts_that_is_stopped(self):
+        serve = Process([GRADPOOL, 'serve', '--state-dir', self.folder / 'open', '--listen',
+                         'gradpool://0.0.0.0:0', '--aggregators', '0'], self.folder, 'open-log')
+        self.addCleanup(serve.end)
+        serve.wait_for('listening on')
+        check(self, subprocess.check_output([GRADPOOL, 'stop', '--state-dir', self.folder / 'open'],
+                                            text=True) + serve.text())
 
     def test_moves_and_drains(self):
         service = Service(aggregators=2)

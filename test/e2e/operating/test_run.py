@@ -266,6 +266,7 @@ class Interrupts(unittest.TestCase):
         os.write(terminal, b'\x03')
         said = self.until_said(terminal, ('] saved', 2))
         self.assertIn('gradpool run: Interrupt: workers have 10 s to end', said)
+        self.assertIn(': workers have 10 s to end; a second signal hurries them', said)
         _, status = os.waitpid(pid, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 130)
 

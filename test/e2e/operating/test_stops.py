@@ -293,7 +293,9 @@ class Ends(Case):
             self.assertEqual(worker.wait(), 1)
             self.assertIn("job 'job': there has been no coordinator for 2 s (--orphan-timeout)",
                           worker.text())
+            self.assertIn('there has been no coordinator for 2 s (--orphan-timeout)', worker.text())
         until(lambda: not self.service.local_aggregators(), 'the aggregator has ended')
+        self.assertIn('); lanes serve on', self.service.serve.text())
 
     def test_a_test_that_leaves_a_service_leaves_no_process(self):
         self.start()
@@ -336,7 +338,8 @@ class Longest(Case):
         jobs need."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
-        until(lambda: serve.text().count(') is connected again') == 2, 'both are back', process=serve)
+        until(lambda: serve.text().count(') is connected again') == 2, 'both are back',
+              process=serve)
 
     def test_eight_jobs_notice_no_restart(self):
         self.start('--scale', 'off')

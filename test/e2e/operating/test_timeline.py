@@ -219,7 +219,8 @@ class Timelines(unittest.TestCase):
         out, errors = harness.finish(process, harness.WAIT_S)
         self.assertEqual((process.returncode, errors), (0, ''))
         trace = Trace(self.file)
-        self.assertIn(f'{len(trace.rounds)} rounds of 2 workers and 2 lanes of job job', out)
+        self.assertRegex(out, f': {len(trace.rounds)} rounds of 2 workers and 2 lanes of job job, '
+                         r'\d+ dropped')
         self.check_rounds(trace)
 
     def rounds_so_far(self):
@@ -239,6 +240,7 @@ class Timelines(unittest.TestCase):
         code, _, errors = self.ask('--seconds', '0.1')
         self.assertEqual(code, 1)
         self.assertIn('a timeline of job job is being recorded already', errors)
+        self.assertIn(' is being recorded already: try again when it is over', errors)
         self.assertFalse(self.file.exists())
         first.kill()
         first.communicate()

@@ -282,6 +282,10 @@ class ByHand(Case):
         self.assertEqual(alone.wait(), 0)
         for text in (alone.text(), self.service.serve.text()):
             self.assertIn("job stays loses the state of 2 tensors", text)
+        self.assertIn('tasks and state move to other aggregators, within 1 s; a second signal ends '
+                      'this one at once', alone.text())
+        self.assertIn('asked to drain; state that had no other place ends here: ', alone.text())
+        self.assertIn(' ends with a loss: ', self.service.serve.text())
 
     def test_a_drain_that_fails_is_undone_and_said(self):
         self.by_hand('alone')
@@ -290,6 +294,8 @@ class ByHand(Case):
         self.assertEqual(answer.returncode, 1)
         self.assertIn('job stays', answer.stderr)
         self.assertIn('the drain failed and is undone: 1 lane is used again', answer.stderr)
+        self.assertIn('gradpool: some tasks stay on their lanes: ', answer.stderr)
+        self.assertIn('; give the order again when nothing holds them', answer.stderr)
         status = self.service.status()
         self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
         self.said('is open again: its drain failed')

@@ -65,7 +65,8 @@ class ForAnAggregator(Case):
         waits = {'GRADPOOL_CONNECT_TIMEOUT_MS': '600000'}
         workers = self.service.workers('early', 2, '--rounds', 5, environment=waits)
         for worker in workers:
-            worker.wait_for('waits: no aggregator is up')
+            worker.wait_for('waits for lanes: no aggregator is up')
+            self.assertIn(' waits for lanes: ', worker.text())
         self.await_waiting('early', 'no aggregator is up')
         self.join_by_hand()
         for worker in workers:

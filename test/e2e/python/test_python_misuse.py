@@ -80,8 +80,8 @@ class Handles(Case):
                 os._exit(0)
         os.close(writing)
         with open(reading) as told:
-            self.assertIn(f'this Job belongs to process {os.getpid()}; a forked child must not use '
-                          'it: connect again there', told.read())
+            self.assertIn(f'this Job belongs to process {os.getpid()}; a forked child must not '
+                          'use it: connect again there', told.read())
         os.waitpid(pid, 0)
 
     def test_a_signal_is_heard_in_every_call_that_waits_for_others(self):

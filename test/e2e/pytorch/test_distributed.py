@@ -596,16 +596,5 @@ class Distributed(python_case.Case):
             operation.result()
 
 
-    def test_an_operation_behind_another_one_is_overdue_without_a_round(self):
-        from gradpool._group.operations import Operation, Part
-        tensor = types.SimpleNamespace(name='w')
-        group = types.SimpleNamespace(timeout_s=0, open=set(), failure=None, fail=lambda _: None)
-        part = Part(types.SimpleNamespace(tensor=tensor, parts=[]), None)
-        operation = Operation(group, 'all_reduce', [part])
-        operation._settle(0)
-        self.assertIn("all_reduce: tensor 'w': an earlier operation is not over",
-                      str(operation.exception()))
-
-
 if __name__ == '__main__':
     ranks.main(globals(), forks=True)

@@ -319,7 +319,7 @@ HOROVOD = {
     codec_of_a_maximum: ' of compressed gradients: expected Average or Sum',
     codec_and_predivision: 'gradient_predivide_factor with a codec: leave it out',
     step_without_waiting: 'step() under skip_synchronize() after backward()',
-    wrapped_on_the_way: ', whose gradient is on its way for another optimizer: call it after step()',
+    wrapped_on_the_way: ', whose gradient is on its way for another optimizer: call it after',
     gradients_altered: "gradients of 2 parameters, such as '5.bias', were changed",
     gradient_altered: "the gradient of '6.bias' was changed after backward()",
     behind_another_of_the_name: 'an earlier operation of that name is not over',
@@ -401,6 +401,16 @@ class Refusals(python_case.Case):
     def test_models_that_cannot_be_attached_or_stepped(self):
         self.check(MODELS, *self.run_ranks('rank_attaches'))
 
+    def test_an_operation_behind_another_one_is_overdue_without_a_round(self):
+        from gradpool._group.operations import Operation, Part
+        tensor = types.SimpleNamespace(name='w')
+        group = types.SimpleNamespace(timeout_s=0, open=set(), failure=None, fail=lambda _: None)
+        part = Part(types.SimpleNamespace(tensor=tensor, parts=[]), None)
+        operation = Operation(group, 'all_reduce', [part])
+        operation._settle(0)
+        self.assertIn("all_reduce: tensor 'w': an earlier operation is not over",
+                      str(operation.exception()))
+
     def test_a_backend_without_a_timeout_leaves_two_settings(self):
         import gradpool
         from gradpool._model.groups import Limit
@@ -417,7 +427,7 @@ class Refusals(python_case.Case):
                 self.assertLogs('gradpool', 'INFO') as logged:
             self.assertEqual([lent(job, 4, torch.float32) for _ in range(2)], [None, None])
         self.assertEqual(len(logged.output), 1)
-        self.assertIn('no room; what has no room is copied', logged.output[0])
+        self.assertIn('; what has no room is copied', logged.output[0])
 
     def test_calls_of_a_group(self):
         self.check(GROUP, *self.run_ranks('rank_calls_its_group'))
@@ -427,7 +437,8 @@ class Refusals(python_case.Case):
                       *self.run_ranks('rank_finds_no_job'))
 
     def test_waits_that_are_too_long_name_the_operation_and_the_setting(self):
-        (watcher, soon, any_source, send, receive), _, late = self.run_ranks('rank_waits_for_others', 3)
+        (watcher, soon, any_source, send, receive), _, late = self.run_ranks(
+            'rank_waits_for_others', 3)
         for text, *words in (
                 (soon, ': not over within 0.01 s'),
                 (any_source, 'nothing came from ranks (1, 2)'),

@@ -61,14 +61,17 @@ static void expect_done(uint64_t id)
     message_free(reply);
 }
 
-static void expect_refused(uint64_t id, int code)
+static void expect_refused_with(uint64_t id, int code, const char *words)
 {
     envelope *reply = take(id);
     assert_int_equal(reply->body_case, GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE);
     assert_int_equal(reply->failure->code, code);
     assert_true(strlen(reply->failure->text) > 10);
+    assert_non_null(strstr(reply->failure->text, words));
     message_free(reply);
 }
+
+static void expect_refused(uint64_t id, int code) { expect_refused_with(id, code, ""); }
 
 static void expect_released(uint64_t id, size_t count, uint64_t round, bool has_state)
 {
@@ -453,7 +456,8 @@ static void copies_of_pieces_without_a_keeper_are_not_waited_for(void **state)
     start(QUORUM_ALL);
     expect_done(wait_for_copies(both, 2));
     expect_done(wait_for_copies(NULL, 0));
-    expect_refused(wait_for_copies(unknown, 1), -ENOENT);
+    expect_refused_with(wait_for_copies(unknown, 1), -ENOENT,
+                        "lane 12, job 7: not all of the pieces to be copied are here");
     expect_silence();
 }
 

@@ -214,8 +214,8 @@ static void ticket(struct service_rig *rig, uint32_t i, const envelope *request)
     address.lane = number;
     address.aggregator = 5;
     address.shm = rig->astray > 0 ? (char *)"@gradpool-nowhere" : lane->address;
+    address.ofi = (char *)(rig->astray > 0 && rig->astray_ofi ? rig->astray_ofi : "");
     rig->astray -= rig->astray > 0;
-    address.ofi = (char *)"";
     address.node = (char *)"node7";
     granted.address = &address;
     granted.ticket.data = (uint8_t *)&ticket;

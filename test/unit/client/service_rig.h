@@ -111,10 +111,11 @@ struct service_rig {
     bool saving_is_late; /* refuse a rank that reports saving, with "too late" (L33) */
     int resize_failure;
     const char *resize_text;
-    uint32_t refusals;      /* number of ticket requests to refuse */
-    uint32_t astray;        /* number of tickets to send with a wrong address */
-    uint32_t not_now;       /* number of ticket requests to answer with "ask again" */
-    const char *stale_text; /* refusal of a resuming rank that is no longer in the job */
+    uint32_t refusals;      /* number of ticket requests that will be refused */
+    uint32_t astray;        /* number of tickets that will have a wrong address */
+    const char *astray_ofi; /* their address of the network; NULL: none */
+    uint32_t not_now;       /* requests for a ticket that get "ask again" */
+    const char *stale_text; /* text for a resuming rank that is no longer in the job */
     int declare_failure;
     const char *declare_text;
     uint32_t version; /* version number in the greeting */

@@ -399,7 +399,7 @@ static void a_request_still_open_when_the_job_is_left_is_cancelled(void **state)
     wait_heard(1); /* a rank takes leave of a lane only over a connection that is open */
     gp_job_leave(jobs[0]);
     assert_int_equal(gp_poll(open, 0), 1);
-    failed(gp_wait(open, WAIT_MS), -ECANCELED, "rank 0", NULL);
+    failed(gp_wait(open, WAIT_MS), -ECANCELED, "rank 0 left job 'job'", NULL);
     script_lock(&rig);
     assert_int_equal(rig.leaves, 1);
     while (rig.lane_leaves < 1)

@@ -1,5 +1,6 @@
 /* Tests the limits of gradpool.h: wrong calls, variables, memory, forks. */
 #include "svc/fabric/slab.h"
+#include "test/lib/kept_log.h"
 #include "test/unit/client/client_fixture.h"
 #include "test/unit/skip.h"
 
@@ -33,8 +34,10 @@ static void an_endpoint_that_is_none_is_refused(void **state)
     failed(gp_connect(NULL, NULL, &client), -EDESTADDRREQ, "GRADPOOL_ENDPOINT", "gradpool://",
            NULL);
     failed(gp_connect("http://host", NULL, &client), -EINVAL, "http://host", NULL);
+    kept_log_begin();
     failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
            NULL);
+    kept_log_expect("waits for the service at ");
 }
 
 static void *hang_up_on_the_first(void *listener)
@@ -405,6 +408,11 @@ static void what_is_kept_outlasts_its_slab(void **state)
 
 /* ---- fork ---- */
 
+static bool is_refused(int r, const char *words)
+{
+    return r == -ECHILD && strstr(gp_last_error(), words);
+}
+
 static int in_child(gp_tensor *t, gp_request *q)
 {
     float value = 0;
@@ -412,12 +420,15 @@ static int in_child(gp_tensor *t, gp_request *q)
     gp_request *other;
     gp_job *job;
     gp_job_spec spec = {"job", 0, WORKERS};
-    if (gp_push_pull(t, &value, &value, GP_SUM, &other) != -ECHILD || gp_wait(q, 1) != -ECHILD ||
-        gp_poll(q, 0) != -ECHILD || gp_alloc(jobs[0], 1, &memory) != -ECHILD ||
-        gp_barrier(jobs[0], 1) != -ECHILD || gp_job_join(clients[0], &spec, &job) != -ECHILD ||
-        gp_tensor_undeclare(t) != -ECHILD)
+    const char *of_job = "job 'job' belongs to the parent process; join it anew after fork()";
+    const char *of_request = "the request belongs to the parent process; connect and push in this";
+    if (!is_refused(gp_push_pull(t, &value, &value, GP_SUM, &other), of_job) ||
+        !is_refused(gp_wait(q, 1), of_request) || !is_refused(gp_poll(q, 0), of_request) ||
+        !is_refused(gp_alloc(jobs[0], 1, &memory), of_job) ||
+        !is_refused(gp_barrier(jobs[0], 1), of_job) || !is_refused(gp_tensor_undeclare(t), of_job))
         return 1;
-    if (!strstr(gp_last_error(), "parent process"))
+    if (!is_refused(gp_job_join(clients[0], &spec, &job),
+                    "the client belongs to the parent process; connect anew"))
         return 2;
     gp_job_leave(jobs[0]);
     gp_disconnect(clients[0]);

@@ -3,6 +3,7 @@
 #include "test/unit/client/client_fixture.h"
 
 #include "svc/base/clock.h"
+#include "test/lib/kept_log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -182,8 +183,8 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     fixture_join(1, NULL);
     declare("t", 16, tensors);
     float *values = lent(0, 16);
-    /* the other rank does not take part */
-    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request));
+    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request)); /* without the other */
+    kept_log_begin();
     script_lock(&rig);
     rig.stale_text = "rank 0 was away from job job too long and counts as lost";
     script_drop_control(&rig);
@@ -193,6 +194,7 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     failed(gp_wait(request, WAIT_MS), -ESTALE, "counts as lost", NULL);
     failed(gp_push_pull(tensors[0], values, values, GP_SUM, &request), -ESTALE, "counts as lost",
            NULL);
+    kept_log_expect(" does not take job 'job' rank 0 back: ");
 }
 
 static int start(void **state)

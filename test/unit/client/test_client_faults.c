@@ -97,7 +97,8 @@ static void a_lane_that_is_slow_is_not_blamed_on_a_rank(void **state)
     set(&rig.holds_results, true);
     push(0, 1);
     push(1, 1);
-    failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "all ranks have pushed", "lane 0", NULL);
+    failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "all ranks have pushed, lane 0",
+           " has not finished", NULL);
 }
 
 /* ---- errors ---- */

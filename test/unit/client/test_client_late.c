@@ -68,8 +68,38 @@ static void the_first_barrier_ends_at_its_own_deadline(void **state)
     script_unlock(&rig);
     uint64_t before_ns = clock_now_ns();
     failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, "gradpool.barrier",
-           "has not answered after 300 ms", NULL);
+           ": no answer within 300 ms: the coordinator at ", "has not answered", NULL);
     assert_true(clock_now_ns() - before_ns < WAIT_MS * NS_PER_MS);
+}
+
+static void a_lane_that_gives_no_ticket_is_named_at_the_deadline(void **state)
+{
+    gp_tensor *w;
+    fixture_set("GRADPOOL_TIMEOUT_MS", "300");
+    gp_disconnect(clients[0]);
+    fixture_join(0, NULL);
+    script_lock(&rig);
+    rig.not_now = UINT32_MAX;
+    script_unlock(&rig);
+    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &w), -ETIMEDOUT,
+           "lane 0: not connected after 300 ms", NULL);
+}
+
+static void an_address_that_leads_nowhere_is_named_with_what_may_block_it(void **state)
+{
+    gp_tensor *w;
+    const gp_options options = {.transport = "tcp"};
+    fixture_set("GRADPOOL_TIMEOUT_MS", "1000");
+    gp_disconnect(clients[0]);
+    fixture_join(0, &options);
+    script_lock(&rig);
+    rig.astray = UINT32_MAX;
+    rig.astray_ofi = "127.0.0.1:1";
+    script_unlock(&rig);
+    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &w), -ECONNREFUSED,
+           " at 127.0.0.1:1; is that "
+           "address on a network of this host, and does a firewall let the port through?",
+           NULL);
 }
 
 static void poll_may_wait_a_while(void **state)
@@ -93,6 +123,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_goodbye_that_finds_no_room_is_said_later),
+        CASE(a_lane_that_gives_no_ticket_is_named_at_the_deadline),
+        CASE(an_address_that_leads_nowhere_is_named_with_what_may_block_it),
         CASE(poll_may_wait_a_while),
         CASE(the_first_barrier_ends_at_its_own_deadline),
     };

@@ -135,7 +135,7 @@ static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
 {
     tell(1, 4, 3);
     failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
-           "waits for rank 2 (has not joined), 3 (has not joined) after 500 ms", NULL);
+           "workers: waits for rank 2 (has not joined), 3 (has not joined) after 500 ms", NULL);
 }
 
 static void ranks_that_do_not_go_are_named_but_oneself(void **state)

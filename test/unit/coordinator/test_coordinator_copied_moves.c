@@ -251,6 +251,7 @@ static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void *
     expect_ended(&m, m.k.keeper);
     keeping_lane_hears(&m.k, m.k.keeper, 0, false);
     kept_log_expect("nobody can keep a copy of task 1 where it would go");
+    kept_log_expect("a move waits: ");
 }
 
 /* Owner, target and holder of the copy are three processes. */

@@ -203,6 +203,7 @@ static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(
     print_message("# %ld allocations\n", n);
     kept_log_expect(": cannot send: ");
     kept_log_expect("a connection was turned away: ");
+    kept_log_expect("the aggregator left its control connection");
 }
 
 int main(void)

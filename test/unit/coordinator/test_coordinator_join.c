@@ -100,7 +100,8 @@ static void jobs_that_change_or_keep_copies_have_no_backup_workers(void **state)
     join_request(&request, &join, "resnet", 0, 3);
     join.backup = &backup;
     join.workers_max = 4;
-    end_ask_refused(e, &request, -EOPNOTSUPP, "in a job whose workers come and go");
+    end_ask_refused(e, &request, -EOPNOTSUPP,
+                    "come and go (set on_worker_loss to GP_FAIL and workers_max to 0)");
     join.workers_max = 0;
     join.durability = DURABILITY_REPLICA;
     end_ask_refused(e, &request, -EOPNOTSUPP, "with copies of parameters (set durability");

@@ -340,6 +340,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     expect_thaw(&m);
     expect_moved(&m, 3); /* the order is still carried out */
     kept_log_expect("an aggregator left its control connection");
+    kept_log_expect(" has lost its control connection");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

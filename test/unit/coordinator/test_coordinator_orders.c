@@ -232,6 +232,10 @@ static void what_cannot_be_ordered_is_refused(void **state)
                    "there is no lane 99; see gradpool status");
     expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT,
                    "there is no aggregator 99; see gradpool status");
+    lane_find(m.rig->coordinator->service, lane)->use = LANE_CLOSING;
+    expect_refused(&m, order_move(&m, "resnet", 0, lane), -EBUSY,
+                   " is being emptied: name another, or try again");
+    lane_find(m.rig->coordinator->service, lane)->use = LANE_OPEN;
     moving_drain(&m, lane, 0, false);
     message_free(moving_answer(&m, NULL));
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL,

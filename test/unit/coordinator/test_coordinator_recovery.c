@@ -299,11 +299,12 @@ static void a_foreign_grant_is_refused(void **state)
     end_ask_refused(e, &request, -EINVAL,
                     "aggregator refused: the aggregator offers no lanes, or too many");
     join.n_lanes = 1;
-    join.node = "a b";
+    join.node = "a\nb";
     end_ask_refused(e, &request, -EINVAL, "host name has other characters than a host name may");
     join.node = "";
     end_ask_refused(rig_aggregator(*state, 1), &request, -EINVAL,
                     "this connection has joined already");
+    kept_log_expect(" as operator");
 }
 
 static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)

@@ -293,3 +293,13 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
         rig_turn(rig);
     assert_int_equal(r, 0);
 }
+
+bool rig_says(const struct rig_worker *w, int code, const char *words)
+{
+    char text[RECORD_TEXT_BYTES + 1] = {0};
+    memcpy(text, w->error.text, w->error.text_bytes);
+    if (w->error.code == code && strstr(text, words))
+        return true;
+    print_message("said: %d, %s\n", w->error.code, text);
+    return false;
+}

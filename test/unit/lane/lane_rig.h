@@ -99,6 +99,8 @@ void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls lane and workers until nothing more happens. */
 void rig_settle(struct rig *rig);
+/* Returns whether the last error of the worker has this code and these words. */
+bool rig_says(const struct rig_worker *w, int code, const char *words);
 /* Polls until the condition holds. The test fails after a minute. */
 #define rig_until(rig, condition)                                   \
     do {                                                            \

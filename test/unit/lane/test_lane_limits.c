@@ -25,16 +25,6 @@ static int stop(void **state)
     return 0;
 }
 
-static bool says(const struct rig_worker *w, int code, const char *words)
-{
-    char text[RECORD_TEXT_BYTES + 1] = {0};
-    memcpy(text, w->error.text, w->error.text_bytes);
-    if (w->error.code == code && strstr(text, words))
-        return true;
-    print_message("said: %d, %s\n", w->error.code, text);
-    return false;
-}
-
 static uint64_t held(void)
 {
     uint64_t bytes, limit_bytes;
@@ -227,7 +217,7 @@ static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void
     rig_settle(&rig);
     rig_say(&rig, 0, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
     rig_until(&rig, rig.workers[1].errors_count > 0);
-    assert_true(says(&rig.workers[1], -EFAULT, "cannot reach the memory of rank 1"));
+    assert_true(rig_says(&rig.workers[1], -EFAULT, "cannot reach the memory of rank 1"));
     assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
 }
 
@@ -260,8 +250,8 @@ static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
     rig_connect(&rig, 3, 8, 1); /* together the ranks share too much memory */
     rig_until(&rig, rig.workers[3].is_closed);
     rig_until(&rig, rig.workers[2].errors_count > 0);
-    assert_true(says(&rig.workers[2], -EDQUOT, "--job-lent-max"));
-    assert_true(says(&rig.workers[2], -EDQUOT, "with rank 1"));
+    assert_true(rig_says(&rig.workers[2], -EDQUOT, "--job-lent-max"));
+    assert_true(rig_says(&rig.workers[2], -EDQUOT, "lane 3, with rank 1: "));
     one_round(1);
 }
 
@@ -304,7 +294,7 @@ static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **st
     lend(&rig.workers[3], 3);
     rig_until(&rig, rig.workers[3].is_closed);
     rig_until(&rig, rig.workers[2].errors_count > 0);
-    assert_true(says(&rig.workers[2], -EDQUOT, "lends 5 regions, may 4 (--job-regions-max)"));
+    assert_true(rig_says(&rig.workers[2], -EDQUOT, "lends 5 regions, may 4 (--job-regions-max)"));
     one_round(1);
 }
 
@@ -341,7 +331,7 @@ static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
     lend(&rig.workers[3], 1);
     rig_until(&rig, rig.workers[3].is_closed);
     rig_until(&rig, rig.workers[4].errors_count > 0);
-    assert_true(says(&rig.workers[4], -EDQUOT, "(--tenant-regions-max)"));
+    assert_true(rig_says(&rig.workers[4], -EDQUOT, "(--tenant-regions-max)"));
     assert_int_equal(rig.workers[2].errors_count, 0);
     one_round(1);
 }

@@ -5,6 +5,7 @@
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/hear/replace.h"
 #include "svc/lane/move/regroup.h"
+#include "test/lib/kept_log.h"
 #include "test/unit/lane/lane_rig.h"
 
 #include <arpa/inet.h>
@@ -68,9 +69,11 @@ static void nobody_was_hurt(void)
 
 static void what_was_announced_before_does_not_count(void **state)
 {
+    kept_log_begin();
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
     say(0, RECORD_ANNOUNCE, 1, SHORT);
     come_back();
+    kept_log_expect(": a new connection replaces the one from ");
     say(1, RECORD_ANNOUNCE, 1, SHORT);
     rig_settle(&rig);
     assert_int_equal(rig.workers[1].words_count, 0);
@@ -181,7 +184,8 @@ static void where_the_first_make_a_round_its_tensor_fails(void **state)
     rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
     say(2, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[2].errors_count == 1);
-    assert_int_equal(rig.workers[1].error.code, -EOWNERDEAD);
+    assert_true(
+        rig_says(&rig.workers[1], -EOWNERDEAD, ": the connection of rank 0 was lost in mid-round"));
     assert_int_equal(rig.workers[1].words_count + rig.workers[2].words_count, 0);
     say(ONCE_MORE, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);
@@ -328,6 +332,7 @@ static void note_awaited(void *context, uint32_t job, uint32_t rank, const char 
 
 static void where_workers_come_and_go_the_coordinator_decides_after_that(void **state)
 {
+    kept_log_begin();
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
     lane_set_elastic(rig.lane, RIG_JOB);
     lose_connection();
@@ -342,6 +347,7 @@ static void where_workers_come_and_go_the_coordinator_decides_after_that(void **
     lane_each_lost(rig.lane, note_awaited, NULL);
     assert_false(is_awaited);
     assert_int_equal(failure().code, 0);
+    kept_log_expect(" has not connected again to lane 3 within ");
 }
 
 /* Without a limit, a round that fails on every connection would be repeated forever. */
@@ -357,6 +363,7 @@ static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
     reset_oldest();
     rig_until(&rig, failure().code == -ECONNRESET);
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
+    assert_non_null(strstr(failure().text, " 11 times in 60 s"));
 }
 
 /* The lane has detected none of the ends. */
@@ -388,7 +395,7 @@ static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
     rig_settle(&rig);
     lane_leave(rig.lane, RIG_JOB, left);
     rig_until(&rig, rig.workers[1].errors_count == 1);
-    assert_int_equal(rig.workers[1].error.code, -EPIPE);
+    assert_true(rig_says(&rig.workers[1], -EPIPE, "rank 0 has left job 'job'"));
     assert_int_equal(lost_ranks(), 0);
 }
 

@@ -1,5 +1,6 @@
 /* Tests the copies that an aggregator stores for lanes of other aggregators, over real connections:
  * tickets, messages about a copy, and its end (svc/replica). test_holder_fence tests moves. */
+#include "test/lib/kept_log.h"
 #include "test/unit/replica/keeping_rig.h"
 
 #include <arpa/inet.h>
@@ -108,13 +109,16 @@ static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
     const struct record_connect ticket = ticket_for(1);
     keep(1, copy(1, 1));
     expect_ask(1, 0);
+    kept_log_begin();
     holder_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
+    kept_log_expect(": lane 1 cannot be reached, to keep copies: ");
     assert_false(holder_next_ask(k, &ask));
     expect_ask(1, 1);
     holder_ticket(k, JOB, 1, 0, "", "", &ticket);
     expect_ask(1, 2);
     grant(1);
     expect_told(1, 1);
+    kept_log_expect(": keeps copies for lane 1, by ");
     end_connection(1);
     expect_ask(1, 3); /* a connection that is closed at once counts as a failure */
 }
@@ -167,7 +171,9 @@ static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
     holder_ticket(k, JOB, 1, 0, "", hole.address, &ticket);
     assert_int_equal(use().connections, 1);
     assert_in_range(holder_timeout_ms(k), 1, 1000);
+    kept_log_begin();
     expect_ask(1, 1);
+    kept_log_expect(": lane 1 does not answer, to keep copies");
     assert_true(clock_now_ns() - before_ns >= NS_PER_S);
     assert_int_equal(use().connections, 0);
     grant(1);

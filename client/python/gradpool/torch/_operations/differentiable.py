@@ -11,7 +11,7 @@ from ..._tensors.carriers import check_tensor, scaled
 from ..compression import Compression
 from ..process_sets import global_process_set
 from . import collectives
-from .calls import Gathering, ReduceOp
+from .calls import checked_splits, Gathering, ReduceOp
 from .handles import begin
 
 

@@ -353,9 +353,9 @@ class NamedOperation(Operation):
             self._group.ranks.hand_over_all()
             self._wait_and_tell()
             if not self._over.wait(max(self._left_s(), 0) + operations.GRACE_S):
-                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within '
-                              f'{self._group.timeout_s:g} s; wait longer, or look at the ranks that '
-                              'are missing')
+                limit_s = self._group.timeout_s
+                raise Timeout(errno.ETIMEDOUT, f'{self._what}: not over within {limit_s:g} s; wait '
+                              'longer, or look at the ranks that are missing')
         self._raise_or_follow()
         return True
 

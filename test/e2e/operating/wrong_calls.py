@@ -1,0 +1,40 @@
+"""For test_messages: calls of the doors of Python that are refused."""
+import numpy
+
+
+def of_codecs():
+    from gradpool import codecs
+    return (lambda: codecs.TopK(ratio=2), lambda: codecs.Dithering(bits=3),
+            lambda: codecs.OneBit(min_bytes='x'), lambda: codecs.Feedback('x'),
+            lambda: codecs.flat(numpy.zeros(2)),
+            lambda: codecs.flat(numpy.zeros((4, 4), numpy.float32)[:, ::2]))
+
+
+def of_a_door(torch, hvd):
+    ones, number = torch.ones(4), torch.tensor(1.0)
+    return (lambda: hvd.allreduce(ones, op='x'), lambda: hvd.allreduce(ones, op=hvd.Adasum),
+            lambda: hvd.allreduce(ones, True, op=hvd.Sum), lambda: hvd.allreduce('x'),
+            lambda: hvd.grouped_allreduce([]), lambda: hvd.allgather(number),
+            lambda: hvd.reducescatter(number), lambda: hvd.broadcast(ones, 7),
+            lambda: hvd.alltoall(ones, splits=torch.tensor([9])),
+            lambda: hvd.sparse_allreduce_async(ones), lambda: hvd.synchronize('x'),
+            lambda: hvd.allreduce(ones, process_set=hvd.ProcessSet([5])),
+            lambda: hvd.add_process_set([7]), lambda: hvd.broadcast_parameters('x', 0),
+            lambda: hvd.broadcast_parameters({'a': 'x'}, 0),
+            lambda: hvd.broadcast_parameters({'a': ones}, 7),
+            lambda: hvd.allreduce_(ones[:1].expand(4)),
+            lambda: hvd.SyncBatchNorm(4)(torch.ones(1, 4)),
+            lambda: hvd.SyncBatchNorm(4)(torch.ones(4)))
+
+
+def of_an_optimizer(torch, hvd):
+    model = torch.nn.Linear(2, 2)
+
+    def make(*arguments, **named):
+        return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1), *arguments,
+                                        **named)
+    names = list(model.named_parameters())
+    return (lambda: hvd.DistributedOptimizer('x'), lambda: make(['x']),
+            lambda: make(names[:1] * 2), lambda: make(names[:1]),
+            lambda: make(backward_passes_per_step=0),
+            lambda: make(gradient_predivide_factor=2, op=hvd.Sum))
