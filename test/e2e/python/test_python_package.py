@@ -384,10 +384,11 @@ class Refusals(Case):
     def test_a_tensor_with_an_open_round_cannot_be_forgotten(self):
         job = self.join(2)[0]
         tensor = job.declare('t', 100)
-        job.push_pull(tensor, full(1))
+        request = job.push_pull(tensor, full(1))
         with self.assertRaises(gradpool.GradpoolError) as raised:
             job.undeclare(tensor)
         self.assertEqual(raised.exception.errno, errno.EBUSY)
+        self.assertFalse(request.done())
 
     def test_ranks_that_disagree_about_a_size_all_hear_of_it(self):
         jobs = self.join(2)
