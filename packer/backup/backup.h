@@ -54,7 +54,7 @@ struct backup_options {
     uint32_t least; /* smallest number of gradients that closes a round; 0: BACKUP_LEAST */
     /* number of rounds without a rank after which a round waits for it; 0: BACKUP_ABSENCE */
     uint32_t absence;
-    /* maximum gradients of a rank in one round; 0: 1; above 1 only with STATIC and AUTO */
+    /* maximum gradients of a rank in one round; 0 means 1; above 1 only with STATIC and AUTO */
     uint32_t gradients;
 };
 

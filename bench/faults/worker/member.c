@@ -123,7 +123,8 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* Runs in a separate thread, because a leaving member may need further rounds of this one. */
+/* Runs in a separate thread: the resize waits for a member that leaves, which may first need
+ * further rounds from this worker. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;

@@ -66,8 +66,8 @@ int knobs_number(const char *value, unsigned long long least, unsigned long long
 }
 
 /* Parses a decimal number digit by digit, because strtod() would accept "nan", "0x1" and the comma
- * of a locale. `unit`: value of 1, a power of ten. Digits below 1/`unit` are ignored. Returns the
- * end of the number, or `value` if there is no number. */
+ * of a locale. The result counts units: with `unit` 1000, a power of ten, "1.5" gives 1500, and
+ * further digits are ignored. Returns the end of the number, or `value` if there is no number. */
 static const char *read_decimal(const char *value, uint64_t unit, uint64_t most, uint64_t *ret_sum)
 {
     uint64_t sum = 0, weight = unit;

@@ -18,8 +18,8 @@ bool members_is_gone(const struct job *job, uint32_t rank);
 /* Sets the members of a new tensor: all members of the job that are in the tensor's set of
  * ranks. */
 void members_begin(struct tensor *tensor);
-/* Returns the tensor's terms for lanes, in which the tensor's members are the ranks. The result is
- * the tensor's own terms, or `buffer`. */
+/* Returns the terms of the tensor that lanes receive: their set of ranks has the present members.
+ * The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
 /* Returns whether the worker takes part in the tensor's rounds. A late worker does so once the
  * lanes have added its rank. */

@@ -135,8 +135,8 @@ static void offer_result(struct announcement *a)
     a->input_offset = a->output_offset;
 }
 
-/* Decides one rank's place in the round that opens. Returns true if the rank has that round's
- * result and the others can copy it. */
+/* Decides one rank's part in the round that opens. Returns true if the rank already has the result
+ * of this round, so that the result can be copied to the other ranks. */
 static bool settle_rank(struct piece *p, struct rank *rank)
 {
     struct announcement *a = newest_of(rank);

@@ -81,7 +81,8 @@ static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
     free(f);
 }
 
-/* 60 of 100 ms on two lanes. One lane could have 35 within the limit, but half is enough. */
+/* The job needs 60 ms of lane time in a period of 100 ms. The loss limit would allow 35 ms on one
+ * of its two lanes, but each gets 30 ms. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);

@@ -67,7 +67,7 @@ class Stepping:
     """An optimizer whose steps are done by lanes.
 
     parameters  {name: parameter} of the optimizer; the hook gets their gradients
-    frozen      {name: parameter} without gradients on any rank, perhaps also of the optimizer"""
+    frozen      {name: parameter} without a gradient on any rank; the optimizer may have some"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
