@@ -177,9 +177,9 @@ enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILIT
 enum gp_backup_rule {
     GP_BACKUP_ALL = 0, /* every round waits for all ranks */
     GP_BACKUP_STATIC,  /* the round closes at its k-th gradient */
-    GP_BACKUP_AUTO,    /* by gain a time, decided at each arrival */
-    GP_BACKUP_DBW,     /* by gain a time, k chosen before the round */
-    GP_BACKUP_BLIND,   /* by gradients a time, k chosen before the round */
+    GP_BACKUP_AUTO,    /* at the best progress per time, decided at each gradient */
+    GP_BACKUP_DBW,     /* at the best progress per time, k chosen before the round */
+    GP_BACKUP_BLIND,   /* at the most gradients per time, k chosen before the round */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
 enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* PROPORTIONAL: times k/workers */
@@ -187,10 +187,10 @@ enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* PROPORTIONAL
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
-    uint32_t k;       /* STATIC: gradients waited for; ADASYNC: those of round 1; else 0 */
-    uint32_t least;   /* fewest gradients of a round, up to `workers`; 0: 2 */
-    uint32_t absence; /* a rank absent for so many rounds is waited for; 0: 64; UINT32_MAX: none */
-    uint32_t lag;     /* rounds by which a rank may be behind, to 16, if workers step; 0: 4 */
+    uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
+    uint32_t least;     /* fewest gradients of a round, up to `workers`; 0: 2 */
+    uint32_t absence;   /* rounds wait for a rank that missed so many; 0: 64; UINT32_MAX: never */
+    uint32_t lag;       /* workers step: most rounds, up to 16, that a rank may be behind; 0: 4 */
     uint32_t gradients; /* most gradients of one rank in one round, to 7; 0: 1 */
     enum gp_backup_rate rate;
 } gp_backup_spec;
@@ -199,7 +199,7 @@ typedef struct gp_backup_spec {
 typedef struct gp_job_spec {
     const char *name; /* 1..127 bytes of UTF-8 */
     uint32_t rank;    /* 0 .. workers-1, each rank once; up to workers_max-1 after a resize */
-    uint32_t workers; /* 1 .. 768: workers at the job's start, also for ranks that join later */
+    uint32_t workers; /* 1 .. 768: workers at the job's start; late ranks give the same number */
     /* Slow-down that the job accepts from sharing lanes, in parts per million of its speed without
      * other jobs (50000: 5 %). 0: the limit of the service and the tenant. The strictest of the
      * three limits counts. A declare returns -ENOSPC if the measured job fits nowhere within the
@@ -208,7 +208,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup; /* built: STATIC, absence UINT32_MAX, GP_FAIL, no copies, update rules */
+    gp_backup_spec backup; /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies, update rules */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -465,23 +465,24 @@ GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
 
-/* Result of gp_round_end(): newest round of the job whose parameters this rank has; closed rounds
- * in which no gradient of this rank counted; gradients in that mean, 0: unknown; ranks. */
+/* Result of gp_round_end(). */
 typedef struct gp_round {
-    uint64_t number, missed;
-    uint32_t counted, of;
+    uint64_t number;      /* newest round of the job whose parameters this rank has */
+    uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
+    uint32_t counted, of; /* gradients in the mean of `number`, 0: unknown; ranks of the job */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one gp_update() of each tensor, with
- * `settings` on every rank. Waits until the round is closed and its parameters have landed; then
- * gp_wait() returns at once, before it -EDEADLK. Returns 0: the gradient counts; 1: it was dropped,
- * and the parameters are those of this or a later round, equal on all ranks with that round. `loss`
- * as in gp_job_tell_loss(). `ret_round` may be NULL. After -ETIMEDOUT the call may be made again.
- * Errors of gp_wait(); -EINVAL no backup workers, or a tensor without an update in the round. */
+ * `settings` on every rank. Waits until the round is closed and its parameters have landed.
+ * gp_wait() for these updates returns -EDEADLK before this call, and at once after it.
+ * Returns 0: the gradient counts; 1: it was dropped, and the parameters are those of this or a
+ * later round, equal on all ranks with that round. `loss` as in gp_job_tell_loss(). `ret_round` may
+ * be NULL. After -ETIMEDOUT the call may be made again. Errors of gp_wait(); -EINVAL no backup
+ * workers, or a tensor without an update in the round. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
-/* Returns the newest closed round that this rank lacks; 0: none, or not known yet. Any thread may
- * call it, without a wait; then the gradient in work will be dropped. */
+/* Returns the newest closed round that this rank lacks: its present gradient will be dropped. 0:
+ * none, or not known yet. Any thread may call it; the call never waits. */
 GP_API uint64_t gp_job_passed(gp_job *job);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
