@@ -95,7 +95,7 @@ static void judge_lanes(struct view_checks *checks, const struct view_status *st
                    "the service has no lanes: jobs will wait");
     else if (down > 0)
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status",
-                   "%zu lane%s, and %zu aggregator%s not up", lanes, lanes == 1 ? "" : "s", down,
+                   "%zu lane%s; %zu aggregator%s not up", lanes, lanes == 1 ? "" : "s", down,
                    down == 1 ? " is" : "s are");
     else
         doctor_say(checks, "lanes", VIEW_OK, NULL, "%zu, and all aggregators are up", lanes);

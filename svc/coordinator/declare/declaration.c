@@ -232,8 +232,8 @@ static struct tensor *create(struct declare *d, const WIRE(TensorSpec) * spec,
 static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * spec,
                             struct terms *ret_terms)
 {
-    const char *fault =
-        "the terms are those of another version; install one gradpool on both hosts";
+    const char *fault = "the terms are those of another version; install the same version of "
+                        "gradpool on both hosts";
     uint32_t rank = d->peer->session->rank;
     if (terms_read(spec->terms.data, spec->terms.len, ret_terms) == 0)
         fault = terms_fault(ret_terms, d->job->workers);

@@ -153,9 +153,10 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
         peer_fail(p, request, -EINVAL, "job %s: a loss limit of %u ppm; expected 1 to %u",
                   join->job, join->loss_limit_ppm, LOSS_LIMIT_PPM_MAX);
     else if (join->durability > DURABILITY_MOST)
-        peer_fail(p, request, -EINVAL,
-                  "job %s: durability %u is unknown; install one gradpool on both hosts", join->job,
-                  join->durability);
+        peer_fail(
+            p, request, -EINVAL,
+            "job %s: durability %u is unknown; install the same version of gradpool on both hosts",
+            join->job, join->durability);
     else if (!text_is_node(join->node))
         peer_fail(p, request, -EINVAL,
                   "job %s: the worker's host name has other characters than a host name may have; "

@@ -156,6 +156,7 @@ class Replicas(Case):
         self.serve('--scale', 'off', aggregators=3)
 
         def harm():
+            until(self.lanes, 'a lane after the last kill', process=self.service.serve)
             self.service.ask('move', self.name, str(self.random.choice(self.lanes())))
             if not self.killed or self.random.random() < 0.5:
                 self.kill_when_copied()
