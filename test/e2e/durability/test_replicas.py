@@ -231,6 +231,7 @@ class InWorkers(Case):
         self.serve('--scale', 'off', aggregators=2)
 
         def harm():
+            until(self.lanes, 'a lane after the last kill', process=self.service.serve)
             self.service.ask('move', self.name, str(self.random.choice(self.lanes())))
             if not self.killed or self.random.random() < 0.5:
                 self.kill_owner()
