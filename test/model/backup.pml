@@ -156,7 +156,7 @@ inline answer(l, w)
 #define WANTS_WORD(l, w, r) (done[l] >= (r) && HAS(used[OF(l, r)], w) && part[AT(w, l)] < (r))
 #define ALL_HOLD (held[0] == ROUNDS && held[1] == ROUNDS && held[2] == ROUNDS)
 
-/* What the lane may do for worker w whose next round is r. `learn` is a set passed on by a worker. */
+/* Moves of the lane for worker w whose next round is r. `learn` is a set passed on by a worker. */
 #define NEXT(w) (held[w] + 1)
 #define MAY_WORD(l, w) (NEXT(w) <= ROUNDS && closed[w] == 0 && WANTS_WORD(l, w, NEXT(w)))
 #define MAY_ANSWER(l, w) (takes[AT(w, l)] > 0 && done[l] >= takes[AT(w, l)])
