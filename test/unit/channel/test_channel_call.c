@@ -3,6 +3,7 @@
 #include "test/unit/channel/channel_pair.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 #define CALL_NS (60 * NS_PER_S)
 
