@@ -62,6 +62,8 @@ static int runs_move(struct deal_runs *from, struct deal_runs *to, uint64_t coun
 {
     size_t used = 0;
     int error = 0;
+    if (count == 0)
+        return 0;
     from->samples -= count;
     while (count > 0 && error == 0) {
         struct deal_run *run = &from->runs[used];
