@@ -21,8 +21,11 @@
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 static char program[WHO_BYTES] = "gradpool";
-static enum log_level threshold = LOG_LEVEL_INFO;
-static void (*hook)(enum log_level level, const char *line);
+typedef void log_hook(enum log_level level, const char *line);
+
+/* Both may change while other threads log. */
+static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
+static log_hook *_Atomic hook;
 
 /* Makes names of jobs and tensors safe: they must not end a line or a field (B5). */
 static void tame(char *text)
@@ -86,8 +89,9 @@ void log_write(enum log_level level, const char *format, ...)
     va_end(arguments);
     if (wanted >= (int)sizeof text)
         memcpy(text + sizeof text - 4, "...", 4);
-    if (hook) {
-        hook(level, text);
+    log_hook *receiver = hook;
+    if (receiver) {
+        receiver(level, text);
         return;
     }
     tame(text);
