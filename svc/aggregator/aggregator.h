@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct aggregator_options {
-    const char *join;    /* address of the coordinator: HOST:PORT, gradpool://..., unix:/path */
+    const char *join;    /* coordinator address, as HOST:PORT, gradpool://... or unix:/path */
     const char *service; /* name of the service; NULL: none */
     /* cores of the lanes, such as "0-3,8"; NULL: all that this process may use */
     const char *cores;

@@ -147,12 +147,12 @@ const struct deal_step *deal_step(const struct step_deal *deal, uint64_t number)
     return number > 0 && step->number == number && number >= deal->record ? step : NULL;
 }
 
-/* Returns whether a member has a share in a step from record `first` on. */
-static bool some_are_unconfirmed(const struct step_deal *deal, uint64_t first, uint64_t end)
+/* Returns whether a member has a share in a step before `end` that is not confirmed. */
+static bool some_are_unconfirmed(const struct step_deal *deal, uint64_t end)
 {
-    for (uint64_t number = first; number < end; number++) {
-        const struct deal_step *step = &deal->steps[number % (deal->spec.prefetch + 2)];
-        for (uint32_t rank = 0; number > 0 && rank < DEAL_RANKS_MAX; rank++)
+    for (uint64_t number = deal->record; number < end; number++) {
+        const struct deal_step *step = deal_step(deal, number);
+        for (uint32_t rank = 0; step && rank < DEAL_RANKS_MAX; rank++)
             if (deal_share(step, rank) > 0)
                 return true;
     }
@@ -163,8 +163,7 @@ static bool some_are_unconfirmed(const struct step_deal *deal, uint64_t first, u
 static void turn_epoch(struct step_deal *deal, uint64_t number)
 {
     bool is_dealt = deal->cursor == deal->spec.samples && deal->returned.samples == 0;
-    if (!is_dealt || deal->epoch == deal->spec.epochs ||
-        some_are_unconfirmed(deal, deal->record, number))
+    if (!is_dealt || deal->epoch == deal->spec.epochs || some_are_unconfirmed(deal, number))
         return;
     deal->epoch++;
     deal->cursor = deal->epoch < deal->spec.epochs ? 0 : deal->cursor;

@@ -29,7 +29,7 @@ def loopback(service, *command, environment=None, **options):
 
 @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')
 class Stranger(unittest.TestCase):
-    """A user of the host who has no key."""
+    """Tests the doors for a user of the host without a key."""
 
     @classmethod
     def setUpClass(cls):
