@@ -25,6 +25,7 @@ int fences_command(int argc, char **argv);
 int faults_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);
 int names_command(int argc, char **argv);
+int parameters_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
 int stragglers_command(int argc, char **argv);
 int tasks_command(int argc, char **argv);

@@ -3,29 +3,17 @@
 #include "bench/commands.h"
 #include "bench/compare/interpreter.h"
 #include "bench/compare/systems.h"
-#include "bench/savings/statistics.h"
-#include "svc/base/clock.h"
-
-#include <errno.h>
+#include "bench/compare/turns.h"
 
 #define TENSOR_BYTES 16384
 #define WARM_ROUNDS 3
-#define ROUNDS_MAX 1000
 
 enum { FUSED, ONE_BY_ONE, GROUPED, PYTHON, WAYS };
 
-struct figures {
-    double round_ms, cpu_ms;
-};
-
-#define FIGURES (sizeof(struct figures) / sizeof(double)) /* values of a turn */
-
 struct names {
     struct service service;
-    struct crew crews[WAYS];
-    struct figures turns[WAYS][STATISTICS_TURNS_MAX];
-    uint32_t workers, tensors, turns_count, rounds;
-    uint64_t wrong;
+    struct turns turns;
+    uint32_t tensors;
     bool is_json;
 };
 
@@ -45,14 +33,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     struct names *n = state->input;
     switch (key) {
     case KEY_QUICK:
-        n->turns_count = 3;
-        n->rounds = 5;
+        n->turns.turns_count = 3;
+        n->turns.rounds = 5;
         return 0;
     case KEY_JSON: n->is_json = true; return 0;
     case KEY_TURNS:
-        n->turns_count = (uint32_t)command_number(state, argument, 1, STATISTICS_TURNS_MAX);
+        n->turns.turns_count = (uint32_t)command_number(state, argument, 1, STATISTICS_TURNS_MAX);
         return 0;
-    case KEY_ROUNDS: n->rounds = (uint32_t)command_number(state, argument, 1, ROUNDS_MAX); return 0;
+    case KEY_ROUNDS:
+        n->turns.rounds = (uint32_t)command_number(state, argument, 1, TURNS_ROUNDS_MAX);
+        return 0;
     case KEY_TENSORS: n->tensors = (uint32_t)command_number(state, argument, 1, 10000); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -89,61 +79,26 @@ static const struct system ways[WAYS] = {
     [PYTHON] = {"python", "shm", .uses_service = true, .start = start_python},
 };
 
-static int start_crews(struct names *n)
+static int start_ways(struct names *n)
 {
     uint64_t bytes = (uint64_t)n->tensors * TENSOR_BYTES;
-    int r = 0;
     interpreter_prepare(&n->service);
-    for (int i = 0; r == 0 && i < WAYS; i++)
-        r = crew_start(&n->crews[i], &ways[i], &n->service, n->workers);
-    for (int i = 0; r == 0 && i < WAYS; i++)
-        r = crew_await(&n->crews[i]);
-    for (int i = 0; r == 0 && i < WAYS; i++)
-        r = crew_resize(&n->crews[i], bytes, i == FUSED ? 1 : n->tensors);
+    int r = turns_start(&n->turns, &n->service);
+    for (size_t i = 0; r == 0 && i < WAYS; i++)
+        r = turns_resize(&n->turns, i, bytes, i == FUSED ? 1 : n->tensors);
     return r;
-}
-
-/* --- turns --- */
-
-static int take_turn(struct names *n, int way, uint32_t rounds, struct figures *ret)
-{
-    static uint64_t round_ns[CREW_WORKERS_MAX * ROUNDS_MAX];
-    struct segment s = {.rounds = rounds, .round_ns = round_ns};
-    int r = crew_run(&n->crews[way], &s);
-    if (r < 0)
-        return r;
-    n->wrong += s.wrong;
-    ret->round_ms = (double)s.elapsed_ns / NS_PER_MS / rounds;
-    ret->cpu_ms = (double)(s.worker_cpu_ns + s.server_cpu_ns) / NS_PER_MS / rounds;
-    return 0;
 }
 
 static int measure(struct names *n)
 {
-    struct figures warm;
-    int r = start_crews(n);
-    for (int i = 0; r == 0 && i < WAYS; i++)
-        r = take_turn(n, i, WARM_ROUNDS, &warm);
-    for (uint32_t turn = 0; r == 0 && turn < n->turns_count; turn++)
-        for (int i = 0; r == 0 && i < WAYS; i++)
-            r = take_turn(n, i, n->rounds, &n->turns[i][turn]);
-    for (int i = 0; i < WAYS; i++)
-        if (n->crews[i].system)
-            crew_end(&n->crews[i]);
+    int r = start_ways(n);
+    if (r == 0)
+        r = turns_run(&n->turns, WARM_ROUNDS);
+    turns_end(&n->turns);
     return r;
 }
 
 /* --- the results --- */
-
-static double median_of(const struct names *n, int way, size_t at)
-{
-    return statistics_turns_median(n->turns[way], FIGURES, n->turns_count, at);
-}
-
-static double ratio_of(const struct names *n, int way)
-{
-    return statistics_turns_ratio(n->turns[way], n->turns[FUSED], FIGURES, n->turns_count, 0);
-}
 
 static void print(const struct names *n)
 {
@@ -153,19 +108,26 @@ static void print(const struct names *n)
                      "\"rounds\": %u, \"wrong\": %llu}\n"
                    : "%-10s %u workers, %5u tensors, %llu bytes: a round %8.3f ms, %8.3f ms of CPU "
                      "(medians of %u turns of %u rounds); %llu elements wrong\n";
-    for (int i = 0; i < WAYS; i++)
-        printf(format, ways[i].name, n->workers, i == FUSED ? 1 : n->tensors,
-               (unsigned long long)n->tensors * TENSOR_BYTES, median_of(n, i, 0),
-               median_of(n, i, 1), n->turns_count, n->rounds, (unsigned long long)n->wrong);
+    for (size_t i = 0; i < WAYS; i++) {
+        struct turn_figures median = turns_median(&n->turns, i);
+        printf(format, ways[i].name, n->turns.workers, i == FUSED ? 1 : n->tensors,
+               (unsigned long long)n->tensors * TENSOR_BYTES, median.round_ms, median.cpu_ms,
+               n->turns.turns_count, n->turns.rounds, (unsigned long long)n->turns.wrong);
+    }
     printf(n->is_json
                ? "{\"one_by_one_ratio\": %.4f, \"grouped_ratio\": %.4f, \"python_ratio\": %.4f}\n"
                : "of the fused tensor's time: one by one %.2f, grouped %.2f, from Python %.2f\n",
-           ratio_of(n, ONE_BY_ONE), ratio_of(n, GROUPED), ratio_of(n, PYTHON));
+           turns_ratio(&n->turns, ONE_BY_ONE).round_ms, turns_ratio(&n->turns, GROUPED).round_ms,
+           turns_ratio(&n->turns, PYTHON).round_ms);
 }
 
 int names_command(int argc, char **argv)
 {
-    static struct names n = {.workers = 4, .tensors = 1000, .turns_count = 11, .rounds = 10};
+    static struct names n = {
+        .tensors = 1000,
+        .turns =
+            {.systems = ways, .systems_count = WAYS, .workers = 4, .turns_count = 11, .rounds = 10},
+    };
     const struct argp argp = {
         options,
         parse,
@@ -184,5 +146,5 @@ int names_command(int argc, char **argv)
     if (r == 0)
         print(&n);
     service_stop(&n.service);
-    return r < 0 || n.wrong ? 1 : 0;
+    return r < 0 || n.turns.wrong ? 1 : 0;
 }

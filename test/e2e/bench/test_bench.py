@@ -203,6 +203,25 @@ class Names(unittest.TestCase):
             self.assertAlmostEqual(ratio / (row['round_ms'] / rows[0]['round_ms']), 1, places=1)
 
 
+class Parameters(unittest.TestCase):
+    def test_many_small_parameters_are_right_at_each_door_and_have_their_ratio_to_training_alone(
+            self):
+        spent = Spent()
+        answer = bench('parameters', '--json', '--count', 100, '--turns', 1, '--steps', 2)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        rows = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(row['door'], row['parameters'], row['wrong']) for row in rows],
+                         [(door, 100, 0) for door in ('alone', 'gloo', 'attach', 'horovod')])
+        alone = rows[0]
+        for row in rows:
+            self.assertEqual(row['workers'], 2)
+            for ratio, figure in ('ratio', 'step_ms'), ('cpu_ratio', 'cpu_ms_per_step'):
+                self.assertAlmostEqual(row[ratio], row[figure] / alone[figure], delta=0.02)
+        self.assertLess(sum(row['steps'] * row['cpu_ms_per_step'] for row in rows) / 1e3,
+                        spent.cpu_s())
+        self.assertLess(sum(row['steps'] * row['step_ms'] for row in rows) / 1e3, spent.wall_s())
+
+
 class Idle(unittest.TestCase):
     def test_idle_jobs_are_connected_and_their_cpu_is_told_in_fractions_of_a_core(self):
         spent = Spent()

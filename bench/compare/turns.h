@@ -1,0 +1,38 @@
+/* Systems that run in turns on one service, and the figures of each turn. Used by one thread. */
+#ifndef GRADPOOL_BENCH_TURNS_H
+#define GRADPOOL_BENCH_TURNS_H
+
+#include "bench/compare/crew.h"
+#include "bench/savings/statistics.h"
+
+#define TURNS_SYSTEMS_MAX 4
+#define TURNS_ROUNDS_MAX 1000
+
+/* Mean round of a turn. CPU is that of the workers, and of the service if the system uses it. */
+struct turn_figures {
+    double round_ms, cpu_ms;
+};
+
+struct turns {
+    const struct system *systems; /* the first system is the one that turns_ratio() divides by */
+    size_t systems_count;
+    uint32_t workers, turns_count, rounds; /* workers of a system; turns; rounds of a turn */
+    struct crew crews[TURNS_SYSTEMS_MAX];
+    struct turn_figures figures[TURNS_SYSTEMS_MAX][STATISTICS_TURNS_MAX];
+    uint64_t wrong; /* elements, all turns together */
+};
+
+/* Starts the workers of every system. Returns a negative errno, with a text on standard error;
+ * turns_end() is due then, too. */
+int turns_start(struct turns *turns, const struct service *service);
+/* `bytes`: sum over the `tensors` of a round. */
+int turns_resize(struct turns *turns, size_t system, uint64_t bytes, uint32_t tensors);
+/* Runs `warm_rounds` rounds of each system, then all turns. */
+int turns_run(struct turns *turns, uint32_t warm_rounds);
+void turns_end(struct turns *turns);
+
+struct turn_figures turns_median(const struct turns *turns, size_t system);
+/* Returns the median over the turns of this system's figures divided by those of the first. */
+struct turn_figures turns_ratio(const struct turns *turns, size_t system);
+
+#endif
