@@ -1,8 +1,8 @@
 /* `migrate`: options and rows. Owns the measured service. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
-#include "bench/migrate/drain.h"
 #include "bench/migrate/migrate.h"
+#include "bench/migrate/planned.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,15 +11,20 @@
 
 #define STATES_MAX 8
 
+static const char *const transports[] = {"shm", "tcp"};
+
 static const char *const durabilities[] = {[GP_DURABILITY_NONE] = "none",
                                            [GP_DURABILITY_REPLICA] = "replica",
                                            [GP_DURABILITY_WORKER] = "worker"};
 
 struct migrate {
     struct service service;
+    struct service_setting setting; /* of the running service */
+    char cores[32];
     uint64_t states[STATES_MAX];
     size_t states_count;
-    uint32_t migrations, drains;
+    uint32_t migrations;
+    uint32_t events[PLANNED_EVENTS]; /* how many of each kind */
     uint64_t seed;
     const char *transport, *mode;  /* NULL: all */
     enum gp_durability durability; /* copies of the lanes' state */
@@ -36,13 +41,16 @@ enum {
     KEY_STATE,
     KEY_SEED,
     KEY_DRAINS,
+    KEY_ENDS,
+    KEY_RESTARTS,
     KEY_DURABILITY
 };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "64 MiB of state alone"},
     {"json", KEY_JSON, 0, 0, "a line of JSON a row"},
-    {"migrations", KEY_MIGRATIONS, "N", 0, "a row (default 20); 0: no rows but those of drains"},
+    {"migrations", KEY_MIGRATIONS, "N", 0,
+     "a row (default 20); 0: only the rows of planned events"},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
     {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
     {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
@@ -50,6 +58,8 @@ static const struct argp_option options[] = {
      "copies of the state go: none, replica (another aggregator), worker (default: none)"},
     {"drains", KEY_DRAINS, "N", 0,
      "of an aggregator with all tasks and the state of 8 jobs (default 10)"},
+    {"ends", KEY_ENDS, "N", 0, "the same, by SIGTERM of the aggregator (default 5)"},
+    {"restarts", KEY_RESTARTS, "N", 0, "of `serve' beside the 8 jobs, by SIGTERM (default 5)"},
     {"seed", KEY_SEED, "N", 0, "(default 1)"},
     {0},
 };
@@ -72,6 +82,11 @@ static enum gp_durability durability_of(struct argp_state *state, const char *na
     return GP_DURABILITY_NONE;
 }
 
+static uint32_t events_of(struct argp_state *state, const char *argument)
+{
+    return (uint32_t)command_number(state, argument, 0, 64);
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct migrate *m = state->input;
@@ -92,7 +107,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         m->states[0] = command_number(state, argument, 0, UINT64_C(1) << 32);
         m->states_count = 1;
         return 0;
-    case KEY_DRAINS: m->drains = (uint32_t)command_number(state, argument, 0, 64); return 0;
+    case KEY_DRAINS: m->events[PLANNED_DRAIN] = events_of(state, argument); return 0;
+    case KEY_ENDS: m->events[PLANNED_END] = events_of(state, argument); return 0;
+    case KEY_RESTARTS: m->events[PLANNED_RESTART] = events_of(state, argument); return 0;
     case KEY_SEED: m->seed = command_number(state, argument, 0, UINT32_MAX); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -138,7 +155,6 @@ static int run_cell(struct migrate *m, enum migrate_mode mode, const char *trans
 
 static int run_all(struct migrate *m)
 {
-    static const char *const transports[] = {"shm", "tcp"};
     int r = 0;
     for (size_t s = 0; r == 0 && s < m->states_count; s++)
         for (size_t t = 0; r == 0 && t < 2; t++) {
@@ -151,59 +167,60 @@ static int run_all(struct migrate *m)
 
 static int start(struct migrate *m, const char *piece_max)
 {
-    char cores[32];
     int first = process_core(0), second = process_core(1);
-    snprintf(cores, sizeof cores, first == second ? "%d" : "%d,%d", first, second);
-    return service_start_as(&m->service,
-                            &(struct service_setting){.cores = cores,
-                                                      .lanes_per_core = first == second ? "2" : "1",
-                                                      .aggregators = "2",
-                                                      .scale = "off",
-                                                      .piece_max = piece_max,
-                                                      /* long enough for a late aggregator on a busy
-                                                       * machine */
-                                                      .aggregator_timeout = "10",
-                                                      /* During a migration the state exists on both
-                                                       * lanes. */
-                                                      .job_memory_max = "2G",
-                                                      .lane_memory_max = "4G"});
+    snprintf(m->cores, sizeof m->cores, first == second ? "%d" : "%d,%d", first, second);
+    m->setting = (struct service_setting){.cores = m->cores,
+                                          .lanes_per_core = first == second ? "2" : "1",
+                                          .aggregators = "2",
+                                          .scale = "off",
+                                          .piece_max = piece_max,
+                                          /* long enough for a late aggregator on a busy machine */
+                                          .aggregator_timeout = "10",
+                                          /* During a migration the state exists on both lanes. */
+                                          .job_memory_max = "2G",
+                                          .lane_memory_max = "4G",
+                                          .stop = "service"}; /* jobs outlive a restart */
+    return service_start_as(&m->service, &m->setting);
 }
 
-static void print_drain(const struct migrate *m, const char *transport, const struct drain_row *row)
+static void print_planned(const struct migrate *m, enum planned_event event, const char *transport,
+                          const struct planned_row *row)
 {
     const char *format =
         m->is_json
-            ? "{\"mode\": \"drain\", \"transport\": \"%s\", \"jobs\": %u, \"tasks\": %u, "
-              "\"state_bytes\": %llu, \"drains\": %u, \"iteration_ms\": %.3f, \"drain_ms\": "
-              "%.3f, \"longest_fraction_median\": %.4f, \"longest_fraction_worst\": %.4f, "
+            ? "{\"mode\": \"%s\", \"transport\": \"%s\", \"jobs\": %u, \"tasks\": %u, "
+              "\"state_bytes\": %llu, \"events\": %u, \"iteration_ms\": %.3f, \"event_ms\": "
+              "%.3f, \"longest_ms\": %.3f, \"control_ms\": %.3f, "
+              "\"longest_fraction_median\": %.4f, \"longest_fraction_worst\": %.4f, "
               "\"control_fraction_median\": %.4f, \"control_fraction_worst\": %.4f, "
               "\"failed_rounds\": %llu, \"wrong\": %llu}\n"
-            : "drain %s: %u jobs, %u tasks, %llu bytes of state, %u drains; iteration %.1f ms, a "
-              "drain %.1f ms; the worst job's longest iteration over its median: %.4f (median of "
-              "the drains), %.4f (worst of them), without draining %.4f and %.4f; %llu rounds "
-              "failed, %llu results wrong\n";
-    printf(format, transport, row->jobs, row->tasks, (unsigned long long)row->state_bytes,
-           row->drains, row->iteration_ms, row->drain_ms, row->near.median, row->near.worst,
+            : "%s, %s: %u jobs, %u tasks, %llu bytes of state, %u events; iteration %.1f ms, an "
+              "event %.1f ms; the longest iteration %.1f ms, without an event %.1f ms; the worst "
+              "job's longest iteration over its median: %.4f (median of the events), %.4f (worst "
+              "of them), without an event %.4f and %.4f; %llu rounds failed, %llu results wrong\n";
+    printf(format, planned_event_name(event), transport, row->jobs, row->tasks,
+           (unsigned long long)row->state_bytes, row->events, row->iteration_ms, row->event_ms,
+           row->near.median_ms, row->control.median_ms, row->near.median, row->near.worst,
            row->control.median, row->control.worst, (unsigned long long)row->failed_rounds,
            (unsigned long long)row->wrong);
     fflush(stdout);
 }
 
 /* Runs on a separate service, without measurements of the jobs. */
-static int run_drain(struct migrate *m, const char *transport)
+static int run_planned(struct migrate *m, enum planned_event event, const char *transport)
 {
-    struct drain_row row;
-    bool is_wanted = m->drains && (!m->transport || strcmp(m->transport, transport) == 0);
-    int r = is_wanted ? start(m, DRAIN_PIECE_MAX) : 0;
+    struct planned_row row;
+    bool is_wanted = m->events[event] && (!m->transport || strcmp(m->transport, transport) == 0);
+    int r = is_wanted ? start(m, PLANNED_PIECE_MAX) : 0;
     if (r < 0 || !is_wanted)
         return r;
-    r = drain_run(&m->service, transport, m->drains, &row);
+    r = planned_run(&m->service, &m->setting, event, transport, m->events[event], &row);
     service_stop(&m->service);
     if (r < 0)
         return r;
     m->failed += row.failed_rounds;
     m->wrong += row.wrong;
-    print_drain(m, transport, &row);
+    print_planned(m, event, transport, &row);
     return 0;
 }
 
@@ -222,8 +239,10 @@ int migrate_command(int argc, char **argv)
     static const uint64_t quick[] = {UINT64_C(64) << 20},
                           all[] = {0,        4096,     256 << 10,          4 << 20,
                                    16 << 20, 64 << 20, UINT64_C(400) << 20};
-    struct migrate m = {
-        .migrations = 20, .drains = 10, .seed = 1, .durability = GP_DURABILITY_NONE};
+    struct migrate m = {.migrations = 20,
+                        .events = {[PLANNED_DRAIN] = 10, [PLANNED_END] = 5, [PLANNED_RESTART] = 5},
+                        .seed = 1,
+                        .durability = GP_DURABILITY_NONE};
     const struct argp argp = {
         options,
         parse,
@@ -232,9 +251,10 @@ int migrate_command(int argc, char **argv)
         "stopping it meanwhile and beside ending it and starting it anew there. A visible pause "
         "is the longest iteration near a migration, less the median without, in parts of that: "
         "the median of all migrations. The control is the same where nothing migrates. Iterations "
-        "take 100 to 200 ms, a third of them aggregation. At last an aggregator is drained that "
-        "has all tasks of eight jobs, and 78 MiB of their parameters and moments: the worst job's "
-        "longest iteration over its median. It starts its own services.",
+        "take 100 to 200 ms, a third of them aggregation. At last come planned events beside "
+        "eight jobs, whose tasks and 78 MiB of parameters and moments are on one aggregator: a "
+        "drain, an end by SIGTERM, and a restart of `serve': the longest iteration in ms, and the "
+        "worst job's longest iteration over its median. It starts its own services.",
         NULL,
         NULL,
         NULL};
@@ -244,9 +264,8 @@ int migrate_command(int argc, char **argv)
         memcpy(m.states, m.is_quick ? quick : all, m.states_count * sizeof *m.states);
     }
     int r = run_cells(&m);
-    if (r == 0)
-        r = run_drain(&m, "shm");
-    if (r == 0)
-        r = run_drain(&m, "tcp");
+    for (int event = 0; event < PLANNED_EVENTS; event++)
+        for (size_t t = 0; r == 0 && t < 2; t++)
+            r = run_planned(&m, (enum planned_event)event, transports[t]);
     return r < 0 || m.failed || m.wrong ? 1 : 0;
 }

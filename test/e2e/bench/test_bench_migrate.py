@@ -9,24 +9,29 @@ from test_bench import bench
 
 
 STATE_BYTES = 16384
+EVENTS = ('drain', 'end-aggregator', 'restart-serve')
 TRANSPORTS = ('shm', 'tcp') if os.environ.get('GRADPOOL_TEST_LONG') else ('tcp',)
 
 
 class Migrate(unittest.TestCase):
     def test_each_way_to_another_aggregator_has_its_row_and_the_same_bits(self):
         answer = bench('migrate', '--json', '--state', STATE_BYTES, '--migrations', 1,
-                       '--drains', 1, *(() if len(TRANSPORTS) > 1 else ('--transport', 'tcp')))
+                       '--drains', 1, '--ends', 1, '--restarts', 1,
+                       *(() if len(TRANSPORTS) > 1 else ('--transport', 'tcp')))
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         lines = [json.loads(line) for line in answer.stdout.splitlines()]
-        rows, drains = lines[:-len(TRANSPORTS)], lines[-len(TRANSPORTS):]
-        for transport, drain in zip(TRANSPORTS, drains):
-            self.assertEqual([drain[name] for name in ('mode', 'transport', 'jobs', 'drains')],
-                             ['drain', transport, 8, 1])
-            self.assertGreaterEqual(drain['tasks'], 104)
-            self.assertEqual(drain['state_bytes'], 8 * 13 * 12 * 65536)
-            self.assertEqual((drain['failed_rounds'], drain['wrong']), (0, 0), drain)
-            for who in ('longest', 'control'):  # with one drain the two values are equal
-                self.assertEqual(drain[f'{who}_fraction_median'], drain[f'{who}_fraction_worst'])
+        count = len(EVENTS) * len(TRANSPORTS)
+        rows, planned = lines[:-count], lines[-count:]
+        self.assertEqual([(row['mode'], row['transport']) for row in planned],
+                         [(event, transport) for event in EVENTS for transport in TRANSPORTS])
+        for row in planned:
+            self.assertEqual((row['jobs'], row['events']), (8, 1))
+            self.assertGreaterEqual(row['tasks'], 104)
+            self.assertEqual(row['state_bytes'], 8 * 13 * 12 * 65536)
+            self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
+            for which in ('longest', 'control'):    # with one event the two values are equal
+                self.assertEqual(row[f'{which}_fraction_median'], row[f'{which}_fraction_worst'])
+                self.assertGreaterEqual(row[f'{which}_ms'], 100)    # each computes for 100 ms
         self.assertEqual([(r['mode'], r['transport']) for r in rows],
                          [(mode, transport) for transport in TRANSPORTS
                           for mode in ('live', 'stop-the-world', 'restart')])
