@@ -80,11 +80,15 @@ class BackupWorkers(unittest.TestCase):
         self.check([self.finish(ranks[0]), *outputs])
 
     def test_parameters_stay_equal_while_tasks_move(self):
-        ranks = self.start('moved', 5, 'tcp', 1500)
+        ranks = self.start('moved', 5, 'tcp', 2000)
         harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
+        moves = 0
         for lane in 1, 2, 1:
             moved = service.ask('move', 'moved', str(lane))
+            if moves and 'there is no job moved' in moved.stderr:
+                break       # the rounds of a busy host may be over after one move
             self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
+            moves += 1
         self.check([self.finish(rank) for rank in ranks])
 
     def test_a_broadcast_after_the_first_round_is_refused(self):
