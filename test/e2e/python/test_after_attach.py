@@ -80,8 +80,9 @@ class Alone:
     def averaged(self):
         """Waits until the gradients have the values used by step()."""
 
-    def step_without_average(self):
-        self.optimizer.step()
+    def step_without_average(self, step=None):
+        """`step`: makes the step in place of the optimizer's own step()."""
+        (step or self.optimizer.step)()
 
 
 class Attached(Alone):
@@ -159,9 +160,9 @@ class Wrapped(Alone):
     def averaged(self):
         self.optimizer.synchronize()
 
-    def step_without_average(self):
+    def step_without_average(self, step=None):
         with self.optimizer.skip_synchronize():
-            self.optimizer.step()
+            super().step_without_average(step)
 
 
 def state_dicts(script):
@@ -260,6 +261,48 @@ def scaler(script):
         script.optimizer.zero_grad()
         scale.scale(script.loss()).backward()
         scale.step(script.optimizer)
+        scale.update()
+
+
+class HandScaler:
+    """Stands in for torch.amp.GradScaler where PyTorch has none for tensors on the CPU."""
+
+    def __init__(self, torch, scale):
+        self.torch, self.value, self.is_finite = torch, scale, True
+
+    def scale(self, loss):
+        return loss * self.value
+
+    def unscale_(self, optimizer):
+        gradients = [one.grad for group in optimizer.param_groups for one in group['params']]
+        for gradient in gradients:
+            gradient.mul_(1 / self.value)
+        self.is_finite = all(self.torch.isfinite(one).all() for one in gradients)
+
+    def step(self, optimizer):
+        if self.is_finite:
+            optimizer.step()
+
+    def update(self):
+        self.value *= 1 if self.is_finite else 0.5
+
+
+def scaler_of(torch, scale=1024.0):
+    if hasattr(torch.amp, 'GradScaler'):
+        return torch.amp.GradScaler('cpu', init_scale=scale)
+    return HandScaler(torch, scale)
+
+
+def enabled_scaler(script):
+    """The gradients of the second step are infinite: no rank makes the step."""
+    script.begin()
+    scale = scaler_of(script.torch)
+    for factor in 1, float('inf'), 1, 1:
+        script.optimizer.zero_grad()
+        scale.scale(script.loss() * factor).backward()
+        script.averaged()
+        scale.unscale_(script.optimizer)
+        script.step_without_average(lambda: scale.step(script.optimizer))
         scale.update()
 
 
@@ -365,6 +408,7 @@ ROWS = {
     'EMA (`AveragedModel`), swapped in': averaged_model, '`SWALR`': swa_rate,
     'a scheduler made before': scheduler_before, 'a scheduler made after': scheduler_after,
     'warm-up (`LambdaLR`)': warm_up, '`GradScaler`, not enabled': scaler,
+    '`GradScaler`, enabled': enabled_scaler,
     '`clip_grad_norm_`': clipping, 'several backward passes a step': accumulation,
     '`zero_grad(set_to_none=True)`': zero_grad_to_none,
     '`zero_grad(set_to_none=False)`': zero_grad_to_zeros,
