@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Maximum bytes of an unfinished frame that one call reads, so that other connections do not wait
- * long. */
+/* Maximum bytes of an unfinished frame that one call reads. Other connections are served before the
+ * rest. */
 #define RECEIVE_BYTES_MAX (256u << 10)
 /* Maximum memory for the structs of one message. Two bytes of an empty submessage need sixty bytes
  * of memory (H4). */

@@ -117,8 +117,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* Collects the bytes that TLS has to send. While frames wait in `out`, these are one record. Other
- * bytes, such as new traffic keys that the peer requests, are limited here. */
+/* Moves the bytes that TLS has to send to `sealed`. A peer that never reads could request new
+ * traffic keys again and again, so the bytes are limited. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);

@@ -1,6 +1,6 @@
 /* Durability of the parameters and moments that a lane stores for a job, in case the lane dies.
- * REPLICA: a copy on another aggregator; WORKER: a copy in the memory of a worker; NONE: they are
- * lost. */
+ * REPLICA: a copy on another aggregator; WORKER: a copy in the memory of a worker; NONE: no
+ * copy. */
 #ifndef GRADPOOL_WIRE_DURABILITY_H
 #define GRADPOOL_WIRE_DURABILITY_H
 

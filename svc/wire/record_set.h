@@ -56,8 +56,8 @@ struct record_go_on {
 };
 _Static_assert(sizeof(struct record_go_on) == 16, "no holes");
 
-/* Sums over a sample of blocks of one lane's tensors. A gradient without bounds gives sums without
- * bounds: the receiver decides about values. */
+/* Sums over a sample of blocks of one lane's tensors. Infinite or NaN gradients give infinite or
+ * NaN sums, which the receiver has to expect. */
 struct record_measure {
     uint8_t kind;
     uint8_t reserved[3];

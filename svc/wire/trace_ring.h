@@ -49,8 +49,8 @@ static inline void trace_step(const struct trace_ring *ring, uint64_t at_ns[], i
         at_ns[step] = clock_now_ns();
 }
 
-/* Creates a ring for rounds between these two times. `rounds` is a power of two. Returns 0 or
- * -ENOMEM. */
+/* Creates a ring for rounds between these two times. Returns 0, -EINVAL if `rounds` is no power of
+ * two, or -ENOMEM. */
 int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
 void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine. */
