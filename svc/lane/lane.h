@@ -46,10 +46,10 @@ struct lane_options {
     /* Called on the lane's thread after a job has failed or lost a rank; lane_each_failure() and
      * lane_each_lost() list them. May be NULL. Must not call functions of the lane. */
     void (*job_failed)(void *context);
-    /* Called under the same rules when a released piece has become idle, or a replica holder has
+    /* Called like job_failed, when a released piece has become idle, or a replica holder has
      * connected or received the state (release.h). */
     void (*moving_news)(void *context);
-    /* Called under the same rules when a job has begun to wait for memory (wanted.h). NULL: jobs
+    /* Called like job_failed, when a job has begun to wait for memory (wanted.h). NULL: jobs
      * allocate at once. */
     void (*memory_wanted)(void *context);
     void *context; /* argument of these three callbacks */
@@ -124,9 +124,9 @@ size_t lane_rank_bytes(void);
  * from the next allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
-/* Limits for one job; 0: no limit. They cover the memory that its workers lend to the lane, the
- * memory that all workers of its tenant lend, and the lane's memory. A limit applies from the next
- * lending or allocation on. */
+/* Limits for one job; 0: no limit. Bytes and regions limit the memory that the job's workers, and
+ * all workers of its tenant, lend. memory_bytes_max limits the memory of the lane. A limit applies
+ * from the next lending or allocation on. */
 struct lane_lent {
     uint64_t bytes_max;
     /* bytes that the tenant may lend to all lanes of the process (shares.h) */

@@ -26,8 +26,8 @@
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* Returns whether piece.announced includes the rank. It does not between a KEEPS and the
- * announcement after it. */
+/* Returns whether piece.announced includes the rank. Between a KEEPS and the announcement after it
+ * the rank is not included. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);

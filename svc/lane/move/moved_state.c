@@ -211,9 +211,9 @@ static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct 
     return 0;
 }
 
-/* Returns whether the length of the array is correct for the piece. A former owner without its
- * stored result may still know the round; late ranks then receive the next result. Otherwise the
- * piece has failed there. */
+/* Returns whether the length of the array is correct for the piece. The array may be missing if the
+ * piece has failed, or if a former owner with a partial quorum has lost its stored result; late
+ * ranks then receive the next result. */
 static bool body_suits(const struct piece *p, const struct head *head)
 {
     bool is_partial = quorum_is_partial(p) && !p->parameters;

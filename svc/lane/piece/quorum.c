@@ -57,7 +57,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && number > 0 && choice->round == number && has(choice, rank);
 }
 
-/* Returns the size of the smallest known set, or 0. */
+/* Returns the size of the smallest known set; 0: no set is known. */
 static uint32_t smallest_choice(const struct piece *p)
 {
     uint32_t smallest = 0;

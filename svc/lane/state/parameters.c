@@ -144,8 +144,8 @@ static void take_mean(const struct piece *p, const struct reduce_pass *sums, siz
     reduce_pick(p->job->lane->options.kernels, REDUCE_SUM, p->dtype, REDUCE_F32)(&pass);
 }
 
-/* The result has the same bits as that of update() alone, because the mean of one mean is this
- * mean. */
+/* Measures and updates. The result has the same bits as without a measurement, because update()
+ * gets the mean as its only input, and the mean of one input is this input. */
 static void update_measured(struct transfer *t, const struct reduce_pass *sums)
 {
     struct piece *p = t->piece;
