@@ -19,7 +19,6 @@ struct gradpool_way {
     bool is_shuffled;   /* each worker has its own order of tensors */
 };
 
-/* Starts workers that are clients of gradpool. */
 int gradpool_start(struct crew *crew, const struct gradpool_way *way);
 int sockets_start(struct crew *crew);
 

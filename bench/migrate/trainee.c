@@ -41,7 +41,7 @@ static int complain(const struct worker *w, const char *what, int code)
     return code;
 }
 
-/* --- where things lie --- */
+/* --- positions of tensors and parts --- */
 
 static uint64_t elements_of(const struct trainee *a, size_t tensor)
 {
@@ -81,7 +81,7 @@ static uint32_t round_at(const struct trainee *a, size_t tensor, uint32_t iterat
     return tensor < FIRST_PART ? iteration : iteration / a->parts;
 }
 
-/* --- coming and going --- */
+/* --- join and leave --- */
 
 static int declare(struct worker *w)
 {

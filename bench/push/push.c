@@ -172,8 +172,8 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
 {
     const struct push_options *o = w->options;
     uint32_t requests = 0;
-    /* Without the check the first gradient is used in every round, so that a worker computes only
-     * for --compute-ms. */
+    /* Without the check every round uses the first gradient, so that a worker computes only for
+     * --compute-ms. */
     for (uint32_t t = 0; t < o->tensors && (round == 0 || !o->skips_check); t++) {
         struct gradient g = {o->seed, t, round};
         gradient_fill(&g, o->rank, w->gradients[t], o->elements);

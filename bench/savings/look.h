@@ -45,7 +45,8 @@ struct look_events {
  * text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
-/* Bytes of a job on each lane. Writes up to `most`. Returns their number, or a negative errno. */
+/* Reads the bytes of a job on each lane, at most `most` rows. Returns their number, or a negative
+ * errno. */
 struct look_share {
     uint32_t lane;
     uint64_t bytes;

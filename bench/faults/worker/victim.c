@@ -66,7 +66,7 @@ int victim_fail(struct victim_board *board, int code)
     return code;
 }
 
-/* --- coming and going --- */
+/* --- join and leave --- */
 
 /* Returns whether the coordinator was just killed and will be restarted. */
 static bool is_away(int code)

@@ -50,7 +50,7 @@ bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
  * killed it. */
 int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
                    gp_client **ret_client);
-/* Calls gp_job_join(), with the same repetition. */
+/* Calls gp_job_join(), repeated like victim_connect(). */
 int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
                 gp_job **ret_job);
 /* Call gp_tensors_declare() and gp_job_leave(). */
