@@ -6,7 +6,7 @@
 
 #define SYSTEMS_MAX 16
 
-/* In the order of runs and reports. The last entry has a NULL name. */
+/* The systems, in the order of runs and reports. The last entry has a NULL name. */
 extern const struct system systems[];
 /* Finds an entry, which must exist. */
 const struct system *system_find(const char *name, const char *transport);

@@ -312,7 +312,7 @@ static int obey(struct worker *w, enum trainee_order order)
         return 0;
     if (order == TRAINEE_PAUSE)
         return pause_until_told(w);
-    note_results(w, w->iteration); /* before the memory is freed */
+    note_results(w, w->iteration); /* reads the results before their memory is freed */
     return order == TRAINEE_END ? -ECANCELED : restart(w);
 }
 

@@ -252,6 +252,7 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        print_result(options, &result); /* without a round the reason was printed already */
+        /* a worker without a round has printed the reason already */
+        print_result(options, &result);
     return r < 0 || result.wrong ? 1 : 0;
 }

@@ -82,7 +82,7 @@ enum backup_reason {
 
 struct backup_decision {
     enum backup_verb verb;
-    enum backup_reason reason; /* valid with BACKUP_CLOSE */
+    enum backup_reason reason; /* reason of a BACKUP_CLOSE */
     uint64_t until_ns;         /* time of the next call, with BACKUP_WAIT; BACKUP_NEVER_NS: none */
     /* With BACKUP_WAIT: ranks that begin another gradient now, ascending; valid until the next
      * call. backup_decide() has already called backup_began() for them. */

@@ -253,7 +253,7 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    if (walk->is_behind_rests) /* all rests may have been served */
+    if (walk->is_behind_rests) /* the queue has waited for rests, which may all be served now */
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
         walk->room = (struct needs_room){.has_waiting = true};

@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum durability {
-    DURABILITY_UNSAID = 0, /* of a job: use the default of the service */
+    DURABILITY_UNSAID = 0, /* the job uses the default of the service */
     DURABILITY_NONE = 1,
     DURABILITY_REPLICA = 2,
     DURABILITY_WORKER = 3,

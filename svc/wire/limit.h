@@ -81,7 +81,7 @@ const struct limit_about *limit_about(enum limit limit);
 /* Limits of one service or of one of its tenants, indexed by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
-    uint32_t own;       /* for a tenant: bit i: limit i belongs to the tenant, not to the service */
+    uint32_t own;       /* bit i: the tenant has its own value for limit i */
     const char *tenant; /* name of the tenant that owns these limits; NULL: none */
 };
 void limits_init(struct limits *limits);

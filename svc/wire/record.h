@@ -83,8 +83,10 @@ enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
     /* the whole result of this round is in the worker's landing area, not committed */
     RECORD_HOLDS = 1,
-    RECORD_IDLE = 2,  /* this round is committed at the worker; no memory is lent */
-    RECORD_KEEPS = 3, /* like HOLDS, and another record follows: the next round is announced */
+    RECORD_IDLE = 2, /* this round is committed at the worker; no memory is lent */
+    /* the whole result of this round is in the landing area, and a record of the next round
+     * follows */
+    RECORD_KEEPS = 3,
     /* the worker is new; CLOSED will name the round after which it enters (W15) */
     RECORD_ENTERS = 4,
     /* the worker's gradient was dropped, or came late: it gets the result of this round, and lends
@@ -152,7 +154,7 @@ struct record_error {
     uint32_t word; /* RECORD_WORD_NONE: every request of the job */
     int32_t code;  /* negative errno */
     uint32_t text_bytes;
-    char text[RECORD_TEXT_BYTES]; /* without a terminating zero */
+    char text[RECORD_TEXT_BYTES]; /* the text has no terminating zero */
     uint32_t padding;
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");

@@ -34,7 +34,7 @@ struct trace_round {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the clock of the recorder */
     uint64_t round, bytes;
     uint32_t thing;    /* a worker records the tensor, a lane the piece */
-    uint16_t last;     /* for a lane: the rank that announced last */
+    uint16_t last;     /* rank that announced last, in a lane's record */
     uint8_t operation; /* a value of enum record_operation */
     uint8_t reserved;
 };

@@ -39,8 +39,8 @@ struct worker {
     float *gradient, *result;
     float *pushed; /* gradients of all ranks, computed again for the comparison */
     uint32_t count;
-    struct trail trail;   /* for a job that sums */
-    struct mirror mirror; /* for a job with an update rule */
+    struct trail trail;   /* record of a job that sums */
+    struct mirror mirror; /* state of a job with an update rule */
     struct resize resize;
 };
 

@@ -16,7 +16,7 @@
 
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
-    _Atomic uint32_t ends; /* set at the end of the run: rank 0 announces the end in a round */
+    _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
     /* number of stops by the bench; a duration with a stop in it does not count */
     _Atomic uint32_t stops;
     /* number of workers for which the member calls gp_job_resize(); 0: none */

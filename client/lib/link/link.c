@@ -310,7 +310,7 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
 {
     for_each_link (l, job) {
         if (l->lane == lane) {
-            /* the lane may close this connection */
+            /* a lane without a piece of this job may close the connection (L19) */
             l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0;
             l->wants_open &= l->state != LINK_OPEN;
             link_open(l);

@@ -24,8 +24,8 @@ struct reading {
     size_t count;
     struct state_fetch conversation;
     gp_state **sorted; /* sorted by name */
-    char **names;      /* in the same order */
-    uint64_t *have;    /* bytes, in the same order */
+    char **names;      /* names of the tensors, sorted */
+    uint64_t *have;    /* received bytes of each state, sorted by name */
     struct err err;
 };
 

@@ -169,7 +169,6 @@ static int collect_sources(struct transfer *t, const void *sources[])
     return 0;
 }
 
-/* Copies a single input without arithmetic. */
 static void copy(void *const targets[], int count, const void *source, size_t bytes)
 {
     for (int i = 0; i < count; i++) {

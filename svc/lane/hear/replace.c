@@ -59,8 +59,8 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
 }
 
 /* Returns whether a repeated round may have other ranks although a rank already has the first
- * result (QUORUM_FIRST). The set is the same again if it has all ranks, or if it was chosen by
- * another lane. */
+ * result (QUORUM_FIRST). A set of all ranks, or a set that another lane has chosen, is the same
+ * again. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;

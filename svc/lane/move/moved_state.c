@@ -25,10 +25,10 @@ struct head {
     uint32_t members;
     uint64_t elements;
     uint64_t round;     /* newest committed round; 0: unknown */
-    uint64_t job_round; /* of struct piece */
+    uint64_t job_round; /* value of piece.job_round */
     uint64_t body_bytes;
     uint64_t steps; /* this and the next two fields are for pieces with parameters */
-    uint64_t swapped_round, steps_before; /* see struct parameters */
+    uint64_t swapped_round, steps_before; /* values of struct parameters */
     struct update_settings told;
     uint8_t has_before, were_set, is_told, zero[5];
     uint8_t dtype, quorum, rule, are_set;

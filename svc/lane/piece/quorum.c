@@ -182,7 +182,7 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)
-        /* in an elastic job, all ranks with the first set may be gone */
+        /* another set is allowed in an elastic job: all ranks with the first set may be gone */
         return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
         return 0;

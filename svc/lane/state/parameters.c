@@ -74,7 +74,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        /* may be the settings of a former first rank (A44) */
+        /* q->told may have the settings of a former first rank (A44) */
         q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;

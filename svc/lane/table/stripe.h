@@ -41,7 +41,7 @@ struct stripe_head {
 struct stripe {
     struct allowance *allowance;
     uint32_t parts_max, sources_max;
-    struct stripe_part *parts; /* in the order of (rank, sequence) */
+    struct stripe_part *parts; /* parts in the order of (rank, sequence) */
     uint32_t parts_count, keys_count, sources_count;
     uint64_t *keys;
     uint32_t *rows, *starts;
