@@ -93,9 +93,9 @@ struct scale_job {
 };
 
 struct scale_lane {
-    /* As for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and residents
-     * are ignored, because they are computed from the tasks. load_ppm is the load in the last
-     * window. */
+    /* The lane, as for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and
+     * residents are ignored, because they are computed from the tasks. load_ppm is the load in the
+     * last window. */
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
