@@ -44,7 +44,7 @@ static void print_help(FILE *out)
     fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
 }
 
-/* If the output cannot be written, the command has failed. */
+/* A command whose output cannot be written has failed. */
 static int finish(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -5,9 +5,9 @@ train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one ser
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
 The codecs take turns in the same processes; each turn has a seed of its own. Prints a table, with
---json a line for each codec and turn; the ranks' own lines go to standard error. Bytes sent are
-counted by the service, bytes received are those of the operation's result; CPU is that of both
-workers and of the service.
+--json a line for each codec and turn; the ranks' own lines go to standard error. The service counts
+the bytes sent; the bytes received are the length of the operation's result. CPU time includes both
+workers and the service.
 """
 import argparse
 import contextlib

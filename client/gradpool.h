@@ -34,8 +34,8 @@
  * the same time. A forked child cannot use objects of its parent: calls return -ECHILD or do
  * nothing, and the child's exit changes nothing for the parent.
  *
- * Time: every wait has a deadline, and no thread spins. Functions that only start a round return at
- * once, after copies of at most the bytes that they are given.
+ * Time: every wait has a deadline. A `timeout_ms` of 0 or less means GRADPOOL_TIMEOUT_MS (60000);
+ * only gp_poll() then returns at once. Starting a round takes no longer than a copy of its bytes.
  *
  * Memory: gradients and results in memory of gp_alloc() are used in place by a lane on the same
  * host. A gradient in other memory is copied once into such memory, and a result once out of it. */
@@ -473,8 +473,8 @@ typedef struct gp_round {
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one gp_update() of each tensor, with
- * `settings` on every rank. Waits until the round is closed and its parameters have landed.
- * gp_wait() for these updates returns -EDEADLK before this call, and at once after it.
+ * `settings` on every rank. Waits until the round is closed and its parameters have landed; then
+ * gp_wait() for the updates returns at once. Before, gp_wait() only returns -EDEADLK.
  * Returns 0: the gradient counts; 1: it was dropped, and the parameters are those of this or a
  * later round, equal on all ranks with that round. `loss` as in gp_job_tell_loss(). `ret_round` may
  * be NULL. After -ETIMEDOUT the call may be made again. Errors of gp_wait(); -EINVAL no backup
@@ -508,7 +508,7 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * ranks disagree (the text has ranks and values); -EOWNERDEAD a result or state was lost with its
  * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error of a
  * tensor or of the job stays (see the top of this file). Exceptions, which leave the request
- * unchanged: -EINVAL for NULL, -ECHILD in a forked child. */
+ * unchanged: -EINVAL for NULL, -ECHILD in a forked child, -EDEADLK before gp_round_end(). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 
 /* Returns 1 when the request is done, with or without an error: gp_wait() will not block, and

@@ -30,8 +30,8 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_MOVING, TARGET_LOST, C_ABORTED, SEND_ABORT),
     ROW(C_MOVING, SOURCE_LOST, C_ABORTED, RECOVER),
 
-    /* In this state only the store decides (M4). A loss is ignored here: the next message to the
-     * lost side reports it again (M6). */
+    /* In this state only the store decides (M4). A loss has no effect here, because the next
+     * message to the lost side reports the loss again (M6). */
     ROW(C_COMMITTING, ROUTE_WRITTEN, C_COMMITTED, SEND_ACTIVATE),
     ROW(C_COMMITTING, REFUSED, C_ABORTED, SEND_ABORT),
     ROW(C_COMMITTING, TIMEOUT, C_COMMITTING, NONE),

@@ -95,9 +95,9 @@ struct migrator_transition {
     enum migrator_action action;
 };
 
-/* Returns the row for (state, event). A peer may send any event: one without a row leaves the state
- * unchanged and returns MIGRATOR_A_REFUSE. `round_is_open`, for MOVE: whether a round of the task
- * has its quorum and no commit. */
+/* Returns the row for (state, event). A peer may send any event: an event without a row leaves the
+ * state unchanged and returns MIGRATOR_A_REFUSE. `round_is_open`, for MOVE: whether a round of the
+ * task has its quorum and no commit. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 

@@ -64,7 +64,7 @@ struct packer_lane {
 struct packer_tensor {
     uint32_t id; /* number of the tensor as the caller knows it; the plan's pieces contain it */
     uint32_t name_hash; /* hash of the name, the same on every host; read by policy `hash` */
-    const char *name;   /* for reasons; NULL: reasons contain the id */
+    const char *name;   /* name of the tensor in reasons; NULL: reasons contain the id */
     uint64_t elements;
     uint32_t element_bytes;
     uint64_t lane_ns;     /* lane time of a round of the whole tensor; 0: no lane time */

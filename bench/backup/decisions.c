@@ -1,5 +1,5 @@
-/* Measures the time of decisions. Owns the state of one job and the list of times. Must never
- * include the events around a decision. */
+/* Measures the time of decisions. Owns the state of one job and the list of times. The measured
+ * time excludes the events around a decision. */
 #include "bench/backup/decisions.h"
 
 #include <errno.h>
@@ -45,7 +45,6 @@ static struct backup_decision crowd_decide(struct crowd *c)
     return decision;
 }
 
-/* Generates events until the round closes. */
 static void crowd_round(struct crowd *c)
 {
     struct backup_decision d = {.until_ns = BACKUP_NEVER_NS};

@@ -18,7 +18,7 @@ struct compare_options {
     const char *systems;                            /* names, separated by commas; NULL: all */
     uint32_t passes;                                /* number of turns of each system in a cell */
     uint64_t cell_ns; /* total time of the rounds of a cell; each turn has at least two rounds */
-    /* This rank has ten times the pause before each round; UINT32_MAX: no rank. */
+    /* rank with ten times the pause before each round; UINT32_MAX: no rank */
     uint32_t slow_rank;
     bool is_json;
 };

@@ -29,7 +29,7 @@ struct system {
 
 struct crew {
     const struct system *system;
-    const struct service *service; /* for systems that use the service */
+    const struct service *service; /* the service, for systems that use it */
     uint32_t workers, seats;
     char address[64]; /* address of this process, to which seats connect */
     char job[64];
@@ -44,10 +44,10 @@ struct crew {
     bool is_up;
 };
 
-/* Some rounds without an interruption. */
+/* A run of consecutive rounds. */
 struct segment {
     uint32_t rounds;
-    const uint32_t *pause_us;              /* for each rank, before each round; NULL: no pause */
+    const uint32_t *pause_us;              /* pause of each rank before each round; NULL: none */
     uint64_t worker_cpu_ns, server_cpu_ns; /* results, as all following fields */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;

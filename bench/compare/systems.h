@@ -6,7 +6,7 @@
 
 #define SYSTEMS_MAX 16
 
-/* In the order of runs and reports. The last entry has a NULL name. */
+/* The systems, in the order of runs and reports. The last entry has a NULL name. */
 extern const struct system systems[];
 /* Finds an entry, which must exist. */
 const struct system *system_find(const char *name, const char *transport);
@@ -19,7 +19,6 @@ struct gradpool_way {
     bool is_shuffled;   /* each worker has its own order of tensors */
 };
 
-/* Starts workers that are clients of gradpool. */
 int gradpool_start(struct crew *crew, const struct gradpool_way *way);
 int sockets_start(struct crew *crew);
 

@@ -1,4 +1,4 @@
-"""Where the demo's processes run: all on this host, or on nodes. A node is a network namespace.
+"""Places of the demo's processes: all on this host, or on nodes. A node is a network namespace.
 
 veth pairs connect the nodes to one bridge in a further namespace. The network of the host is not
 changed. All nodes have the same clock, files and process ids; only their networks differ."""

@@ -2,10 +2,10 @@
 """The demo: two PyTorch jobs at the same time on one shared service.
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
-with DistributedDataParallel; the service averages their gradients: alone, together, and while
-tasks move from one aggregator process to the other, which is then killed. Checked: accuracy,
-replicas equal to the last bit, the same bits whatever happens to the service, parameters equal to
-a one-process reference, and that nothing trains without the service.
+with DistributedDataParallel; the service averages their gradients: alone, together, and while tasks
+move from one aggregator process to the other, which is then killed. The demo checks the accuracy,
+replicas equal to the last bit, the same bits in all runs, parameters equal to a one-process
+reference, and that nothing trains without the service.
 
 Exit code: 0 all checks hold, 1 a check failed, 2 the demo cannot run like this, 130 Ctrl-C. The
 last line of standard output is JSON."""

@@ -70,7 +70,7 @@ def main():
         ended_s = train(model, optimizer, data.batches(rank, workers), options.steps,
                         options.hold)
     except RuntimeError:
-        # backward() could only raise a RuntimeError; this raises the error itself
+        # backward() can only raise a RuntimeError; check() raises the service's own error
         attachment.check()
         raise
     numpy.savez(options.result, parameters=training.flatten(net), ended_s=ended_s)

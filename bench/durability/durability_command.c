@@ -13,7 +13,7 @@
 
 #define WORKERS 2
 #define STATES_MAX 8
-#define STATE_BYTES_PER_ELEMENT 12 /* of Adam */
+#define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
 #define LOAD_ELEMENTS 16
 #define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time; results are checked in this time */
 #define WARM_ITERATIONS 5

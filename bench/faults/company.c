@@ -23,7 +23,7 @@
 #define AWAY_MS 300             /* shortest absence of a member before its next start */
 #define AWAY_MORE_MS 1500
 #define COMPUTE_NS (4 * NS_PER_MS) /* emulated computing time of each round */
-/* The same in a short run, which leaves the cores to other tests. */
+/* Computing time in a short run, which leaves the cores to other tests. */
 #define COMPUTE_SHORT_NS (40 * NS_PER_MS)
 
 static const char *const transports[] = {"shm", "tcp"};

@@ -144,7 +144,7 @@ static int kill_aggregator(struct conductor *c)
 }
 
 /* Asks an aggregator to end, which first moves its tasks to others. Only one aggregator at a time
- * ends so. */
+ * ends in this way. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)

@@ -25,9 +25,9 @@ struct hostile_pace {
 /* Finds an address for `serve --listen`. Its port is free, also after a restart, because the kernel
  * never assigns it. */
 void hostile_find_listen(char *ret_listen);
-/* Creates the tenant and starts its process. `listen`: address of the service. Installations lack
- * gradpool-bench-hostile; then there is no tenant. Returns a negative errno, with a text on
- * standard error. */
+/* Creates the tenant and starts its process. `listen`: address of the service. Without
+ * gradpool-bench-hostile, as in an installation, there is no tenant. Returns a negative errno, with
+ * a text on standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
 /* Ends the process and reads its counts. */

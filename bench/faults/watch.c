@@ -72,7 +72,7 @@ static void read_log(struct watch *w)
     }
 }
 
-/* --- those of a former coordinator --- */
+/* --- aggregators of a former coordinator --- */
 
 /* Among the children of this process only orphaned aggregators lead a process group. */
 static bool is_orphan(pid_t pid) { return getpgid(pid) == pid; }

@@ -16,7 +16,7 @@
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
-#define BUSY 0.5 /* above this load average per core figures are not reliable */
+#define BUSY 0.5 /* load average per core above which figures are not reliable */
 
 struct fences {
     bool is_quick, is_json;

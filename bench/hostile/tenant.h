@@ -25,7 +25,7 @@ struct tenant {
 struct attack {
     const char *name;
     uint32_t slots; /* length in time slots */
-    uint64_t begun; /* from this count on the attack has its full effect */
+    uint64_t begun; /* count from which on the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
@@ -62,15 +62,15 @@ void tenant_pause_us(uint64_t us);
 #define TENANT_JOB_BYTES 48
 const char *tenant_name_job(const char *attack, size_t number, char *ret_name);
 
-/* tenant.c. Returns a connection after its greeting; tries again until the service accepts. NULL:
- * the time is over. */
+/* Connects and completes the greeting, again and again until the service accepts. Returns the
+ * connection; NULL: the time is over. */
 struct channel *tenant_greet(struct tenant *t, WIRE_TYPE(Role) role);
 /* Returns the answer, which the caller frees; NULL: no answer, and the connection may be closed. */
 envelope *tenant_call(struct tenant *t, struct channel *ch, envelope *request);
 bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t rank,
                  uint32_t workers);
 
-/* rank.c. One rank of a job with one tensor of one piece, connected to its lane. */
+/* One rank of a job with one tensor of one piece, connected to its lane (rank.c). */
 struct seat {
     struct channel *control;
     struct fabric_conn *lane;
@@ -83,7 +83,7 @@ struct seat {
 /* Joins, declares `bytes` of floats, and finds the lane. False: refused, or the time is over. */
 bool seat_join(struct tenant *t, const char *job, uint32_t rank, uint32_t workers, uint64_t bytes,
                struct seat *ret_seat, void *ret_ticket);
-/* The same, and connects to the lane over the fabric. */
+/* Like seat_join(), and connects to the lane over the fabric. */
 bool seat_take(struct tenant *t, struct fabric *f, const char *job, uint32_t rank, uint32_t workers,
                uint64_t bytes, struct seat *ret_seat);
 /* Writes the next announcement of at most FABRIC_MESSAGE_BYTES_MAX bytes. The input is at the start

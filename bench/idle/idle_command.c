@@ -25,7 +25,7 @@ struct idle {
     bool is_json, is_active;
     struct service service;
     struct crew *crews;
-    struct active active[2]; /* over shm and over tcp */
+    struct active active[2]; /* active jobs over shm and over tcp */
     struct use first, last;
 };
 

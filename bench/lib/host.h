@@ -17,7 +17,7 @@ pid_t process_fork(int signal);
 /* Calls posix_spawnp() with standard output and error in `log_path`, unless NULL. Returns a
  * negative errno. */
 pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path);
-/* The same, with one file for output and one for errors. */
+/* Like process_spawn(), with one file for output and one for errors. */
 pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,
                           const char *error_path);
 /* Waits until the deadline, then kills the process. Returns the exit code, or 128 + signal. */

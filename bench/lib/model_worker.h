@@ -11,13 +11,13 @@ struct model_worker {
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
-    double bytes_scale; /* factor from the bytes of the model's tensor to those here */
+    double bytes_scale; /* bytes of a tensor here, divided by its bytes in the model */
     /* set by model_worker_come() */
     gp_client *client;
     gp_job *membership;
     gp_tensor **tensors;
     gp_item *items;             /* one for each tensor */
-    float *gradients, *results; /* those of all tensors, one after the other */
+    float *gradients, *results; /* gradients and results of all tensors, one after the other */
 };
 
 /* Joins, declares, and fills all gradients. Returns a negative errno, with a text on standard

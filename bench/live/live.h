@@ -22,8 +22,7 @@ struct live {
     uint32_t lanes;
     double lane_ns_a_byte; /* measured during the run */
 
-    /* Lane time of each job as reported by the service, and the ratio of the lanes' clocks
-     * to it. */
+    /* Measurements on the service. */
     double lane_ns[PLAN_JOBS_MAX]; /* lane time of a round of each job, reported by the service */
     double told_to_clock;          /* lane time by the clocks, divided by that of the service */
 

@@ -34,9 +34,9 @@ struct migrate_cell {
 struct migrate_row {
     double iteration_ms, aggregation_fraction; /* medians without a migration */
     double visible_pause_fraction, control_fraction;
-    /* Medians. Live: time from order to answer, and the part of it that lengthens no iteration.
-     * Otherwise: time from the stop of the first worker until the last worker trains again;
-     * hidden_ms is 0. */
+    /* Medians. Of a live migration: time from order to answer, and the part of this time that
+     * lengthens no iteration. In the other modes: time from the stop of the first worker until the
+     * last worker trains again; hidden_ms is 0. */
     double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;

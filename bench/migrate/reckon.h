@@ -14,7 +14,7 @@ struct migrate_window {
     bool migrates; /* false: an order without effect */
     bool stands;   /* whether all workers stopped for the migration, in iteration `stood_in` */
     uint32_t stood_in;
-    double answer_ms; /* for live migrations: time from order to answer */
+    double answer_ms; /* time from order to answer, for live migrations */
 };
 
 /* Computes fractions and times over at most RECKON_WINDOWS_MAX windows, after the end of the

@@ -41,7 +41,7 @@ static int complain(const struct worker *w, const char *what, int code)
     return code;
 }
 
-/* --- where things lie --- */
+/* --- positions of tensors and parts --- */
 
 static uint64_t elements_of(const struct trainee *a, size_t tensor)
 {
@@ -81,7 +81,7 @@ static uint32_t round_at(const struct trainee *a, size_t tensor, uint32_t iterat
     return tensor < FIRST_PART ? iteration : iteration / a->parts;
 }
 
-/* --- coming and going --- */
+/* --- join and leave --- */
 
 static int declare(struct worker *w)
 {
@@ -312,7 +312,7 @@ static int obey(struct worker *w, enum trainee_order order)
         return 0;
     if (order == TRAINEE_PAUSE)
         return pause_until_told(w);
-    note_results(w, w->iteration); /* before the memory is freed */
+    note_results(w, w->iteration); /* reads the results before their memory is freed */
     return order == TRAINEE_END ? -ECANCELED : restart(w);
 }
 

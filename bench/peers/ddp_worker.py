@@ -3,8 +3,8 @@ gradpool.
 
 Usage: ddp_worker.py ADDRESS WORKERS gloo|gradpool JOB
 
-Uses the protocol of bench/compare/seat.h. The size of the gradients selects the model. The two
-systems differ in one line, attach(). A step is the body of a training loop."""
+Uses the protocol of bench/compare/seat.h. The size of the gradients selects the model. Only
+attach() differs between the two systems. A step is the body of a training loop."""
 import copy
 import os
 import sys

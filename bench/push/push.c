@@ -172,8 +172,8 @@ static int run_round(struct worker *w, uint64_t round, struct push_result *resul
 {
     const struct push_options *o = w->options;
     uint32_t requests = 0;
-    /* Without the check the first gradient is used in every round, so that a worker computes only
-     * for --compute-ms. */
+    /* Without the check every round uses the first gradient, so that a worker computes only for
+     * --compute-ms. */
     for (uint32_t t = 0; t < o->tensors && (round == 0 || !o->skips_check); t++) {
         struct gradient g = {o->seed, t, round};
         gradient_fill(&g, o->rank, w->gradients[t], o->elements);
@@ -252,6 +252,7 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        print_result(options, &result); /* without a round the reason was printed already */
+        /* a worker without a round has printed the reason already */
+        print_result(options, &result);
     return r < 0 || result.wrong ? 1 : 0;
 }

@@ -28,7 +28,7 @@ struct look_job {
     uint64_t alone_period_ns; /* 0: not measured */
     bool has_prediction;      /* the prediction may be 0 */
     uint32_t predicted_loss_ppm;
-    uint64_t lane_ns; /* for a round; 0: unknown */
+    uint64_t lane_ns; /* lane time of a round; 0: unknown */
 };
 /* Reads up to `most` jobs. Returns their number, or a negative errno. */
 int look_at_jobs(const struct service *service, struct look_job *ret_jobs, size_t most);
@@ -45,7 +45,8 @@ struct look_events {
  * text. */
 int look_at_events(const struct service *service, struct look_events *ret_events);
 
-/* Bytes of a job on each lane. Writes up to `most`. Returns their number, or a negative errno. */
+/* Reads the bytes of a job on each lane, at most `most` rows. Returns their number, or a negative
+ * errno. */
 struct look_share {
     uint32_t lane;
     uint64_t bytes;

@@ -23,7 +23,7 @@ struct savings_series {
     size_t periods[PLAN_JOBS_MAX];
     size_t turns;
     double offered[SAVINGS_TURNS_MAX], busiest[SAVINGS_TURNS_MAX];
-    double allocated_s, used_s, seconds; /* over all turns */
+    double allocated_s, used_s, seconds; /* sums over all turns */
     struct savings_part {                /* sums over the turns */
         double allocated, used;
         uint32_t used_turns; /* number of turns with known used cores */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All kinds of models: with few large tensors or many small ones, with short or long steps. */
+/* Models of all kinds: with few large tensors or many small ones, with short or long steps. */
 #define MIX_DEFAULT "resnet50,bert_base,inception_v3,vgg16,densenet121,gpt2,resnet101,deepspeech2"
 
 struct arguments {

@@ -97,7 +97,7 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 #define NEAR 0.02
 
 struct losses {
-    /* Loss of the shared period compared with these periods. */
+    /* Loss of the shared period, compared with the dedicated period and with the period alone. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
     size_t told, near; /* told: number of jobs with a prediction; near: of those within 2 points */
 };

@@ -36,7 +36,7 @@ struct turn {
         double used;    /* used cores since the previous look; NAN at the first look */
     } looks[TURN_LOOKS_MAX];
     size_t looks_count;
-    double seconds;             /* from the first to the last look */
+    double seconds;             /* time from the first to the last look */
     double allocated_s, used_s; /* core-seconds */
     /* Measured while all jobs were present, or over the whole turn if this time was shorter than
      * one look. */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 25 Gbit/s to a worker, 100 to a lane. */
+/* Bandwidth of a lane in units of a worker's: 100 and 25 Gbit/s. */
 #define SETTING_LANE_LINES 4
 
 struct setting {
@@ -14,9 +14,9 @@ struct setting {
     /* Network of each worker, in each direction; a lane has SETTING_LANE_LINES times as much. */
     double line_gbit_per_s;
     double jitter;          /* jitter of a worker's step time: standard deviation divided by mean */
-    uint32_t element_bytes; /* on the wire: 4 or 2 */
+    uint32_t element_bytes; /* bytes of an element on the wire: 4 or 2 */
     uint32_t loss_limit_ppm;  /* loss limit of every job */
-    uint64_t piece_bytes_max; /* as `serve --piece-max`; 0: the packer's default */
+    uint64_t piece_bytes_max; /* value of `serve --piece-max`; 0: the packer's default */
     uint32_t lanes;           /* number of shared lanes; 0: as many as needed */
     uint32_t windows;         /* number of windows that are simulated chunk by chunk */
     double window_s;

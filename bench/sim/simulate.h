@@ -17,14 +17,14 @@ struct simulated {
     uint64_t moves;
     uint32_t windows;
     uint64_t sampled; /* number of jobs with a window */
-    /* part of these whose mean loss over their windows is within the limit */
+    /* part of the sampled jobs whose mean loss over their windows is within the limit */
     double within_limit;
-    double loss_mean, loss_p99, loss_worst, loss_predicted; /* over these jobs */
-    /* mean of the loss that the policy uses for placement, without its margin */
+    double loss_mean, loss_p99, loss_worst, loss_predicted; /* over the sampled jobs */
+    /* mean of the loss that the policy uses for placement, without the policy's margin */
     double loss_counted;
     /* mean of the loss that the jobs would have without other jobs */
     double loss_own;
-    double predicted_near; /* part of these whose prediction is right within 2 points */
+    double predicted_near; /* part of the sampled jobs whose prediction is right within 2 points */
 };
 
 /* `trail` may be NULL; otherwise it is all zeros, and the caller frees it. Returns -ENOMEM, or an

@@ -25,7 +25,7 @@ struct trail_job {
 
 struct trail_span {
     uint64_t opened, closed; /* numbers of shared lanes */
-    uint64_t moves;          /* as in struct simulated */
+    uint64_t moves;          /* number of moves, as in struct simulated */
 };
 
 struct trail {

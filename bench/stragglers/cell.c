@@ -92,7 +92,7 @@ static double mean_of(struct run *run, uint32_t first, uint32_t end, double *ret
     return mean;
 }
 
-/* Finds the recovery. Windows are counted from the start of the injector. */
+/* Finds the window of the recovery, counted from the start of the injector. */
 static void see_recovery(struct run *run, uint32_t first, uint32_t windows)
 {
     struct cell *c = run->cell;

@@ -32,7 +32,7 @@ struct cell {
     /* Results, in ns of a round. */
     double before_ns, before_p95_ns;
     double onset_ns;                   /* first window with the injector */
-    double during_ns, during_p95_ns;   /* all windows with the injector */
+    double during_ns, during_p95_ns;   /* mean of all windows with the injector */
     double settled_ns, settled_p95_ns; /* last two windows with the injector */
     double after_ns;          /* last window, without the injector again; 0: not measured */
     uint32_t windows, rounds; /* number of windows and rounds until the recovery; 0: none */

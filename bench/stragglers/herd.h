@@ -17,7 +17,7 @@ struct herd_setting {
     const char *endpoint, *transport; /* transport NULL: the client's default */
     const char *job;
     const struct model *model;
-    double bytes_scale; /* factor from the bytes of the model's tensor to those here */
+    double bytes_scale; /* bytes of a tensor here, divided by its bytes in the model */
     uint64_t step_ns;   /* sleep of a worker before each push */
     uint32_t workers;
     /* Whether workers are bound to core number `core`, so that an injector slows the lane and not
@@ -26,7 +26,7 @@ struct herd_setting {
     uint32_t core;
 };
 
-/* Shared with the workers. */
+/* Memory shared with the workers. */
 struct herd_board {
     pthread_mutex_t lock;
     pthread_cond_t changed;

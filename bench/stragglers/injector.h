@@ -25,9 +25,9 @@ enum injector_kind {
 struct injector {
     enum injector_kind kind;
     uint32_t lane;                   /* index, 0 to 3 */
-    struct slowing_numbers *numbers; /* the lanes read these */
+    struct slowing_numbers *numbers; /* numbers that the lanes read */
     uint32_t usual, times; /* sleep of each lane in ns for each KiB; factor of the slow lane */
-    uint32_t task_ns;      /* for each round of the slow task */
+    uint32_t task_ns;      /* sleep in ns for each round of the slow task */
     uint16_t port;         /* port of the first lane */
     uint32_t cap_mbit;
     const struct service *service;

@@ -10,7 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US) /* shorter sleeps take as long as this */
+/* shortest useful sleep: shorter ones take as long */
+#define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US)
 /* longest sleep, because a lane must answer pings */
 #define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)
 

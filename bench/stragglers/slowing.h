@@ -10,13 +10,14 @@
 
 /* Contents of the file. Numbers may change at any time. */
 struct slowing_numbers {
-    uint32_t ns_per_kib[SLOWING_LANES]; /* for each KiB that a lane has summed */
+    uint32_t ns_per_kib[SLOWING_LANES]; /* sleep for each KiB that a lane has summed */
     uint32_t task, task_ns; /* number of one task (0: none), and ns for each of its rounds */
 };
 
 /* State of one lane. */
 struct slowing {
-    const struct slowing_numbers *numbers; /* owned by the caller; NULL: never slow */
+    /* the caller owns the numbers; NULL: the lane is never slow */
+    const struct slowing_numbers *numbers;
     uint32_t lane; /* position of the lane among the lanes of its aggregator */
     int64_t debt_ns;
 };

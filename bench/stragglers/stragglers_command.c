@@ -42,10 +42,12 @@ struct stragglers {
     bool is_quick, is_json;
     const char *folder, *model, *injector, *policy; /* NULL: all */
     char cores[16], lanes_per_core[8];
-    char piece_max[16], work_piece_max[16]; /* for models of TARGET_BYTES, and of WORK_BYTES */
+    /* values for models of TARGET_BYTES and of WORK_BYTES */
+    char piece_max[16], work_piece_max[16];
     /* Final round time of policy "nothing" with the present model; 0: not run. */
     double nothing_settled_ns[INJECTORS];
-    double quiet_ns[2][QUIET_TURNS]; /* without an injector: policies "nothing" and "explore" */
+    /* round times without an injector, of the policies "nothing" and "explore" */
+    double quiet_ns[2][QUIET_TURNS];
     /* worst value over the models for each limit; NAN: not run */
     double speed, cost;
     uint32_t windows;

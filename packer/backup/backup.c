@@ -70,7 +70,6 @@ static bool options_are_sound(const struct backup_options *o)
     return has_k ? o->k >= 1 && o->k <= o->workers : o->k == 0;
 }
 
-/* Deletes means and estimates of closed rounds. */
 static void backup_forget(struct backup *b)
 {
     b->measured_rounds = 0;
@@ -165,7 +164,6 @@ int backup_began(struct backup *b, uint32_t rank, uint64_t now_ns)
     return 0;
 }
 
-/* Counts a gradient of the open round. */
 static void backup_count(struct backup *b, struct backup_rank *r, uint64_t now_ns)
 {
     r->counted++;
@@ -190,7 +188,7 @@ int backup_arrived(struct backup *b, uint32_t rank, uint64_t now_ns)
     return BACKUP_COUNTED;
 }
 
-/* Deletes the table of times, which is valid for one membership only. */
+/* Deletes the table of times, which is valid for one set of members only. */
 static void backup_clear_times(struct backup *b)
 {
     b->k = 0;

@@ -4,9 +4,9 @@
  *
  * The caller reports events of the open round: backup_began() when a rank begins a gradient,
  * backup_arrived() when the gradient is announced, backup_measured() when the sums of a closed
- * round are known. The caller calls backup_decide() at each arrival and at the moment that the last
- * decision has set, and backup_closed() when the round closes. Times are nanoseconds of a monotonic
- * clock. One thread at a time may use a state.
+ * round are known. The caller calls backup_decide() at each arrival and at the time `until_ns` of
+ * the last decision, and backup_closed() when the round closes. Times are nanoseconds of a
+ * monotonic clock. One thread at a time may use a state.
  *
  * Sources: BACKUP_DBW and BACKUP_BLIND are our reconstructions from the abstract of DBW (arXiv
  * 2004.14696). BACKUP_ADASYNC is AdaSync from memory, not compared with the paper. BACKUP_AUTO,
@@ -82,7 +82,7 @@ enum backup_reason {
 
 struct backup_decision {
     enum backup_verb verb;
-    enum backup_reason reason; /* valid with BACKUP_CLOSE */
+    enum backup_reason reason; /* reason of a BACKUP_CLOSE */
     uint64_t until_ns;         /* time of the next call, with BACKUP_WAIT; BACKUP_NEVER_NS: none */
     /* With BACKUP_WAIT: ranks that begin another gradient now, ascending; valid until the next
      * call. backup_decide() has already called backup_began() for them. */
@@ -116,9 +116,9 @@ int backup_create(const struct backup_options *options, uint64_t now_ns,
                   struct backup **ret_backup);
 void backup_destroy(struct backup *backup);
 
-/* Reports that the rank begins a gradient of the open round. If it was computing another one, this
- * one ends, and its time counts as time without a gradient. -EINVAL: the rank is no member; the
- * state is unchanged. */
+/* Reports that the rank begins a gradient of the open round. If the rank was computing another
+ * gradient, that gradient is interrupted, and its time counts as time without a gradient. -EINVAL:
+ * the rank is no member; the state is unchanged. */
 int backup_began(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Reports that the rank has announced its gradient. Returns an enum backup_arrival. -EINVAL: the
  * rank is no member, or computes no gradient; the state is unchanged. */

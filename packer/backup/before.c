@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-/* Returns the value of a round with k gradients. */
 static double worth_of(const struct backup *b, uint32_t k)
 {
     return b->options->rule == BACKUP_BLIND

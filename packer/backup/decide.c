@@ -90,8 +90,9 @@ static double rate_of_gain(const struct backup *b)
     return b->round_ns > 0 ? gain_at(b, k) / b->round_ns : 0;
 }
 
-/* BACKUP_AUTO: sets `ret_until_ns` to the first time at which waiting has paid for itself. Returns
- * false if no waiting does. */
+/* Returns whether a wait adds more gain than the same time in new rounds would (BACKUP_AUTO).
+ * `ret_until_ns`: shortest such wait that the search finds; BACKUP_NEVER_NS while the gain is
+ * unknown. */
 static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     double rate = rate_of_gain(b), counted = (double)b->counted;
@@ -129,8 +130,8 @@ static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
     return r->is_member && !r->is_flying && r->counted > 0 && r->counted < b->options->gradients;
 }
 
-/* Returns whether the round gets enough gradients within a time even if waiting ranks begin no
- * other gradient. */
+/* Returns whether the round gets enough gradients within `ns` even if no waiting rank begins
+ * another one. */
 static bool will_be_full(const struct backup *b, double ns)
 {
     return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;

@@ -114,7 +114,6 @@ struct gain gain_windows_read(const struct gain_windows *windows)
 
 /* --- the last rounds --- */
 
-/* Returns the sample `back` rounds before the last one. */
 static const struct gain_sample *recent_at(const struct gain_recent *r, uint32_t back)
 {
     return &r->rounds[(r->count - 1 - back) % GAIN_RECENT];
@@ -138,8 +137,8 @@ void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sampl
 
 static double positive_of(double value) { return value > 0 ? value : 0; }
 
-/* Returns c = rate * L from the losses: by how much they decreased less than a linear function
- * would have. */
+/* Returns c = rate * L from the losses. L is the amount by which the losses decreased less than
+ * linearly, divided by this amount for L = 1. */
 static double recent_curvature(const struct gain_recent *r)
 {
     double above = 0, below = 0;

@@ -21,7 +21,7 @@ static const double edges[PACE_OCTAVE + 1] = {
     1.8877486253633868,
     2.0,
 };
-/* For each 32nd part of the range 1 to 2: the bin in which it begins. */
+/* Bin in which each 32nd part of the range 1 to 2 begins. */
 static const uint8_t first_bins[32] = {0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4,  5,  5,  5,  6,  6,
                                        7, 7, 7, 8, 8, 8, 9, 9, 9, 9, 10, 10, 10, 11, 11, 11};
 

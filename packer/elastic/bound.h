@@ -9,8 +9,9 @@ struct bound_case {
     uint32_t ahead; /* sum of workers_min of all jobs in the queue up to this one, inclusive */
     /* maximum sum of workers_min of overdue rests during the wait, this one included */
     uint32_t overdue;
-    /* Number of jobs in both sums with workers_min above a quarter of the slots. For a rest, one
-     * more if a job with workers_min above three quarters probes meanwhile. */
+    /* Number of jobs, in the sums of `ahead` and `overdue`, with workers_min above a quarter of the
+     * slots. For a rest, one more if a job with workers_min above three quarters probes
+     * meanwhile. */
     uint32_t wide;
     uint64_t quantum_ns; /* longest quantum during the wait */
     uint64_t probe_ns;   /* longest time from start to first report, or to silence */

@@ -1,6 +1,6 @@
-/* Gives free slots to running and probing jobs, one at a time to the job with the largest relative
- * gain (F4). Undoes growth with less than half of the promised gain. Must never grow a job beyond
- * its maximum, its lanes or a number of workers that was undone before. */
+/* Gives free slots to running and probing jobs, one at a time, each to the job with the largest
+ * relative gain (F4). Undoes growth with less than half of the promised gain. Must never grow a job
+ * beyond its maximum, its lanes or a number of workers that was undone before. */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>

@@ -13,7 +13,7 @@ enum roster_phase { ROSTER_PROBING, ROSTER_SILENT, ROSTER_REPORTED };
 enum roster_slot_state { ROSTER_FREE, ROSTER_HELD, ROSTER_LEAVING, ROSTER_LOST };
 
 struct roster_tenant {
-    uint32_t id, slots; /* slots: those of workers that do not leave */
+    uint32_t id, slots; /* slots: number of slots of workers that do not leave */
 };
 
 /* Speed and failures of a job, and limits of its growth. */
@@ -37,15 +37,16 @@ struct roster_job {
     enum scheduler_state state;
     enum roster_phase phase;
     bool is_ending, rests_by_order;
-    bool has_processes; /* for a resting job: its processes sleep, so GO_ON is possible */
+    bool has_processes; /* the processes of the resting job sleep, so GO_ON is possible */
     uint32_t workers, leaving;
     uint32_t giving; /* number of workers that the present plan of victims.c removes */
     uint32_t rung;
     uint64_t step;
-    double value;          /* last reported value; NaN: none, or the worst */
-    uint64_t submitted_ns; /* of jobs with equal times the first in the array was submitted first */
-    uint64_t since_ns;     /* start of the present state */
-    uint64_t changed_ns;   /* time of the last change of workers; the hold time starts here */
+    double value; /* last reported value; NaN: none, or the worst */
+    /* time of submission; of equal times the first in the array is the earlier */
+    uint64_t submitted_ns;
+    uint64_t since_ns;   /* start of the present state */
+    uint64_t changed_ns; /* time of the last change of workers; the hold time starts here */
 };
 
 struct roster_slot {

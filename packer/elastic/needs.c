@@ -101,8 +101,8 @@ static uint32_t needs_firm_workers(const struct scheduler *s)
     return firm;
 }
 
-/* Returns whether probing jobs and stages have at most three quarters of the slots after `count`
- * more, or only these (F3). */
+/* Returns whether `count` more slots leave probing jobs and stages within three quarters of the
+ * slots (F3). If no such job holds a slot yet, any number is allowed. */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
@@ -234,7 +234,8 @@ void needs_serve(struct scheduler *s, struct needs_walk *ret_walk)
     needs_serve_queue(s, ret_walk);
 }
 
-/* If no victim is found for one rest, the other rests use only free slots. */
+/* Serves rests in order. When no victim is found for one of them, the later ones use only free
+ * slots. */
 static void needs_serve_other_rests(struct scheduler *s, struct needs_walk *walk)
 {
     for (bool may_ask = true; may_ask || walk->room.free > 0;) {
@@ -252,7 +253,7 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    if (walk->is_behind_rests) /* all rests may have been served */
+    if (walk->is_behind_rests) /* the queue has waited for rests, which may all be served now */
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
         walk->room = (struct needs_room){.has_waiting = true};

@@ -167,7 +167,6 @@ uint32_t roster_count(const struct scheduler *s, enum roster_slot_state state)
     return count;
 }
 
-/* Sets a bit for each rank with a slot. */
 static void roster_mark_ranks(const struct scheduler *s, const struct roster_job *job,
                               uint64_t ret_ranks[SCHEDULER_WORKERS_MAX / 64])
 {

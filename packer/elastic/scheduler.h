@@ -79,20 +79,22 @@ enum scheduler_verb {
 struct scheduler_action {
     enum scheduler_verb verb;
     uint32_t job, rank, slot, workers;
-    bool ends_processes; /* for REST: write a snapshot and end, because too many jobs rest */
+    /* with REST: the job writes a snapshot and ends, because too many jobs rest */
+    bool ends_processes;
     /* speed of the job before and after the change, in speeds of one worker */
     double before, after;
 };
 
 enum scheduler_state {
-    SCHEDULER_WAITING, /* in the queue */
+    SCHEDULER_WAITING, /* the job is in the queue */
     SCHEDULER_ACTIVE,
     SCHEDULER_RESTING, /* resting, or going to rest */
 };
 
 struct scheduler_view {
     enum scheduler_state state;
-    bool is_probing;           /* without a report so far, and not silent for too long */
+    /* the job has reported nothing yet, and is not silent for too long */
+    bool is_probing;
     uint32_t workers, leaving; /* number of workers that stay; number of leaving workers */
     uint32_t rung;
     uint64_t submitted_ns, state_since_ns;

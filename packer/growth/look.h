@@ -17,10 +17,10 @@ struct scale_look_lane {
 
 struct scale_look {
     const struct scale_seen *seen;
-    struct scale_options options; /* with defaults in place of zeros */
+    struct scale_options options; /* options with defaults in place of zeros */
     struct scale_look_lane *lanes;
     uint32_t *lanes_of; /* number of lanes of each job; exact for jobs that share no lane */
-    bool *shares;       /* for each job: whether another job is on one of its lanes */
+    bool *shares;       /* whether another job is on a lane of the job, for each job */
     size_t open;        /* number of open lanes, also those that are closing */
     size_t staying;     /* number of open lanes without a change in progress */
     size_t coming;      /* number of lanes that are opening */

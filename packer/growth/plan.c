@@ -174,10 +174,10 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
     return most > elsewhere ? most - elsewhere : 1;
 }
 
-/* Describes each leaving task as one tensor of bytes. The size of the largest task is the maximum
- * size of a piece (`ret_bytes_max`), so no task is cut. `kept->bytes` on entry: bytes that stay on
- * the lane: the first task, and each that still fits; 0: none. On return `kept` is the part that
- * stays. */
+/* Describes each leaving task as one tensor of bytes. `ret_bytes_max`, the maximum size of a piece,
+ * is the size of the largest of these tasks, so no task is cut. On entry kept->bytes is the number
+ * of bytes that should stay on the lane (0: none): the first task stays, and each further one that
+ * fits. On return `kept` describes the tasks that stay. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
                              struct scale_part *kept, uint64_t *ret_bytes_max)
 {

@@ -16,7 +16,7 @@ struct scale_plan {
     const char *policy;
     uint32_t margin_ppm; /* subtracted from every loss limit */
     bool is_even;        /* whether tasks are spread by bytes, as for an unmeasured job (P12) */
-    bool *targets;       /* for each lane, whether tasks may move to it; set by the caller */
+    bool *targets;       /* whether tasks may move to the lane, for each lane; set by the caller */
     /* The parts after the planned moves, sorted by lane, then by job. */
     struct scale_part *parts;
     size_t parts_count, parts_capacity;

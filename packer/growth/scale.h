@@ -26,7 +26,7 @@
 /* Number of windows between a move of tasks and the next drain, trial or measurement (G7, G11,
  * G12). */
 #define SCALE_SETTLE_WINDOWS UINT32_C(3)
-/* for the plan of a drain, this part is subtracted from every limit */
+/* part that is subtracted from every limit in the plan of a drain */
 #define SCALE_MARGIN_PPM 10000
 /* 0.8 times the part of a lane that 64 equal jobs may use at a limit of 5 % */
 #define SCALE_LOW_PPM 700000
@@ -54,7 +54,7 @@ struct scale_options {
 enum scale_stay {
     SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
     SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes explain too small a part of the loss */
-    SCALE_STAY_NO_LANE,     /* on any other lanes some job would exceed its limit */
+    SCALE_STAY_NO_LANE,     /* some job would exceed its limit on any other lanes */
 };
 
 /* State of a job that lasts from window to window. */
@@ -89,13 +89,13 @@ struct scale_job {
     bool wants_alone;
     uint32_t lanes_enough; /* smallest number of lanes known to be enough; 0: no trials (G12) */
     uint32_t lanes_next;   /* number of lanes for the next trial; 0: no trial */
-    struct scale_memory *memory; /* owned by the caller as long as the job exists */
+    struct scale_memory *memory; /* memory of the job's windows, which the caller owns */
 };
 
 struct scale_lane {
-    /* As for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and residents
-     * are ignored, because they are computed from the tasks. load_ppm is the load in the last
-     * window. */
+    /* The lane, as for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and
+     * residents are ignored, because they are computed from the tasks. load_ppm is the load in the
+     * last window. */
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */

@@ -79,7 +79,6 @@ static int check_lanes(struct placement *placement)
     return 0;
 }
 
-/* Adds a tensor to the totals. */
 static int count_tensor(struct placement *placement, size_t tensor)
 {
     const struct packer_tensor *t = &placement->request->tensors[tensor];

@@ -18,7 +18,7 @@ static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_
         if (given->jobs > 0 || given->state != state || lane->hosts_job != hosts_job)
             continue;
         lane->usable = true;
-        lane->load_step = 0; /* only this job loads the lane */
+        lane->load_step = 0; /* no other job loads the lane */
         taken++;
     }
     return taken;

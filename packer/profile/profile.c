@@ -26,9 +26,9 @@ static void forget_ending(struct profile_times *of)
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Returns whether the period is a quarter longer than explained: than the period alone plus the
- * growth of lane time on the busiest lane. Loss limits keep the effect of other jobs far below a
- * quarter, so the job itself has changed (R9). */
+/* Returns whether the job itself has changed: its period exceeds by a quarter the period alone plus
+ * the growth of lane time on the busiest lane. Other jobs do not explain this, because loss limits
+ * keep their effect far below a quarter (R9). */
 static bool is_strange(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Maximum bytes of an unfinished frame that one call reads, so that other connections do not wait
- * long. */
+/* Maximum bytes of an unfinished frame that one call reads. Other connections are served before the
+ * rest. */
 #define RECEIVE_BYTES_MAX (256u << 10)
 /* Maximum memory for the structs of one message. Two bytes of an empty submessage need sixty bytes
  * of memory (H4). */
@@ -175,7 +175,7 @@ static int take_frame(struct channel *ch, envelope **ret_message)
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
 
-/* Called when the buffer `in` contains no whole frame. */
+/* The result is valid while the buffer `in` contains no whole frame. */
 uint32_t channel_frame_bytes(const struct channel *ch)
 {
     bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;

@@ -25,8 +25,9 @@ struct channel {
     int failed;               /* first error, which every later call returns */
     bool was_closed;          /* the peer has closed the connection */
     uint32_t frame_bytes_max; /* maximum bytes of the next frame */
-    uint32_t held_bytes;      /* of a longer frame, only the length is read */
-    bool is_cut;              /* the last receive has left bytes in the socket */
+    /* longest frame that is read; of a longer one only the length is read */
+    uint32_t held_bytes;
+    bool is_cut; /* the last receive has left bytes in the socket */
     uint64_t last_id;
     enum channel_mode mode;
     struct buffer in, out; /* whole and partial frames */

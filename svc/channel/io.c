@@ -24,7 +24,7 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
     if (ch->failed != 0)
         return ch->failed;
     if (code == -EAGAIN)
-        code = -EPROTO; /* otherwise callers would try again forever (H5) */
+        code = -EPROTO; /* with -EAGAIN callers would try again forever (H5) */
     ch->failed = code;
     int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
     va_list arguments;
@@ -117,8 +117,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
 
 /* --- TLS ------------------------------------------------------------------------------------- */
 
-/* Collects the bytes that TLS has to send. While frames wait in `out`, these are one record. Other
- * bytes, such as new traffic keys that the peer requests, are limited here. */
+/* Moves the bytes that TLS has to send to `sealed`. A peer that never reads could request new
+ * traffic keys again and again, so the bytes are limited. */
 static int collect_sealed(struct channel *ch)
 {
     size_t bytes = tls_pending(ch->tls);

@@ -226,9 +226,9 @@ static void fail_for_end(struct worker *w, int error)
     replace_fail(w, error ? error : -ECONNRESET);
 }
 
-/* Handles the end of a connection. If the worker has said goodbye, only chunks that need its memory
- * end. Otherwise the worker may connect again (A70). If it cannot, its job fails, because its input
- * is missing. */
+/* Handles the end of a connection. After a goodbye only chunks that need the worker's memory end.
+ * Without a goodbye the worker may connect again (A70); if that is not possible, its job fails,
+ * because its input is missing. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;

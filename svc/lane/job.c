@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum number of unused tickets for each rank. A few reconnects are possible with them. */
+/* Maximum number of unused tickets for each rank, enough for a few reconnects. */
 #define LANE_GRANTS_PER_RANK 4
 
 static void job_free(struct lane_job *job)

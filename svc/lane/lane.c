@@ -263,7 +263,8 @@ static void drop_piece(struct lane_job *job, uint32_t id)
     p->is_dropped = true;
     bool is_begun = replica_is_filled(p) && replica_is_kept(p);
     if (is_begun && worker_is_keeper(p->parameters->replica.worker))
-        drop_fill(job, p); /* writes to a rank always complete */
+        /* writes to a replica holder may never complete; writes to a rank always do */
+        drop_fill(job, p);
 }
 
 void lane_drop(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)

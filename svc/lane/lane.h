@@ -46,13 +46,13 @@ struct lane_options {
     /* Called on the lane's thread after a job has failed or lost a rank; lane_each_failure() and
      * lane_each_lost() list them. May be NULL. Must not call functions of the lane. */
     void (*job_failed)(void *context);
-    /* Called under the same rules when a released piece has become idle, or a replica holder has
+    /* Called like job_failed, when a released piece has become idle, or a replica holder has
      * connected or received the state (release.h). */
     void (*moving_news)(void *context);
-    /* Called under the same rules when a job has begun to wait for memory (wanted.h). NULL: jobs
+    /* Called like job_failed, when a job has begun to wait for memory (wanted.h). NULL: jobs
      * allocate at once. */
     void (*memory_wanted)(void *context);
-    void *context; /* argument of these three callbacks */
+    void *context; /* argument of the three callbacks */
 };
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane);
@@ -124,9 +124,9 @@ size_t lane_rank_bytes(void);
  * from the next allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
-/* Limits for one job; 0: no limit. They cover the memory that its workers lend to the lane, the
- * memory that all workers of its tenant lend, and the lane's memory. A limit applies from the next
- * lending or allocation on. */
+/* Limits for one job; 0: no limit. Bytes and regions limit the memory that the job's workers, and
+ * all workers of its tenant, lend. memory_bytes_max limits the memory of the lane. A limit applies
+ * from the next lending or allocation on. */
 struct lane_lent {
     uint64_t bytes_max;
     /* bytes that the tenant may lend to all lanes of the process (shares.h) */
@@ -174,7 +174,7 @@ struct lane_job_use {
     uint64_t handled_ns;   /* time in which a round was ready or in progress */
     uint64_t stalled_ns;   /* time that all workers together have waited for this lane */
     uint64_t begun_rounds; /* number of rounds of `reference` that have begun */
-    uint64_t begun_ns;     /* beginning of the newest of these rounds */
+    uint64_t begun_ns;     /* beginning of the newest round of `reference` */
     /* beginning of the newest round of any piece; 0: another round was still in progress */
     uint64_t round_begun_ns;
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
@@ -182,8 +182,9 @@ struct lane_job_use {
     struct lane_squares squares; /* round 0: nothing is measured */
     uint32_t reference;          /* piece whose rounds count as the job's rounds; 0: none yet */
     uint32_t states;             /* number of pieces with parameters */
-    uint32_t copied;             /* number of these pieces with a whole copy */
-    uint32_t empty;              /* number of these pieces without a copy and without a state */
+    uint32_t copied;             /* number of pieces with parameters that have a whole copy */
+    /* number of pieces with an update rule that have neither a state nor a copy */
+    uint32_t empty;
 };
 struct lane_piece_use {
     uint32_t piece;

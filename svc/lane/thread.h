@@ -1,6 +1,6 @@
 /* A lane on its own thread, bound to its core. The control thread calls the functions of this
- * header. It runs functions on the lane's thread between two turns. The threads share no other
- * data. */
+ * header, and through them runs its own functions on the lane's thread between two turns. The
+ * threads share no other data. */
 #ifndef GRADPOOL_LANE_THREAD_H
 #define GRADPOOL_LANE_THREAD_H
 

@@ -40,7 +40,7 @@ struct rank {
 
 enum piece_state {
     PIECE_COLLECTING, /* waits for announcements */
-    PIECE_RUNNABLE,   /* in job.runnable: some chunks have not started */
+    PIECE_RUNNABLE,   /* some chunks have not started; the piece is in job.runnable */
     PIECE_FINISHING,  /* all chunks have started, but not all results are written */
 };
 
@@ -68,7 +68,7 @@ struct piece {
     bool is_dropped; /* freed at the end of its round */
     /* released: no round begins. The piece is frozen once no read or write is posted (A26) */
     bool is_held;
-    bool is_wished;    /* to be released after a round (A38) */
+    bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
     /* served here before for other ranks; `kept` is the result of state_round */
     bool is_regrouped;
@@ -97,7 +97,7 @@ struct piece {
     uint32_t chunks_active; /* number of chunks that have started and not ended */
     uint64_t busy_ns;       /* lane time of the piece's chunks (A22) */
     uint64_t begun_rounds;  /* number of rounds that have begun on this lane */
-    uint64_t begun_ns;      /* when the newest round began */
+    uint64_t begun_ns;      /* beginning of the newest round */
     uint64_t gap_ns;        /* time between the beginnings of the last two rounds; 0: unknown */
     /* time since which a round has waited for its first chunk; 0: none waits */
     uint64_t ready_ns;
@@ -126,10 +126,11 @@ struct worker {
     struct fabric *fabric;
     struct fabric_conn *conn; /* NULL in all states but OPEN */
     struct list owed;         /* announcements for which a message has to be sent */
-    bool owes_failure;        /* the failure of the job has to be sent, after `owed` */
-    uint64_t owes_passed;     /* round whose set has to be sent as PASSED; 0: none */
-    bool is_gone;             /* the rank has left the job, and its connection is being closed */
-    struct list tell_link;    /* node in lane.telling while a message has to be sent */
+    /* the failure of the job has to be sent after the messages of `owed` */
+    bool owes_failure;
+    uint64_t owes_passed;  /* round whose set has to be sent as PASSED; 0: none */
+    bool is_gone;          /* the rank has left the job, and its connection is being closed */
+    struct list tell_link; /* node in lane.telling while a message has to be sent */
     struct update_settings settings; /* newest settings that the worker has sent */
     bool has_settings;               /* `settings` came over the current connection */
     /* update count of the state that this worker restores, received with `settings` */

@@ -1,5 +1,5 @@
-/* Terms of a job's backup workers: when a round closes without its stragglers. They travel in the
- * join (BackupSpec) and are the same on every rank. All fields 0: every round waits for all
+/* Terms of a job's backup workers: the rule by which a round closes without its stragglers. Every
+ * rank of a job joins with the same terms (BackupSpec). With all fields 0 every round waits for all
  * ranks. */
 #ifndef GRADPOOL_WIRE_BACKUP_TERMS_H
 #define GRADPOOL_WIRE_BACKUP_TERMS_H
@@ -24,10 +24,10 @@ enum backup_terms_rule {
 /* The values of enum gp_backup_rate. */
 enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_TERMS_RATES };
 
-#define BACKUP_TERMS_LEAST 2u           /* default of `least`; fewer in a job of fewer workers */
+#define BACKUP_TERMS_LEAST 2u           /* default of `least` in a job of 2 workers or more */
 #define BACKUP_TERMS_ABSENCE 64u        /* default of `absence` */
 #define BACKUP_TERMS_LAG 4u             /* default of `lag` */
-#define BACKUP_TERMS_LAG_MAX 16u        /* means that a lane can store for stragglers */
+#define BACKUP_TERMS_LAG_MAX 16u        /* largest `lag`, for which a lane has room for results */
 #define BACKUP_TERMS_GRADIENTS_MAX 7u   /* gradients of one rank in one round */
 #define BACKUP_TERMS_REPEATING_MAX 256u /* workers, with more than one gradient a rank */
 
@@ -45,7 +45,7 @@ struct backup_terms backup_terms_filled(struct backup_terms terms, uint32_t work
  * the job, the value and the values that are possible. */
 int backup_terms_check(const struct backup_terms *terms, uint32_t workers, const char *job,
                        struct err *err);
-/* Returns whether both mean the same; a default may be named or 0. */
+/* Returns whether two terms are equal once their zeros are replaced by the defaults. */
 bool backup_terms_are_same(const struct backup_terms *a, const struct backup_terms *b,
                            uint32_t workers);
 /* Writes all values of the terms: "static, k 3, least 2, absence 64, lag 4, gradients 1, rate

@@ -1,6 +1,6 @@
 /* Durability of the parameters and moments that a lane stores for a job, in case the lane dies.
- * REPLICA: a copy on another aggregator; WORKER: a copy in the memory of a worker; NONE: they are
- * lost. */
+ * REPLICA: a copy on another aggregator; WORKER: a copy in the memory of a worker; NONE: no
+ * copy. */
 #ifndef GRADPOOL_WIRE_DURABILITY_H
 #define GRADPOOL_WIRE_DURABILITY_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum durability {
-    DURABILITY_UNSAID = 0, /* of a job: use the default of the service */
+    DURABILITY_UNSAID = 0, /* the job uses the default of the service */
     DURABILITY_NONE = 1,
     DURABILITY_REPLICA = 2,
     DURABILITY_WORKER = 3,

@@ -1,5 +1,5 @@
-/* The table of named maxima, the parsing of their values, and the words of a refusal. Counts
- * nothing. */
+/* The table of named maxima, the parsing of their values, and the words of a refusal. Callers
+ * count; this file compares. */
 #include "svc/wire/limit.h"
 
 #include "svc/base/text.h"
@@ -123,7 +123,7 @@ int limits_read_own(struct limits *limits, const char *text)
     return 0;
 }
 
-/* Adds the advice: who can raise the limit, and by which option. */
+/* Adds the option that raises the limit, and the person who may set it. */
 static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
 {
     const char *name = about[limit].name;

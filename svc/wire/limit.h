@@ -1,5 +1,5 @@
-/* Named maxima of a job, a tenant and a lane. From this one table come the options of `gradpool
- * serve`, the checks, the texts of refusals, and the limits in `jobs --json`. */
+/* Named maxima of a job, a tenant and a lane. This table makes the options of `gradpool serve`, the
+ * checks, the texts of refusals, and the limits in `jobs --json`. */
 #ifndef GRADPOOL_WIRE_LIMIT_H
 #define GRADPOOL_WIRE_LIMIT_H
 
@@ -11,9 +11,10 @@
 
 /* Columns: identifier; name (the option is --NAME-max); counted things; default as typed; least,
  * most and default value; whether the value is in bytes. A tenant may have values of its own for
- * the first table. LENT, REGIONS: what all workers together lend to one lane or aggregator (the
- * kernel allows a process 65,530 mappings). PIECES: tasks are never more numerous than pieces.
- * REQUESTS: those to the coordinator without an answer yet. */
+ * the limits of LIMIT_TENANT_TABLE. LENT and REGIONS limit the memory that all workers together
+ * lend to one lane or aggregator (the kernel allows a process 65,530 mappings). PIECES limits the
+ * tasks, too, because a task has at least one piece. REQUESTS counts requests that the coordinator
+ * has not answered yet. */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -58,7 +59,7 @@
 #define LIMIT_TABLE(X) LIMIT_TENANT_TABLE(X) LIMIT_SERVICE_TABLE(X)
 #define LIMIT_TIB (UINT64_C(1) << 40)
 
-/* A job that may lose all of its speed needs no limit. */
+/* Largest loss limit, in millionths: just below the loss of all speed. */
 #define LOSS_LIMIT_PPM_MAX 999999u
 
 enum limit {
@@ -80,7 +81,7 @@ const struct limit_about *limit_about(enum limit limit);
 /* Limits of one service or of one of its tenants, indexed by enum limit. */
 struct limits {
     uint64_t most[LIMITS];
-    uint32_t own;       /* for a tenant: bit i: limit i belongs to the tenant, not to the service */
+    uint32_t own;       /* bit i: the tenant has its own value for limit i */
     const char *tenant; /* name of the tenant that owns these limits; NULL: none */
 };
 void limits_init(struct limits *limits);
@@ -93,8 +94,8 @@ int limits_set(struct limits *limits, enum limit limit, const char *value, struc
 /* Sets a limit of a tenant. `value` "default": the value of the service applies again. */
 int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
                    const char *value, struct err *err);
-/* Write the tenant's own limits as a text such as "job-bytes=1024 tenant-jobs=2", and read it.
- * -EBADMSG. */
+/* limits_write_own() writes the tenant's own limits as a text such as "job-bytes=1024
+ * tenant-jobs=2"; limits_read_own() reads this text. -EBADMSG: a name or a value is invalid. */
 void limits_write_own(const struct limits *limits, char *text, size_t text_bytes);
 int limits_read_own(struct limits *limits, const char *text);
 #define LIMITS_TEXT_BYTES 1024

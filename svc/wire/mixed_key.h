@@ -1,10 +1,10 @@
 /* Mixed keys: the keys of a table after a bijection that depends on the table's random salt. Worker
- * and lane compute the same one. The top bits of a mixed key name the shard, and its order is the
- * order of rows in requests, on the lane and in moves.
+ * and lane compute the same mixed key. The top bits of a mixed key name the shard. Rows have the
+ * order of their mixed keys in requests, on the lane and in moves.
  *
- * Any 64-bit key is valid. The salt keeps keys of a data set from sharing their top bits, by chance
- * or by craft. The mix is no cipher, and a worker may send any mixed keys, so the store bounds the
- * cost of keys that collide (A84). */
+ * Any 64-bit key is valid. The salt keeps the keys of a data set from sharing their top bits, by
+ * chance or by intent. The mix is no cipher, and a worker may send any mixed keys. The store
+ * therefore bounds the cost of keys that collide (A84). */
 #ifndef GRADPOOL_WIRE_MIXED_KEY_H
 #define GRADPOOL_WIRE_MIXED_KEY_H
 
@@ -28,13 +28,14 @@ static inline uint64_t mixed_key_undo_half(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* The salt enters twice, so that no difference of two keys survives the mix for every salt. */
+/* The salt enters twice, so that no fixed difference of two keys gives the same difference of mixed
+ * keys with every salt. */
 static inline uint64_t mixed_key(uint64_t key, uint64_t salt)
 {
     return mixed_key_half(mixed_key_half(key ^ salt) + salt);
 }
 
-/* The key of a mixed key. */
+/* Returns the key whose mixed key is `mixed`. */
 static inline uint64_t mixed_key_undo(uint64_t mixed, uint64_t salt)
 {
     return mixed_key_undo_half(mixed_key_undo_half(mixed) - salt) ^ salt;

@@ -1,13 +1,13 @@
-/* Checks the records of a data connection, and knows their lengths. Knows no job, lane or
- * connection: checks that need such state are made by its owner. Never trusts a byte, never
- * allocates, and never asserts on bytes of a peer (W9). */
+/* Checks the records of a data connection, and knows their lengths. Checks that need the state of a
+ * job, a lane or a connection are made by the owner of that state. Never allocates, and never
+ * asserts on bytes of a peer (W9). */
 #include "svc/wire/record.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
-#define ERRNO_MOST 4095 /* range of the kernel; libfabric's own codes are within it, too */
+#define ERRNO_MOST 4095 /* largest errno of the kernel; libfabric's own codes are smaller, too */
 
 static const uint16_t kind_bytes[] = {
     [RECORD_READY] = sizeof(struct record_ready),
@@ -48,8 +48,7 @@ static bool extent_fits(uint64_t offset, uint64_t bytes)
     return !__builtin_add_overflow(offset, bytes, &end);
 }
 
-/* Returns whether the blocks fit. Blocks that overlap are an error. A single block has no
- * stride. */
+/* Returns whether `count` blocks end below 2^64 and do not overlap. A single block has stride 0. */
 static bool blocks_fit(uint64_t offset, uint64_t bytes, uint64_t stride, uint32_t count)
 {
     uint64_t last;
@@ -63,8 +62,7 @@ static bool output_is_sound(const struct record_output *o)
 {
     if (o->reserved != 0 || o->count == 0)
         return false;
-    /* In a run of results each output is the same result. A run of ranks must stay within the
-     * numbers of ranks. */
+    /* A run of ranks must end below RECORD_SOURCE_RESULT. Results do not form a run. */
     if (o->source != RECORD_SOURCE_RESULT && o->source > RECORD_SOURCE_RESULT - o->count)
         return false;
     if (o->source == RECORD_SOURCE_RESULT && o->count != 1)
@@ -83,7 +81,7 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
-/* Values that no built feature sends are refused. */
+/* Other weights and gradient numbers belong to features that do not exist yet. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
     return r->weight == RECORD_WEIGHT && r->gradient == RECORD_GRADIENT &&
@@ -98,7 +96,8 @@ static bool ready_is_sound(const struct record_ready *r)
         return false;
     if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != 1))
         return false;
-    /* Rounds count from 1. Only a worker without a finished round may report 0. */
+    /* Rounds count from 1. Number 0 comes from a worker that enters, or that is idle before its
+     * first round. */
     bool is_none = r->round == RECORD_ROUND_NONE;
     if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
         return false;

@@ -1,9 +1,9 @@
 /* The records that lane and worker send each other on a data connection: of fixed size,
- * little-endian, sent as fabric messages. A result is not a record: it is the 32-bit word of the
- * last write (FABRIC_EVENT_WORD). svc/wire/README.md describes the life of a round with these
- * records (W1 to W17).
+ * little-endian, sent as fabric messages. A result has no record: the 32-bit word of its last write
+ * (FABRIC_EVENT_WORD) reports its arrival. svc/wire/README.md describes the life of a round with
+ * these records (W1 to W17).
  *
- * The reader copies a record, then checks it with record_check(). Until then nothing is trusted. */
+ * The reader calls record_check() before it uses any byte of a record. */
 #ifndef GRADPOOL_WIRE_RECORD_H
 #define GRADPOOL_WIRE_RECORD_H
 
@@ -57,7 +57,7 @@ enum record_kind {
 #define RECORD_STALL_NS 65536
 #define RECORD_WEIGHT 1   /* weight of every gradient */
 #define RECORD_GRADIENT 1 /* number of a rank's first gradient in a round */
-/* Largest number of a round, with room for later ones. */
+/* Largest valid number of a round. Sums of round numbers cannot overflow. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
 enum record_operation {
@@ -83,8 +83,10 @@ enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
     /* the whole result of this round is in the worker's landing area, not committed */
     RECORD_HOLDS = 1,
-    RECORD_IDLE = 2,  /* this round is committed at the worker; no memory is lent */
-    RECORD_KEEPS = 3, /* like HOLDS, and another record follows: the next round is announced */
+    RECORD_IDLE = 2, /* this round is committed at the worker; no memory is lent */
+    /* the whole result of this round is in the landing area, and a record of the next round
+     * follows */
+    RECORD_KEEPS = 3,
     /* the worker is new; CLOSED will name the round after which it enters (W15) */
     RECORD_ENTERS = 4,
     /* the worker's gradient was dropped, or came late: it gets the result of this round, and lends
@@ -132,8 +134,8 @@ struct record_ready {
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* within the job, larger values go first */
     struct record_output output[RECORD_OUTPUTS_MAX];
-    uint32_t weight;     /* of the gradient in the mean: RECORD_WEIGHT, others are not built */
-    uint8_t gradient;    /* number of the gradient in its round: RECORD_GRADIENT, as above */
+    uint32_t weight;     /* weight of the gradient in the mean; always RECORD_WEIGHT */
+    uint8_t gradient;    /* number of the gradient in its round; always RECORD_GRADIENT */
     uint8_t reserved[3]; /* always 0 */
 };
 _Static_assert(sizeof(struct record_ready) == 120, "one ring record, no holes");
@@ -152,7 +154,7 @@ struct record_error {
     uint32_t word; /* RECORD_WORD_NONE: every request of the job */
     int32_t code;  /* negative errno */
     uint32_t text_bytes;
-    char text[RECORD_TEXT_BYTES]; /* without a terminating zero */
+    char text[RECORD_TEXT_BYTES]; /* the text has no terminating zero */
     uint32_t padding;
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
@@ -216,7 +218,7 @@ struct record_closed {
     uint64_t round;
 };
 
-/* Settings of updates. A rule ignores the settings that it does not use. The lane finds invalid
+/* Settings of updates. A rule ignores the settings that it does not use. The lane checks the
  * values. */
 struct record_settings {
     uint8_t kind;
@@ -247,10 +249,10 @@ union record {
     struct record_measure measure;
 };
 
-/* Copies `bytes` bytes to `ret_record`, and checks everything that can be checked without state:
- * kind, length for that kind, counts, reserved fields, areas that overflow. For READY,
- * payload_bytes must be the number of bytes after the record, which begin at `ret_record_bytes`.
- * -EBADMSG: invalid; `ret_record` is then undefined. Cost: one copy, no allocation. */
+/* Copies the record to `ret_record`, and checks everything that can be checked without state: kind,
+ * length for that kind, counts, reserved fields, areas that overflow. Only a READY may have bytes
+ * behind the record: payload_bytes of them, from `data` + `ret_record_bytes` on. -EBADMSG: invalid;
+ * `ret_record` is then undefined. Cost: one copy, no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);
 

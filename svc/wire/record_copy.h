@@ -13,7 +13,8 @@ struct record_backup {
     uint32_t piece;
     uint32_t region;
     uint32_t note; /* number chosen by the sender, returned in BACKED */
-    /* indexed by the last bit of the round: the state before stays complete until the commit */
+    /* indexed by the last bit of the round, so that a new state does not overwrite the state
+     * before */
     uint64_t offset[2];
     /* first round whose state was written there; RECORD_ROUND_NONE: an offer, without a state until
      * BACKED */

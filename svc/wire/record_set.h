@@ -25,7 +25,7 @@ enum record_reason {
 enum record_form {
     RECORD_FORM_RANKS,  /* one bit for each rank of the set */
     RECORD_FORM_COUNTS, /* gradients of each rank, 0 to 7: three planes of 256 bits, lowest first */
-    RECORD_FORM_TAKERS, /* PASSED only: ranks that took the result of the round, or none */
+    RECORD_FORM_TAKERS, /* ranks that took the result of the round, or none; in PASSED only */
 };
 
 /* CHOSEN and PASSED. round_set.h writes and reads the ranks. */
@@ -44,7 +44,8 @@ _Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes")
 struct record_landed {
     uint8_t kind;
     uint8_t reserved[7];
-    uint64_t round; /* of the job; the worker holds its results and all earlier ones */
+    /* round of the job; the worker holds the results of this and of all earlier rounds */
+    uint64_t round;
 };
 _Static_assert(sizeof(struct record_landed) == 16, "no holes");
 
@@ -52,12 +53,12 @@ struct record_go_on {
     uint8_t kind;
     uint8_t gradient; /* number of the gradient that is wanted, from 2 */
     uint8_t reserved[6];
-    uint64_t round; /* of the job, open on the leader lane */
+    uint64_t round; /* round of the job that is open on the leader lane */
 };
 _Static_assert(sizeof(struct record_go_on) == 16, "no holes");
 
-/* Sums over a sample of blocks of one lane's tensors. A gradient without bounds gives sums without
- * bounds: the receiver decides about values. */
+/* Sums over a sample of blocks of one lane's tensors. Infinite or NaN gradients give infinite or
+ * NaN sums, which the receiver has to expect. */
 struct record_measure {
     uint8_t kind;
     uint8_t reserved[3];
@@ -67,7 +68,7 @@ struct record_measure {
     uint32_t blocks; /* blocks of the sample on that lane */
     double squares;  /* sum of the squares of the gradients */
     double mean;     /* square of their mean */
-    double product;  /* of this mean and the mean of the round before */
+    double product;  /* scalar product of this mean and the mean of the round before */
 };
 _Static_assert(sizeof(struct record_measure) == 48, "no holes");
 

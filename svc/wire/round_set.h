@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Fills a CHOSEN of RECORD_FORM_RANKS. The caller sets reason and epoch, and for PASSED the
+/* Fills a CHOSEN of RECORD_FORM_RANKS. The caller sets its reason and epoch; for a PASSED, also its
  * kind. */
 void round_set_of_ranks(struct record_chosen *ret_set, uint64_t round, const uint64_t *ranks);
 /* Fills a CHOSEN with the number of gradients of each rank; `counts` has `workers` elements. The

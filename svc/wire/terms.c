@@ -1,5 +1,5 @@
-/* Reads and checks the terms of a tensor. Of a job only the number of workers is known here;
- * checks that need other state are made by its owner. Bytes of peers never reach an assert (W9). */
+/* Reads and checks the terms of a tensor. Of the job only the number of workers is known here. The
+ * owner of the job makes the other checks. Bytes of peers never reach an assert (W9). */
 #include "svc/wire/terms.h"
 
 #include <errno.h>

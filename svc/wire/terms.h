@@ -12,7 +12,7 @@
 
 #define TERMS_RANK_WORDS RANKS_WORDS
 
-/* All but ALL are for reductions only. */
+/* Ranks whose gradients make a round. Every value except QUORUM_ALL is for reductions only. */
 enum quorum {
     QUORUM_ALL,    /* every rank of the set */
     QUORUM_FIRST,  /* the first `bound` ranks; late ranks get the newest result (W12) */

@@ -1,6 +1,5 @@
-/* The ring of a recording. It has two counters that only grow, one of the writer and one of the
- * reader. Each is written by one side only, and the rounds between them belong to the reader.
- * README: W19. */
+/* The ring of a recording. Writer and reader each own one counter, which only grows. The rounds
+ * between the two counters belong to the reader. README: W19. */
 #include "svc/wire/trace_ring.h"
 
 #include <errno.h>

@@ -34,7 +34,7 @@ struct trace_round {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the clock of the recorder */
     uint64_t round, bytes;
     uint32_t thing;    /* a worker records the tensor, a lane the piece */
-    uint16_t last;     /* for a lane: the rank that announced last */
+    uint16_t last;     /* rank that announced last, in a lane's record */
     uint8_t operation; /* a value of enum record_operation */
     uint8_t reserved;
 };
@@ -49,8 +49,8 @@ static inline void trace_step(const struct trace_ring *ring, uint64_t at_ns[], i
         at_ns[step] = clock_now_ns();
 }
 
-/* Creates a ring for rounds between these two times. `rounds` is a power of two. Returns 0 or
- * -ENOMEM. */
+/* Creates a ring for rounds between these two times. Returns 0, -EINVAL if `rounds` is no power of
+ * two, or -ENOMEM. */
 int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
 void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine. */

@@ -1,4 +1,4 @@
-/* Owns one buffer for the lines; the first half is dropped when no more fit. */
+/* Owns one buffer for the lines. When the buffer is full, its first half is dropped. */
 #include "test/lib/kept_log.h"
 
 #include "svc/base/log.h"

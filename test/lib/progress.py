@@ -113,8 +113,8 @@ class Patience:
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Only processes of the last sample count: short commands of the waiting test are no
-        progress."""
+        """Only processes of the last sample count, because short commands of the waiting test are
+        no progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:

@@ -11,7 +11,7 @@ import sys
 import traceback
 import unittest
 
-# Logs whose last lines are printed for a failed case. Each has a name and a tail().
+# Logs whose last lines are printed after a failed case. Each log has a name and a tail().
 witnesses = []
 
 

@@ -33,7 +33,7 @@ static const char *const rules[] = {
     "adasync:2",          "adasync:4",
 };
 
-/* Results from an independent program; those on digits are for scikit-learn's digits. */
+/* Results of an independent program. Results on digits are for scikit-learn's digits. */
 static const struct grid_check checks[] = {
     {"quadratic",
      "calm",

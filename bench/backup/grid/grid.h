@@ -24,10 +24,10 @@ struct grid_problem {
     char name[GRID_NAME_BYTES];
     enum problem_kind kind;
     double rate;
-    double noise;                 /* for a quadratic: standard deviation of a gradient's norm */
+    double noise;                 /* standard deviation of a gradient's norm, for a quadratic */
     uint32_t batch;               /* number of samples in a gradient, for digits */
     double targets[GRID_TARGETS]; /* losses, in descending order */
-    uint32_t falls[2];            /* at these rounds the rate is multiplied by 0.3; 0: never */
+    uint32_t falls[2];            /* rounds at which the rate is multiplied by 0.3; 0: never */
 };
 
 enum times_kind {
@@ -45,7 +45,7 @@ enum times_kind {
 struct grid_times {
     char name[GRID_NAME_BYTES];
     enum times_kind kind;
-    double slower; /* for HALF, DRIFT and ONE: factor of a slow rank */
+    double slower; /* factor of a slow rank, for HALF, DRIFT and ONE */
 };
 
 struct grid_rule {

@@ -98,7 +98,6 @@ static int image_read(char *line, float *ret_pixels, uint8_t *ret_label)
     return 0;
 }
 
-/* Appends the images of one class. */
 static int class_read(FILE *file, uint8_t class, struct digits *d)
 {
     char line[512];

@@ -49,7 +49,7 @@ void durations_init(struct durations *d, const struct grid_times *times, uint32_
                     uint64_t seed, const struct jitter *jitter)
 {
     *d = (struct durations){.times = times, .workers = workers, .seed = seed, .state = seed * 7919};
-    /* all kinds of times begin with this draw */
+    /* the first draw is the same for every kind of times */
     d->row = jitter->rows[chance_next(&d->state) % jitter->count];
 }
 

@@ -14,10 +14,10 @@ struct problem {
     size_t floats;    /* number of floats in the parameters and in a gradient */
     uint64_t batches; /* state of the random stream of batches */
     float parameters[PROBLEM_FLOATS_MAX];
-    float curvature[PROBLEM_FLOATS_MAX]; /* for a quadratic */
+    float curvature[PROBLEM_FLOATS_MAX]; /* curvature of a quadratic */
 };
 
-/* For a quadratic `digits` may be NULL. */
+/* Starts a problem. `digits` may be NULL for a quadratic. */
 void problem_init(struct problem *problem, const struct grid_problem *setting, uint64_t seed,
                   const struct digits *digits);
 /* Draws a batch and computes its gradient at the present parameters. Returns the loss of the

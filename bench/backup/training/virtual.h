@@ -17,7 +17,7 @@ struct virtual_setting {
     const struct grid_rule *rule;
     enum straggler straggler;
     uint64_t seed;
-    uint32_t absence; /* as in backup_options */
+    uint32_t absence; /* value of backup_options.absence */
     const struct digits *digits;
     const struct jitter *jitter;
 };
@@ -29,7 +29,7 @@ struct virtual_result {
     double dropped;   /* mean part of the ranks without a gradient in a round */
     uint32_t absence; /* largest number of consecutive rounds without a rank */
     double decide_ns; /* mean time of a decision on the real clock */
-    double loss;      /* at the end of the run */
+    double loss;      /* loss at the end of the run */
 };
 
 /* -ENOMEM; -EINVAL: the rule does not fit the number of workers. */

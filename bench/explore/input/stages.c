@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGES_STEP_S 0.8   /* of one worker */
-#define STAGES_LENGTH_S 120 /* with all workers */
+#define STAGES_STEP_S 0.8   /* step time of one worker */
+#define STAGES_LENGTH_S 120 /* length of a stage with all its workers */
 
 struct trial_stream stages_stream(void)
 {

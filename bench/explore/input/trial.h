@@ -15,8 +15,8 @@ struct trial {
     double rungs[TRIAL_RUNGS];   /* number of steps at each rung; ascending */
     double reports[TRIAL_RUNGS]; /* a lower value is better */
     double quality;
-    bool is_stage;  /* without reports and growth: all steps with workers_min */
-    bool is_silent; /* without a report before the end */
+    bool is_stage;  /* a stage reports nothing and does not grow: all steps have workers_min */
+    bool is_silent; /* the trial reports nothing before its end */
 };
 
 /* Draws trials, sorted by submit_s; the caller frees them. Only STREAM_TRACE uses `trace`. NULL: no

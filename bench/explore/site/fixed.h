@@ -11,7 +11,7 @@
 #define FIXED_ANGRY 5
 
 enum fixed_rule {
-    FIXED_FIFO,     /* in order of arrival; the first job that does not fit blocks the others */
+    FIXED_FIFO,     /* jobs start in order of arrival; one that does not fit blocks the others */
     FIXED_PRIORITY, /* FlexPS: angry jobs first; free slots are kept for them */
     FIXED_GREEDY,   /* FlexPS: each pass starts every job that fits */
 };

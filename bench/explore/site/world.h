@@ -12,7 +12,7 @@
 struct world_policy {
     char name[WORLD_NAME_BYTES];
     bool is_fixed;
-    enum fixed_rule rule;             /* for fixed numbers of workers */
+    enum fixed_rule rule;             /* rule for jobs with a fixed number of workers */
     uint32_t workers;                 /* fixed number of workers of each trial that is no stage */
     struct scheduler_options options; /* options of the scheduler, without a fixed number */
     bool preloads;                    /* workers start within `preload_start_s` */
@@ -32,7 +32,7 @@ struct world_figures {
     double feedback_p50_s, feedback_p95_s; /* time from submit to first report */
     /* mean over trials of steps/s from submit to end, in speeds of one worker */
     double speed;
-    double whole_speed; /* the same over trials that ran all their steps */
+    double whole_speed; /* mean speed over the trials that ran all their steps */
     double makespan_s;
     double slot_use;                 /* fraction of the slot time with a worker */
     double best, best_s;             /* best report of a whole training, and its time */

@@ -29,7 +29,7 @@ struct trail {
  * The first recorded round may have any pushes. */
 bool trail_follow(struct trail *trail, const struct ledger_push pushes[LEDGER_RANKS]);
 
-/* In memory that all members share. */
+/* The ledger is in memory that all members share. */
 struct ledger {
     uint64_t grace_ns; /* time in which a removed member detects its removal and ends */
     /* number of joins of each rank's running process; 0: none runs */

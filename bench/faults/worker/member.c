@@ -1,7 +1,7 @@
 /* The worker of the elastic jobs of `faults`, an ordinary client (B2). A late worker enters each
  * tensor at another round, so the pushes of a round are known for one tensor only: the job has one
- * tensor. Owns its client, its memory, and the thread that resizes. The service alone must never
- * confirm a result: each gradient identifies itself, and the other members confirm. */
+ * tensor. Owns its client, its memory, and the thread that resizes. The other members confirm each
+ * result, never the service alone: each gradient identifies itself. */
 #include "bench/faults/worker/member.h"
 
 #include "bench/faults/worker/timed.h"
@@ -39,12 +39,12 @@ struct worker {
     float *gradient, *result;
     float *pushed; /* gradients of all ranks, computed again for the comparison */
     uint32_t count;
-    struct trail trail;   /* for a job that sums */
-    struct mirror mirror; /* for a job with an update rule */
+    struct trail trail;   /* record of a job that sums */
+    struct mirror mirror; /* state of a job with an update rule */
     struct resize resize;
 };
 
-/* --- coming and going --- */
+/* --- join and leave --- */
 
 /* Returns whether the join failed because the job does not want this rank. */
 static bool is_not_wanted(int code)

@@ -51,7 +51,7 @@ struct update_settings replay_settings(uint64_t round)
                                     .epsilon = 1e-8};
 }
 
-/* Updates in place, because no round is repeated. */
+/* Updates the arrays in place, because no round is repeated. */
 void replay_step(struct replay *r, uint64_t round)
 {
     const struct gradient g = drawn(r, round);

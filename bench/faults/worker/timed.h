@@ -16,7 +16,7 @@ struct call call_begin(struct victim_board *board, const char *name, uint64_t de
 /* Judges the duration of the call. A call that lasted too long is a hang, unless its worker was
  * stopped meanwhile. */
 void call_time(const struct call *call, uint64_t ended_ns);
-/* The same for a call that has just returned. Returns `code`. */
+/* Like call_time(), for a call that ends now. Returns `code`. */
 int call_end(const struct call *call, int code);
 /* Counts an error that does not end the worker and names no cause. The last error of a worker is
  * judged elsewhere. */

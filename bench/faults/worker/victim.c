@@ -17,7 +17,7 @@
 
 #define TENSORS_MAX 5
 #define CONNECT_NS (10 * NS_PER_S) /* time-out of gp_connect(), and of all attempts together */
-#define DECLARE_NS (15 * NS_PER_S) /* as VICTIM_TIMEOUT */
+#define DECLARE_NS (15 * NS_PER_S) /* equal to VICTIM_TIMEOUT */
 #define LEAVE_NS (10 * NS_PER_S)   /* several steps of one second each */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define LONG_WAIT_NS (4 * NS_PER_S)
@@ -54,7 +54,7 @@ struct worker {
     gp_job *job;
     gp_tensor *tensors[TENSORS_MAX];
     gp_item items[TENSORS_MAX];
-    struct replay replays[TENSORS_MAX]; /* for tensors with an update rule */
+    struct replay replays[TENSORS_MAX]; /* replays of tensors with an update rule */
     uint64_t round;
 };
 
@@ -66,7 +66,7 @@ int victim_fail(struct victim_board *board, int code)
     return code;
 }
 
-/* --- coming and going --- */
+/* --- join and leave --- */
 
 /* Returns whether the coordinator was just killed and will be restarted. */
 static bool is_away(int code)

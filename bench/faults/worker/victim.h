@@ -16,7 +16,7 @@
 
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
-    _Atomic uint32_t ends; /* set at the end of the run: rank 0 announces the end in a round */
+    _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
     /* number of stops by the bench; a duration with a stop in it does not count */
     _Atomic uint32_t stops;
     /* number of workers for which the member calls gp_job_resize(); 0: none */
@@ -50,7 +50,7 @@ bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
  * killed it. */
 int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
                    gp_client **ret_client);
-/* Calls gp_job_join(), with the same repetition. */
+/* Calls gp_job_join(), repeated like victim_connect(). */
 int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec *spec,
                 gp_job **ret_job);
 /* Call gp_tensors_declare() and gp_job_leave(). */

@@ -30,7 +30,7 @@ void cluster_fini(struct cluster *cluster)
     *cluster = (struct cluster){0};
 }
 
-/* --- books of the lanes --- */
+/* --- residents of the lanes --- */
 
 static size_t find_resident(const struct cluster_lane *lane, size_t job)
 {
@@ -218,7 +218,7 @@ static int ask(struct cluster *cluster, const struct view *view, size_t job,
     return packer_place(&request, ret_plan, cluster->reason, sizeof(cluster->reason));
 }
 
-/* --- a job comes, a job goes --- */
+/* --- placement and removal of a job --- */
 
 static int take_plan(struct cluster *cluster, size_t job, struct packer_plan *plan)
 {
@@ -269,7 +269,7 @@ void cluster_remove(struct cluster *cluster, size_t job)
     *j = (struct cluster_job){0};
 }
 
-/* --- lanes are emptied --- */
+/* --- drains --- */
 
 /* A moved piece with its former lane, for the roll-back. */
 struct step {

@@ -6,7 +6,8 @@
 #include "bench/sim/lanes/job_profile.h"
 
 struct cluster_lane {
-    struct packer_resident *residents; /* without residents the lane is closed and costs nothing */
+    /* jobs on the lane; a lane without residents is closed and costs nothing */
+    struct packer_resident *residents;
     size_t count, capacity;
 };
 

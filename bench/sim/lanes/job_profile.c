@@ -109,7 +109,7 @@ struct measurement {
     struct queue_piece *pieces;
     size_t count;
     double period_ns, deviation_ns, busiest_ns;
-    struct queue_ending ending; /* on the busiest lane */
+    struct queue_ending ending; /* end of a round on the busiest lane */
     double slack_ns;
 };
 

@@ -19,7 +19,7 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* Announces pieces to their new owners. They have waited for the end of this connection (W5). */
+/* Announces the pieces that waited for the end of this connection to their new owners (W5). */
 static void lift_fences(struct link *l)
 {
     for_each_piece_in (p, l->job)
@@ -28,8 +28,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the former connection on the next one. `uses_ticket`: whether the
- * lane has sent a ticket for it (W7). */
+/* Repeats the announcements of the former connection on the next one. `uses_ticket`: a ticket that
+ * the lane has sent may be used (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -52,8 +52,8 @@ static bool is_replaceable(const struct link *l, int error)
     return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
 }
 
-/* Replaces the connection, because another one may work (L93). After a long silence the lane may be
- * lost. So the worker requests the ticket from the coordinator, which knows (L58). */
+/* Replaces a broken connection to a lane that still runs (L93). After a time-out the lane may be
+ * lost, and the coordinator knows; so the worker requests the ticket from the coordinator (L58). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];

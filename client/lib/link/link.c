@@ -31,7 +31,6 @@ const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
     return buffer;
 }
 
-/* Adds advice for connections over a network only: an address of another network, a firewall. */
 const char *link_way(const struct link *l, char *buffer, size_t buffer_bytes)
 {
     bool is_far = l->has_address && l->ofi[0] && (l->is_ofi || l->wants_ofi || !l->shm[0]);
@@ -229,7 +228,7 @@ static void link_connect(struct link *l)
     link_retry(l, error, 0);
 }
 
-/* Returns whether this process lacks a resource, which it would also lack with another lane. */
+/* Returns whether this process lacks a resource. Another lane would not help. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
@@ -242,8 +241,8 @@ static void link_note_failure(struct link *l, int code)
             err_text(code), link_way(l, way, sizeof way));
 }
 
-/* Requests another ticket. Only the coordinator knows whether the lane is gone. It delays a ticket
- * after a failure (L38). */
+/* Requests another ticket, because only the coordinator knows whether the lane is lost. The
+ * coordinator delays a ticket after a failure (L38). */
 static void try_later(struct link *l)
 {
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
@@ -311,7 +310,7 @@ struct link *link_get(struct gp_job *job, uint32_t lane)
 {
     for_each_link (l, job) {
         if (l->lane == lane) {
-            /* the lane may close this connection */
+            /* a lane without a piece of this job may close the connection (L19) */
             l->is_left |= l->state == LINK_OPEN && link_pieces(l) == 0;
             l->wants_open &= l->state != LINK_OPEN;
             link_open(l);

@@ -21,7 +21,7 @@ struct link {
     enum link_state state;
     struct fabric_conn *conn;
     bool is_ofi;    /* the connection uses the network */
-    bool wants_ofi; /* shared memory has failed */
+    bool wants_ofi; /* the next connection uses the network, because shared memory has failed */
     /* whether to open the link again after its end, even without a piece of the lane */
     bool wants_open;
     bool is_left; /* the lane has released all pieces and will end the connection (L19) */

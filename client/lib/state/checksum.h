@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Continues `sum`. A changed 32-bit word, or two swapped words, change the sum except with a
- * probability of 2^-64. Other changes by scripts have a similar probability. */
+ * probability of 2^-64. Other accidental changes are missed with a similar probability. */
 uint64_t checksum(uint64_t sum, const void *data, size_t bytes);
 
 #endif

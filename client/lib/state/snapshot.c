@@ -25,9 +25,10 @@ struct agreement {
     int64_t failure; /* 0, or an error and its rank */
     int64_t print,
         /* print: hash of the declared tensors. The hashes of all ranks are equal if the minimum of
-         * `print` is minus the minimum of `negative_print`. */
+         * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* its minimum is the largest number of updates: late workers have counted fewer */
+    /* minus the number of updates: the minimum gives the largest number, because late workers have
+     * counted fewer */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
     int64_t rank;                /* the lowest rank has the file */
@@ -153,9 +154,9 @@ static bool is_same_set(void *context)
     return true;
 }
 
-/* Waits until tensors and agreement have the same set of ranks. A late worker gets rounds of the
- * tensors before rounds of the agreement. The late worker itself waits until lanes have sent the
- * numbers of its rounds. */
+/* Waits until tensors and agreement have the same set of ranks. A late worker enters the tensors
+ * before the agreement. The late worker itself waits until lanes have sent the round numbers of its
+ * tensors. */
 static int await_all(struct snapshot *s)
 {
     gp_job *job = s->job;

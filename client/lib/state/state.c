@@ -24,8 +24,8 @@ struct reading {
     size_t count;
     struct state_fetch conversation;
     gp_state **sorted; /* sorted by name */
-    char **names;      /* in the same order */
-    uint64_t *have;    /* bytes, in the same order */
+    char **names;      /* names of the tensors, sorted */
+    uint64_t *have;    /* received bytes of each state, sorted by name */
     struct err err;
 };
 
@@ -153,8 +153,8 @@ static bool is_being_left(struct gp_job *job)
     return is_leaving;
 }
 
-/* Ends the read. At the end of its connection the rounds of the job continue, also after an
- * error. */
+/* Ends the read. The service lets the rounds of the job continue when the connection of the read
+ * ends, also after an error. */
 static void end_turn(struct reading *r)
 {
     struct gp_job *job = r->job;

@@ -37,7 +37,6 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 /* ---- addresses of inputs and results ---- */
 
-/* Returns the offset of the input in the region that input_region() returns. */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
 {
     if (replica_is_fetched(t->piece))
@@ -86,8 +85,8 @@ static char *kept_at(const struct transfer *t)
     return t->piece->kept + piece_bytes(t->piece, t->first);
 }
 
-/* Returns the lane's own input, which is summed first: the running sum. An answer to late ranks, or
- * a saved state, has no other input. NULL: none. */
+/* Returns the lane's own input, which is summed before the inputs of workers: the running sum. In
+ * an answer to late ranks, and in a SAVE, the lane's own input is the only one. NULL: none. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -170,7 +169,6 @@ static int collect_sources(struct transfer *t, const void *sources[])
     return 0;
 }
 
-/* Copies a single input without arithmetic. */
 static void copy(void *const targets[], int count, const void *source, size_t bytes)
 {
     for (int i = 0; i < count; i++) {

@@ -42,7 +42,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        /* an aborted round is repeated if it is needed */
+        /* a round that was given up begins again, so its chunks are not lost */
         bool is_lost = t->is_broken && !t->is_given_up;
         if (is_lost || (unsummed && of && of->is_source))
             return true;
@@ -129,7 +129,6 @@ static int sum(struct transfer *t)
     return 0;
 }
 
-/* Returns whether the inputs do not fit into one pass. */
 static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
 
 /* Returns the bytes of an element in a slot. With several passes, this is the element of the
@@ -299,7 +298,7 @@ static int post_write(struct transfer *t, uint32_t place)
     return error < 0 ? error : 1;
 }
 
-/* A result that was not written must not be committed (W4). If the rank has left, the CLOSED event
+/* Prevents the commit of a result that was not written (W4). If the rank has left, the CLOSED event
  * of its connection decides about the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
@@ -328,7 +327,7 @@ static int post_place(struct transfer *t, struct transfer *next)
     return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
 }
 
-/* The copy of the state is posted before the words. Once a rank has the result, the copy therefore
+/* Posts the copy of the state ahead of the words. When a rank has the result, the copy therefore
  * has the state. */
 static int post_copy(struct transfer *t)
 {
@@ -344,8 +343,8 @@ static int post_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
-/* A rank that has a result then knows its set, too, and passes the set on to a new leader lane
- * (W13). */
+/* Sends the set of the round ahead of the words. Each rank with a result therefore knows the set,
+ * and can forward the set to a new leader lane (W13). */
 static int post_sets(struct transfer *t)
 {
     struct piece *p = t->piece;
@@ -355,7 +354,7 @@ static int post_sets(struct transfer *t)
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
-        if (error < 0 && error != -ECONNRESET) /* the word finds the end of the connection */
+        if (error < 0 && error != -ECONNRESET) /* the write of the word finds the end */
             return transfer_fail(t, i, error);
     }
     return 0;

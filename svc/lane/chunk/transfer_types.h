@@ -18,8 +18,8 @@ struct piece;
 #define TRANSFER_SHORTER 1
 #endif
 
-/* States of a chunk. It is read in passes of up to REDUCE_SOURCES_MAX inputs, summed, and written.
- * Each post may be repeated, because a full queue returns -EAGAIN. */
+/* States of a chunk. Each pass reads and sums up to REDUCE_SOURCES_MAX inputs; after the last pass
+ * the chunk is written. A post is repeated after -EAGAIN, which means a full queue. */
 enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
 struct transfer {
     enum transfer_state state;

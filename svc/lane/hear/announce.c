@@ -276,8 +276,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     return true;
 }
 
-/* Returns whether the announcement repeats an earlier one. A repetition has no effect in any state
- * of the round (W3), because the first one is answered. */
+/* Returns whether the announcement repeats an earlier one. A repeated announcement has no effect in
+ * any state of the round (W3), because the lane answers the first one. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
@@ -296,8 +296,8 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Removes the pending COMMIT of the previous round. This announcement shows that the worker does
- * not need it (W4). */
+/* Removes the pending COMMIT of the previous round. The announcement of `round` shows that the
+ * worker no longer needs this COMMIT (W4). */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     struct announcement *before = rank_said(rank, round - 1);
@@ -312,7 +312,8 @@ static bool may_keep_payload(const struct piece *p, const struct rank *rank, uin
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
-/* The low half of the job's round is in `root`. The other half is that of the newest known set. */
+/* Sets the number of the job's round. `root` has the low half; the full number is the one nearest
+ * to the newest known set. */
 static void learn_job_round(struct piece *p, const struct record_ready *ready)
 {
     uint64_t newest = 0;
@@ -415,9 +416,9 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether others wait for the rank. Round 0 is the query of a late worker. If ranks have to
- * report their standing, those that have not are missing. Otherwise those are missing that have not
- * announced the open round. */
+/* Returns whether other ranks wait for this one: for its standing while the ranks report theirs,
+ * otherwise for its announcement of the round. `round` 0: a late worker asks about the open
+ * round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)

@@ -26,8 +26,8 @@
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* Returns whether piece.announced includes the rank. It does not between a KEEPS and the
- * announcement after it. */
+/* Returns whether piece.announced includes the rank. Between a KEEPS and the announcement after it
+ * the rank is not included. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
@@ -59,8 +59,8 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
 }
 
 /* Returns whether a repeated round may have other ranks although a rank already has the first
- * result (QUORUM_FIRST). The set is the same again if it has all ranks, or if it was chosen by
- * another lane. */
+ * result (QUORUM_FIRST). A set of all ranks, or a set that another lane has chosen, is the same
+ * again. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;

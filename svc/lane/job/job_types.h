@@ -39,7 +39,7 @@ struct breaks {
     uint64_t since_ns; /* time of the first end in the period */
     uint32_t count;
     int error;         /* error of the last connection */
-    uint64_t until_ns; /* in state WORKER_AWAY: deadline of the reconnect */
+    uint64_t until_ns; /* deadline of the reconnect, in state WORKER_AWAY */
 };
 
 #endif

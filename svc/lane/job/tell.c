@@ -75,7 +75,7 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* If the set is already overwritten, other pieces have sent it. */
+/* A set that is overwritten here was sent by other pieces before. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];

@@ -25,10 +25,10 @@ struct head {
     uint32_t members;
     uint64_t elements;
     uint64_t round;     /* newest committed round; 0: unknown */
-    uint64_t job_round; /* of struct piece */
+    uint64_t job_round; /* value of piece.job_round */
     uint64_t body_bytes;
     uint64_t steps; /* this and the next two fields are for pieces with parameters */
-    uint64_t swapped_round, steps_before; /* see struct parameters */
+    uint64_t swapped_round, steps_before; /* values of struct parameters */
     struct update_settings told;
     uint8_t has_before, were_set, is_told, zero[5];
     uint8_t dtype, quorum, rule, are_set;
@@ -211,9 +211,9 @@ static int find_waiting(struct lane *lane, uint32_t job_id, uint32_t id, struct 
     return 0;
 }
 
-/* Returns whether the length of the array is correct for the piece. A former owner without its
- * stored result may still know the round; late ranks then receive the next result. Otherwise the
- * piece has failed there. */
+/* Returns whether the length of the array is correct for the piece. The array may be missing if the
+ * piece has failed, or if a former owner with a partial quorum has lost its stored result; late
+ * ranks then receive the next result. */
 static bool body_suits(const struct piece *p, const struct head *head)
 {
     bool is_partial = quorum_is_partial(p) && !p->parameters;

@@ -57,7 +57,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && number > 0 && choice->round == number && has(choice, rank);
 }
 
-/* Returns the size of the smallest known set, or 0. */
+/* Returns the size of the smallest known set; 0: no set is known. */
 static uint32_t smallest_choice(const struct piece *p)
 {
     uint32_t smallest = 0;
@@ -182,7 +182,7 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)
-        /* in an elastic job, all ranks with the first set may be gone */
+        /* another set is allowed in an elastic job: all ranks with the first set may be gone */
         return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
         return 0;

@@ -14,15 +14,15 @@ static inline bool quorum_is_loose(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
-/* Returns the number that the round of the piece has in sets of the job; 0: unknown. Rounds of a
- * piece that follows have the number of the next update if they are none. */
+/* Returns the number of the piece's round among the rounds of the job; 0: unknown. In a piece with
+ * terms.follows, a round without an update has the number of the next update. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
     if (!p->terms.follows)
         return round;
     return p->job_round > 0 ? p->job_round + round - p->round : 0;
 }
-/* Returns whether the open round of a piece that follows the job's sets is one of all ranks. */
+/* Returns whether the open round of a piece with terms.follows needs all ranks. */
 static inline bool quorum_is_whole(const struct piece *p)
 {
     return p->terms.follows && p->operation && !p->operation->updates;

@@ -74,7 +74,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        /* may be the settings of a former first rank (A44) */
+        /* q->told may have the settings of a former first rank (A44) */
         q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
@@ -144,8 +144,8 @@ static void take_mean(const struct piece *p, const struct reduce_pass *sums, siz
     reduce_pick(p->job->lane->options.kernels, REDUCE_SUM, p->dtype, REDUCE_F32)(&pass);
 }
 
-/* The result has the same bits as that of update() alone, because the mean of one mean is this
- * mean. */
+/* Measures and updates. The result has the same bits as without a measurement, because update()
+ * gets the mean as its only input, and the mean of one input is this input. */
 static void update_measured(struct transfer *t, const struct reduce_pass *sums)
 {
     struct piece *p = t->piece;

@@ -21,7 +21,7 @@ struct replica {
     uint64_t steps[3]; /* update counts of the states, at the index round % 3 */
     /* rounds whose whole states are in the halves, as the holder's offer says (A49); 0: none */
     uint64_t rounds[2];
-    uint64_t ranks[2]; /* hashes of the ranks of these rounds */
+    uint64_t ranks[2]; /* hashes of the ranks of the rounds in `rounds` */
     /* the round in progress is written to this copy; decided at its start */
     bool is_taken;
     /* written after a half at a replica holder: its state is complete */
@@ -50,7 +50,7 @@ struct parameters {
      * and the number of the rank; NULL otherwise */
     struct update_settings *ranks_settings[2];
     bool is_spare_dirty;        /* a round that is not committed has written to the spare state */
-    uint64_t restored_steps[2]; /* indexed in the same way: update count that a RESTORE sets */
+    uint64_t restored_steps[2]; /* update counts that RESTOREs set, at the index round & 1 */
     /* newest settings of any first rank, for a first rank that has sent none (A44) */
     struct update_settings told;
     bool is_told;                            /* `told` is valid */

@@ -105,7 +105,8 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return error;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        b->since = told->since; /* otherwise the offer was sent before BACKED had arrived */
+        /* an offer without a round may have been sent before BACKED arrived */
+        b->since = told->since;
     b->piece = p->id;
     take_place(b, w, told);
     return 0;

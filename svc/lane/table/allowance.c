@@ -1,4 +1,5 @@
-/* Counts the table memory of one job on one lane. Owns nothing; allocates through its caller. */
+/* Counts the table memory of one job on one lane. Owns no memory: the caller's functions
+ * allocate. */
 #include "svc/lane/table/allowance.h"
 
 #include <assert.h>

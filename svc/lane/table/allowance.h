@@ -1,8 +1,9 @@
-/* Table memory that a lane may give to one job: two functions of the caller allocate and free, the
- * allowance counts and refuses. All shards of the job's tables on the lane share one.
+/* Table memory that a lane may give to one job. Two functions of the caller allocate and free; the
+ * allowance counts the bytes and refuses more than its limit. All shards of the job's tables on the
+ * lane share one allowance.
  *
- * A coordinator raises the limit in steps, so that births need no question to it (A82). Thread: the
- * lane's. */
+ * The coordinator raises the limit in steps, so that a new row needs no request to the coordinator
+ * (A82). All functions must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_TABLE_ALLOWANCE_H
 #define GRADPOOL_LANE_TABLE_ALLOWANCE_H
 
@@ -10,30 +11,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Unit in which a lane requests more. */
+/* Bytes that a lane requests from the coordinator at a time. */
 #define ALLOWANCE_STEP_BYTES (UINT64_C(64) << 20)
 
-/* Allocates zeroed memory, aligned to 8 bytes at least and to 4 KiB from 4 KiB on. Negative errno:
- * no memory, and *ret_memory is untouched. */
+/* Allocates zeroed memory, aligned to 8 bytes; memory of 4 KiB or more is aligned to 4 KiB. Returns
+ * 0, or a negative errno without memory; `ret_memory` is then unchanged. */
 typedef int (*allowance_alloc_fn)(void *context, size_t bytes, void **ret_memory);
-/* Frees memory of `bytes` that allowance_alloc_fn has returned. */
+/* Frees memory of `bytes` bytes from allowance_alloc_fn. */
 typedef void (*allowance_free_fn)(void *context, void *memory, size_t bytes);
 
-/* Memory is the caller's; `context` is lent until the last allowance_free(). */
+/* The caller owns this struct, and must keep `context` valid until the last allowance_free(). */
 struct allowance {
     allowance_alloc_fn alloc;
     allowance_free_fn free;
     void *context;
-    uint64_t limit_bytes; /* the caller may change it at any time, also below used_bytes */
+    uint64_t limit_bytes; /* the caller may set any limit at any time, also one below used_bytes */
     uint64_t used_bytes;
 };
 
-/* Allocates zeroed memory of `bytes`. -EDQUOT: beyond the limit; other codes are the allocator's.
- * An error changes nothing. */
+/* Allocates zeroed memory of `bytes` bytes. Returns 0, -EDQUOT beyond the limit, or an error of the
+ * caller's allocator. After an error nothing is counted. */
 int allowance_alloc(struct allowance *allowance, size_t bytes, void **ret_memory);
-/* `bytes` as allocated. NULL is fine. */
+/* `bytes`: as in the allocation. NULL is allowed. */
 void allowance_free(struct allowance *allowance, void *memory, size_t bytes);
-/* Bytes that the lane requests beyond the limit: one step once three quarters are used, else 0. */
+/* Returns the bytes to request beyond the limit: one step if three quarters of the limit are used,
+ * otherwise 0. */
 uint64_t allowance_wanted_bytes(const struct allowance *allowance);
 
 #endif

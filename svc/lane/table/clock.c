@@ -30,7 +30,8 @@ uint64_t table_clocks_of(const struct table_clocks *clocks, uint32_t rank)
     return rank < clocks->ranks ? clocks->clocks[rank] : CLOCK_NONE;
 }
 
-/* Finds the minimum anew; without members it stays. Returns whether it rose. */
+/* Computes the minimum again; without members the former one stays. Returns whether the minimum
+ * rose. */
 static int clock_find_minimum(struct table_clocks *clocks)
 {
     uint64_t before = clocks->minimum, minimum = UINT64_MAX;
@@ -60,7 +61,7 @@ int table_clocks_enter(struct table_clocks *clocks, uint32_t rank, uint64_t cloc
     clocks->members++;
     if (clock > clocks->largest)
         clocks->largest = clock;
-    /* The first member makes the minimum; a later one at the minimum counts with the others. */
+    /* The clock of the first member becomes the minimum, which later members cannot lower. */
     if (clocks->members == 1)
         clocks->minimum = clock;
     clocks->at_minimum += clock == clocks->minimum;
@@ -151,7 +152,8 @@ bool table_push_may_start(const struct table_clocks *clocks, enum table_consiste
     return clock == progress->clock && table_clocks_have_ended(clocks, clock);
 }
 
-/* Subtraction of the staleness could pass zero, an addition to the minimum could pass 2^64. */
+/* Neither side of the comparison overflows: clock - staleness is computed only above 0, and the
+ * minimum is compared without an addition. */
 bool table_pull_may_start(const struct table_clocks *clocks, enum table_consistency consistency,
                           uint32_t staleness, const struct shard_progress *progress, uint64_t clock)
 {

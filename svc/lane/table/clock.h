@@ -1,64 +1,68 @@
-/* Clocks of a table on one lane, and what has been applied to a shard. Pure; thread: the lane's.
+/* Clocks of a table on one lane, and the updates that a shard contains. Pure. All functions must
+ * run on the lane's thread.
  *
- * The clock of a member is the number of the iteration that the member is in, from 1: all smaller
- * ones have ended. The minimum is the smallest clock of the members. A clock never goes back,
- * neither does the minimum: a late member enters at the minimum or above (A81). */
+ * The clock of a member is the number of its present iteration, from 1; the member has ended all
+ * smaller ones. The minimum is the smallest clock of the members. Neither a clock nor the minimum
+ * ever decreases: a late member enters at the minimum or above (A81). */
 #ifndef GRADPOOL_LANE_TABLE_CLOCK_H
 #define GRADPOOL_LANE_TABLE_CLOCK_H
 
 #include "svc/lane/table/allowance.h"
 
-#define CLOCK_NONE 0 /* clock of a rank that is no member */
+#define CLOCK_NONE 0 /* "clock" of a rank outside the members */
 #define CLOCK_FIRST 1
 
-/* The numbers are those of the wire and of gradpool.h. */
+/* Consistency of a table, with the numbers of gradpool.h and of messages. */
 enum table_consistency {
-    TABLE_BSP = 1, /* bulk synchronous: one update a row and clock */
+    TABLE_BSP = 1, /* bulk synchronous: each row has one update for each clock */
     TABLE_SSP = 2, /* stale synchronous: at most `staleness` clocks ahead of the slowest member */
     TABLE_ASP = 3, /* asynchronous */
 };
 
-/* The caller reads `minimum`, `largest` and `members`; all else is for clock.c. */
+/* The caller may read `minimum`, `largest` and `members`; the other fields are private to
+ * clock.c. */
 struct table_clocks {
     struct allowance *allowance;
-    uint64_t *clocks; /* by rank; CLOCK_NONE: no member */
+    uint64_t *clocks; /* indexed by rank; CLOCK_NONE: no member */
     uint32_t ranks, members;
-    uint32_t at_minimum; /* members whose clock is the minimum */
-    uint64_t minimum;    /* smallest clock; without members the last one */
-    uint64_t largest;    /* largest clock that any member has had; a later job starts above */
+    uint32_t at_minimum; /* number of members whose clock is the minimum */
+    uint64_t minimum;    /* smallest clock of the members; without members, the last one */
+    /* largest clock that any member has had; a later job starts above this clock */
+    uint64_t largest;
 };
 
-/* A rank with its clock. */
 struct clock_rank {
     uint32_t rank;
     uint64_t clock;
 };
 
-/* Clocks of ranks 0 .. ranks - 1, none of them a member; `first` is the smallest clock at which one
- * may enter, 1 for a new table. Errors of allowance_alloc(). */
+/* Creates the clocks of ranks 0 to `ranks` - 1, without members. `first`: smallest clock at which a
+ * member may enter; 1 for a new table. Returns 0 or an error of allowance_alloc(). */
 int table_clocks_init(struct table_clocks *clocks, struct allowance *allowance, uint32_t ranks,
                       uint64_t first);
-/* Zeroed clocks are fine. */
+/* Frees the clocks. A zeroed struct is allowed. */
 void table_clocks_fini(struct table_clocks *clocks);
 
-/* The rank becomes a member whose first iteration is `clock`. -EINVAL: no such rank; -EALREADY: a
- * member; -ERANGE: below the minimum. An error changes nothing. */
+/* Adds the rank as a member whose first iteration is `clock`. Returns 0. -EINVAL: no such rank, or
+ * no such clock; -EALREADY: the rank is a member; -ERANGE: the clock is below the minimum. After an
+ * error nothing has changed. */
 int table_clocks_enter(struct table_clocks *clocks, uint32_t rank, uint64_t clock);
 
-/* The member has ended clock `ended` and all before. A repeated or overtaken announcement changes
- * nothing (W3). Returns 1: the minimum rose; 0: not; -EINVAL: no member, or a clock without a next
- * one. */
+/* Records that the member has ended clock `ended` and all earlier ones. A repeated announcement, or
+ * one that arrives after a later one, has no effect (W3). Returns 1 if the minimum rose, else 0.
+ * -EINVAL: the rank is no member, or no clock can follow. */
 int table_clocks_end(struct table_clocks *clocks, uint32_t rank, uint64_t ended);
 
-/* The rank left or was lost, and is no member any more. Returns 1: the minimum rose; 0: not;
- * -EINVAL: no member. */
+/* Removes a member that left or was lost. Returns 1 if the minimum rose, else 0. -EINVAL: the rank
+ * is no member. */
 int table_clocks_leave(struct table_clocks *clocks, uint32_t rank);
 
-/* Clock of a rank; CLOCK_NONE: no member, or no such rank. */
+/* Returns the clock of a rank; CLOCK_NONE: no member, or no such rank. */
 uint64_t table_clocks_of(const struct table_clocks *clocks, uint32_t rank);
 
-/* Members whose clock is less than `clock`, at most `most`, in order of rank: those that a wait for
- * this clock names. Returns the number of all of them, also beyond `most`. */
+/* Finds the members whose clock is less than `clock`, for the text of an error about a wait for
+ * this clock. Writes at most `most` of them, in order of rank. Returns the number of all, also
+ * beyond `most`. */
 uint32_t table_clocks_behind(const struct table_clocks *clocks, uint64_t clock,
                              struct clock_rank *ret_ranks, uint32_t most);
 
@@ -67,38 +71,40 @@ bool table_clocks_have_ended(const struct table_clocks *clocks, uint64_t clock);
 
 /* ---- what has been applied ---- */
 
-/* BSP: all keys of clocks before `clock`, and keys below `next` of `clock` itself, are applied.
- * Keys are mixed. A new shard is at {CLOCK_FIRST, 0}. */
+/* Progress of a shard with TABLE_BSP: all keys of the clocks before `clock` are applied, and of
+ * `clock` itself the mixed keys below `next`. A new shard is at {CLOCK_FIRST, 0}. */
 struct shard_progress {
     uint64_t clock, next;
 };
 
-/* SSP and ASP: the same of one rank, by the sequence numbers of its pushes, which a restarted rank
- * counts anew, from 1, in a later session. A new rank is at {0, {1, 0}}. */
+/* Progress of one rank in a shard with TABLE_SSP or TABLE_ASP, by the sequence numbers of the
+ * rank's pushes. A restarted rank begins a later session, in which pushes count from 1 again. A new
+ * rank is at {0, {1, 0}}. */
 struct rank_progress {
     uint64_t session;
-    struct shard_progress pushes; /* `clock` is a sequence number */
+    struct shard_progress pushes; /* `clock` is a sequence number here */
 };
 
-/* Returns whether an update of the key is applied already. */
+/* Returns whether the shard contains the key's update of this clock already. */
 bool shard_progress_covers(const struct shard_progress *progress, uint64_t clock, uint64_t mixed);
-/* Keys up to `last` of the progress's clock are applied now. `last` is at or above `next`. */
+/* Records that the keys up to `last` of the present clock are applied. `last` is at least
+ * progress->next. */
 void shard_progress_advance(struct shard_progress *progress, uint64_t last);
-/* The progress's clock is applied to all keys. */
+/* Records that all keys of the present clock are applied; the next clock begins. */
 void shard_progress_finish(struct shard_progress *progress);
-/* The rank continues in `session`: a later one starts from its first push. -ESTALE: an older one,
- * nothing changes. */
+/* Continues in `session`; a session later than the last one begins with its first push. Returns 0,
+ * or -ESTALE for an earlier session; nothing has changed then. */
 int rank_progress_enter(struct rank_progress *progress, uint64_t session);
 
 /* ---- consistency ---- */
 
-/* Returns whether a push of `clock` may be applied: in BSP when all members have ended the clock
- * and all earlier clocks are applied. */
+/* Returns whether a push of `clock` may be applied. TABLE_BSP: when all members have ended this
+ * clock, and all earlier clocks are applied. Otherwise at once. */
 bool table_push_may_start(const struct table_clocks *clocks, enum table_consistency consistency,
                           const struct shard_progress *progress, uint64_t clock);
-/* Returns whether a pull at `clock` may be answered. BSP: when the clock before is applied. SSP:
- * when the minimum is at least clock - staleness, so that the answer has all pushes of all members
- * of clocks up to clock - staleness - 1, and perhaps more. ASP: at once. */
+/* Returns whether a pull at `clock` may be answered. TABLE_BSP: when the previous clock is applied.
+ * TABLE_SSP: when the minimum is at least clock - staleness; the answer then has the pushes of all
+ * members up to clock - staleness - 1, and perhaps later ones. TABLE_ASP: at once. */
 bool table_pull_may_start(const struct table_clocks *clocks, enum table_consistency consistency,
                           uint32_t staleness, const struct shard_progress *progress,
                           uint64_t clock);

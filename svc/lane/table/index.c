@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The key without the shard's bits: equal in order. */
+/* Removes the bits of the shard's number. The order of keys within the shard stays the same. */
 static uint64_t index_hash(const struct table_index *index, uint64_t mixed)
 {
     return mixed << index->shard_bits;
@@ -17,14 +17,16 @@ static uint32_t index_tag(uint64_t slot) { return (uint32_t)(slot >> 32); }
 static uint32_t index_row(uint64_t slot) { return (uint32_t)slot; }
 static bool index_is_empty(uint64_t slot) { return slot == 0; }
 
-/* A page, with the number of top bits, behind the shard's, that all its keys have in common. */
+/* A page with its depth: the number of top bits, after those of the shard, that all its keys
+ * share. */
 struct index_leaf {
     struct index_page *page;
     uint32_t depth;
 };
 
 #define INDEX_PAGE_MASK (sizeof(struct index_page) - 1)
-#define INDEX_TAG_BITS 32 /* a split reads one bit of the tag */
+/* Maximum depth of a page, because each split reads the next bit of the tag. */
+#define INDEX_TAG_BITS 32
 
 static struct index_leaf index_leaf_at(const struct table_index *index, size_t place)
 {
@@ -40,7 +42,8 @@ static void index_set_leaf(struct table_index *index, size_t place, struct index
 
 static size_t index_directory_bytes(uint32_t depth) { return sizeof(uint64_t) << depth; }
 
-/* Entry of the directory; a shift by 64 would be undefined. */
+/* Returns the entry of the directory. The shift has two parts, because a shift by 64 is
+ * undefined. */
 static size_t index_place(const struct table_index *index, uint64_t hash)
 {
     return (size_t)(hash >> 1 >> (63 - index->depth));
@@ -51,15 +54,16 @@ static struct index_leaf index_leaf_of(const struct table_index *index, uint64_t
     return index_leaf_at(index, index_place(index, hash));
 }
 
-/* Slot in proportion to the bits of the tag behind the page's own. */
+/* Returns the home of a tag: the slot in proportion to the tag's bits after those that the page's
+ * keys share. */
 static uint32_t index_home(uint32_t tag, uint32_t depth)
 {
     uint32_t varying = (uint32_t)((uint64_t)tag << depth);
     return (uint32_t)((uint64_t)varying * INDEX_SLOTS >> 32);
 }
 
-/* First slot whose tag is not less than `tag`. Where no entry with the tag can be, that may be an
- * empty slot beside the smaller ones, or INDEX_SLOTS. */
+/* Returns the first slot whose tag is at least `tag`. If the page has no entry with this tag, the
+ * result may also be an empty slot, or INDEX_SLOTS. */
 static uint32_t index_seek(struct index_leaf leaf, uint32_t tag)
 {
     const uint64_t *slots = leaf.page->slots;
@@ -82,8 +86,9 @@ static bool index_has_tag(const struct index_page *page, uint32_t slot, uint32_t
            index_tag(page->slots[slot]) == tag;
 }
 
-/* Slot of the key, or where it belongs: the first one behind all smaller keys. Bisects the entries
- * with the key's tag: random keys have one, crafted keys may have a page of them. */
+/* Returns the slot of the key, or of an absent key the slot after all smaller keys. Bisects the
+ * entries with the key's tag: random keys have one such entry, crafted keys may have a page of
+ * them. */
 static uint32_t index_slot(const struct table_index *index, struct index_leaf leaf, uint64_t mixed)
 {
     uint32_t tag = (uint32_t)(index_hash(index, mixed) >> 32), slot = index_seek(leaf, tag);
@@ -139,7 +144,7 @@ int table_index_init(struct table_index *index, struct allowance *allowance,
     return 0;
 }
 
-/* Entries of the directory that name the page at `place`; they lie side by side. */
+/* Returns the number of directory entries that name the page at `place`; they are neighbours. */
 static size_t index_aliases(const struct table_index *index, size_t place)
 {
     return (size_t)1 << (index->depth - index_leaf_at(index, place).depth);
@@ -181,14 +186,15 @@ uint32_t table_index_guess(const struct table_index *index, uint64_t mixed)
     return index_has_tag(leaf.page, slot, tag) ? index_row(leaf.page->slots[slot]) : ROWS_NONE;
 }
 
-/* Puts an entry before the one at `slot`, or into `slot` if that is empty. The page has a gap. */
+/* Stores an entry before the one at `slot`, or in `slot` if this slot is empty. The page must have
+ * an empty slot. */
 static void index_put(struct index_page *page, uint32_t slot, uint64_t entry)
 {
     uint64_t *slots = page->slots;
     uint32_t gap = slot;
     if (slot > 0 && slot < INDEX_SLOTS && !index_is_empty(slots[slot]) &&
         index_is_empty(slots[slot - 1]))
-        gap = --slot; /* beside the greater key, on the way to its home */
+        gap = --slot; /* the empty slot before the greater key becomes the entry's slot */
     while (gap < INDEX_SLOTS && !index_is_empty(slots[gap]))
         gap++;
     if (gap < INDEX_SLOTS) {
@@ -202,8 +208,8 @@ static void index_put(struct index_page *page, uint32_t slot, uint64_t entry)
     slots[slot - 1] = entry;
 }
 
-/* Fills an empty page with ordered entries: each at its home, behind the one before, and before the
- * end with all that follow. */
+/* Fills an empty page with ordered entries: each as near to its home as the entries before it
+ * permit, and with room for all entries that follow. */
 static void index_spread(struct index_leaf leaf, const uint64_t *entries, uint32_t count)
 {
     uint32_t next = 0;
@@ -233,7 +239,8 @@ static int index_double_directory(struct table_index *index)
     return 0;
 }
 
-/* Returns whether random keys can have filled a page at this depth. */
+/* Returns whether random keys could have filled a page at this depth. If not, the keys are
+ * crafted. */
 static bool index_may_split(const struct table_index *index, uint32_t depth)
 {
     uint64_t rows = index->count > index->rows_hint ? index->count : index->rows_hint;
@@ -244,7 +251,8 @@ static bool index_may_split(const struct table_index *index, uint32_t depth)
     return depth < (most < INDEX_TAG_BITS ? most : INDEX_TAG_BITS);
 }
 
-/* Moves the upper half of the keys of `page`, at `depth`, to `upper`; both are a level deeper. */
+/* Moves the keys whose next bit is 1 from `page` to `upper`. `depth`: depth of `page` before the
+ * split. */
 static void index_divide(struct index_page *page, struct index_page *upper, uint32_t depth)
 {
     uint64_t entries[INDEX_SLOTS];
@@ -298,7 +306,8 @@ int table_index_add(struct table_index *index, uint64_t mixed, uint32_t row)
     return 0;
 }
 
-/* Closes the gap at `slot`: entries that lie beyond the gap, seen from their homes, move on. */
+/* Closes the gap at `slot`: entries whose home is on the other side of the gap, or at it, move by
+ * one slot. */
 static void index_close_gap(struct index_leaf leaf, uint32_t slot)
 {
     uint64_t *slots = leaf.page->slots;

@@ -1,67 +1,71 @@
-/* Index of one shard: mixed key -> row, by extendible hashing. The top bits of a key name an entry
- * of the directory, which names a page; a full page splits into two, and no other page changes.
+/* Index of one shard: finds the row of a mixed key by extendible hashing. The top bits of a key
+ * select an entry of the directory, which names a page. A full page splits into two, and no other
+ * page changes.
  *
- * A page keeps its entries in the order of their mixed keys, with gaps: an entry lies at its home,
- * which is proportional to the key, or beside; all slots between entry and home are full. So
- * lookups end at the first greater key, a walk in the order of mixed keys needs no sort, and a
- * split reads no row. Sources: Fagin et al., "Extendible Hashing", ACM TODS 1979; Celis, "Robin
- * Hood Hashing", 1986. Thread: the lane's. */
+ * The entries of a page are in the order of their mixed keys, with empty slots between them. The
+ * home of an entry is a slot in proportion to its key; all slots from the home to the entry are
+ * full. A lookup therefore ends at the first greater key, a walk in the order of mixed keys needs
+ * no sort, and a split reads no row. Sources: Fagin et al., "Extendible Hashing", ACM TODS 1979;
+ * Celis, "Robin Hood Hashing", 1986. All functions must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_TABLE_INDEX_H
 #define GRADPOOL_LANE_TABLE_INDEX_H
 
 #include "svc/lane/table/rows.h"
 
 #define INDEX_SLOTS 511
-#define INDEX_PAGE_ROWS_MAX 448 /* a page with so many entries splits at the next one */
-/* Greatest depth of any page. Keys that collide beyond are crafted, and refused: so the directory
- * has at most 2^18 entries (2 MiB), or 32 entries a full page of rows, the larger of both. Births
- * in the order of mixed keys, as of a copied shard, make the first pages as deep as all pages will
- * be: 18 levels are 80 million rows, `rows_hint` allows for more. */
+#define INDEX_PAGE_ROWS_MAX 448 /* number of entries with which a page is full */
+/* Greatest depth of a page. Keys that would need a deeper page are crafted, and are refused. The
+ * directory therefore has at most 2^18 entries (2 MiB), or 32 entries for each full page of rows if
+ * this is more. A copied shard adds rows in the order of mixed keys, so its first pages are at once
+ * as deep as all pages will be: 18 levels suffice for 80 million rows, `rows_hint` permits more. */
 #define INDEX_DEPTH_FREE 18
-#define INDEX_DEPTH_SLACK 4 /* levels beyond those of the full pages */
+#define INDEX_DEPTH_SLACK 4 /* levels beyond those that full pages need */
 
 struct index_page {
     uint64_t count;
-    uint64_t slots[INDEX_SLOTS]; /* tag: the next 32 top bits of the key; row: 32 bits; 0: empty */
+    /* row (low 32 bits), and tag: the top 32 bits of the key after those of the shard; 0: empty */
+    uint64_t slots[INDEX_SLOTS];
 };
 _Static_assert(sizeof(struct index_page) == 4096, "one page");
 
-/* The caller reads the counters; all else is for index.c. */
+/* The caller may read the counters; the other fields are private to index.c. */
 struct table_index {
     struct allowance *allowance;
     const struct table_rows *rows;
-    uint64_t count, pages; /* entries; pages in use */
+    uint64_t count, pages; /* number of entries, and of pages in use */
     uint64_t rows_hint;
     uint32_t shard_bits, depth;
-    /* 2^depth entries: address of a page, plus the page's own depth in the low bits. So a lookup
-     * touches one cache line of a page, not the page's head as well. */
+    /* 2^depth entries, each the address of a page with the depth of this page in its low bits. A
+     * lookup therefore reads one cache line of a page, and not also the head of the page. */
     uint64_t *directory;
 };
 
-/* Allocates a directory and a page. All keys have the same top `shard_bits` bits, 0 .. 12. The rows
- * of entries are read from `rows`, lent until table_index_fini(), as is the allowance. `rows_hint`:
- * rows that will be, 0: unknown. Errors of allowance_alloc(); nothing stays allocated. */
+/* Allocates a directory and a page. All keys have the same top `shard_bits` bits (0 to 12). `rows`
+ * has the rows of all entries; `rows` and `allowance` must stay valid until table_index_fini().
+ * `rows_hint`: expected number of rows; 0: unknown. Returns 0 or an error of allowance_alloc();
+ * nothing stays allocated then. */
 int table_index_init(struct table_index *index, struct allowance *allowance,
                      const struct table_rows *rows, uint32_t shard_bits, uint64_t rows_hint);
-/* Frees all pages. A zeroed index is fine. */
+/* Frees all pages. A zeroed index is allowed. */
 void table_index_fini(struct table_index *index);
 
-/* Row of the key; ROWS_NONE: absent. Reads the row's key. */
+/* Returns the row of the key, or ROWS_NONE. Reads the key in the row. */
 uint32_t table_index_find(const struct table_index *index, uint64_t mixed);
-/* Adds a key that is absent; its row has the key already. -ENOSPC: crafted keys have filled the
- * page (INDEX_DEPTH_FREE); others: allowance_alloc(). After an error the entries are as before. */
+/* Adds an absent key, which its row contains already. Returns 0, -ENOSPC if crafted keys have
+ * filled the page (INDEX_DEPTH_FREE), or an error of allowance_alloc(). After an error the entries
+ * are unchanged. */
 int table_index_add(struct table_index *index, uint64_t mixed, uint32_t row);
-/* Removes a key that is present: only to undo table_index_add(). Pages stay. */
+/* Removes a key, only to undo table_index_add(). No page is freed. */
 void table_index_remove(struct table_index *index, uint64_t mixed);
 
-/* Loads the entry's part of the page into the cache, without a wait. */
+/* Begins to load the entry's part of the page into the cache. */
 void table_index_prefetch(const struct table_index *index, uint64_t mixed);
-/* Row that the key has if it is present: the first row with the same tag; ROWS_NONE: absent.
- * Touches no row. */
+/* Returns the first row with the key's tag: the key's row, if no other key has this tag. ROWS_NONE:
+ * the key is absent. Reads no row. */
 uint32_t table_index_guess(const struct table_index *index, uint64_t mixed);
 
-/* Rows of the smallest keys from `from` on, in ascending order, at most `most`. Returns their
- * number; less than `most`: there are no more. */
+/* Writes the rows of the smallest keys from `from` on, in ascending order, at most `most`. Returns
+ * their number, which is less than `most` only at the end. */
 size_t table_index_walk(const struct table_index *index, uint64_t from, uint32_t *ret_rows,
                         size_t most);
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define ROWS_LIST_LEAST 8 /* room of the first list of blocks */
+#define ROWS_LIST_LEAST 8 /* number of entries of the first list of blocks */
 
 static uint32_t rows_rounded(uint32_t bytes, uint32_t unit) { return (bytes + unit - 1) & -unit; }
 
@@ -18,7 +18,7 @@ struct rows_layout rows_layout(uint32_t values_bytes, uint32_t moments)
         .row_bytes = rows_rounded(moments_at + moments * (uint32_t)sizeof(float), 8)};
 }
 
-/* The first unit of the first block belongs to no row, so no reference is ROWS_NONE. */
+/* Rows begin after the first unit of the first block, because its reference would be ROWS_NONE. */
 void table_rows_init(struct table_rows *rows, struct allowance *allowance, uint32_t row_bytes)
 {
     uint32_t first_bits = ROWS_FIRST_BITS_LEAST;
@@ -77,8 +77,8 @@ static int rows_add_block(struct table_rows *rows)
     return 0;
 }
 
-/* Place of the next row: at `end`, or at the start of the next block where the rest of the block is
- * too short. */
+/* Returns the offset of the next row: `end`, or the start of the next block if the rest of this
+ * block is too short. */
 static uint64_t rows_next_place(const struct table_rows *rows, uint32_t *ret_block)
 {
     uint64_t offset = (uint64_t)rows->end * 8, start;

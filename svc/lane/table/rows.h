@@ -1,9 +1,10 @@
-/* The rows of one shard: a key and the bytes behind the key, in blocks. A row never moves and is
- * never freed alone, so a pointer to a row holds until table_rows_fini(). Rows are known by a
- * reference of 32 bits: offset in units of 8 bytes, 32 GiB of rows a shard.
+/* The rows of one shard in blocks; a row has a key, values and moments. A row never moves and is
+ * never freed alone, so a pointer to a row is valid until table_rows_fini(). The reference of a row
+ * is its offset in units of 8 bytes, in 32 bits; a shard has room for 32 GiB of rows.
  *
- * The first blocks are short and double, 2 MiB in sum; each further block has 2 MiB. So a shard of
- * a few rows takes one page, and a large one has huge pages. Thread: the lane's. */
+ * The first block has one page for rows of up to 4,088 bytes. Each further block doubles the memory
+ * until 2 MiB; later blocks have 2 MiB each. A small shard therefore uses one page, and a large
+ * shard uses huge pages. All functions must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_TABLE_ROWS_H
 #define GRADPOOL_LANE_TABLE_ROWS_H
 
@@ -14,25 +15,26 @@
 #define ROWS_FIRST_BITS_LEAST 12
 #define ROWS_BLOCKS_MAX (1 << 14) /* blocks of 2 MiB */
 #define ROWS_ROW_BYTES_MAX 49160  /* 4096 values and two moments of each, in f32 */
-#define ROWS_NONE 0               /* reference of no row */
+#define ROWS_NONE 0               /* no row has this reference */
 
-/* Places in a row, in bytes. Key, values, moments; the row's length is a multiple of 8. */
+/* Offsets in a row, in bytes. A row has the mixed key, the values and the moments, in this order;
+ * its length is a multiple of 8. */
 struct rows_layout {
-    uint32_t values_at;  /* behind the mixed key of 8 bytes */
+    uint32_t values_at;  /* after the mixed key of 8 bytes */
     uint32_t moments_at; /* aligned to 4 bytes */
     uint32_t row_bytes;
 };
 
-/* Layout of `values_bytes` of values (any dtype) and `moments` f32 moments, together at most
- * ROWS_ROW_BYTES_MAX with the key. */
+/* Returns the layout of a row with `values_bytes` bytes of values (of any dtype) and `moments` f32
+ * moments. The row must have at most ROWS_ROW_BYTES_MAX bytes. */
 struct rows_layout rows_layout(uint32_t values_bytes, uint32_t moments);
 
-/* The caller reads the counters; all else is for rows.c and the inline functions below. */
+/* The caller may read `count`; the other fields are for rows.c and the inline functions below. */
 struct table_rows {
     struct allowance *allowance;
     uint64_t count; /* rows */
     uint32_t row_bytes;
-    uint32_t end;        /* reference behind the last row */
+    uint32_t end;        /* reference after the last row */
     uint32_t first_bits; /* log2 of the length of the first block */
     uint32_t blocks_count, blocks_room;
     char **blocks;
@@ -44,26 +46,27 @@ struct rows_mark {
     uint32_t end;
 };
 
-/* Allocates nothing. `allowance` is lent until table_rows_fini(). */
+/* Allocates nothing. `allowance` must stay valid until table_rows_fini(). */
 void table_rows_init(struct table_rows *rows, struct allowance *allowance, uint32_t row_bytes);
-/* Frees all rows. Zeroed `rows` are fine. */
+/* Frees all rows. A zeroed struct is allowed. */
 void table_rows_fini(struct table_rows *rows);
 
-/* Makes a row with the key `mixed`; all its other bytes are zeros, unless a reset row had the
- * place. Returns its reference through `ret_row`. -ENOSPC: the shard has 32 GiB of rows; -EDQUOT
- * and others: allowance_alloc(). An error leaves the rows as they are. Cost: a block's allocation
- * now and then, see table_rows_next_block(). */
+/* Adds a row with the key `mixed`. All its other bytes are zeros, unless table_rows_reset() has
+ * removed a row there. `ret_row`: reference of the row. Returns 0, -ENOSPC if the shard has 32 GiB
+ * of rows, or an error of allowance_alloc(); after an error the rows are unchanged. A call
+ * allocates a block if the last one is full (table_rows_next_block()). */
 int table_rows_add(struct table_rows *rows, uint64_t mixed, uint32_t *ret_row);
 
 struct rows_mark table_rows_mark(const struct table_rows *rows);
-/* Takes back all rows that were made since `mark`. Blocks stay allocated. */
+/* Removes all rows that were added since `mark`. Their blocks stay allocated. */
 void table_rows_reset(struct table_rows *rows, struct rows_mark mark);
 
-/* Length of the block that comes next, so that another thread can prepare it; `ret_left`: rows that
- * fit before. */
+/* Returns the length of the next block, so that another thread can prepare its memory. `ret_left`:
+ * number of rows that can be added before this block is allocated. */
 size_t table_rows_next_block(const struct table_rows *rows, uint64_t *ret_left);
 
-/* Number of a block, and its first byte in the shard's address space of rows. */
+/* Returns the number of the block with this offset. `ret_start`: offset of the block's first
+ * byte. */
 static inline uint32_t rows_block_of(const struct table_rows *rows, uint64_t offset,
                                      uint64_t *ret_start)
 {
@@ -78,7 +81,7 @@ static inline uint32_t rows_block_of(const struct table_rows *rows, uint64_t off
     return block;
 }
 
-/* The row of a reference of table_rows_add(). */
+/* Returns the row of a reference from table_rows_add(). */
 static inline char *rows_at(const struct table_rows *rows, uint32_t row)
 {
     uint64_t offset = (uint64_t)row * 8, start;
@@ -86,7 +89,6 @@ static inline char *rows_at(const struct table_rows *rows, uint32_t row)
     return rows->blocks[block] + (offset - start);
 }
 
-/* The mixed key of a row. */
 static inline uint64_t rows_key(const struct table_rows *rows, uint32_t row)
 {
     return *(const uint64_t *)rows_at(rows, row);

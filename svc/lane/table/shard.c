@@ -1,12 +1,13 @@
-/* One shard: finds and adds rows in batches, with the cache misses of many keys in progress
- * together. Owns rows and index. */
+/* One shard: finds and adds rows in batches, so that the cache misses of many keys overlap. Owns
+ * rows and index. */
 #include "svc/lane/table/shard.h"
 
 #include "svc/wire/mixed_key.h"
 
 #include <assert.h>
 
-/* Keys between the steps of a batch: entries are requested, then rows, then both are read. */
+/* Distance in keys between the three steps of a batch: load the index entry into the cache, load
+ * the row, read both. */
 #define SHARD_AHEAD 18
 
 int table_shard_init(struct table_shard *shard, struct allowance *allowance,
@@ -30,7 +31,8 @@ bool table_shard_has_range(const struct table_shard *shard, uint64_t mixed)
     return mixed_key_shard(mixed, shard->options.shard_bits) == shard->options.number;
 }
 
-/* Steps 1 and 2 for keys ahead of `at`: see SHARD_AHEAD. */
+/* Loads the index entry of key `at`, and the row of the key SHARD_AHEAD before it, into the
+ * cache. */
 static void shard_look_ahead(const struct table_shard *shard, const uint64_t *mixed, size_t count,
                              size_t at, uint32_t *ret_rows)
 {
@@ -44,8 +46,8 @@ static void shard_look_ahead(const struct table_shard *shard, const uint64_t *mi
         __builtin_prefetch(rows_at(&shard->rows, ret_rows[at]));
 }
 
-/* The row of the key, by its guess: a guess may be another row with the same tag, or older than the
- * key's birth. */
+/* Returns the row of the key. The guess may be the row of another key with the same tag, or may
+ * have come before this key was added. */
 static uint32_t shard_row_of(const struct table_shard *shard, uint64_t mixed, uint32_t guess)
 {
     if (guess != ROWS_NONE && rows_key(&shard->rows, guess) == mixed)
@@ -80,8 +82,8 @@ static int shard_add(struct table_shard *shard, uint64_t mixed, uint32_t *ret_ro
     return 0;
 }
 
-/* Takes back the rows born since `mark` among the first `count`: references only grow. A key that
- * stands twice is removed once. */
+/* Removes the rows added since `mark`. Such rows have references from mark.end on, because
+ * references only grow. A key that is in `mixed` twice is removed once. */
 static void shard_take_back(struct table_shard *shard, const uint64_t *mixed, size_t count,
                             struct rows_mark mark, const uint32_t *rows)
 {

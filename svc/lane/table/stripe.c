@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The arrays of a stripe and their lengths: one place for allocation and release. */
+/* The arrays of a stripe with their lengths, for both allocation and release. */
 #define STRIPE_ARRAYS 6
 struct stripe_array {
     void **memory;
@@ -68,8 +68,8 @@ void stripe_clear(struct stripe *stripe)
     stripe_forget_cut(stripe);
 }
 
-/* Position of the first key that is below `next`, not ascending, or not of the shard; `count`: all
- * are right. */
+/* Returns the position of the first key that is below `next`, not ascending, or not of the shard.
+ * `count`: all keys are valid. */
 static size_t stripe_wrong_key(const struct table_shard *shard, const uint64_t *keys, size_t count,
                                uint64_t next)
 {
@@ -80,7 +80,6 @@ static size_t stripe_wrong_key(const struct table_shard *shard, const uint64_t *
     return count;
 }
 
-/* Gives the part its window. */
 static int stripe_set_window(const struct table_shard *shard, struct stripe_part *part,
                              const uint64_t *keys, size_t count, size_t *ret_position)
 {
@@ -93,7 +92,7 @@ static int stripe_set_window(const struct table_shard *shard, struct stripe_part
     }
     part->keys = keys;
     part->count = count;
-    if (count > 0) /* behind the largest key of all none is ascending */
+    if (count > 0) /* after UINT64_MAX no other key can follow */
         part->next = keys[count - 1] + (keys[count - 1] < UINT64_MAX);
     return 0;
 }
@@ -151,7 +150,7 @@ uint32_t stripe_drop_rank(struct stripe *stripe, uint32_t rank)
     return before - kept;
 }
 
-/* Number of keys of the window up to `last`. */
+/* Returns the number of keys of the window up to `last`. */
 static size_t stripe_count_up_to(const struct stripe_part *part, uint64_t last)
 {
     size_t low = 0, high = part->count;
@@ -184,8 +183,8 @@ static size_t stripe_gradients_up_to(const struct stripe *stripe, uint64_t last)
     return count;
 }
 
-/* Largest key that all windows show; UINT64_MAX: all windows are the last. -EAGAIN: see
- * stripe_cut(). */
+/* Finds the largest key up to which all windows are complete. UINT64_MAX: every window is the last
+ * of its part. -EAGAIN: see stripe_cut(). */
 static int stripe_shown(const struct stripe *stripe, uint64_t *ret_last)
 {
     uint64_t last = UINT64_MAX;
@@ -211,8 +210,8 @@ static uint64_t stripe_first_key(const struct stripe *stripe)
     return first;
 }
 
-/* Largest key up to `shown` with at most sources_max gradients. The first key alone fits: each part
- * has one gradient of it at most. */
+/* Returns the largest key up to `shown` with at most sources_max gradients. The first key always
+ * fits, because each part has at most one gradient of a key. */
 static uint64_t stripe_fitting(const struct stripe *stripe, uint64_t shown)
 {
     uint64_t fits = stripe_first_key(stripe), over = shown;
@@ -235,7 +234,7 @@ static bool stripe_head_is_before(const struct stripe_head *left, const struct s
     return left->key != right->key ? left->key < right->key : left->part < right->part;
 }
 
-/* Lets heads[at] sink to its place. */
+/* Moves heads[at] down to its position in the heap. */
 static void stripe_sink(struct stripe_head *heads, uint32_t count, uint32_t at)
 {
     struct stripe_head head = heads[at];
@@ -261,7 +260,7 @@ static uint32_t stripe_heap(struct stripe *stripe)
     return count;
 }
 
-/* Replaces the top by the part's next key; returns the heads that are left. */
+/* Replaces the top by the next key of its part. Returns the remaining number of heads. */
 static uint32_t stripe_next_head(struct stripe *stripe, uint32_t count)
 {
     struct stripe_head *heads = stripe->heads, *top = &heads[0];

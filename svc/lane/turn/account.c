@@ -189,7 +189,7 @@ void account_done(struct piece *p)
     ending->at_work--;
     if (ending->at_work > 0)
         return;
-    ending->done_ns = clock_now_ns(); /* not lane.now_ns, because a turn may be long */
+    ending->done_ns = clock_now_ns(); /* lane.now_ns would be too old, because a turn may be long */
     ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;

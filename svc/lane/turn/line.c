@@ -1,5 +1,6 @@
-/* Turns by chunk, corrected by time. Members with equal costs alternate. A member with more
- * expensive turns (long chunks, polls of many connections) misses some turns. RULES.md: A77. */
+/* Members take turns, one chunk each, and the used time corrects the order. Members with equal
+ * costs alternate. A member with more expensive turns (long chunks, polls of many connections)
+ * misses some turns. RULES.md: A77. */
 #include "svc/lane/turn/line.h"
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Memory that workers lend to a lane. It is compared with the limits of job and tenant, and with
- * the tenant's share of the process. A worker's count is as old as its last lending. Only if a
- * limit seems to be exceeded, all workers are counted again. RULES.md: A17, A76. */
+/* Memory that workers lend to a lane. This file compares the sum with the limits of job and tenant,
+ * and with the tenant's share of the process. The count of a worker is as old as its last lending;
+ * if a limit seems to be exceeded, all workers are counted again. RULES.md: A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -87,8 +87,8 @@ static bool is_too_much(const struct lane_job *job)
            is_beyond(tenant_regions(job), job->lent_max.tenant_regions_max);
 }
 
-/* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". It is short, because a
- * record to a worker is. */
+/* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". The text is short, because a
+ * record to a worker has little room. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
