@@ -190,7 +190,7 @@ typedef struct gp_backup_spec {
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
     uint32_t least;     /* fewest gradients of a round, up to `workers`; 0: 2 */
     uint32_t absence;   /* rounds wait for a rank that missed so many; 0: 64; UINT32_MAX: never */
-    uint32_t lag;       /* workers step: most rounds, up to 16, that a rank may be behind; 0: 4 */
+    uint32_t lag;       /* if workers step: rounds that a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* most gradients of one rank in one round, to 7; 0: 1 */
     enum gp_backup_rate rate;
 } gp_backup_spec;
@@ -305,7 +305,7 @@ GP_API uint32_t gp_job_workers(const gp_job *job);
  * pass that sums them, by the formulas of PyTorch 1.13. SGD; with momentum by Polyak 1964, or by
  * Nesterov as in Sutskever et al. 2013; Adam by Kingma and Ba 2015, whose weight decay is added to
  * the gradient; AdamW by Loshchilov and Hutter 2019, whose weight decay shrinks the parameters. The
- * lane stores parameters and moments: twice 4, 8 or 12 bytes an element. */
+ * lane stores two copies of parameters and moments: 8, 16 or 24 bytes an element. */
 enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADAMW };
 
 /* Settings of one update, all finite. A rule ignores the settings that it does not use. */
@@ -350,7 +350,7 @@ typedef struct gp_tensor_spec {
  *
  * Errors, after which no handle is returned, and the same call may be made again:
  *
- *   -EINVAL     a field of a tensor (the text names both), or ranks disagree (the text has all)
+ *   -EINVAL     an invalid field (the text names it), or ranks disagree (the text has each value)
  *   -EEXIST     this rank has declared the name with another spec
  *   -ENOSPC     no lane has room, or none within the loss limit
  *   -EDQUOT     a limit of the job or the tenant is exceeded (the text names it)
@@ -391,8 +391,8 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 /* Allocates `bytes` of memory that lanes on this host use in place: whole pages, zeroed, shared;
  * for 0 bytes one page. All pages for `bytes` exist at the return, and count for this process and
  * its memory cgroup. The memory belongs to the job: gp_free() or gp_job_leave() frees it. Other
- * threads of the job are not delayed. Errors: -ENOSPC a worker would lend more than 512 GiB or 64
- * parts in this job, or the host has no room; -EMFILE no descriptor is left. */
+ * threads of the job are not delayed. Errors: -ENOSPC more than 512 GiB or 64 allocations
+ * of this worker in the job, or the host has no room; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 
 /* Makes memory of gp_alloc() outlast the job: gp_job_leave() leaves it mapped, and the caller then
@@ -469,20 +469,20 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* gradients in the mean of `number`, 0: unknown; ranks of the job */
+    uint32_t counted, of; /* gradients in the mean of `number` (0: unknown), of so many ranks */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one gp_update() of each tensor, with
  * `settings` on every rank. Waits until the round is closed and its parameters have landed; then
- * gp_wait() for the updates returns at once. Before, gp_wait() only returns -EDEADLK.
- * Returns 0: the gradient counts; 1: it was dropped, and the parameters are those of this or a
- * later round, equal on all ranks with that round. `loss` as in gp_job_tell_loss(). `ret_round` may
- * be NULL. After -ETIMEDOUT the call may be made again. Errors of gp_wait(); -EINVAL no backup
- * workers, or a tensor without an update in the round. */
+ * gp_wait() for the updates returns at once. Until then gp_wait() returns -EDEADLK. Returns 0: the
+ * gradient counts; 1: it was dropped, and the parameters are those of this or a later round, equal
+ * on all ranks with that round. `loss` as in gp_job_tell_loss(). `ret_round` may be NULL. After
+ * -ETIMEDOUT the call may be made again. Errors of gp_wait(); -EINVAL no backup workers, or a
+ * tensor without an update in the round. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
-/* Returns the newest closed round that this rank lacks: its present gradient will be dropped. 0:
- * none, or not known yet. Any thread may call it; the call never waits. */
+/* Returns the newest round that closed without this rank, 0 if none is known: the gradient that the
+ * rank is computing for that round will be dropped. Any thread may call; the call never waits. */
 GP_API uint64_t gp_job_passed(gp_job *job);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
@@ -563,8 +563,8 @@ typedef struct gp_state {
 /* Reads the states of `count` tensors for this rank alone, through the coordinator. Called between
  * two iterations of this rank: it has waited for all requests of the tensors, and starts no other
  * until the call returns. Rounds of the job wait meanwhile. The call waits for up to
- * connect_timeout_ms for a connection, 90 s for the begin, and 20 s for each further answer. A job
- * whose rounds have waited for 20 s continues, and the call fails.
+ * connect_timeout_ms for a connection, 90 s until it may read, and 20 s for each further answer. A
+ * job whose rounds have waited for 20 s continues, and the call fails.
  *
  * Errors, after which `arrays` and `steps` are undefined and the job continues: -EINVAL a tensor
  * without a rule, or named twice; -EBUSY another thread reads, or the job is being left; -EAGAIN

@@ -179,7 +179,7 @@ struct needs_walk {
     bool has_rests;       /* whether a job rests without an operator's order */
     bool is_behind_rests; /* whether the queue waits for other rests */
     uint32_t usable;      /* number of slots that are not lost */
-    uint32_t firm;        /* number of slots that no other job can get, with kept ones (F3) */
+    uint32_t firm;        /* number of slots that no other job can get, including kept ones (F3) */
 };
 
 /* Serves jobs below their minimum, overdue rests, and the queue. */

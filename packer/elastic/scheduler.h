@@ -108,7 +108,7 @@ struct scheduler_totals {
 
 struct scheduler;
 
-/* Returns NULL without memory. Slots 0, 1, ... are free. */
+/* Returns NULL if memory is short. At first every slot is free. */
 struct scheduler *scheduler_create(const struct scheduler_options *options);
 void scheduler_destroy(struct scheduler *scheduler); /* NULL is fine */
 

@@ -140,7 +140,8 @@ static void try_arm(struct explore *e, enum explore_arm arm, size_t moves,
     d->moves_count = moves;
 }
 
-/* Returns whether the interval of the slowest lane is above 1.1 times the even time (X3). */
+/* Returns whether the interval of the slowest lane is above 1.1 times the interval that equally
+ * fast lanes would have (X3). */
 static bool is_uneven(const struct explore *e, const struct explore_view *view)
 {
     double slowest_ns = explore_view_time(view, view->slowest);

@@ -54,7 +54,7 @@ struct scale_options {
 enum scale_stay {
     SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
     SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes explain too small a part of the loss */
-    SCALE_STAY_NO_LANE,     /* some job would exceed its limit on any other lanes */
+    SCALE_STAY_NO_LANE,     /* on all other lanes at least one job would exceed its limit */
 };
 
 /* State of a job that lasts from window to window. */

@@ -13,7 +13,7 @@
 /* first process number of aggregators; the process number of a worker is its rank */
 #define AGGREGATORS_FROM 100000
 #define ROWS_PER_LANE 1000000 /* thread numbers of a lane: those of lane 3 begin at 3000000 */
-/* maximum number of rows of a lane: a power of two below ROWS_PER_LANE */
+/* maximum number of rows of a lane: a power of two, less than ROWS_PER_LANE */
 #define ROWS_MAX (1u << 19)
 /* Shortest span of a step. The recorder omits shorter steps. */
 #define SPAN_NS_LEAST 100

@@ -104,7 +104,8 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* Creates the region for the receiver: a separate mapping, or only the extent. */
+/* Creates the region for the receiver: a second mapping of the memory in a network that maps,
+ * otherwise the same addresses. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {

@@ -141,8 +141,8 @@ static bool read_page(struct mirror *k, struct mirror_page *page)
     return atomic_load(&page->turn) == turn;
 }
 
-/* Returns whether the result belongs to this state. The other member may already have the state of
- * the result, or the one before. */
+/* Returns whether the result can follow from this state. The other member may have made the step of
+ * this result, or all steps but that one. */
 static bool leads_to(struct mirror *k, const float *result, struct pushes *ret_pushes)
 {
     if (k->now->step > 0 && count_wrong(k->now, result) == 0) {

@@ -38,7 +38,7 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
         return client_error(-EINVAL, "tensor %zu: the name has %s bytes, expected 1 to %d", i,
                             name_bytes ? "too many" : "no", TENSOR_NAME_BYTES_MAX);
     if (!text_is_utf8(spec->name))
-        return client_error(-EINVAL, "tensor %zu: the name is no UTF-8", i);
+        return client_error(-EINVAL, "tensor %zu: the name is not UTF-8", i);
     if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
         return client_error(-EINVAL, "tensor '%s': names that begin with '%s' are reserved",
                             spec->name, NAME_RESERVED);
@@ -47,10 +47,11 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
         return client_error(-EINVAL, "tensor '%s': dtype is %d, expected a value of enum gp_dtype",
                             spec->name, spec->dtype);
     if (spec->elements > PTRDIFF_MAX / element_bytes)
-        return client_error(-EINVAL,
-                            "tensor '%s': %" PRIu64
-                            " elements are more than memory holds; declare several tensors",
-                            spec->name, spec->elements);
+        return client_error(
+            -EINVAL,
+            "tensor '%s': %" PRIu64
+            " elements need more bytes than an address space has; correct the number",
+            spec->name, spec->elements);
     if (spec->wire && (!reduce_converts(spec->dtype, spec->wire) ||
                        reduce_element_bytes(spec->wire) > element_bytes))
         return client_error(-EINVAL, "tensor '%s': %s does not travel as %s", spec->name,

@@ -42,9 +42,10 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
         return client_error(-EINVAL, "gp_alloc: no place for the result");
     error = memory_alloc(job, bytes, ret_memory);
     if (error == -ENOSPC)
-        return client_error(
-            error, "gp_alloc of %zu bytes: a worker can lend 512 GiB in a job, in %d parts", bytes,
-            FABRIC_REGIONS_MAX);
+        return client_error(error,
+                            "gp_alloc of %zu bytes: a worker can lend at most 512 GiB in a job, in "
+                            "at most %d parts",
+                            bytes, FABRIC_REGIONS_MAX);
     char lack[SHORTAGE_BYTES];
     return error < 0 ? client_error(error, "gp_alloc of %zu bytes: %s", bytes,
                                     shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))

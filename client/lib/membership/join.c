@@ -50,7 +50,7 @@ static int check_spec(const gp_job_spec *spec)
         return client_error(-EINVAL, "the job's name has %zu bytes, expected at most %d",
                             strlen(spec->name), JOB_NAME_BYTES_MAX);
     if (!text_is_utf8(spec->name))
-        return client_error(-EINVAL, "the job's name is no UTF-8; encode the name as UTF-8");
+        return client_error(-EINVAL, "the job's name is not UTF-8; encode the name as UTF-8");
     if (spec->workers < 1 || spec->workers > CLIENT_WORKERS_MAX)
         return client_error(-EINVAL, "job '%s' with %u workers, expected 1 to %d", spec->name,
                             spec->workers, CLIENT_WORKERS_MAX);

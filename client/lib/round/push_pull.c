@@ -100,9 +100,10 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
                             t->name);
     uint64_t most;
     if (__builtin_mul_overflow(t->bytes, t->members, &most))
-        return client_error(
-            -EINVAL, "tensor '%s': %u blocks are more than memory holds; declare a smaller tensor",
-            t->name, t->members);
+        return client_error(-EINVAL,
+                            "tensor '%s': %u blocks need more bytes than an address space has; "
+                            "declare a smaller tensor",
+                            t->name, t->members);
     return 0;
 }
 

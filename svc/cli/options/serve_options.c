@@ -158,11 +158,12 @@ const struct knob serve_knobs[] = {
      "copies of parameters and moments: `replica`, `worker`, `none`", .section = PLACEMENT,
      .preset = "none", .read = serve_read_durability, OF(durability)},
     {"scale", "on|off",
-     "lanes open and park, aggregators start and end with the load; off with policies without a "
-     "loss limit",
+     "lanes open and park, aggregators start and end with the load; always off with "
+     "a policy without a loss limit",
      .section = PLACEMENT, .shown = "`on`", .read = serve_read_scale},
     {"scale-hold", "SECONDS",
-     "low load before a lane is emptied; a third: a lane parks; tenfold: an aggregator ends",
+     "low load before a lane is emptied; unused lanes park after a third of it, aggregators "
+     "end after ten times",
      .section = PLACEMENT, .preset = "30", .unit = "s", .least = 1, .most = 86400,
      .read = knob_read_number, OF(scale_hold_s)},
     {"order-hold", "SECONDS", "growth leaves a moved job on its lane; 0: no hold",

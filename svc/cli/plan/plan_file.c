@@ -75,7 +75,7 @@ static const char *fault_of(const struct table *t, const char *name, uint64_t el
     if (!*name || strlen(name) > NAME_BYTES_MAX)
         return "a tensor's name has 1 to 255 bytes";
     if (!text_is_utf8(name))
-        return "the name is no UTF-8";
+        return "the name is not UTF-8";
     if (elements > TENSOR_BYTES_MAX / element_bytes[dtype])
         return "the tensor is larger than 1 TiB";
     if (tfind(name, &t->names, compare_names))

@@ -134,7 +134,7 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
                   TENSOR_NAME_BYTES_MAX, bytes, spec->name);
     else if (!text_is_utf8(spec->name))
         peer_fail(d->peer, d->request, -EINVAL,
-                  "a tensor's name is no UTF-8; encode the name as UTF-8");
+                  "a tensor's name is not UTF-8; encode the name as UTF-8");
     else if (element_bytes == 0)
         peer_fail(d->peer, d->request, -EINVAL,
                   "tensor '%s': dtype %u is not known; is the library newer?", spec->name,

@@ -139,7 +139,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
         peer_fail(p, request, -EINVAL,
                   "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
                   "characters; this one has %zu bytes%s",
-                  JOB_NAME_BYTES_MAX, bytes, text_is_utf8(join->job) ? "" : " and is no UTF-8");
+                  JOB_NAME_BYTES_MAX, bytes, text_is_utf8(join->job) ? "" : " and is not UTF-8");
     else if (join->workers < 1 || join->workers > WORKERS_MAX)
         peer_fail(p, request, -EINVAL, "job %s: %u workers; expected 1 to %d", join->job,
                   join->workers, WORKERS_MAX);

@@ -173,7 +173,9 @@ static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
     if (lane->use == LANE_CLOSING)
         return err_set(err, -EBUSY, "lane %u is being emptied", id);
     if (lane->use == LANE_PARKED && lanes_room(lane->aggregator->service) == 0)
-        return err_set(err, -ENOSPC, "lane %u is parked, and no more lanes may be open", id);
+        return err_set(
+            err, -ENOSPC,
+            "lane %u is parked, and the maximum number of lanes is open: raise --lanes-max", id);
     return 0;
 }
 

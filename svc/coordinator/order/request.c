@@ -99,7 +99,8 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
         peer_fail(p, request, -EBUSY, "lane %u is being emptied: name another, or try again", id);
     else if (lane->use == LANE_PARKED && lanes_room(p->service) == 0)
         peer_fail(p, request, -ENOSPC,
-                  "lane %u is parked, and no more lanes may be open: raise --lanes-max", id);
+                  "lane %u is parked, and the maximum number of lanes is open: raise --lanes-max",
+                  id);
     else
         return true;
     return false;

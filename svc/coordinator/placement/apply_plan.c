@@ -59,7 +59,7 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
 {
     if (plan->pieces_count > DECLARE_PIECES_MAX)
         return err_set(err, -EMSGSIZE,
-                       "these tensors make %zu pieces, a declare at most %u: "
+                       "these tensors make %zu pieces; one declare may make at most %u: "
                        "declare them in several calls",
                        plan->pieces_count, DECLARE_PIECES_MAX);
     size_t at = 0;

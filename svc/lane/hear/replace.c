@@ -58,9 +58,9 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* Returns whether a repeated round may have other ranks although a rank already has the first
- * result (QUORUM_FIRST). A set of all ranks, or a set that another lane has chosen, is the same
- * again. */
+/* Returns whether a repeated round may sum other ranks than the first time although a rank already
+ * has the first result (QUORUM_FIRST). The ranks are the same if the set was all ranks, or was
+ * chosen by another lane. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;

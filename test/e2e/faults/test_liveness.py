@@ -110,7 +110,8 @@ class Liveness(unittest.TestCase):
         stat = pathlib.Path(f'/proc/{pids[0]}/stat')
         until(lambda: stat.read_text().rsplit(')')[-1].split()[0] == 'T', 'it is stopped',
               process=self.service.serve)
-        self.service.serve.kill()  # the kernel closes the terminal of the process and continues it
+        self.service.serve.kill()
+        # the kernel may continue the stopped aggregator, as a member of an orphaned process group
         os.kill(pids[0], signal.SIGCONT)  # may fail if a thread has not stopped yet
         self.service.start('serve-2')
         self.finish(workers)

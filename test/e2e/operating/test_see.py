@@ -266,7 +266,7 @@ class Plan(Running):
         path = self.service.folder / 'model.csv'
         for row, why in ((b'a,2', 'model.csv:3: a tensor of this name came before'),
                          (b',2', 'model.csv:3: a tensor\'s name has 1 to 255 bytes'),
-                         (b'\x1b[31m\xff,2', 'model.csv:3: the name is no UTF-8'),
+                         (b'\x1b[31m\xff,2', 'model.csv:3: the name is not UTF-8'),
                          (b'b,999999999999', 'model.csv:3: the tensor is larger than 1 TiB')):
             path.write_bytes(b'name,elements\na,1\n' + row + b'\n')
             answer = self.service.ask('plan', path)

@@ -152,7 +152,8 @@ def rank_trains_on_views(rank, workers):
 
 def rank_lends_buckets(rank, workers, are_views):
     """Trains with gradients long enough for shared memory, in one bucket. `places` contains the
-    addresses of .grad, gradient and result of the long tensor in each step."""
+    addresses of `.grad`, of the gradient that is sent, and of the result: of the long tensor, in
+    each step."""
     class Wide(Rank):
         def make_net(self):
             nn = self.torch.nn

@@ -192,7 +192,8 @@ def settle(first):
 
 
 def job_has(tensors):
-    # during the last collection, the thread that completes pushes may still have used a model
+    # collects again: during an earlier collection the thread that completes pushes may have held a
+    # model
     gc.collect()
     job = test_ddp.service.job(os.environ['GRADPOOL_JOB'])
     return (job['tensors'] if job else 0) <= tensors

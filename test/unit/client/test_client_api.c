@@ -129,7 +129,7 @@ static void jobs_that_cannot_be_are_refused(void **state)
            NULL);
     spec = (gp_job_spec){.name = "job\xff", .rank = 0, .workers = 2};
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
-           "the job's name is no UTF-8; encode the name", NULL);
+           "the job's name is not UTF-8; encode the name", NULL);
     failed(gp_job_join(NULL, &spec, &job), -EINVAL, NULL);
     spec = (gp_job_spec){.name = "job", .workers = 2, .backup = {GP_BACKUP_STATIC, .k = 3}};
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
@@ -242,7 +242,7 @@ static void tensors_that_cannot_be_are_refused(void **state)
     failed(gp_tensor_declare(jobs[0], "w", 99, 1, &t), -EINVAL,
            "tensor 'w': dtype is 99, expected a value of enum gp_dtype", NULL);
     failed(gp_tensor_declare(jobs[0], "w", GP_F32, UINT64_MAX, &t), -EINVAL, "'w'",
-           "elements are more than memory holds", NULL);
+           "elements need more bytes than an address space has", NULL);
     failed(gp_tensor_declare(jobs[0], "gradpool.x", GP_F32, 1, &t), -EINVAL,
            "names that begin with 'gradpool.' are reserved", NULL);
     name[255] = '\0';
@@ -299,9 +299,9 @@ static void memory_is_zeroed_aligned_and_reused(void **state)
     gp_free(jobs[0], NULL);
     for (int bits = 40; bits < 64; bits++)
         failed(gp_alloc(jobs[0], UINT64_C(1) << bits, (void **)&a), -ENOSPC,
-               "a worker can lend 512 GiB in a job", NULL);
-    failed(gp_alloc(jobs[0], SIZE_MAX, (void **)&a), -ENOSPC, "a worker can lend 512 GiB in a job",
-           NULL);
+               "a worker can lend at most 512 GiB in a job", NULL);
+    failed(gp_alloc(jobs[0], SIZE_MAX, (void **)&a), -ENOSPC,
+           "a worker can lend at most 512 GiB in a job", NULL);
 }
 
 /* Allocates random sizes from a seed. No two areas may overlap, and freed areas must be used

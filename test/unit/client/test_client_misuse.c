@@ -139,8 +139,10 @@ static void more_blocks_than_memory_holds_are_refused(void **state)
     ok(gp_connect(rig.endpoint, NULL, &clients[0]));
     ok(gp_job_join(clients[0], &spec, &jobs[0]));
     declare_with(0, (gp_tensor_spec){.name = "w", .elements = UINT64_C(1) << 60});
-    failed(gp_push_pull(t[0], &one, &one, GP_SUM, &q), -EINVAL,
-           "tensor 'w': 4 blocks are more than memory holds; declare a smaller tensor", NULL);
+    failed(
+        gp_push_pull(t[0], &one, &one, GP_SUM, &q), -EINVAL,
+        "tensor 'w': 4 blocks need more bytes than an address space has; declare a smaller tensor",
+        NULL);
 }
 
 /* ---- two calls at once ---- */

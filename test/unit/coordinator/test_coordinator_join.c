@@ -150,7 +150,7 @@ static void names_and_numbers_out_of_bounds_are_refused(void **state)
     memset(longest, 'j', 128);
     longest[128] = 0;
     refused(*state, "", 0, 1, -EINVAL, "1 to 127 bytes");
-    refused(*state, "job\xff", 0, 1, -EINVAL, "this one has 4 bytes and is no UTF-8");
+    refused(*state, "job\xff", 0, 1, -EINVAL, "this one has 4 bytes and is not UTF-8");
     refused(*state, "job\xc2\x9b", 0, 1, -EINVAL, "name");
     refused(*state, "\xe2\x80\xaegnp.", 0, 1, -EINVAL, "name");
     refused(*state, longest, 0, 1, -EINVAL, "this one has 128 bytes");

@@ -7,7 +7,8 @@
 #include "test/unit/lane/lane_rig.h"
 
 #define MOVED 1 /* number of the moving piece */
-/* difference of the words in announcements to the old and the new owner (W5) */
+/* The new owner is asked for words that are larger by this number than those of the old owner
+ * (W5). */
 #define MOVED_OFFSET 1000
 
 struct moving {

@@ -135,7 +135,8 @@ class Round:
             complete(_Dropped(self))
 
     def await_turn(self, timeout_ms):
-        """wait() for a dropped round. The thread of Y11 leaves the round to this call."""
+        """The wait() of a round whose Request was dropped. From now on the thread that completes
+        such rounds (Y11) does not touch this one."""
         self.is_awaited = True
         try:
             with self.turn:

@@ -123,7 +123,8 @@ static void door_admit(struct ofi_door *d, struct stranger *s)
     list_append(&d->ready, &s->link);
     d->waiting_count--;
     if (write(d->provider_fd, &one, sizeof(one)) < 0)
-        log_warn("transport=ofi error=\"the door's bell does not ring\"");
+        log_warn("transport=ofi error=\"libfabric was not woken for a new connection; the "
+                 "connection waits\"");
 }
 
 static void door_listen_to(struct ofi_door *d, struct stranger *s)

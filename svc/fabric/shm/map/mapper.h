@@ -12,7 +12,7 @@ struct shm_mapper;
 int shm_mapper_create(struct shm_mapper **ret_mapper);
 /* Unmaps the regions that have ended, then ends the thread. NULL is allowed. */
 void shm_mapper_destroy(struct shm_mapper *mapper);
-/* Returns an eventfd that is signaled for each finished region. */
+/* Returns an eventfd that is signaled for each region that has been mapped. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
 /* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then
