@@ -13,7 +13,8 @@ int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct 
  * directory or replace it, or another negative errno. */
 int state_dir_create(const char *path, struct err *err);
 /* Gives a group access to the state directory (mode 0710) and to the socket in it. Returns 0,
- * -EINVAL if there is no such group, or -EPERM if this user may not assign files to the group. */
+ * -EINVAL if there is no such group, -EPERM if this user may not assign files to the group, or
+ * another negative errno. */
 int state_dir_admit(const char *path, const char *socket, const char *group, struct err *err);
 /* Locks the state directory while the descriptor is open. Returns 0, or -EBUSY; `err` then names
  * the process that holds the lock. */

@@ -1,10 +1,12 @@
 """Tests how `gradpool serve` checks its state folder, and starts with lost or damaged files."""
+import contextlib
 import json
 import os
 import pathlib
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import unittest
@@ -151,6 +153,12 @@ class Lost(Case):
         self.database.write_bytes(b'')
         self.log.unlink()
         self.assertIn('is empty, but was used before', self.refused())
+
+    def test_a_database_without_the_pieces_of_a_tensor_is_said_and_nothing_starts(self):
+        with contextlib.closing(sqlite3.connect(self.database)) as database, database:
+            self.assertGreater(database.execute('DELETE FROM pieces').rowcount, 0)
+        self.assertIn(f'{self.database}: pieces are missing. Put the file back from a copy; or '
+                      f'start with nothing: move {self.database}* away', self.refused())
 
     def test_with_all_files_moved_away_a_service_starts_with_nothing(self):
         for path in self.state.glob('state.db*'):

@@ -21,6 +21,7 @@ from harness import GRADPOOL, Service, end_training, finish_training, is_alive, 
 SEED = tap.seed(20261121)
 MOVES = 40 if os.environ.get('GRADPOOL_TEST_LONG') else 12
 WAIT_MS = 20000
+TRIES = 4   # the first move may be to the task's own lane, or its host may be slow
 
 
 class Case(unittest.TestCase):
@@ -187,6 +188,24 @@ class Ends(Case):
             rounds = worker.text().count('round ')
             until(lambda worker=worker, rounds=rounds: worker.text().count('round ') > rounds,
                   f'{worker.name} trains on', process=worker)
+        end_training(*workers)
+
+
+class Progress(Case):
+    def test_a_move_of_over_a_second_says_how_far_it_is(self):
+        workers = self.service.workers('slow', 2, '--elements', 1000, '--rounds', 1000000,
+                                       '--compute-ms', 2500, '--verbose')
+        lanes, said = self.lanes(), ''
+        for worker in workers:
+            worker.wait_for('round 3\n')
+        for number in range(TRIES):
+            rounds = workers[0].text().count('round ')
+            until(lambda rounds=rounds: workers[0].text().count('round ') > rounds,
+                  'a round has ended, and the next one is 2.5 s away', process=workers[0])
+            said = harness.finish(self.start_move(lanes[-1 - number % 2], 'slow'), 30)[1]
+            if said:
+                break
+        self.assertEqual(said, 'gradpool: 1 task moved, 0.0 MiB of state; now job slow\n')
         end_training(*workers)
 
 

@@ -208,6 +208,8 @@ static void ticket(struct service_rig *rig, uint32_t i, const envelope *request)
         rig->not_now--;
         return reply_failure(rig->channels[i].channel, request->id, -EAGAIN, "not confirmed");
     }
+    if (rig->ticket_failure)
+        return reply_failure(rig->channels[i].channel, request->id, rig->ticket_failure, "no lane");
     if (!lane->fabric && request->ticket_request->failures > 0)
         return reply_failure(rig->channels[i].channel, request->id, -ENOENT, "nothing there");
     rig->tickets++;

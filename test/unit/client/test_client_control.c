@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -197,6 +198,20 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     kept_log_expect(" does not take job 'job' rank 0 back: ");
 }
 
+static void a_lane_without_a_ticket_is_named_in_the_error(void **state)
+{
+    gp_tensor *tensor;
+    (void)state;
+    setenv("GRADPOOL_TIMEOUT_MS", "300", 1);
+    fixture_join(0, NULL);
+    unsetenv("GRADPOOL_TIMEOUT_MS");
+    script_lock(&rig);
+    rig.ticket_failure = -ENOENT;
+    script_unlock(&rig);
+    assert_int_equal(gp_tensor_declare(jobs[0], "t", GP_F32, 16, &tensor), -ENOENT);
+    assert_string_equal(gp_last_error(), "lane 0 gives no ticket: No such file or directory");
+}
+
 static int start(void **state)
 {
     int r = fixture_start_alone(state);
@@ -216,6 +231,7 @@ int main(void)
         CASE(a_coordinator_that_comes_back_on_another_host_is_found),
         CASE(a_silent_name_server_keeps_no_job_from_its_coordinator),
         CASE(who_counts_as_lost_hears_so_at_once_in_what_he_waits_for),
+        CASE(a_lane_without_a_ticket_is_named_in_the_error),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* Tests that each limit refuses a request, names itself and changes no state. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/peer/door.h"
+#include "svc/coordinator/service.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -169,6 +171,27 @@ static void a_long_message_waits_for_memory_and_then_is_read(void **state)
     envelope *reply = end_expect_reply(zero, request);
     assert_int_equal(reply->body_case, BODY(DECLARE_REPLY));
     message_free(reply);
+}
+
+static struct peer *peer_with_half_a_message(struct rig *rig)
+{
+    list_for_each_entry (struct peer, p, &rig->coordinator->service->door->peers, link)
+        if (p->frame_bytes > 0)
+            return p;
+    return NULL;
+}
+
+/* The test sets the deadline to the past, in place of a wait of 30 s. */
+static void a_message_whose_rest_does_not_come_ends_its_connection(void **state)
+{
+    struct rig *rig = *state;
+    struct end *half = rig_join(rig, "half", 0, 1, NULL, NULL);
+    send_half(half);
+    struct peer *peer = peer_with_half_a_message(rig);
+    assert_non_null(peer);
+    timer_start(peer->service->loop, &peer->timer, 0);
+    end_expect_closed(half);
+    kept_log_expect(": the rest of a message of 16777216 bytes did not come within 30 s; closed");
 }
 
 static void the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes(void **state)
@@ -430,6 +453,7 @@ int main(void)
         CASE(pieces_and_bytes_are_counted_too),
         CASE(what_is_beyond_a_limit_is_refused_before_it_is_placed),
         CASE(a_long_message_waits_for_memory_and_then_is_read),
+        CASE(a_message_whose_rest_does_not_come_ends_its_connection),
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
         CASE(tickets_beyond_what_a_job_may_ask_for_wait),

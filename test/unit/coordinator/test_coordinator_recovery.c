@@ -261,6 +261,27 @@ static void when_local_ones_cannot_start_the_service_ends_with_the_reason(void *
     assert_int_equal(coordinator_run(rig->coordinator), -EIO);
 }
 
+static void when_local_ones_cannot_start_a_job_hears_why_the_service_ends(void **state)
+{
+    struct rig *rig = *state;
+    coordinator_destroy(rig->coordinator);
+    rig->options.aggregators = 1;
+    rig->locals_give_up = true;
+    rig_start(rig);
+    struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
+    for (uint32_t i = 1; i < START_FAILURES_MAX; i++) {
+        rig_kill(rig, rig->processes[0]);
+        while (rig->starts == i)
+            rig_step_within(rig, NS_PER_MS);
+    }
+    rig_kill(rig, rig->processes[0]);
+    envelope *failure = end_expect(zero, BODY(JOB_FAILURE));
+    assert_int_equal(failure->job_failure->code, -ESHUTDOWN);
+    assert_string_equal(failure->job_failure->text,
+                        "gradpool serve could not go on; its log says why");
+    message_free(failure);
+}
+
 static void while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing(void **state)
 {
     struct rig *rig = *state;
@@ -506,6 +527,7 @@ int main(void)
         CASE(a_local_aggregator_is_started_again_and_gets_its_pieces_back),
         CASE(a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while),
         CASE(when_local_ones_cannot_start_the_service_ends_with_the_reason),
+        CASE(when_local_ones_cannot_start_a_job_hears_why_the_service_ends),
         CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
         CASE(a_foreign_grant_is_refused),
         CASE(an_aggregator_that_comes_back_keeps_what_it_holds),

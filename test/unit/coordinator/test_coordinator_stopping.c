@@ -85,6 +85,18 @@ static void sigterm_leaves_a_live_job_to_the_next_start(void **state)
     kept_log_expect("as long as it takes");
 }
 
+static void sigterm_leaves_two_live_jobs_and_says_so(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    join(rig);
+    rig_join(rig, "vgg", 0, 1, NULL, NULL);
+    coordinator_signal(rig->coordinator, SIGTERM);
+    assert_true(is_ending(rig));
+    kept_log_expect("leaving: 2 jobs train on without a coordinator; local aggregators wait for "
+                    "the next start with --state-dir ");
+}
+
 static void one_that_is_still_starting_is_not_left(void **state)
 {
     struct rig *rig = *state;
@@ -272,6 +284,7 @@ static int run_cases(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
+        CASE(sigterm_leaves_two_live_jobs_and_says_so),
         CASE(one_that_is_still_starting_is_not_left),
         CASE(sigterm_without_a_job_ends_the_aggregators),
         CASE(sigterm_under_stop_jobs_ends_them_first),

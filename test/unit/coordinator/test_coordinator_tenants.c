@@ -1,5 +1,7 @@
 /* Tests tenants: the rights of each key, the jobs that a tenant may see and change, and the effect
  * of a revoke. */
+#include "svc/coordinator/peer/tenant.h"
+#include "svc/coordinator/service.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -430,6 +432,24 @@ static void names_that_are_none_or_taken_are_refused(void **state)
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 
+/* Creates all but the last without the store, because each stored tenant is written to the disk. */
+static void a_tenant_beyond_the_most_of_a_service_is_refused(void **state)
+{
+    struct rig *rig = *state;
+    struct service *s = rig->coordinator->service;
+    WIRE(TenantAddRequest) wanted;
+    envelope request;
+    char name[16];
+    for (size_t i = 0; tenants_count(s) + 1 < 4096; i++) {
+        snprintf(name, sizeof name, "t%zu", i);
+        assert_non_null(tenant_create(s, name));
+    }
+    add(rig, "last", false);
+    add_request(&request, &wanted, "more", false);
+    end_ask_refused(rig_connect_locally(rig, OPERATOR), &request, -ENOSPC,
+                    "there are 4096 tenants, the most of a service; use the key of another one");
+}
+
 /* --- revoking --- */
 
 static void a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections(void **state)
@@ -563,6 +583,7 @@ int main(void)
         CASE(a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_on),
         CASE(tenants_are_managed_over_the_unix_socket_only),
         CASE(names_that_are_none_or_taken_are_refused),
+        CASE(a_tenant_beyond_the_most_of_a_service_is_refused),
         CASE(a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections),
         CASE(a_revoke_in_the_middle_of_a_declare_answers_it_with_the_reason),
         CASE(a_revoked_tenant_may_be_added_again_with_another_key),

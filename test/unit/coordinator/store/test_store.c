@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "svc/coordinator/store/state_dir.h"
 #include "svc/coordinator/store/store.h"
 
 #include <errno.h>
@@ -336,6 +337,17 @@ static void a_store_that_cannot_be_opened_is_named(void **state)
     assert_non_null(strstr(err.text, "/nowhere/state.db"));
 }
 
+static void a_state_dir_that_no_group_can_get_is_named_with_the_group(void **state)
+{
+    struct err err;
+    (void)state;
+    assert_int_equal(state_dir_admit("/nowhere", "/nowhere/control.sock", "0", &err), -ENOENT);
+    assert_string_equal(err.text,
+                        "--operators 0: cannot give /nowhere and its socket to that group: No such "
+                        "file or directory (the user of gradpool serve must own the folder and be "
+                        "in the group, or be root)");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -352,6 +364,7 @@ int main(void)
         CASE(how_a_job_ran_before_is_kept_beside_it),
         CASE(a_file_of_another_version_is_left_alone),
         CASE(a_store_that_cannot_be_opened_is_named),
+        CASE(a_state_dir_that_no_group_can_get_is_named_with_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,156 @@
+/* Tests time-outs of gp_round_end(): each of its waits has a text of its own, and the next call
+ * continues the wait. */
+#include "test/unit/client/client_fixture.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 4
+#define TRIES 400         /* attempts of SHORT_MS each, until the call has come to the wait */
+#define TENSOR_LANE 0     /* lane of the tensor; the leading tensor is on the next lane */
+#define BOTH_RANKS 3      /* bit set */
+#define FIRST_RANK_ONLY 1 /* bit set */
+
+static gp_tensor *tensors[WORKERS];
+static float values[WORKERS][ELEMENTS];
+
+/* Starts a job with backup workers, and broadcasts its parameters. */
+static void begin(bool holds_commits)
+{
+    const gp_tensor_spec spec = {
+        .name = "t", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD};
+    gp_request *requests[WORKERS];
+    script_lock(&rig);
+    rig.lanes_used = 2;
+    rig.holds_commits = holds_commits;
+    script_unlock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        gp_job_spec job = {.name = "job",
+                           .rank = rank,
+                           .workers = WORKERS,
+                           .backup = {GP_BACKUP_STATIC, .k = 1, .absence = UINT32_MAX}};
+        ok(gp_connect(rig.endpoint, NULL, &clients[rank]));
+        ok(gp_job_join(clients[rank], &job, &jobs[rank]));
+        ok(gp_tensors_declare(jobs[rank], &spec, 1, &tensors[rank]));
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_broadcast(tensors[rank], values[rank], 0, &requests[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(requests[rank], WAIT_MS));
+}
+
+static void update(void)
+{
+    const gp_settings settings = {.rate = 1};
+    gp_request *request;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_update(tensors[rank], values[rank], values[rank], &settings, &request));
+}
+
+/* Delays the results of the tensor, and sends every rank the set of the job's round 1. */
+static void hold_results_of(uint64_t set)
+{
+    script_lock(&rig);
+    rig.held_lanes = 1u << TENSOR_LANE;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        script_lane_say_chosen(&rig, TENSOR_LANE, rank, 1, set);
+    script_unlock(&rig);
+}
+
+/* Repeats the call until its text contains `text`, because on a slow host the call may time out
+ * before it has come to this wait. */
+static void wait_until_said(uint32_t rank, const char *text)
+{
+    for (int i = 0; i < TRIES; i++) {
+        assert_int_equal(gp_round_end(jobs[rank], 0, SHORT_MS, NULL), -ETIMEDOUT);
+        if (strstr(gp_last_error(), text))
+            return;
+    }
+    fail_msg("no '%s', but '%s'", text, gp_last_error());
+}
+
+static void expect_time_out(uint32_t rank, const char *text)
+{
+    wait_until_said(rank, text);
+    assert_string_equal(gp_last_error(), text);
+}
+
+/* Announces the end of the round, for which the other rank is still missing. */
+static void announce(uint32_t rank)
+{
+    wait_until_said(rank, "round 1: no push from rank 1 after ");
+}
+
+static void a_round_before_without_its_commit_is_named(void **state)
+{
+    (void)state;
+    begin(true);
+    update();
+    expect_time_out(0, "job 'job' round 1: the round before is not committed by all lanes; call "
+                       "gp_round_end() again to go on waiting");
+}
+
+static void a_leader_lane_without_its_commit_is_named(void **state)
+{
+    (void)state;
+    begin(false);
+    update();
+    script_lock(&rig);
+    rig.holds_commits = true;
+    script_unlock(&rig);
+    announce(0);
+    expect_time_out(1, "job 'job' round 1: the leader lane has not committed the round; call "
+                       "gp_round_end() again to go on waiting");
+}
+
+static void a_missing_result_is_named_and_the_next_call_gets_it(void **state)
+{
+    (void)state;
+    begin(false);
+    hold_results_of(BOTH_RANKS);
+    update();
+    announce(0);
+    expect_time_out(1, "job 'job' round 1: a lane has not sent its result; call gp_round_end() "
+                       "again to go on waiting");
+    script_lock(&rig);
+    rig.held_lanes = 0;
+    script_lane_resume(&rig);
+    script_unlock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        gp_round round;
+        assert_int_equal(gp_round_end(jobs[rank], 0, WAIT_MS, &round), 0);
+        assert_int_equal(round.number, 1);
+        assert_int_equal(round.counted, WORKERS);
+    }
+}
+
+static void missing_parameters_of_a_rank_outside_the_set_are_named(void **state)
+{
+    (void)state;
+    begin(false);
+    hold_results_of(FIRST_RANK_ONLY);
+    update();
+    announce(0);
+    expect_time_out(1, "job 'job' round 1: a lane has not sent the parameters of a later round; "
+                       "call gp_round_end() again to go on waiting");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start_alone, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_round_before_without_its_commit_is_named),
+        CASE(a_leader_lane_without_its_commit_is_named),
+        CASE(a_missing_result_is_named_and_the_next_call_gets_it),
+        CASE(missing_parameters_of_a_rank_outside_the_set_are_named),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
