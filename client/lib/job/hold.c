@@ -3,6 +3,7 @@
  * rank. The hold also ends when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
+#include "client/lib/elastic/steps.h"
 #include "client/lib/job/tensor.h"
 
 #include <errno.h>
@@ -174,6 +175,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
 static uint8_t scopes_of(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    /* a late worker enters the step records together with the tensors of the script */
+    is_ours = is_ours && strcmp(t->name, STEPS_RECORD_NAME) != 0;
     if (is_ours || !terms_are_for_all(&t->terms) || t->terms.quorum != QUORUM_ALL)
         return 0;
     return (uint8_t)(1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS |
