@@ -62,9 +62,9 @@ typedef struct gp_deal {
 } gp_deal;
 
 /* Sets the deal of the job, and declares the `count` tensors of `specs` (which may be 0) as
- * gp_tensors_declare() does. In each step every tensor of all ranks is pushed once. Declare all of
- * them here: then a late worker enters all of them at the same step. Called once, before the first
- * gp_step_begin().
+ * gp_tensors_declare() does. In each step every rank pushes the same tensors equally often. Declare
+ * all tensors here: then a late worker enters all of them at the same step. Called once, before the
+ * first gp_step_begin().
  *
  * Errors, after which the same call may be made again: those of gp_tensors_declare(); -EINVAL a
  * field of `deal`; -EEXIST the job has a deal already; -EOPNOTSUPP a job with backup workers. Ranks
@@ -101,8 +101,8 @@ typedef struct gp_step {
  * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every rank
  * gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late worker
  * says that it has the state of the model; a share follows prefetch + 2 steps later. No worker can
- * enter in the middle of a step: the thread of the steps calls gp_job_resize() after gp_wait() and
- * before gp_step_begin(); other threads call it at any time.
+ * enter in the middle of a step: the thread of the steps calls gp_job_resize() after the last
+ * gp_wait() of a step and before gp_step_begin(); other threads call it at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late

@@ -124,7 +124,7 @@ static int begin_name_fault(const struct beginning *b, int error)
                             spec->batch, spec->prefetch);
     return client_error(error,
                         "job '%s' step %" PRIu64 ": ranks have completed different numbers of "
-                        "rounds. Push every tensor of all ranks once in each step, with one "
+                        "rounds. Push the same tensors on all ranks in each step, with one "
                         "version of the library",
                         job, b->steps->number);
 }

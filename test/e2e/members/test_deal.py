@@ -30,14 +30,14 @@ class Steps(unittest.TestCase):
         self.addCleanup(lambda: [p.kill() for p in self.running.values()])
 
     def start(self, rank, transport, workers, most, prefetch, continues=0, resizes=(),
-              samples=SAMPLES, epochs=EPOCHS):
+              samples=SAMPLES, epochs=EPOCHS, **environment):
         log = self.folder / f'{rank}.{len(self.logs)}'
         words = [rank, workers, most, samples, BATCH, epochs, prefetch, continues, log]
         self.running[rank] = subprocess.Popen(
             [TOOLS / 'elastic_worker', *map(str, words)], stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,
-                 'GRADPOOL_TRANSPORT': transport})
+                 'GRADPOOL_TRANSPORT': transport, **environment})
         self.logs[log] = rank
         self.running[rank].stdin.write(''.join(f'{step} {count} {awaits}\n'
                                                for step, count, awaits in resizes))
@@ -83,6 +83,19 @@ class Steps(unittest.TestCase):
                 wanted = sum(map(gradient_of, samples)) / batch
                 self.assertAlmostEqual(float(mean), wanted, delta=1e-5 * (1 + wanted))
         return used
+
+    def end_all(self, log, steps):
+        """Kills all workers when one of them has trained some steps."""
+        until(lambda: log.exists() and log.read_text().count('step ') > steps,
+              'steps of a late worker', process=self.service.serve)
+        for process in self.running.values():
+            process.kill()
+            process.communicate()
+
+    def check_whole_epochs(self, used, samples):
+        whole = collections.Counter(epoch for epoch, _ in used)
+        for epoch in range(max(whole) - 1):
+            self.assertEqual(whole[epoch], samples)
 
     def check_once(self):
         used = self.check_steps()
@@ -140,16 +153,10 @@ class Changes(Steps):
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
         late = self.start(2, 'shm', 2, 3, 0, **how)
-        until(lambda: late.exists() and late.read_text().count('step ') > 300,
-              'steps of rank 2', process=self.service.serve)
-        for process in self.running.values():
-            process.kill()
-            process.communicate()
+        self.end_all(late, 300)
         used = self.check_steps()
         self.assertEqual(set(used.values()), {1})
-        whole = collections.Counter(epoch for epoch, _ in used)
-        for epoch in range(max(whole) - 1):
-            self.assertEqual(whole[epoch], 200)
+        self.check_whole_epochs(used, 200)
 
     def test_without_a_change_every_step_has_its_batch(self):
         for rank in range(2):
@@ -181,6 +188,33 @@ class Losses(Steps):
 
     def test_the_first_rank_may_die_with_a_prefetch(self):
         self.lose(0, 3)
+
+
+    def test_a_worker_comes_while_another_dies(self):
+        how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
+        for rank, resizes in enumerate(([(20, 3, 0)], [])):
+            log = self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
+        self.await_line(log, 1, 'step 20 ')
+        late = self.start(2, 'shm', 2, 3, 0, **how)
+        self.running[1].kill()
+        self.running.pop(1).communicate()
+        self.end_all(late, 200)
+        used = self.check_steps()
+        self.check_whole_epochs(used, 200)
+        self.assertLessEqual(sum(count - 1 for count in used.values()), BATCH)
+
+    def test_a_giver_that_dies_is_replaced(self):
+        how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
+        log = self.start(0, 'shm', 2, 3, 0, resizes=[(20, 3, 1)], ELASTIC_WORKER_DIES='1', **how)
+        self.start(1, 'shm', 2, 3, 0, **how)
+        self.await_line(log, 0, 'resizes 3')
+        late = self.start(2, 'shm', 2, 3, 0, **how)
+        self.end_all(late, 200)
+        lines = late.read_text().splitlines()
+        self.assertEqual(lines[:2], ['misses 0', 'carries 1'])
+        used = self.check_steps()
+        self.check_whole_epochs(used, 200)
+        self.assertLessEqual(sum(count - 1 for count in used.values()), BATCH)
 
 
 class Weights(unittest.TestCase):

@@ -4,12 +4,14 @@
  *
  * Usage: elastic_worker RANK WORKERS WORKERS_MAX SAMPLES BATCH EPOCHS PREFETCH CONTINUES LOG
  * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
- * AWAITS 1: the steps wait for the resize; 0: it goes on in another thread. */
+ * AWAITS 1: the steps wait for the resize; 0: it goes on in another thread.
+ * With ELASTIC_WORKER_DIES in the environment the worker dies when it is to give its model. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +30,14 @@ struct resize {
 };
 
 static gp_job *job;
-static gp_tensor *tensors[3]; /* gradients: short, cut into pieces of several lanes; the model */
+enum { SHORT, OTHER, MODEL, SELDOM, TENSORS }; /* two gradients; model; a sum in some steps */
+static gp_tensor *tensors[TENSORS];
 static float gradient[2][ELEMENTS], mean[2][ELEMENTS], model[ELEMENTS];
 static uint64_t *samples;
 static struct resize resizes[RESIZES_MAX];
 static int resizes_count;
 static FILE *file;
+static int has_model;
 
 static void must(int result, const char *what)
 {
@@ -118,14 +122,25 @@ static void compute(int count)
 static void exchange(void)
 {
     gp_request *request;
-    const gp_item items[2] = {{tensors[0], gradient[0], mean[0]},
-                              {tensors[1], gradient[1], mean[1]}};
+    const gp_item items[2] = {{tensors[SHORT], gradient[0], mean[0]},
+                              {tensors[OTHER], gradient[1], mean[1]}};
     must(gp_push_pull_group(job, items, 2, GP_MEAN, &request), "push");
     must(gp_wait(request, WAIT_MS), "wait");
     if (memcmp(mean[0], mean[1], sizeof mean[0]) != 0) {
         fprintf(stderr, "two tensors of one step have different means\n");
         exit(1);
     }
+}
+
+/* Not every step has a round of each tensor. */
+static void exchange_seldom(uint64_t step)
+{
+    static float one = 1, sum;
+    gp_request *request;
+    if (step % 10 != 0)
+        return;
+    must(gp_push_pull(tensors[SELDOM], &one, &sum, GP_SUM, &request), "push");
+    must(gp_wait(request, WAIT_MS), "wait");
 }
 
 static void train(const gp_step *step, uint64_t batch)
@@ -138,6 +153,7 @@ static void train(const gp_step *step, uint64_t batch)
     }
     compute(count);
     exchange();
+    exchange_seldom(step->number);
     if (step->flags & GP_STEP_ENTERS)
         return;
     for (int e = 0; e < ELEMENTS; e++)
@@ -151,13 +167,25 @@ static void train(const gp_step *step, uint64_t batch)
     fprintf(file, "\n");
 }
 
-/* Another rank may be the giver that is lost. */
+/* A sum to which only the giver adds its model, and a one: without the giver all of it is 0. */
 static void carry(const gp_step *step)
 {
+    static float given[ELEMENTS + 1], sum[ELEMENTS + 1];
     gp_request *request;
-    must(gp_broadcast(tensors[2], model, step->giver, &request), "broadcast");
-    must(gp_wait(request, WAIT_MS), "broadcast");
-    fprintf(file, "carries %u\n", step->giver);
+    int gives = step->giver == gp_job_rank(job);
+    if (gives && getenv("ELASTIC_WORKER_DIES"))
+        raise(SIGKILL);
+    memcpy(given, model, sizeof model);
+    given[ELEMENTS] = 1;
+    memset(given, 0, gives ? 0 : sizeof given);
+    must(gp_push_pull(tensors[MODEL], given, sum, GP_SUM, &request), "carry");
+    must(gp_wait(request, WAIT_MS), "carry");
+    fprintf(file, sum[ELEMENTS] == 1 ? "carries %u\n" : "misses %u\n", step->giver);
+    if (!has_model && sum[ELEMENTS] == 0)
+        must(gp_step_missed(job), "missed");
+    else if (!has_model)
+        memcpy(model, sum, sizeof model);
+    has_model |= sum[ELEMENTS] == 1;
 }
 
 static int run(uint64_t batch)
@@ -205,19 +233,22 @@ int main(int argc, char **argv)
                           .epochs = number(argv[6]),
                           .prefetch = number(argv[7]),
                           .seed = 7};
-    const gp_tensor_spec specs[3] = {{.name = "short", .dtype = GP_F32, .elements = ELEMENTS},
-                                     {.name = "other", .dtype = GP_F32, .elements = ELEMENTS},
-                                     {.name = "model", .dtype = GP_F32, .elements = ELEMENTS}};
+    const gp_tensor_spec specs[TENSORS] = {
+        {.name = "short", .dtype = GP_F32, .elements = ELEMENTS},
+        {.name = "other", .dtype = GP_F32, .elements = ELEMENTS},
+        {.name = "model", .dtype = GP_F32, .elements = ELEMENTS + 1},
+        {.name = "seldom", .dtype = GP_F32, .elements = 1}};
     samples = calloc(deal.batch, sizeof *samples);
     file = fopen(argv[9], "w");
     if (!samples || !file)
         return 2;
     setvbuf(file, NULL, _IOLBF, 0);
+    has_model = spec.rank < spec.workers; /* these ranks begin with zeros */
     if (spec.rank == 0)
         read_resizes();
     must(gp_connect(NULL, NULL, &client), "connect");
     join(client, &spec);
-    must(gp_deal_declare(job, &deal, specs, 3, tensors), "deal");
+    must(gp_deal_declare(job, &deal, specs, TENSORS, tensors), "deal");
     run(deal.batch);
     end_resizes();
     gp_disconnect(client);

@@ -267,9 +267,10 @@ static void ranks_that_push_unequally_often_get_an_error(void **state)
     }
     ok(gp_wait(requests[0], WAIT_MS));
     ok(gp_wait(requests[1], WAIT_MS));
-    failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EPROTO,
-           " step 1: ranks have completed different numbers of rounds. Push every tensor of all ",
-           "ranks once in each step, with one version of the library", NULL);
+    failed(
+        gp_step_begin(jobs[0], WAIT_MS, &step), -EPROTO,
+        " step 1: ranks have completed different numbers of rounds. Push the same tensors on all ",
+        "ranks in each step, with one version of the library", NULL);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
