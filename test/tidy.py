@@ -60,7 +60,8 @@ PRODUCT = {'svc', 'client', 'packer', 'migrator'}
 # Headers that are generated at build time -> the place of each in the tree.
 GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
 # Headers whose installed names are used in includes.
-INSTALLED = {'gradpool.h': 'client/gradpool.h'}
+INSTALLED = {'gradpool.h': 'client/gradpool.h',
+             'gradpool_elastic.h': 'client/gradpool_elastic.h'}
 
 # A library's header (or its folder) -> the files or folders that may include it.
 LIBRARIES = {

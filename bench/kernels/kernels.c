@@ -47,10 +47,8 @@ struct timing {
 };
 
 static const char *const operation_names[REDUCE_OPERATIONS] = {
-    [REDUCE_SUM] = "sum",
-    [REDUCE_MIN] = "min",
-    [REDUCE_MAX] = "max",
-    [REDUCE_PRODUCT] = "product",
+    [REDUCE_SUM] = "sum",         [REDUCE_MIN] = "min",           [REDUCE_MAX] = "max",
+    [REDUCE_PRODUCT] = "product", [REDUCE_WEIGHTED] = "weighted",
 };
 
 static const struct argp_option argp_options[] = {
@@ -156,12 +154,14 @@ static double time_kernel(const struct arrays *a, const struct kernel *k,
     size_t elements = o->bytes / reduce_element_bytes(k->from);
     size_t target_bytes = elements * reduce_element_bytes(k->to) * (size_t)o->targets;
     size_t state_bytes = k->update ? 2 * (1 + (size_t)k->moments) * elements * sizeof(float) : 0;
+    static const float weights[REDUCE_SOURCES_MAX] = {1, 2, 3, 4, 5, 6, 7, 8};
     const struct reduce_pass pass = {.targets = (void *const *)a->target,
                                      .targets_count = o->targets,
                                      .sources = (const void *const *)a->source,
                                      .sources_count = o->sources,
                                      .elements = elements,
-                                     .streams = o->streams && k->reduce};
+                                     .streams = o->streams && k->reduce,
+                                     .weights = k->reduce ? weights : NULL};
     uint64_t before_ns = clock_thread_cpu_ns();
     for (uint32_t i = 0; i < repeats; i++)
         run(a, k, &pass);

@@ -25,7 +25,10 @@ struct rank {
     /* announcement of this rank in the round or answer in progress; NULL: the rank does not take
      * part */
     struct announcement *part;
-    bool is_source;  /* `part` supplies an input */
+    bool is_source; /* `part` supplies an input */
+    /* of the input in a mean or an update: its weight, divided by the greatest common divisor of
+     * all weights of the round; 0: not read */
+    uint32_t weight;
     bool is_target;  /* `part` receives the result */
     bool gets_word;  /* the lane writes the completion word of `part` */
     bool has_spoken; /* the rank has reported its standing (W5) */

@@ -21,10 +21,16 @@ enum reduce_dtype {
 };
 #define REDUCE_DTYPES 7 /* the largest number plus one */
 
-/* A mean is a sum with a divisor. Integers wrap around. Minimum and maximum return NaN if any input
- * is NaN (R3). */
-enum reduce_operation { REDUCE_SUM = 1, REDUCE_MIN = 2, REDUCE_MAX = 3, REDUCE_PRODUCT = 4 };
-#define REDUCE_OPERATIONS 5
+/* A mean is a sum with a divisor. Integers wrap around, and have no weighted sum. Minimum and
+ * maximum return NaN if any input is NaN (R3). */
+enum reduce_operation {
+    REDUCE_SUM = 1,
+    REDUCE_MIN = 2,
+    REDUCE_MAX = 3,
+    REDUCE_PRODUCT = 4,
+    REDUCE_WEIGHTED = 5, /* a sum of products of source and weight (R12) */
+};
+#define REDUCE_OPERATIONS 6
 
 /* Instruction set of the kernels. All sets produce the same bits (R5). */
 enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 = 3 };
@@ -51,6 +57,8 @@ struct reduce_pass {
      * in their cache lines. The stores are visible to other threads before any later store (R10).
      * Ignored by updates. */
     bool streams;
+    /* REDUCE_WEIGHTED, and updates: the weight of each source; NULL for an update: a plain sum */
+    const float *weights;
 };
 
 /* Runs one pass. A target may be identical to a source or the partial result if their dtypes are

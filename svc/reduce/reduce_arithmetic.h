@@ -119,6 +119,11 @@ BETTER(max_i64, i64_vec, >)
 
 inline_always vec divide_f32(vec sum, uint32_t n) { return (vec)((f32_vec)sum / (float)n); }
 inline_always vec divide_f64(vec sum, uint32_t n) { return (vec)((f64_vec)sum / (double)n); }
+
+/* A product is rounded once (R12). */
+inline_always vec weigh_f32(vec v, float weight) { return (vec)((f32_vec)v * weight); }
+inline_always vec weigh_f64(vec v, float weight) { return (vec)((f64_vec)v * (double)weight); }
+
 /* Never called, because integers have no mean. */
 inline_always vec divide_i32(vec sum, uint32_t n) { return sum; }
 inline_always vec divide_i64(vec sum, uint32_t n) { return sum; }

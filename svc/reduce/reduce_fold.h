@@ -19,6 +19,7 @@ struct fold {
     void (*store)(void *at, vec v);
     vec (*combine)(vec have, vec next);
     vec (*divide)(vec sum, uint32_t n);
+    vec (*weigh)(vec v, float weight);                /* NULL: sources have no weights */
     size_t source_bytes, partial_bytes, target_bytes; /* bytes of an element */
 };
 
@@ -32,6 +33,14 @@ inline_always void *place(void *array, size_t at, size_t bytes)
     return (char *)array + at * bytes;
 }
 
+/* Loads one vector of source `s`, with its weight. */
+inline_always vec fold_load(const struct fold *f, const struct reduce_pass *p, int s,
+                            const void *at)
+{
+    vec v = f->load(at);
+    return f->weigh ? f->weigh(v, p->weights[s]) : v;
+}
+
 /* Reduces `vectors` vectors from element `at` on, and stores the result in `to`. Every source is
  * read before any store (R4). */
 inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, size_t at, void *to,
@@ -40,12 +49,14 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
     const size_t step = VECTOR_BYTES / f->partial_bytes;
     vec sum[TILE_VECTORS];
     for (int v = 0; v < vectors; v++)
-        sum[v] = p->partial ? f->load_partial(element(p->partial, at + v * step, f->partial_bytes))
-                            : f->load(element(p->sources[0], at + v * step, f->source_bytes));
+        sum[v] = p->partial
+                     ? f->load_partial(element(p->partial, at + v * step, f->partial_bytes))
+                     : fold_load(f, p, 0, element(p->sources[0], at + v * step, f->source_bytes));
     for (int s = p->partial ? 0 : 1; s < p->sources_count; s++) {
         const void *source = element(p->sources[s], at, f->source_bytes);
         for (int v = 0; v < vectors; v++)
-            sum[v] = f->combine(sum[v], f->load(element(source, v * step, f->source_bytes)));
+            sum[v] =
+                f->combine(sum[v], fold_load(f, p, s, element(source, v * step, f->source_bytes)));
     }
     if (p->divisor > 1)
         for (int v = 0; v < vectors; v++)
@@ -91,7 +102,7 @@ inline_always void fold_block(const struct fold *f, const struct reduce_pass *p,
 /* Returns whether no arithmetic is needed. Then every bit is kept, even of a NaN (R8). */
 inline_always bool is_copy(const struct fold *f, const struct reduce_pass *p)
 {
-    return p->sources_count == 1 && !p->partial && p->divisor <= 1 &&
+    return p->sources_count == 1 && !p->partial && p->divisor <= 1 && !f->weigh &&
            f->source_bytes == f->target_bytes;
 }
 
@@ -170,7 +181,13 @@ inline_always void fold(const struct reduce_pass *p, const struct fold f)
     static void operation##_##from##_##to(const struct reduce_pass *p)                  \
     {                                                                                   \
         fold(p, (struct fold){load_##from, load_##held, store_##to, operation##_##held, \
-                              divide_##held, from_bytes, held_bytes, to_bytes});        \
+                              divide_##held, NULL, from_bytes, held_bytes, to_bytes});  \
+    }
+#define WEIGHTED(from, to, held, from_bytes, to_bytes, held_bytes)                             \
+    static void weighted_##from##_##to(const struct reduce_pass *p)                            \
+    {                                                                                          \
+        fold(p, (struct fold){load_##from, load_##held, store_##to, sum_##held, divide_##held, \
+                              weigh_##held, from_bytes, held_bytes, to_bytes});                \
     }
 #define KERNELS_OF(operation)                   \
     KERNEL(operation, f32, f32, f32, 4, 4, 4)   \
@@ -185,3 +202,9 @@ KERNELS_OF(sum)
 KERNELS_OF(min)
 KERNELS_OF(max)
 KERNELS_OF(product)
+WEIGHTED(f32, f32, f32, 4, 4, 4)
+WEIGHTED(f64, f64, f64, 8, 8, 8)
+WEIGHTED(f16, f16, f32, 2, 2, 4)
+WEIGHTED(f16, f32, f32, 2, 4, 4)
+WEIGHTED(bf16, bf16, f32, 2, 2, 4)
+WEIGHTED(bf16, f32, f32, 2, 4, 4)

@@ -89,7 +89,9 @@ static void apply_adamw(const struct update_scalars *u, const struct rule_block 
 
 /* Constants of one kernel. */
 struct rule {
-    void (*sum)(const struct reduce_pass *pass); /* sums the gradients, to f32 */
+    /* sum the gradients, to f32: without and with weights */
+    void (*sum)(const struct reduce_pass *pass);
+    void (*sum_weighted)(const struct reduce_pass *pass);
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
     void (*store)(void *at, vec v);
     size_t source_bytes, target_bytes; /* bytes of an element */
@@ -110,7 +112,10 @@ inline_always void sum_block(const struct rule *r, const struct reduce_pass *p, 
     block.sources = sources;
     block.partial = p->partial ? element(p->partial, at, sizeof(float)) : NULL;
     block.elements = elements;
-    r->sum(&block);
+    if (p->weights)
+        r->sum_weighted(&block);
+    else
+        r->sum(&block);
 }
 
 inline_always struct rule_block block_of(const struct update_state *state, size_t at,
@@ -160,14 +165,14 @@ inline_always void update(const struct reduce_pass *p, const struct update_setti
 }
 
 /* Arguments: rule, number of moments, dtypes of source and target, bytes of an element of each. */
-#define UPDATE(name, count, from, to, from_bytes, to_bytes)                                    \
-    static void name##_##from##_##to(const struct reduce_pass *p,                              \
-                                     const struct update_settings *settings, uint64_t step,    \
-                                     const struct update_state *state)                         \
-    {                                                                                          \
-        update(p, settings, step, state,                                                       \
-               (struct rule){sum_##from##_f32, apply_##name, store_##to, from_bytes, to_bytes, \
-                             count});                                                          \
+#define UPDATE(name, count, from, to, from_bytes, to_bytes)                                     \
+    static void name##_##from##_##to(const struct reduce_pass *p,                               \
+                                     const struct update_settings *settings, uint64_t step,     \
+                                     const struct update_state *state)                          \
+    {                                                                                           \
+        update(p, settings, step, state,                                                        \
+               (struct rule){sum_##from##_f32, weighted_##from##_f32, apply_##name, store_##to, \
+                             from_bytes, to_bytes, count});                                     \
     }
 #define UPDATES_OF(name, count)           \
     UPDATE(name, count, f32, f32, 4, 4)   \

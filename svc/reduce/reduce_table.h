@@ -11,6 +11,13 @@
         [REDUCE_I32] = {operation##_i32_i32, operation##_i32_i32},     \
         [REDUCE_I64] = {operation##_i64_i64, operation##_i64_i64},     \
     }
+#define WEIGHTED_FOLDS                                           \
+    {                                                            \
+        [REDUCE_F32] = {weighted_f32_f32, weighted_f32_f32},     \
+        [REDUCE_F64] = {weighted_f64_f64, weighted_f64_f64},     \
+        [REDUCE_F16] = {weighted_f16_f16, weighted_f16_f32},     \
+        [REDUCE_BF16] = {weighted_bf16_bf16, weighted_bf16_f32}, \
+    }
 #define UPDATES(rule)                                        \
     {                                                        \
         [REDUCE_F32] = {rule##_f32_f32, rule##_f32_f32},     \
@@ -25,7 +32,8 @@
 const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
                                                 [REDUCE_MIN] = FOLDS(min),
                                                 [REDUCE_MAX] = FOLDS(max),
-                                                [REDUCE_PRODUCT] = FOLDS(product)},
+                                                [REDUCE_PRODUCT] = FOLDS(product),
+                                                [REDUCE_WEIGHTED] = WEIGHTED_FOLDS},
                                        .update = {[UPDATE_SGD] = UPDATES(sgd),
                                                   [UPDATE_MOMENTUM] = UPDATES(momentum),
                                                   [UPDATE_NESTEROV] = UPDATES(nesterov),

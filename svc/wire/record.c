@@ -84,8 +84,10 @@ static bool outputs_are_sound(const struct record_ready *r)
 /* Other weights and gradient numbers belong to features that do not exist yet. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
-    return r->weight == RECORD_WEIGHT && r->gradient == RECORD_GRADIENT &&
-           is_zero(r->reserved, sizeof(r->reserved));
+    bool is_weighed = r->operation == RECORD_MEAN || r->operation == RECORD_UPDATE;
+    if (r->weight > RECORD_WEIGHT_MAX || (!is_weighed && r->weight != RECORD_WEIGHT))
+        return false;
+    return r->gradient == RECORD_GRADIENT && is_zero(r->reserved, sizeof(r->reserved));
 }
 
 static bool ready_is_sound(const struct record_ready *r)

@@ -55,7 +55,9 @@ enum record_kind {
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
-#define RECORD_WEIGHT 1   /* weight of every gradient */
+#define RECORD_WEIGHT 1 /* weight of a gradient, unless its rank has set another one */
+/* Largest weight: exact in f32, and the sum over all ranks fits into 32 bits. */
+#define RECORD_WEIGHT_MAX (1u << 22)
 #define RECORD_GRADIENT 1 /* number of a rank's first gradient in a round */
 /* Largest valid number of a round. Sums of round numbers cannot overflow. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
@@ -134,11 +136,14 @@ struct record_ready {
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* within the job, larger values go first */
     struct record_output output[RECORD_OUTPUTS_MAX];
-    uint32_t weight;     /* weight of the gradient in the mean; always RECORD_WEIGHT */
+    /* of the gradient in a mean or an update; 0: the gradient is not read. RECORD_WEIGHT in all
+     * other operations */
+    uint32_t weight;
     uint8_t gradient;    /* number of the gradient in its round; always RECORD_GRADIENT */
     uint8_t reserved[3]; /* always 0 */
 };
 _Static_assert(sizeof(struct record_ready) == 120, "one ring record, no holes");
+_Static_assert(RECORD_WEIGHT_MAX <= UINT32_MAX / (RANKS_WORDS * 64), "sums of weights fit");
 
 struct record_commit {
     uint8_t kind;

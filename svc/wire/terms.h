@@ -21,6 +21,10 @@ enum quorum {
     QUORUM_ANY,    /* each rank separately */
 };
 
+/* Name of the tensor whose rounds are the step records of a job with a deal. In such a job late
+ * workers enter only between two iterations. */
+#define TERMS_STEPS_NAME "gradpool.steps"
+
 /* Flag: the job's QUORUM_CHOSEN tensors use the set of each round of this tensor (QUORUM_FIRST). */
 #define TERMS_LEADS 1u
 /* Number of the last update rule. */

@@ -317,17 +317,41 @@ static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint6
     return error;
 }
 
+static int check_specs(const gp_tensor_spec *specs, size_t count, gp_tensor **ret_tensors)
+{
+    int error = 0;
+    if (!specs || !ret_tensors)
+        return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = check_spec(&specs[i], i);
+    return error;
+}
+
 int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
                        gp_tensor **ret_tensors)
 {
     int error = job_check(job);
     if (error < 0 || count == 0)
         return error;
-    if (!specs || !ret_tensors)
-        return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
-    for (size_t i = 0; i < count && error == 0; i++)
-        error = check_spec(&specs[i], i);
+    error = check_specs(specs, count, ret_tensors);
     return error < 0 ? error : declare(job, specs, count, job->client->timeout_ns, ret_tensors);
+}
+
+int declare_together(struct gp_job *job, const gp_tensor_spec *hidden, size_t hidden_count,
+                     const gp_tensor_spec *specs, size_t count, struct gp_tensor **ret_tensors)
+{
+    int error = count > 0 ? check_specs(specs, count, ret_tensors) : 0;
+    if (error < 0)
+        return error;
+    gp_tensor_spec *all = calloc(hidden_count + count, sizeof *all);
+    if (!all)
+        return client_error(-ENOMEM, "out of memory");
+    memcpy(all, hidden, hidden_count * sizeof *all);
+    for (size_t i = 0; i < count; i++)
+        all[hidden_count + i] = specs[i];
+    error = declare(job, all, hidden_count + count, job->client->timeout_ns, ret_tensors);
+    free(all);
+    return error;
 }
 
 int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,

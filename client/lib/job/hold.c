@@ -3,6 +3,7 @@
  * rank. The hold also ends when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
+#include "client/lib/elastic/steps.h"
 #include "client/lib/job/tensor.h"
 
 #include <errno.h>
@@ -15,6 +16,12 @@
 static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
 {
     return t->scopes >> scope & 1 && !t->failure.code;
+}
+
+/* Returns whether the steps of a deal are the iterations: an iteration begins with its record. */
+static bool hold_has_steps(const struct gp_job *job, uint32_t scope)
+{
+    return scope == ROUNDS && job->steps && job->steps->record;
 }
 
 /* ---- iterations ---- */
@@ -36,12 +43,14 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
                                uint32_t scope)
 {
     uint64_t now = job->hold.scopes[scope].now;
-    bool is_any = false;
+    bool is_any = false, has_steps = hold_has_steps(job, scope);
+    if (has_steps && items[0].tensor == job->steps->record)
+        return now + 1;
     for (size_t i = 0; i < count; i++) {
         const struct gp_tensor *t = items[i].tensor;
         if (!t || t->job != job || !hold_counts(t, scope))
             continue;
-        if (now == 0 || t->iterations[scope] == now)
+        if (!has_steps && (now == 0 || t->iterations[scope] == now))
             return now + 1;
         is_any = true;
     }
@@ -85,7 +94,7 @@ static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, si
 {
     const struct hold *hold = &job->hold;
     const struct iterations *its = &hold->scopes[scope];
-    if (!hold->id || hold->scope != scope)
+    if (!hold->id || hold->scope != scope || hold_has_steps(job, scope))
         return 0;
     bool has_ended = its->now > hold->last || (its->in_a_row == ROW && !find_lacking(job, scope));
     for (size_t i = 0; i < count && (hold->keeps_sets || has_ended); i++) {
@@ -123,6 +132,8 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
 {
     struct hold *hold = &job->hold;
     struct iterations *its = &hold->scopes[scope];
+    if (hold_has_steps(job, scope))
+        return;
     const struct gp_tensor *lacking = find_lacking(job, scope);
     its->in_a_row = lacking ? 0 : its->in_a_row + (its->in_a_row < ROW);
     if (hold->id && hold->scope == scope && its->now == hold->last && its->in_a_row < ROW)
@@ -174,6 +185,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
 static uint8_t scopes_of(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    /* a late worker enters the step records together with the tensors of the script */
+    is_ours = is_ours && strcmp(t->name, STEPS_RECORD_NAME) != 0;
     if (is_ours || !terms_are_for_all(&t->terms) || t->terms.quorum != QUORUM_ALL)
         return 0;
     return (uint8_t)(1 << GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS |
@@ -253,7 +266,8 @@ static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
     const struct gp_tensor *lacking = find_lacking(job, hold->scope);
-    if (!hold->stands || !lacking || hold->scopes[hold->scope].now != hold->last)
+    if (hold_has_steps(job, hold->scope) || !hold->stands || !lacking ||
+        hold->scopes[hold->scope].now != hold->last)
         return;
     hold->has_failed = true;
     err_set(&hold->why, -EAGAIN, "rank %u waits for others before tensor '%.255s' had its round",
@@ -268,6 +282,14 @@ static bool hold_has_ended(const struct hold *hold)
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
+/* Returns whether a step has ended: the record of the next one waits, or the thread of the steps
+ * waits for other ranks and has pushed more than the record. */
+static bool hold_step_has_ended(const struct hold *hold)
+{
+    const struct iterations *its = &hold->scopes[ROUNDS];
+    return hold->is_behind || (hold->stands && (its->now == 0 || its->pushed > 1));
+}
+
 static int hold_find_state(const struct gp_job *job)
 {
     const struct hold *hold = &job->hold;
@@ -280,6 +302,9 @@ static int hold_find_state(const struct gp_job *job)
         if (hold_counts(t, hold->scope) && is_under_way(t))
             return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     }
+    if (hold_has_steps(job, hold->scope))
+        return hold_step_has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED
+                                         : GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     if (its->now == hold->last && (find_lacking(job, hold->scope) || may_lack(job, hold->scope)))
         return GRADPOOL__WIRE__HOLD_STATE__HOLD_GOES_ON;
     return hold_has_ended(hold) ? GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED

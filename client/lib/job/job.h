@@ -17,6 +17,7 @@
 /* prefix of the names of tensors that the library itself declares */
 #define NAME_RESERVED "gradpool."
 
+struct job_steps;
 struct link;
 struct slot;
 
@@ -24,9 +25,9 @@ struct slot;
 struct unfinished {
     struct gp_request *request; /* NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
-    /* next: index of the tensor to push after the agreement of all ranks */
+    /* next: number of the tensor to push after the agreement of all ranks; 0: none */
     uint32_t root, next;
-    bool has_next, restores;
+    bool restores;
 };
 
 struct gp_job {
@@ -71,6 +72,7 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
     struct backup_rounds backup;
+    struct job_steps *steps; /* weight, deal and step records; NULL: weight 1, and no deal */
     /* not protected by the lock: belongs to the caller of snapshot and restore */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */

@@ -23,14 +23,13 @@ struct push {
     uint64_t iterations[HOLD_SCOPES]; /* for each scope, the iteration of the push; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* times of the steps, while a timeline is recorded */
     uint32_t root;
+    uint32_t weight;   /* of the gradient in a mean or an update; RECORD_WEIGHT otherwise */
     uint8_t operation; /* a value of enum record_operation */
     bool has_settings;
     bool uses_second_half; /* the push uses the second half of short staging areas (L17) */
     float loss;
-    bool copies_in;  /* the gradient is copied to the staging input */
-    bool copies_out; /* the landing area is copied to the result */
-    /* the rounded input is copied back to `gradient`: then all ranks have the same bits */
-    bool rounds_in;
+    bool copies_in;      /* the gradient is copied to the staging input */
+    bool copies_out;     /* the landing area is copied to the result */
     bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
     /* the gradient was dropped, and the result of a later round is being fetched (W22) */
     bool is_taking;

@@ -77,6 +77,7 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .gradient = RECORD_GRADIENT};
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
+    ready->weight = push->weight;
     if (standing != RECORD_TAKES)
         ready_describe_input(p, push, ready);
     ready_describe_output(p, push, ready);
@@ -99,7 +100,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
     if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
-        ready->input_bytes > l->job->client->eager_bytes || ready->input_stride > 0)
+        ready->weight == 0 || ready->input_bytes > l->job->client->eager_bytes ||
+        ready->input_stride > 0)
         return NULL;
     ready->payload_bytes = (uint32_t)ready->input_bytes;
     return slabs_at(&l->job->slabs, (struct slab_place){.region = ready->input_region,

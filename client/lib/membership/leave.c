@@ -8,6 +8,7 @@
 #include "client/lib/report/timeline.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/state.h"
+#include "client/lib/steps/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 
@@ -24,6 +25,7 @@ void leave_free(struct gp_job *job)
     pthread_mutex_destroy(&job->declaring);
     pthread_mutex_destroy(&job->lock);
     tensor_table_fini(job);
+    steps_free(job);
     free(job->slots);
     free(job);
 }

@@ -79,8 +79,6 @@ int push_place(struct gp_tensor *t, struct push *push)
                         !overlaps(push);
     push->copies_in = push->gradient && !lends_input;
     push->copies_out = push->result && !lends_result;
-    push->rounds_in =
-        push->copies_in && push->operation == RECORD_BROADCAST && t->values != t->dtype;
     push->ends_committed = lends_input || lends_result;
     push->uses_second_half = !t->open.uses_second_half;
     int error = t->terms.rule ? copy_prepare(t) : 0;
@@ -141,15 +139,18 @@ static void push_begin(struct gp_tensor *t)
     }
 }
 
+/* No lane reads a gradient of weight 0. */
 static void copy_in(struct gp_tensor *t)
 {
     const struct push *push = &t->next;
     const struct copy_dtypes dtypes = {t->values, t->dtype};
     size_t streams_from = copy_streams_from(t->job->staged_bytes), bytes = push->gradient_bytes;
     void *input = slabs_at(&t->job->slabs, push->input);
-    if (push->copies_in)
-        copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    if (push->rounds_in) /* for gp_broadcast(), whose memory may be written to */
+    if (!push->copies_in || push->weight == 0)
+        return;
+    copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
+    /* The memory of gp_broadcast() may be written to. Then all ranks have the same rounded bits. */
+    if (push->operation == RECORD_BROADCAST && t->values != t->dtype)
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
 

@@ -2,6 +2,7 @@
  * about memory and rounds. */
 #include "client/lib/round/push_pull.h"
 
+#include "client/lib/elastic/steps.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
@@ -41,6 +42,7 @@ struct starting {
     const gp_settings *settings;      /* for an update */
     uint64_t steps;                   /* for a restore */
     uint64_t iterations[HOLD_SCOPES]; /* when they are known */
+    bool is_uncounted;                /* the rounds belong to no iteration */
 };
 
 /* ---- what an operation takes and gives (the table in gradpool.h) ---- */
@@ -176,6 +178,12 @@ static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
     return is_of_job ? (uint32_t)(s->job->backup.held + 1) : s->root;
 }
 
+static uint32_t push_weight(const struct starting *s)
+{
+    bool is_weighed = s->operation == RECORD_MEAN || s->operation == RECORD_UPDATE;
+    return is_weighed && s->job->steps ? s->job->steps->weight : RECORD_WEIGHT;
+}
+
 static bool counts_on(const struct starting *s)
 {
     return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
@@ -233,6 +241,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     struct gp_tensor *t = item->tensor;
     struct push push = {.operation = s->operation,
                         .root = root_of(s, t),
+                        .weight = push_weight(s),
                         .steps = counts_on(s) ? t->steps[t->round % 3] : s->steps,
                         .counts_on = counts_on(s),
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
@@ -299,7 +308,8 @@ static int start_locked(struct starting *s, struct gp_request **ret_request)
     struct gp_request *q = request_take(s->job);
     if (!q)
         return client_error(-ENOMEM, "out of memory");
-    hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
+    if (!s->is_uncounted)
+        hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
     int error = prepare(s, q);
     if (error < 0) {
         request_release(q);
@@ -434,6 +444,18 @@ int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **re
 {
     gp_item item = {t, NULL, NULL};
     struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = operation};
+    return start_locked(&s, ret_request);
+}
+
+int push_words(struct gp_tensor *t, const void *words, void *ret_words, bool is_counted,
+               struct gp_request **ret_request)
+{
+    gp_item item = {t, words, ret_words};
+    struct starting s = {.job = t->job,
+                         .items = &item,
+                         .count = 1,
+                         .operation = RECORD_SUM,
+                         .is_uncounted = !is_counted};
     return start_locked(&s, ret_request);
 }
 

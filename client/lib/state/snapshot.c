@@ -256,7 +256,6 @@ static void leave_unfinished(const struct snapshot *s)
                                              .state = s->state,
                                              .root = s->root,
                                              .restores = s->restores,
-                                             .has_next = s->next,
                                              .next = s->next ? s->next->id : 0};
 }
 
@@ -275,9 +274,9 @@ static int push_next(gp_job *job, struct unfinished *u)
 {
     const struct agreement *least = (const struct agreement *)u->agreement + 1;
     pthread_mutex_lock(&job->lock);
-    struct gp_tensor *t = u->has_next ? tensor_find_id(job, u->next) : NULL;
+    struct gp_tensor *t = u->next ? tensor_find_id(job, u->next) : NULL;
     pthread_mutex_unlock(&job->lock);
-    u->has_next = false;
+    u->next = 0;
     if (!t || !is_agreed(least))
         return -ENOENT;
     if (!u->restores)

@@ -1,7 +1,7 @@
 /* Late workers enter all tensors between the same two iterations. For this purpose one rank is held
  * at the end of an iteration while lanes add the late workers. If no rank can be held, late workers
- * enter each tensor at its open round. This file decides when the ranks change; regroup.c changes
- * them. RULES.md: K52. */
+ * enter each tensor at its open round; in a job with step records they wait, because a step has one
+ * set of ranks. This file decides when the ranks change; regroup.c changes them. RULES.md: K52. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -33,11 +33,26 @@ static void told_at_once(const struct job *job, const char *why)
     log_info("job %s: late workers enter in mid-iteration: %s", job->name, why);
 }
 
+bool entering_is_strict(const struct job *job)
+{
+    return jobs_tensor_named(job, TERMS_STEPS_NAME) != NULL;
+}
+
+/* A rank is held again after RETRY_NS. */
+static void entering_wait(struct job *job, const char *why)
+{
+    job->ranks->entering = ENTERING_NOT;
+    log_info("job %s: late workers wait for the end of a step: %s", job->name, why);
+    service_retry_later(job->service);
+}
+
 static void came(struct service *s, uint64_t id, int code, const char *text)
 {
     struct job *job = jobs_find_id(s, (uint32_t)id);
     if (!job || code == -ECONNRESET)
         return;
+    if (code < 0 && entering_is_strict(job))
+        return entering_wait(job, text);
     job->ranks->entering = code < 0 ? ENTERING_AT_ONCE : ENTERING_NOT;
     if (code < 0)
         told_at_once(job, text);
@@ -53,6 +68,17 @@ static bool enter_at_once(struct job *job)
         holding_end(job);
     job->ranks->entering = ENTERING_AT_ONCE;
     return true;
+}
+
+/* Returns whether the regrouping may begin although no rank can be held. */
+static bool enter_without_hold(struct job *job, const char *why)
+{
+    if (entering_is_strict(job)) {
+        entering_wait(job, why);
+        return false;
+    }
+    told_at_once(job, why);
+    return enter_at_once(job);
 }
 
 /* Returns whether the rank has entered some tensors and has declared more since, which it has not
@@ -89,17 +115,13 @@ static bool ask_to_hold(struct job *job)
 {
     struct err err;
     char text[80];
-    if (hinders_all(job, text, sizeof text)) {
-        told_at_once(job, text);
-        return enter_at_once(job);
-    }
+    if (hinders_all(job, text, sizeof text))
+        return enter_without_hold(job, text);
     if (job->ranks->entering == ENTERING_WAITS)
         return false;
     saving_give_way(job, "workers come");
-    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0) {
-        told_at_once(job, err.text);
-        return enter_at_once(job);
-    }
+    if (holding_begin(job, HOLD_ROUNDS, came, job->id, &err) < 0)
+        return enter_without_hold(job, err.text);
     job->ranks->entering = ENTERING_WAITS;
     return false;
 }
@@ -107,7 +129,8 @@ static bool ask_to_hold(struct job *job)
 bool entering_may_begin(struct job *job, bool somebody_goes)
 {
     bool comes = job->ranks->entering == ENTERING_WAITS || has_new(job);
-    if (job->ranks->entering == ENTERING_AT_ONCE)
+    bool is_allowed = job->ranks->entering == ENTERING_AT_ONCE && !entering_is_strict(job);
+    if (is_allowed)
         return true;
     if (somebody_goes || !comes)
         return enter_at_once(job);

@@ -100,15 +100,15 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Plans a regrouping of all tensors that need one. Returns NULL if no tensor needs one, memory is
- * missing, or a piece is not ready on a connected lane yet. */
-static struct regrouping *plan(struct job *job)
+/* Plans a regrouping of all tensors that need one, with or without the late workers. Returns NULL
+ * if no tensor needs one, memory is missing, or a piece is not ready on a connected lane yet. */
+static struct regrouping *plan(struct job *job, bool has_late)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
     uint64_t ranks[TERMS_RANK_WORDS];
     bool waits = !r;
     for (uint32_t rank = 0; r && rank < job->workers; rank++) {
-        if (members_have(job, rank))
+        if (members_have(job, rank) && (has_late || !members_is_new(job, rank)))
             ranks_add(r->have, rank);
         if (!members_have(job, rank) || members_is_new(job, rank))
             ranks_add(r->gone, rank);
@@ -480,10 +480,15 @@ void regrouping_check(struct job *job)
         tell_of_more(job);
     if (job->ranks->regrouping)
         return;
-    struct regrouping *r = plan(job);
+    struct regrouping *r = plan(job, true);
+    bool goes = r && somebody_goes(job, r);
+    if (goes && entering_is_strict(job)) {
+        free(r);
+        r = plan(job, false);
+    }
     if (!r)
         return entering_waits(job);
-    if (!entering_may_begin(job, somebody_goes(job, r))) {
+    if (!entering_may_begin(job, goes)) {
         free(r);
         return;
     }

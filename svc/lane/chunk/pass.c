@@ -204,13 +204,19 @@ static int confirm_sources(struct transfer *t)
     return 0;
 }
 
+/* Returns whether the gradients have different weights. */
+static bool is_weighted(const struct transfer *t) { return t->divisor > t->piece->sources; }
+
 static void apply(struct transfer *t, const void *const sources[], void *const targets[], int count,
                   enum reduce_dtype target, uint32_t divisor, bool streams)
 {
     const struct piece *p = t->piece;
     bool updates = parameters_step(p) && pass_is_last(t);
+    float weights[REDUCE_SOURCES_MAX];
     if (!updates && t->sources == 1 && !t->has_partial && target == p->dtype && divisor < 2)
         return copy(targets, count, sources[0], piece_bytes(p, t->elements));
+    for (uint32_t i = 0; is_weighted(t) && i < t->sources; i++)
+        weights[i] = (float)p->ranks[t->source_rank[i]].weight;
     const struct reduce_pass pass = {.targets = targets,
                                      .targets_count = count,
                                      .sources = sources,
@@ -218,11 +224,13 @@ static void apply(struct transfer *t, const void *const sources[], void *const t
                                      .partial = t->has_partial ? partial_slot(t) : NULL,
                                      .elements = t->elements,
                                      .divisor = divisor,
-                                     .streams = streams && !updates};
+                                     .streams = streams && !updates,
+                                     .weights = is_weighted(t) ? weights : NULL};
+    enum reduce_operation operation = is_weighted(t) ? REDUCE_WEIGHTED : p->operation->reduce;
     if (updates)
         parameters_update(t, &pass);
     else
-        reduce_pick(p->job->lane->options.kernels, p->operation->reduce, p->dtype, target)(&pass);
+        reduce_pick(p->job->lane->options.kernels, operation, p->dtype, target)(&pass);
 }
 
 static int reduce(struct transfer *t, void *const targets[], int count, enum reduce_dtype target,
@@ -313,12 +321,26 @@ static void copy_to_rest(struct transfer *t, uint32_t next)
     }
 }
 
+/* Returns whether the mean is over no gradient, because all weights are 0. */
+static bool pass_is_void(const struct piece *p)
+{
+    return transfer_divides(p) && p->elements > 0 && p->sources == 0;
+}
+
+/* A mean over no gradient is 0, and an update without a gradient keeps the state. */
+static void pass_store_void(struct transfer *t, void *const targets[], int count)
+{
+    if (parameters_step(t->piece))
+        return parameters_keep(t, targets, count);
+    for (int i = 0; i < count; i++)
+        memset(targets[i], 0, piece_bytes(t->piece, t->elements));
+}
+
 int pass_sum(struct transfer *t)
 {
     struct piece *p = t->piece;
     void *targets[REDUCE_TARGETS_MAX], *keep = keep_at(t);
     bool unmapped = false, uses_slot = needs_result_slot(t, keep != NULL);
-    bool divides = !p->is_copy && !p->is_answer && p->operation && p->operation->divides;
     uint32_t next = 0;
     int count = 0, r = uses_slot ? window_open(p->job) : 0;
     if (r < 0)
@@ -328,13 +350,16 @@ int pass_sum(struct transfer *t)
     if (keep)
         targets[count++] = keep;
     count = collect_targets(t, &next, targets, count, &unmapped);
-    if ((count == 0 && !parameters_step(p)) || t->sources == 0)
+    if ((count == 0 && !parameters_step(p)) || (t->sources == 0 && !pass_is_void(p)))
         return 0; /* a barrier, or no rank needs the result */
     for (int i = uses_slot + (keep != NULL); i < count; i++)
         meet(targets[i], piece_bytes(p, t->elements));
     bool reads_back = uses_slot || p->terms.measures;
-    r = reduce(t, targets, count, p->dtype, divides ? p->sources : 0,
-               !reads_back && is_too_much_for_cache(p->job));
+    if (pass_is_void(p))
+        pass_store_void(t, targets, count);
+    else
+        r = reduce(t, targets, count, p->dtype, t->divisor,
+                   !reads_back && is_too_much_for_cache(p->job));
     if (r < 0)
         return r;
     if (p->terms.measures && !parameters_step(p))

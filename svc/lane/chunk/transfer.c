@@ -212,6 +212,15 @@ static uint32_t share_of(const struct piece *p, uint64_t elements)
     return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
 }
 
+/* Returns the sum of the weights; 0: the round has no division. */
+static uint32_t divisor_of(const struct piece *p)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < p->members && transfer_divides(p); i++)
+        sum += p->ranks[i].weight;
+    return sum;
+}
+
 /* Returns the next chunk of the piece. After the last chunk of a step, the first chunk of the next
  * step follows. */
 static struct transfer next_chunk(struct piece *p, const struct transfer *slots_of)
@@ -223,6 +232,7 @@ static struct transfer next_chunk(struct piece *p, const struct transfer *slots_
                          .number = p->next_chunk++,
                          .source = OPERATION_EVERYBODY,
                          .target = OPERATION_EVERYBODY,
+                         .divisor = divisor_of(p),
                          .slots = slots_of->slots,
                          .slot_bytes = slots_of->slot_bytes};
     if (t.number == 0) {

@@ -26,11 +26,14 @@ struct transfer {
     struct piece *piece;
     uint64_t first; /* first element of the chunk in the piece */
     uint64_t elements;
-    uint32_t number;       /* number of the chunk in the round */
-    uint32_t share;        /* share of a lane's turn, in units of 1/TRANSFER_SHARE */
-    uint32_t source;       /* operation_source() of the step */
-    uint32_t target;       /* operation_target() of the step */
-    uint32_t array;        /* array of the state, if each array has its own step (A30) */
+    uint32_t number; /* number of the chunk in the round */
+    uint32_t share;  /* share of a lane's turn, in units of 1/TRANSFER_SHARE */
+    uint32_t source; /* operation_source() of the step */
+    uint32_t target; /* operation_target() of the step */
+    uint32_t array;  /* array of the state, if each array has its own step (A30) */
+    /* sum of the weights of all inputs, by which the last pass divides; 0: no division. More than
+     * the number of inputs: the weights differ */
+    uint32_t divisor;
     uint32_t replica_next; /* next array of the state to be posted to the copy (A31) */
     bool is_last;          /* this is the last chunk of the round */
     uint32_t next_rank;    /* index of the member whose read or write is posted next */

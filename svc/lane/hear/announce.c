@@ -97,6 +97,7 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->operation = operation;
     a->root = ready->root;
     a->priority = ready->priority;
+    a->weight = ready->weight;
     a->loss = ready->loss;
     a->round = ready->round;
     a->word = ready->word;
@@ -104,8 +105,7 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->input_region = ready->input_region;
     a->input_offset = ready->input_offset;
     a->input_stride = ready->input_stride;
-    a->has_output = ready->outputs > 0;
-    a->output_region = ready->output[0].region;
+    a->output_region = ready->outputs > 0 ? ready->output[0].region : ANNOUNCEMENT_NO_OUTPUT;
     a->output_offset = ready->output[0].offset;
     a->output_stride = ready->output[0].stride;
 }
@@ -386,6 +386,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
         refuse(w, ready, job->failure, job->failure_text);
     } else if (p && ready->standing == RECORD_TAKES && !ready_may_take(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
+    } else if (p && p->terms.follows && ready->weight != RECORD_WEIGHT) {
+        refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {

@@ -9,6 +9,8 @@
 
 struct operation;
 
+#define ANNOUNCEMENT_NO_OUTPUT UINT32_MAX
+
 /* A rank's announcement of one round. Each rank has two, at the index round & 1 (W3). */
 struct announcement {
     struct list tell_link; /* node in worker.owed while a message is pending */
@@ -20,12 +22,12 @@ struct announcement {
     uint8_t owes;     /* pending message, one of TELL_* */
     uint32_t input_region;
     uint64_t input_offset, input_stride;
-    uint32_t output_region;
-    bool has_output;
+    uint32_t output_region; /* ANNOUNCEMENT_NO_OUTPUT: the rank wants no result */
     uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
-    float loss; /* NaN: the worker has not sent a loss */
+    uint32_t weight; /* of the input in a mean or an update; 0: the input is not read */
+    float loss;      /* NaN: the worker has not sent a loss */
     /* the input itself (W6), in the inbox or in a receive buffer; NULL: none */
     const void *payload;
     uint32_t inbox_bytes; /* bytes that the payload uses in the inbox; 0: none */

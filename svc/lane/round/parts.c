@@ -2,6 +2,7 @@
  * RULES.md: A15. */
 #include "svc/lane/round/parts.h"
 
+#include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/state/replica.h"
 
@@ -11,8 +12,32 @@ static bool is_source(const struct piece *p, const struct rank *rank)
         return false;
     if (p->is_copy)
         return rank->part->standing == RECORD_HOLDS && p->sources == 0;
+    if (p->operation->divides && rank->part->weight == 0)
+        return false;
     return p->operation->inputs == INPUT_ALL ||
            (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
+}
+
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+    while (b > 0) {
+        uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Only the ratio of the weights counts. Equal weights are 1, and have the bits of a plain mean. */
+static void parts_simplify_weights(struct piece *p)
+{
+    uint32_t common = 0;
+    for (uint32_t i = 0; i < p->members && common != 1; i++) {
+        if (p->ranks[i].is_source)
+            common = common_divisor(p->ranks[i].part->weight, common);
+    }
+    for (uint32_t i = 0; i < p->members; i++)
+        p->ranks[i].weight = p->ranks[i].is_source ? p->ranks[i].part->weight / common : 0;
 }
 
 static struct announcement *part_of(struct piece *p, struct rank *rank)
@@ -43,9 +68,11 @@ void parts_assign(struct piece *p)
         rank->is_source = a && is_source(p, rank);
         bool is_new = a && (a->standing == RECORD_ANNOUNCE || a->standing == RECORD_TAKES);
         rank->gets_word = is_new && !is_kept_back(p);
-        rank->is_target = p->elements > 0 && is_new && a->has_output;
+        rank->is_target = p->elements > 0 && is_new && a->output_region != ANNOUNCEMENT_NO_OUTPUT;
         p->sources += rank->is_source;
     }
+    if (transfer_divides(p))
+        parts_simplify_weights(p);
 }
 
 void parts_assign_keeper(struct piece *p)

@@ -129,7 +129,7 @@ static bool is_common(const struct piece *p, const struct announcement *a)
 /* Offers the input of a broadcast's root as the result, because the root has no landing area. */
 static void offer_result(struct announcement *a)
 {
-    if (!a->has_output)
+    if (a->output_region == ANNOUNCEMENT_NO_OUTPUT)
         return;
     a->input_region = a->output_region;
     a->input_offset = a->output_offset;

@@ -176,6 +176,23 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
+/* Before the first step the old moments have no values, and count as zero. */
+void parameters_keep(const struct transfer *t, void *const targets[], int count)
+{
+    const struct parameters *q = t->piece->parameters;
+    const struct update_state state = state_at(q, t->first);
+    size_t bytes = t->elements * sizeof(float);
+    memcpy(state.ret_parameters, state.parameters, bytes);
+    for (int m = 0; m < update_moments(t->piece->terms.rule); m++) {
+        if (q->steps == 0)
+            memset(state.ret_moments[m], 0, bytes);
+        else
+            memcpy(state.ret_moments[m], state.moments[m], bytes);
+    }
+    for (int i = 0; i < count; i++)
+        memcpy(targets[i], state.parameters, bytes);
+}
+
 void parameters_start(struct piece *p)
 {
     struct parameters *q = p->parameters;

@@ -109,6 +109,9 @@ const float *parameters_answer(const struct transfer *t);
 /* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
  * the targets and, together with the moments, to the spare state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
+/* Handles a chunk of an update without gradients: the new state is the old one, and the parameters
+ * go to the targets. The update counts as a step. */
+void parameters_keep(const struct transfer *t, void *const targets[], int count);
 /* Undoes the committed state of the open round, which is repeated for other ranks (A44). Returns
  * false if this lane does not have the previous state. */
 bool parameters_revert(struct piece *p);

@@ -1,5 +1,6 @@
 /* The lanes of service_rig.h. They receive announcements, sum through the mapping, and send words
  * and commits. */
+#include "svc/reduce/reduce.h"
 #include "test/unit/client/service_rig.h"
 
 #include <errno.h>
@@ -123,6 +124,15 @@ static float element(struct script_lane *lane, struct script_piece *p, size_t i)
     return ready->operation == RECORD_MEAN ? sum / (float)script_members(rig) : sum;
 }
 
+/* Sums 64-bit integers, as in step records. */
+static uint64_t word(struct script_lane *lane, struct script_piece *p, size_t i)
+{
+    uint64_t total = 0;
+    for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++)
+        total += script_has(lane->rig, rank) ? ((uint64_t *)input_of(lane, p, rank))[i] : 0;
+    return total;
+}
+
 /* Copies the result of a rank that has it to the others. If no rank has it, sums. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
@@ -136,7 +146,10 @@ static void sum(struct script_lane *lane, struct script_piece *p)
         if (!script_has(lane->rig, rank) || r->standing == RECORD_HOLDS ||
             lane->rig->withheld >> rank & 1)
             continue;
-        for (size_t i = 0; r->outputs && i < r->output[0].bytes / sizeof(float); i++)
+        bool has_words = r->outputs && r->dtype == REDUCE_I64 && holder == workers;
+        for (size_t i = 0; has_words && i < r->output[0].bytes / sizeof(uint64_t); i++)
+            ((uint64_t *)output_of(lane, p, rank))[i] = word(lane, p, i);
+        for (size_t i = 0; r->outputs && !has_words && i < r->output[0].bytes / sizeof(float); i++)
             output_of(lane, p, rank)[i] =
                 holder < workers ? output_of(lane, p, holder)[i] : element(lane, p, i);
         fabric_notify(lane->workers[rank].conn, r->word, NULL);

@@ -1,5 +1,6 @@
 /* Tests a rank that is held at the end of an iteration (L33): rounds that continue, rounds that
  * wait, reports to the coordinator, and the end of the hold. */
+#include "client/gradpool_elastic.h"
 #include "client/lib/job/tensor.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -516,6 +517,54 @@ static void who_leaves_need_not_be_let_go(void **state)
     jobs[0] = NULL;
 }
 
+/* --- steps of a deal --- */
+
+static void begin_steps(void)
+{
+    const gp_deal deal = {.samples = 100, .epochs = 1, .batch = 2};
+    gp_step step;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_deal_declare(jobs[rank], &deal, NULL, 0, NULL));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        assert_int_equal(gp_step_begin(jobs[rank], WAIT_MS, &step), 0);
+}
+
+static void a_step_ends_when_the_next_one_begins(void **state)
+{
+    gp_step step;
+    begin_steps();
+    run(0);
+    run(0); /* a tensor may have several rounds in a step, and others none */
+    hold(1, ROUNDS);
+    await_heard();
+    run(0);
+    broadcast_both(1); /* sets are not held within a step */
+    wait_both(1);
+    assert_int_equal(gp_step_begin(jobs[0], WAIT_MS, &step), 0);
+    expect_state(1, STATE(ENDED));
+    push(0, 0);
+    let_go(1);
+    assert_int_equal(gp_step_begin(jobs[1], WAIT_MS, &step), 0);
+    push(0, 1);
+    wait_both(0);
+}
+
+static void who_stands_in_a_step_waits_for_its_rounds(void **state)
+{
+    begin_steps();
+    hold(1, ROUNDS);
+    await_heard();
+    stand(&rig); /* no tensor but the record had a round */
+    stand(NULL);
+    run(0);
+    script_lock(&rig);
+    assert_int_equal(rig.held_count, 0);
+    script_unlock(&rig);
+    stand(&rig);
+    expect_state(1, STATE(ENDED));
+    stand(NULL);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, fixture_stop)
 
 int main(void)
@@ -540,6 +589,8 @@ int main(void)
         CASE(who_saves_is_behind_no_iteration_until_that_is_done),
         CASE(who_was_counted_on_saves_when_that_is_over),
         CASE(who_leaves_need_not_be_let_go),
+        CASE(a_step_ends_when_the_next_one_begins),
+        CASE(who_stands_in_a_step_waits_for_its_rounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

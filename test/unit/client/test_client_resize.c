@@ -1,5 +1,6 @@
 /* Tests the client of an elastic job (L20, L21, L29): messages about the membership, effects of a
  * change on rounds in each state, and ignored messages. */
+#include "client/gradpool_elastic.h"
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
@@ -469,6 +470,17 @@ static void who_cannot_enter_is_told_why(void **state)
     failed(gp_wait(request, WAIT_MS), -ENODATA, "'w'", "no parameters", NULL);
 }
 
+static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
+{
+    const gp_deal deal = {.samples = 1, .epochs = 1, .batch = 1};
+    gp_step step;
+    join(&late_client, &late, 2);
+    ok(gp_deal_declare(late, &deal, NULL, 0, NULL));
+    failed(gp_step_begin(late, SHORT_MS, &step), -ETIMEDOUT,
+           "job 'job': rank 2 has not entered all tensors after 50 ms; the other ranks have not ",
+           "come to the end of a step. Call gp_step_begin() again to go on waiting", NULL);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -494,6 +506,7 @@ int main(void)
         CASE(blocks_that_are_counted_by_ranks_do_not_survive_another_set),
         CASE(who_is_new_asks_for_its_round_before_it_pushes),
         CASE(who_cannot_enter_is_told_why),
+        CASE(a_late_worker_waits_for_its_entry_until_the_deadline),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

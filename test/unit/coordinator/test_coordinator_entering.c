@@ -26,20 +26,23 @@ struct scene {
     struct member workers[WORKERS];
 };
 
-/* Starts a job of three workers, which train "w" on one lane. The test answers their holds. */
-static struct scene begin(struct rig *rig)
+/* Starts a job of three workers, which train one tensor on one lane. The test answers their
+ * holds. */
+static struct scene begin_with(struct rig *rig, const char *tensor)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         s.workers[rank] = members_join(rig, how(rank));
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         struct end *e = s.workers[rank].end;
-        members_declared(e, members_declare(e, "w", NULL), NULL);
+        members_declared(e, members_declare(e, tensor, NULL), NULL);
         e->takes_holds = true;
     }
     shadow_until(&s.shadow, s.lane, PIECE, ALL);
     return s;
 }
+
+static struct scene begin(struct rig *rig) { return begin_with(rig, "w"); }
 
 static void expect_served(struct scene *s, uint64_t ranks)
 {
@@ -82,14 +85,19 @@ static void say(struct scene *s, uint32_t rank, uint64_t hold, int state)
 }
 
 /* Rank 2 leaves, returns and declares. The coordinator sends a hold to rank 0. */
-static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
+static struct scene come_back_to(struct rig *rig, const char *tensor, uint64_t *ret_declare)
 {
-    struct scene s = begin(rig);
+    struct scene s = begin_with(rig, tensor);
     end_leave(s.workers[2].end);
     expect_served(&s, LEFT);
     s.workers[2] = members_join(rig, how(2));
-    *ret_declare = members_declare(s.workers[2].end, "w", NULL);
+    *ret_declare = members_declare(s.workers[2].end, tensor, NULL);
     return s;
+}
+
+static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
+{
+    return come_back_to(rig, "w", ret_declare);
 }
 
 static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
@@ -127,6 +135,41 @@ static void somebody_who_goes_is_not_waited_with(void **state)
     expect_let_go(&s, 0, hold);
     expect_served(&s, ALL & ~2u);
     members_declared(s.workers[2].end, id, NULL);
+}
+
+/* ---- a job with step records ---- */
+
+static void in_a_job_with_steps_he_waits_until_a_rank_can_be_held(void **state)
+{
+    uint64_t id, ranks;
+    struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_FAILED);
+    expect_let_go(&s, 0, hold);
+    hold = take_hold(&s, 0);
+    expect_served(&s, LEFT);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    members_declared(s.workers[2].end, id, &ranks);
+    assert_int_equal(ranks, ALL);
+    expect_let_go(&s, 0, hold);
+    kept_log_expect(": late workers wait for the end of a step: ");
+}
+
+static void in_a_job_with_steps_who_goes_does_not_take_him_in(void **state)
+{
+    uint64_t id;
+    struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
+    uint64_t hold = take_hold(&s, 0);
+    end_leave(s.workers[1].end);
+    expect_let_go(&s, 0, hold);
+    expect_served(&s, 1);
+    hold = take_hold(&s, 0);
+    expect_served(&s, 1);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL & ~2u);
+    members_declared(s.workers[2].end, id, NULL);
+    expect_let_go(&s, 0, hold);
 }
 
 static void another_rank_is_asked_for_more_and_waits_itself(void **state)
@@ -232,6 +275,8 @@ int main(void)
         CASE(he_enters_when_a_rank_is_behind_an_iteration),
         CASE(he_enters_at_once_where_iterations_have_no_end),
         CASE(somebody_who_goes_is_not_waited_with),
+        CASE(in_a_job_with_steps_he_waits_until_a_rank_can_be_held),
+        CASE(in_a_job_with_steps_who_goes_does_not_take_him_in),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
         CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
         CASE(the_rank_is_held_until_he_has_declared_all),

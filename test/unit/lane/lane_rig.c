@@ -273,8 +273,10 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .input_offset = say.offset,
                                  .input_bytes = say.has_no_input ? 0 : bytes,
                                  .payload_bytes = say.is_inline ? (uint32_t)bytes : 0,
-                                 .weight = RECORD_WEIGHT,
+                                 .weight = say.has_no_weight ? 0 : say.weight,
                                  .gradient = RECORD_GRADIENT};
+    if (!say.weight && !say.has_no_weight)
+        ready.weight = RECORD_WEIGHT;
     bool collects = say.output_blocks > 1;
     if (say.input_blocks > 1)
         ready.input_stride = bytes;

@@ -69,6 +69,8 @@ struct say {
     uint32_t epoch; /* 0: 1 */
     uint32_t priority;
     uint16_t stalled;
+    uint32_t weight; /* 0: RECORD_WEIGHT, unless `has_no_weight` */
+    bool has_no_weight;
     uint64_t offset; /* bytes from the start of input and of landing area */
     bool has_no_input, has_no_output, is_inline;
     uint32_t input_blocks, output_blocks; /* number of consecutive blocks; 0: 1 */

@@ -70,7 +70,8 @@ static union held load(enum reduce_dtype dtype, const void *array, size_t index)
 static double combine_floats(enum reduce_operation operation, double have, double next)
 {
     switch (operation) {
-    case REDUCE_SUM: return have + next;
+    case REDUCE_SUM:
+    case REDUCE_WEIGHTED: return have + next;
     case REDUCE_PRODUCT: return have * next;
     default: break;
     }
@@ -114,6 +115,17 @@ static union held combine(enum reduce_operation operation, enum reduce_dtype dty
     return result;
 }
 
+/* A double represents the product of two floats exactly, so the product is rounded once. */
+static union held weigh(enum reduce_operation operation, enum reduce_dtype dtype, union held held,
+                        const struct reduce_pass *pass, int source)
+{
+    if (operation == REDUCE_WEIGHTED && dtype == REDUCE_F32)
+        held.f32 = (float)((double)held.f32 * (double)pass->weights[source]);
+    if (operation == REDUCE_WEIGHTED && dtype == REDUCE_F64)
+        held.f64 *= (double)pass->weights[source];
+    return held;
+}
+
 static union held divide(enum reduce_dtype dtype, union held sum, uint32_t divisor)
 {
     if (divisor > 1 && dtype == REDUCE_F32)
@@ -129,10 +141,13 @@ void reference_element(enum reduce_operation operation, enum reduce_dtype from,
 {
     enum reduce_dtype accumulator = reduce_accumulator(from);
     int next = pass->partial ? 0 : 1;
-    union held sum = pass->partial ? load(accumulator, pass->partial, index)
-                                   : load(from, pass->sources[0], index);
+    union held sum =
+        pass->partial ? load(accumulator, pass->partial, index)
+                      : weigh(operation, accumulator, load(from, pass->sources[0], index), pass, 0);
     for (; next < pass->sources_count; next++)
-        sum = combine(operation, accumulator, sum, load(from, pass->sources[next], index));
+        sum = combine(
+            operation, accumulator, sum,
+            weigh(operation, accumulator, load(from, pass->sources[next], index), pass, next));
     sum = divide(accumulator, sum, pass->divisor);
     if (to == REDUCE_F16 || to == REDUCE_BF16) {
         uint16_t half = reference_half(sum.f32, to);

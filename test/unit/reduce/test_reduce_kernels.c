@@ -40,6 +40,9 @@ static char expected[REDUCE_SOURCES_MAX + 1][VARIANTS][ROOM_BYTES];
 static char source_memory[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_memory[ROOM_BYTES];
 static char target_memory[ROOM_BYTES + 128] __attribute__((aligned(LINE_BYTES)));
 
+/* 1 is among them, and the largest weight of a round. */
+static const float weights[REDUCE_SOURCES_MAX] = {3, 1, 7, 4194304, 2, 192, 65537, 1};
+
 static size_t bytes_of(enum reduce_dtype dtype, size_t elements)
 {
     return elements * reduce_element_bytes(dtype);
@@ -53,7 +56,8 @@ static struct reduce_pass pass_of(const struct kernel *k, int variant, int count
                                 .divisor = variant & 2 && reduce_divides(k->from)
                                                ? 1 + (uint32_t)count
                                                : (uint32_t)(count % 2),
-                                .streams = variant & STREAMS};
+                                .streams = variant & STREAMS,
+                                .weights = k->operation == REDUCE_WEIGHTED ? weights : NULL};
 }
 
 static void make_expected(const struct kernel *k, int variant, int count, size_t elements)
@@ -298,7 +302,9 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
     const void *sources[MANY];
     enum reduce_dtype wide = reduce_accumulator(k->from);
     uint32_t divisor = reduce_divides(k->from) ? MANY : 0;
+    float factors[MANY];
     for (int s = 0; s < MANY; s++) {
+        factors[s] = weights[s % REDUCE_SOURCES_MAX];
         for (size_t i = 0; i < ELEMENTS; i++)
             reference_any(k->from, (char *)many[s] + bytes_of(k->from, i));
         sources[s] = many[s];
@@ -309,10 +315,13 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
         void *target = is_last ? (void *)result : (void *)held;
         reduce_pick(set, k->operation, k->from, is_last ? k->to : wide)(
             &(struct reduce_pass){&target, 1, sources + done, width, done ? held : NULL, ELEMENTS,
-                                  is_last ? divisor : 0});
+                                  is_last ? divisor : 0, false, factors + done});
     }
-    const struct reduce_pass whole = {
-        .sources = sources, .sources_count = MANY, .elements = ELEMENTS, .divisor = divisor};
+    const struct reduce_pass whole = {.sources = sources,
+                                      .sources_count = MANY,
+                                      .elements = ELEMENTS,
+                                      .divisor = divisor,
+                                      .weights = factors};
     for (size_t i = 0; i < ELEMENTS; i++) {
         reference_element(k->operation, k->from, k->to, &whole, i, &want);
         assert_true(reference_is_same(k->to, (char *)result + bytes_of(k->to, i), &want));
@@ -321,12 +330,12 @@ static void check_passes(enum reduce_set set, const struct kernel *k)
 
 static void passes_give_the_bits_of_one(void **state) { for_each_kernel(check_passes, 1); }
 
-/* A copy keeps all bits of a NaN, for any operation (R8). */
+/* A copy keeps all bits of a NaN, for any operation without weights (R8). */
 static void check_copy(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100 };
     static char copy[ROOM_BYTES];
-    if (k->from != k->to)
+    if (k->from != k->to || k->operation == REDUCE_WEIGHTED)
         return;
     memset(copy, 0, sizeof copy);
     reduce_pick(set, k->operation, k->from, k->to)(&(struct reduce_pass){
@@ -335,6 +344,44 @@ static void check_copy(enum reduce_set set, const struct kernel *k)
 }
 
 static void one_source_is_copied_bit_by_bit(void **state) { for_each_kernel(check_copy, 1100); }
+
+/* --- weights --- */
+
+static void check_ones(enum reduce_set set, const struct kernel *k)
+{
+    enum { ELEMENTS = 1100 };
+    static const float ones[REDUCE_SOURCES_MAX] = {1, 1, 1, 1, 1, 1, 1, 1};
+    static char plain[ROOM_BYTES], weighted[ROOM_BYTES];
+    const void *sources[REDUCE_SOURCES_MAX];
+    if (k->operation != REDUCE_WEIGHTED)
+        return;
+    for (int s = 0; s < REDUCE_SOURCES_MAX; s++)
+        sources[s] = values[s];
+    struct reduce_pass pass = {.targets = (void *[]){plain},
+                               .targets_count = 1,
+                               .sources = sources,
+                               .sources_count = REDUCE_SOURCES_MAX,
+                               .elements = ELEMENTS,
+                               .divisor = REDUCE_SOURCES_MAX,
+                               .weights = ones};
+    reduce_pick(set, REDUCE_SUM, k->from, k->to)(&pass);
+    pass.targets = (void *[]){weighted};
+    reduce_pick(set, REDUCE_WEIGHTED, k->from, k->to)(&pass);
+    for (size_t i = 0; i < ELEMENTS; i++)
+        assert_true(
+            reference_is_same(k->to, plain + bytes_of(k->to, i), weighted + bytes_of(k->to, i)));
+}
+
+static void weights_of_one_give_the_bits_of_a_plain_sum(void **state)
+{
+    for_each_kernel(check_ones, 1100);
+}
+
+static void integers_have_no_weights(void **state)
+{
+    assert_null(reduce_pick(REDUCE_BEST, REDUCE_WEIGHTED, REDUCE_I32, REDUCE_I32));
+    assert_null(reduce_pick(REDUCE_BEST, REDUCE_WEIGHTED, REDUCE_I64, REDUCE_I64));
+}
 
 /* --- halves --- */
 
@@ -496,6 +543,8 @@ int main(void)
         cmocka_unit_test(targets_past_the_cache_get_the_same_bytes_wherever_they_lie),
         cmocka_unit_test(passes_give_the_bits_of_one),
         cmocka_unit_test(one_source_is_copied_bit_by_bit),
+        cmocka_unit_test(weights_of_one_give_the_bits_of_a_plain_sum),
+        cmocka_unit_test(integers_have_no_weights),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

@@ -39,7 +39,7 @@ struct round {
     struct update_settings settings;
     uint64_t step;
     size_t elements;
-    bool has_partial;
+    bool has_partial, is_weighted;
 };
 
 /* Computes one element by the formulas. volatile prevents contraction and wider intermediate
@@ -123,13 +123,15 @@ static struct reduce_pass sums_of(const struct round *r, void *const targets[2])
 {
     static const void *const sources[SOURCES] = {source_memory[0], source_memory[1],
                                                  source_memory[2]};
+    static const float weights[SOURCES] = {3, 1, 4194304};
     return (struct reduce_pass){.targets = targets,
                                 .targets_count = 2,
                                 .sources = sources,
                                 .sources_count = SOURCES,
                                 .partial = r->has_partial ? partial_memory : NULL,
                                 .elements = r->elements,
-                                .divisor = r->has_partial ? 0 : SOURCES};
+                                .divisor = r->has_partial ? 0 : SOURCES,
+                                .weights = r->is_weighted ? weights : NULL};
 }
 
 static void assert_same(const struct round *r, const char *what, const float *got,
@@ -165,7 +167,8 @@ static void check(const struct round *r, bool in_place)
     fill(r);
     for (size_t i = 0; i < r->elements; i++) {
         float gradient;
-        reference_element(REDUCE_SUM, r->from, REDUCE_F32, &sums, i, &gradient);
+        reference_element(r->is_weighted ? REDUCE_WEIGHTED : REDUCE_SUM, r->from, REDUCE_F32, &sums,
+                          i, &gradient);
         expected.parameters[i] = expected_element(r, gradient, i);
     }
     struct arrays *result = in_place ? &before : &after;
@@ -190,6 +193,7 @@ static void check_all(struct round r)
                 r.to = rows[row].to;
                 r.settings.dampening = r.rule == UPDATE_MOMENTUM ? 0.1 : 0;
                 r.has_partial = (r.elements + row) % 2;
+                r.is_weighted = (r.elements / 2 + row) % 2;
                 assert_null(update_wrong(r.rule, &r.settings));
                 if (update_pick(r.set, r.rule, r.from, r.to))
                     check(&r, r.elements % 3 == 0);

@@ -216,7 +216,7 @@ static void each_field_of_ready_is_checked(void **state)
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* a barrier with input bytes */
     refuses(RECORD_READY, ready.standing, RECORD_TAKES);    /* with an input */
     refuses(RECORD_READY, ready.standing, RECORD_TAKES + 1);
-    refuses(RECORD_READY, ready.weight, 0);
+    refuses(RECORD_READY, ready.weight, 0); /* a sum has no weights */
     refuses(RECORD_READY, ready.weight, 2);
     refuses(RECORD_READY, ready.weight, UINT32_MAX);
     refuses(RECORD_READY, ready.gradient, 0);

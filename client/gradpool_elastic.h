@@ -1,0 +1,129 @@
+/* libgradpool for jobs whose workers come and go while they train: weights of gradients, and the
+ * deal of a data set. Installed beside gradpool.h, whose rules of errors, threads and time apply.
+ *
+ * The deal divides the samples of each step among the workers that are present. Every rank computes
+ * the same deal, so no sample is sent. After planned changes each sample of an epoch was used
+ * exactly once. After the loss of a worker no sample is lost, and those of two steps of the lost
+ * worker may be used twice.
+ *
+ * A script in which every worker holds the same model:
+ *
+ *   gp_job_join(), with workers_max or GP_CONTINUE
+ *   gp_deal_declare(job, &deal, specs, count, tensors)      instead of gp_tensors_declare()
+ *   for (;;) {
+ *       int result = gp_step_begin(job, 0, &step);
+ *       if (result == GP_LEAVES || result == GP_TRAINED)
+ *           break;
+ *       if (result == GP_CARRIES) {                         workers have come
+ *           every rank copies the state of the model from rank step.giver, as by gp_broadcast()
+ *           continue;
+ *       }
+ *       count = gp_step_share(job, step.number, samples, room);
+ *       gradient of the mean loss over these samples; any values if count is 0
+ *       gp_push_pull() of each tensor with GP_MEAN, and gp_wait(): the mean over the step's samples
+ *       if (!(step.flags & GP_STEP_ENTERS))
+ *           update of the model
+ *   }
+ *   gp_job_leave()                                                                              */
+#ifndef GRADPOOL_ELASTIC_H
+#define GRADPOOL_ELASTIC_H
+
+#include "gradpool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GP_WEIGHT_MAX 4194304 /* largest weight of a gradient, and largest batch of a deal */
+
+/* Sets the weight of this rank's gradients, such as the number of their samples, for GP_MEAN and
+ * for updates that are pushed from now on. At first 1 on every rank. The mean of a round is
+ *
+ *   ((w0 g0 + w1 g1) + w2 g2 + ...) / (w0 + w1 + w2 + ...)
+ *
+ * in rank order, where the weights are divided by their greatest common divisor first. Each product
+ * and each sum is rounded once, in the dtype of sums (f32 for GP_F16 and GP_BF16); the result
+ * is rounded once more. So equal weights give the bits of a mean without weights, and the bits
+ * depend on the ratio of the weights alone. The gradient of a rank with weight 0 is not read; the
+ * rank receives the result. If all weights are 0, the mean is 0, and an update leaves parameters
+ * and moments as they are, and counts as a step. Weights do not change other operations. Does not
+ * wait.
+ * Errors: -EINVAL above GP_WEIGHT_MAX; -EOPNOTSUPP a job with backup workers. */
+GP_API int gp_job_weigh(gp_job *job, uint32_t weight);
+
+/* The deal of a data set, the same on every rank. The order of an epoch is a permutation that
+ * depends on seed and epoch alone. */
+typedef struct gp_deal {
+    uint64_t samples; /* of the data set, numbered from 0; 1 at least */
+    uint64_t epochs;  /* 1 at least */
+    uint64_t seed;
+    uint32_t batch;    /* samples of one step, of all workers together: 1 to GP_WEIGHT_MAX */
+    uint32_t prefetch; /* steps whose shares are known before the present one ends: 0 to 64 */
+} gp_deal;
+
+/* Sets the deal of the job, and declares the `count` tensors of `specs` (which may be 0) as
+ * gp_tensors_declare() does. In each step every rank pushes the same tensors equally often. Declare
+ * all tensors here: then a late worker enters all of them at the same step. Called once, before the
+ * first gp_step_begin().
+ *
+ * Errors, after which the same call may be made again: those of gp_tensors_declare(); -EINVAL a
+ * field of `deal`; -EEXIST the job has a deal already; -EOPNOTSUPP a job with backup workers. Ranks
+ * with different deals get -EINVAL from gp_step_begin(). */
+GP_API int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spec *specs,
+                           size_t count, gp_tensor **ret_tensors);
+
+/* Results of gp_step_begin(), besides 0. */
+#define GP_LEAVES 1 /* the job has to shrink, and all shares of this rank are used: leave the job */
+#define GP_TRAINED 2 /* the last epoch is complete */
+#define GP_CARRIES 3 /* workers have come: copy the state of the model, then begin the step again */
+
+/* This rank has no state of the model yet: results of this step are to be dropped. */
+#define GP_STEP_ENTERS 1u
+
+typedef struct gp_step {
+    uint64_t number; /* from 1 */
+    uint64_t epoch;  /* from 0 */
+    uint64_t cursor; /* samples of the epoch that were dealt before this step, for the first time */
+    uint32_t workers; /* ranks that share the samples */
+    uint32_t place;   /* number of these ranks below this one */
+    uint32_t batch;   /* samples of all of them */
+    uint32_t weight;  /* samples of this rank; 0: its gradient is not read */
+    uint32_t flags;   /* GP_STEP_ENTERS */
+    uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */
+} gp_step;
+
+/* Begins the next step, after gp_wait() for all rounds of the step before. Sets the weight of the
+ * gradients of the step to the number of this rank's samples. Each step sends one small record,
+ * beside the gradients; the call waits for the record of the step before. At the end of an epoch
+ * the call also makes the steps without samples that confirm the last shares.
+ *
+ * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
+ * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every rank
+ * gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late worker
+ * says that it has the state of the model; a share follows prefetch + 2 steps later. No worker can
+ * enter in the middle of a step: the thread of the steps calls gp_job_resize() after the last
+ * gp_wait() of a step and before gp_step_begin(); other threads call it at any time.
+ *
+ * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
+ * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
+ * (the text names it): the next call goes on; -EOWNERDEAD all ranks with the state were lost;
+ * -ESTALE this rank has not entered all tensors at one step: leave, and join again; -EPROTO ranks
+ * have pushed their tensors unequally often, or another version of the library takes part; the
+ * errors of gp_wait(). After all but -EBUSY and -ETIMEDOUT no step can begin. */
+GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
+
+/* Writes the samples of this rank in a step, at most `room`: numbers below gp_deal.samples. `step`:
+ * number of the present step, or of one of the next gp_deal.prefetch steps. Shares of later steps
+ * do not change, but a lost worker has none any more. Returns how many were written. -ENOENT: a
+ * step whose shares are not known. Does not wait. */
+GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
+
+/* Called by a late worker after GP_CARRIES if it has not received the state, because the giver was
+ * lost. The state is given again in the next step, by another rank. Does not wait. -EINVAL: this
+ * rank was not given a state. */
+GP_API int gp_step_missed(gp_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,46 @@
+/* The step record as 64-bit words. Each rank sends its own words, and the sum of all ranks is the
+ * record: sets of ranks add without a carry, because each rank sends its own bit only. Pure. */
+#ifndef GRADPOOL_CLIENT_ELASTIC_STEP_WORDS_H
+#define GRADPOOL_CLIENT_ELASTIC_STEP_WORDS_H
+
+#include "client/lib/elastic/deal.h"
+
+enum step_words {
+    STEP_WORDS_PRESENT = 0,
+    STEP_WORDS_LEAVING = RANKS_WORDS,
+    STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
+    STEP_WORDS_FULL = 3 * RANKS_WORDS, /* ranks that hold the state and deal samples in the step */
+    STEP_WORDS_ROUNDS,                 /* rounds of tensors: sum of the ranks that hold the state */
+    STEP_WORDS_ROUNDS_LATE,            /* the same of all other ranks */
+    STEP_WORDS_DEAL,                   /* sum of deal_print() of all ranks */
+    STEP_WORDS_COUNT,
+};
+
+/* The words of one rank. */
+struct step_word {
+    uint32_t rank;
+    bool is_leaving, holds;
+    bool is_full;    /* with `holds`: the step has samples */
+    uint64_t rounds; /* rounds that this rank's tensors have completed before the step */
+    uint64_t print;  /* deal_print() of its deal */
+};
+
+/* The knowledge of all ranks after the record. */
+struct step_sum {
+    struct deal_record record;
+    bool is_full;    /* the step has samples */
+    uint64_t rounds; /* rounds that tensors had completed before the step */
+    /* the ranks without the state have completed the same rounds */
+    bool late_are_level;
+};
+
+void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORDS_COUNT]);
+/* Checks and reads a sum, in a job of at most `workers` ranks. -EPROTO: the sum is not one of step
+ * words, or lacks rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: another rank has
+ * another deal than `print`. */
+int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
+                    uint64_t print, struct step_sum *ret_sum);
+/* Returns a number that differs, most likely, between two deals that differ. */
+uint64_t deal_print(const struct deal_spec *spec);
+
+#endif

@@ -1,0 +1,400 @@
+/* Begins steps. The record of a step is sent before its gradients, and awaited at the beginning of
+ * the next step. Owns the phases of struct job_steps. */
+#include "client/lib/elastic/carry.h"
+#include "client/lib/job/tensor.h"
+#include "client/lib/round/push_pull.h"
+#include "client/lib/round/wait.h"
+#include "client/lib/session/process.h"
+#include "client/lib/steps/internal.h"
+#include "svc/base/clock.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define BEGIN_GOES_ON 4 /* no result for the caller yet */
+
+struct beginning {
+    struct gp_job *job;
+    struct job_steps *steps;
+    uint64_t deadline_ns, timeout_ns;
+    gp_step *ret_step;
+};
+
+/* No step can begin after this error. */
+static int begin_fail(const struct beginning *b, int error)
+{
+    b->steps->failure = error;
+    return error;
+}
+
+/* ---- what the script gets ---- */
+
+static void begin_describe(const struct beginning *b, const struct deal_step *step)
+{
+    uint32_t rank = b->job->rank;
+    *b->ret_step = (gp_step){.number = step->number,
+                             .epoch = step->epoch,
+                             .cursor = step->cursor,
+                             .workers = ranks_count(step->members),
+                             .place = ranks_below(step->members, rank),
+                             .batch = (uint32_t)step->runs.samples,
+                             .weight = (uint32_t)deal_share(step, rank)};
+    b->steps->weight = b->ret_step->weight;
+}
+
+/* Describes a step of a rank that has no deal yet. */
+static void begin_describe_late(const struct beginning *b)
+{
+    *b->ret_step = (gp_step){.number = b->steps->number, .flags = GP_STEP_ENTERS};
+    b->steps->weight = 0;
+}
+
+/* ---- tensors of the script ---- */
+
+static bool is_of_steps(const struct beginning *b, const struct gp_tensor *t)
+{
+    bool is_counted = t->scopes >> GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS & 1;
+    return is_counted && t != b->steps->record && !t->failure.code;
+}
+
+/* Returns the rounds that the tensors have completed, the same number on all ranks. */
+static uint64_t begin_rounds(const struct beginning *b)
+{
+    uint64_t rounds = 0;
+    for_each_tensor (t, b->job) {
+        if (is_of_steps(b, t))
+            rounds += t->round;
+    }
+    return rounds;
+}
+
+static int begin_check_requests(const struct beginning *b)
+{
+    for_each_tensor (t, b->job) {
+        if (is_of_steps(b, t) && t->request)
+            return client_error(-EBUSY,
+                                "tensor '%s' has a request that nobody waited for; call gp_wait(), "
+                                "then begin the next step",
+                                t->name);
+    }
+    return 0;
+}
+
+/* ---- the record ---- */
+
+/* Before the first message about the membership, the number of workers is that of the join. */
+static bool begin_has_to_leave(const struct gp_job *job)
+{
+    return job->membership.version > 0 && job->membership.wanted <= job->rank;
+}
+
+static int begin_send(const struct beginning *b, bool is_full)
+{
+    struct job_steps *s = b->steps;
+    s->is_leaving |= begin_has_to_leave(b->job);
+    step_words_write(&(struct step_word){.rank = b->job->rank,
+                                         .is_leaving = s->is_leaving,
+                                         .holds = s->holds,
+                                         .is_full = is_full,
+                                         .rounds = begin_rounds(b),
+                                         .print = deal_print(&s->deal->spec)},
+                     s->sent);
+    int error = push_words(s->record, s->sent, s->heard, is_full, &s->request);
+    if (error == 0)
+        s->phase = STEPS_RECORD;
+    return error;
+}
+
+static int begin_name_fault(const struct beginning *b, int error)
+{
+    const struct deal_spec *spec = &b->steps->deal->spec;
+    const char *job = b->job->name;
+    if (error == -EOWNERDEAD)
+        return client_error(error,
+                            "job '%s' step %" PRIu64 ": all ranks with the state of the training "
+                            "were lost; start the job again, from a snapshot",
+                            job, b->steps->number);
+    if (error == -EINVAL)
+        return client_error(error,
+                            "job '%s' step %" PRIu64 ": ranks have different deals; this rank has "
+                            "%" PRIu64 " samples, %" PRIu64 " epochs, seed %" PRIu64
+                            ", batch %u, prefetch %u. Give all ranks the same gp_deal",
+                            job, b->steps->number, spec->samples, spec->epochs, spec->seed,
+                            spec->batch, spec->prefetch);
+    return client_error(error,
+                        "job '%s' step %" PRIu64 ": ranks have completed different numbers of "
+                        "rounds. Push the same tensors on all ranks in each step, with one "
+                        "version of the library",
+                        job, b->steps->number);
+}
+
+/* Returns the phase after the step: the deal is handed over if ranks without it have entered all
+ * tensors. The answer is the same on all ranks. */
+static enum steps_phase begin_find_phase(const struct job_steps *s)
+{
+    const struct deal_record *record = &s->sum.record;
+    bool is_entered = memcmp(record->present, record->holds, sizeof record->present) != 0;
+    return is_entered && s->sum.late_are_level ? STEPS_CARRY : STEPS_NEXT;
+}
+
+/* A late worker learns from the record whether it has entered all tensors before this step. */
+static int begin_hear_late(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    if (begin_rounds(b) != s->sum.rounds)
+        return begin_fail(b, client_error(-ESTALE,
+                                          "job '%s': rank %u has not entered all tensors before "
+                                          "step %" PRIu64 "; leave the job and join again",
+                                          b->job->name, b->job->rank, s->number));
+    s->phase = s->sum.is_full ? STEPS_BODY : begin_find_phase(s);
+    if (!s->sum.is_full)
+        return BEGIN_GOES_ON;
+    begin_describe_late(b);
+    return 0;
+}
+
+static int begin_hear(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    int error = wait_locked(s->request, b->deadline_ns, b->timeout_ns);
+    if (error == -ETIMEDOUT)
+        return error;
+    s->request = NULL;
+    if (error < 0)
+        return begin_fail(b, error);
+    s->number = s->holds ? s->number : s->record->round;
+    error = step_words_read(s->heard, b->job->workers, b->job->rank, deal_print(&s->deal->spec),
+                            &s->sum);
+    if (error < 0)
+        return begin_fail(b, begin_name_fault(b, error));
+    if (!s->holds)
+        return begin_hear_late(b);
+    error = deal_apply(s->deal, &s->sum.record);
+    if (error < 0)
+        return begin_fail(b, error == -ENOMEM ? client_error(error, "out of memory")
+                                              : begin_name_fault(b, error));
+    s->phase = begin_find_phase(s);
+    return BEGIN_GOES_ON;
+}
+
+/* ---- late workers ---- */
+
+static bool begin_has_entered(void *context)
+{
+    const struct gp_job *job = context;
+    if (job->failure.code)
+        return true;
+    for_each_tensor (t, job) {
+        if (t->entering > 0 && !t->failure.code)
+            return false;
+    }
+    return true;
+}
+
+/* Sends the first record of a rank without the state. Its rounds are known when it has entered all
+ * tensors. */
+static int begin_send_late(const struct beginning *b)
+{
+    struct gp_job *job = b->job;
+    if (begin_has_to_leave(job)) {
+        begin_describe_late(b);
+        return GP_LEAVES;
+    }
+    if (!engine_run(&job->engine, b->deadline_ns, begin_has_entered, job))
+        return client_error(-ETIMEDOUT,
+                            "job '%s': rank %u has not entered all tensors after %" PRIu64
+                            " ms; the other ranks have not come to the end of a step. Call "
+                            "gp_step_begin() again to go on waiting",
+                            job->name, job->rank, b->timeout_ns / NS_PER_MS);
+    if (job->failure.code)
+        return client_error_from(&job->failure);
+    int error = begin_send(b, true);
+    return error < 0 ? error : BEGIN_GOES_ON;
+}
+
+/* The state that a lost giver has not given completely is given again. */
+static int begin_take_carry(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    const struct deal_spec spec = s->deal->spec;
+    int error = s->carried ? carry_read(s->carried, s->carried_total, &spec, s->deal) : -ENOMEM;
+    s->deal->spec = spec;
+    if (error == -ENOMEM)
+        return begin_fail(b, client_error(error, "out of memory"));
+    if (error == -EINVAL)
+        return begin_fail(b, begin_name_fault(b, error));
+    s->has_missed = error < 0;
+    return 0;
+}
+
+static int begin_carry(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    int result = carry_exchange(b->job, b->deadline_ns, b->timeout_ns);
+    if (result == -ETIMEDOUT)
+        return result;
+    int error = result > 0 && !s->holds ? begin_take_carry(b) : 0;
+    free(s->carried);
+    s->carried = NULL;
+    s->carried_total = s->carried_count = 0;
+    if (result < 0 || error < 0)
+        return begin_fail(b, result < 0 ? result : error);
+    s->phase = result > 0 ? STEPS_CARRIED : STEPS_NEXT;
+    if (result == 0)
+        return BEGIN_GOES_ON;
+    *b->ret_step = (gp_step){.number = s->number + 1, .giver = carry_giver(&s->sum.record)};
+    return GP_CARRIES;
+}
+
+/* The script has handed its state over. */
+static int begin_end_carry(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    const struct deal_spec spec = s->deal->spec;
+    if (s->has_missed)
+        deal_fini(s->deal);
+    s->deal->spec = spec;
+    s->holds |= !s->has_missed;
+    s->has_missed = false;
+    s->phase = STEPS_NEXT;
+    return BEGIN_GOES_ON;
+}
+
+/* ---- members ---- */
+
+/* Returns whether this rank has left the deal, and all its shares are confirmed. */
+static bool begin_is_free(const struct beginning *b)
+{
+    const struct step_deal *deal = b->steps->deal;
+    uint32_t rank = b->job->rank;
+    if (!b->steps->is_leaving || ranks_have(deal->members, rank))
+        return false;
+    for (uint64_t number = deal->record; deal_step(deal, number); number++) {
+        if (deal_share(deal_step(deal, number), rank) > 0)
+            return false;
+    }
+    return true;
+}
+
+static int begin_next(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    const struct deal_step *step = deal_step(s->deal, s->number + 1);
+    bool is_full = step->runs.samples > 0;
+    begin_describe(b, step);
+    if (step->is_end)
+        return GP_TRAINED;
+    if (begin_is_free(b))
+        return GP_LEAVES;
+    int error = begin_send(b, is_full);
+    if (error < 0)
+        return error;
+    s->number++;
+    return is_full ? 0 : BEGIN_GOES_ON;
+}
+
+static int begin_go_on(const struct beginning *b)
+{
+    switch (b->steps->phase) {
+    case STEPS_NEXT: return b->steps->holds ? begin_next(b) : begin_send_late(b);
+    case STEPS_RECORD: return begin_hear(b);
+    case STEPS_BODY: b->steps->phase = begin_find_phase(b->steps); return BEGIN_GOES_ON;
+    case STEPS_CARRY: return begin_carry(b);
+    case STEPS_CARRIED: return begin_end_carry(b);
+    }
+    return -EINVAL;
+}
+
+static int begin_locked(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    int result = begin_check_requests(b);
+    if (s->failure)
+        return client_error(s->failure,
+                            "job '%s': an earlier gp_step_begin() has failed, so no step can "
+                            "begin; leave the job",
+                            b->job->name);
+    if (result < 0)
+        return result;
+    s->is_used = true;
+    do {
+        result = begin_go_on(b);
+    } while (result == BEGIN_GOES_ON);
+    s->is_used = false;
+    return result;
+}
+
+static int begin_check(const struct gp_job *job)
+{
+    if (!job->steps || !job->steps->record)
+        return client_error(-EINVAL, "job '%s' has no deal; call gp_deal_declare() first",
+                            job->name);
+    if (job->steps->is_used)
+        return client_error(
+            -EBUSY, "another thread is in gp_step_begin() of job '%s'; begin steps in one thread",
+            job->name);
+    return 0;
+}
+
+int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step)
+{
+    gp_step step;
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    if (!ret_step)
+        return client_error(-EINVAL, "gp_step_begin: no place for the step");
+    uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
+    job->users++;
+    pthread_mutex_lock(&job->lock);
+    error = begin_check(job);
+    const struct beginning b = {job, job->steps, deadline_ns, timeout_ns, &step};
+    int result = error < 0 ? error : begin_locked(&b);
+    job_end_use(job);
+    if (result >= 0)
+        *ret_step = step;
+    return result;
+}
+
+/* ---- shares ---- */
+
+int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    if (!ret_samples && room > 0)
+        return client_error(-EINVAL, "gp_step_share: no place for the samples");
+    pthread_mutex_lock(&job->lock);
+    const struct job_steps *s = job->steps;
+    bool is_late = s && s->record && !s->holds;
+    const struct deal_step *dealt = s && s->holds ? deal_step(s->deal, step) : NULL;
+    int count = 0;
+    if (dealt)
+        count = (int)deal_samples(s->deal, dealt, job->rank, 0, ret_samples, room);
+    else if (!is_late)
+        count = client_error(-ENOENT,
+                             "job '%s': the shares of step %" PRIu64 " are not known; give the "
+                             "number of the present step, or one of the next gp_deal.prefetch",
+                             job->name, step);
+    pthread_mutex_unlock(&job->lock);
+    return count;
+}
+
+int gp_step_missed(gp_job *job)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    pthread_mutex_lock(&job->lock);
+    struct job_steps *s = job->steps;
+    if (s && s->phase == STEPS_CARRIED && !s->holds)
+        s->has_missed = true;
+    else
+        error =
+            client_error(-EINVAL, "job '%s': rank %u was not given a state", job->name, job->rank);
+    pthread_mutex_unlock(&job->lock);
+    return error;
+}

@@ -1,0 +1,238 @@
+"""Tests the deal of an elastic job against a real service: workers come, leave and die while they
+train, and the samples of each epoch are counted from what the workers have written."""
+import collections
+import os
+import pathlib
+import signal
+import subprocess
+import unittest
+
+import harness
+import tap
+from harness import Service, until
+
+TOOLS = harness.BUILD / 'test' / 'e2e'
+SAMPLES, BATCH, EPOCHS = 1203, 8, 3     # the last step of an epoch has three samples
+ENDS_S = 60
+
+
+def gradient_of(sample):
+    return sample % 1009
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off')
+        self.addCleanup(self.service.end)
+        self.folder = pathlib.Path(self.service.folder) / 'deal'
+        self.folder.mkdir()
+        self.running, self.logs = {}, {}
+        self.addCleanup(lambda: [p.kill() for p in self.running.values()])
+
+    def start(self, rank, transport, workers, most, prefetch, continues=0, resizes=(),
+              samples=SAMPLES, epochs=EPOCHS, **environment):
+        log = self.folder / f'{rank}.{len(self.logs)}'
+        words = [rank, workers, most, samples, BATCH, epochs, prefetch, continues, log]
+        self.running[rank] = subprocess.Popen(
+            [TOOLS / 'elastic_worker', *map(str, words)], stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,
+                 'GRADPOOL_TRANSPORT': transport, **environment})
+        self.logs[log] = rank
+        self.running[rank].stdin.write(''.join(f'{step} {count} {awaits}\n'
+                                               for step, count, awaits in resizes))
+        self.running[rank].stdin.close()
+        self.running[rank].stdin = None
+        return log
+
+    def await_line(self, log, rank, words):
+        def is_there():
+            is_written = log.exists() and words in log.read_text()
+            return is_written or self.running[rank].poll() is not None
+        until(is_there, f'rank {rank} writes {words!r}', process=self.service.serve)
+        if words not in log.read_text():
+            self.end(rank)
+            self.fail(f'rank {rank} ended without {words!r}')
+
+    def end(self, rank):
+        process = self.running.pop(rank)
+        errors = harness.finish(process, ENDS_S)[1]
+        self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
+
+    def steps(self):
+        """Returns for each step the lines of all ranks."""
+        found = collections.defaultdict(list)
+        for log, rank in self.logs.items():
+            for line in log.read_text().splitlines(True):
+                words = line.split()
+                if words[0] == 'step' and line.endswith('\n'):
+                    found[int(words[1])].append((rank, int(words[2]), int(words[3]), words[4],
+                                                 words[5], list(map(int, words[6:]))))
+        return found
+
+    def check_steps(self):
+        """Checks mean and model of each step on all ranks. Returns how often each sample of each
+        epoch was used."""
+        used = collections.Counter()
+        for number, lines in sorted(self.steps().items()):
+            self.assertEqual(len({line[1:5] for line in lines}), 1, f'step {number}: {lines}')
+            _, epoch, batch, mean, _, _ = lines[0]
+            samples = [sample for line in lines for sample in line[5]]
+            used.update((epoch, sample) for sample in samples)
+            if len(samples) == batch:   # no rank of the step is lost
+                wanted = sum(map(gradient_of, samples)) / batch
+                self.assertAlmostEqual(float(mean), wanted, delta=1e-5 * (1 + wanted))
+        return used
+
+    def end_all(self, log, steps):
+        """Kills all workers when one of them has trained some steps."""
+        until(lambda: log.exists() and log.read_text().count('step ') > steps,
+              'steps of a late worker', process=self.service.serve)
+        for process in self.running.values():
+            process.kill()
+            process.communicate()
+
+    def check_whole_epochs(self, used, samples):
+        whole = collections.Counter(epoch for epoch, _ in used)
+        for epoch in range(max(whole) - 1):
+            self.assertEqual(whole[epoch], samples)
+
+    def check_once(self):
+        used = self.check_steps()
+        self.assertEqual(len(used), SAMPLES * EPOCHS)
+        self.assertEqual(set(used.values()), {1})
+
+    def ranks_at(self, number):
+        return sorted(line[0] for line in self.steps()[number] if line[5])
+
+
+class Changes(Steps):
+    def grow_and_shrink(self, transport, prefetch):
+        logs = [self.start(rank, transport, 2, 3, prefetch, resizes=resizes)
+                for rank, resizes in enumerate(([(20, 3, 1), (120, 2, 0)], []))]
+        self.await_line(logs[0], 0, 'resizes 3')
+        late = self.start(2, transport, 2, 3, prefetch)
+        for rank in range(3):
+            self.end(rank)
+        self.check_once()
+        self.assertEqual(late.read_text().splitlines()[-1], 'leaves')
+        self.assertEqual(logs[0].read_text().splitlines()[-1], 'trained')
+        self.assertIn('carries 0', late.read_text())
+        self.assertEqual(self.ranks_at(19), [0, 1])
+        self.assertEqual(self.ranks_at(110), [0, 1, 2])
+        self.assertEqual(self.ranks_at(160), [0, 1])
+
+    def test_a_job_grows_and_shrinks_and_uses_each_sample_once_shm(self):
+        self.grow_and_shrink('shm', 0)
+
+    def test_a_job_grows_and_shrinks_and_uses_each_sample_once_tcp(self):
+        self.grow_and_shrink('tcp', 0)
+
+    def test_with_a_prefetch_too(self):
+        self.grow_and_shrink('shm', 4)
+
+    def test_workers_come_and_leave_more_than_once(self):
+        log = self.start(0, 'shm', 1, 3, 1, resizes=[(10, 2, 1), (60, 1, 0), (100, 3, 1),
+                                                      (200, 2, 0)])
+        for words, ranks in (('resizes 2', [1]), ('resizes 1', []), ('resizes 3', [1, 2])):
+            self.await_line(log, 0, words)
+            for rank in set(ranks) & set(self.running):
+                self.end(rank)
+            for rank in ranks:
+                self.start(rank, 'shm', 1, 3, 1)
+        for rank in sorted(self.running):
+            self.end(rank)
+        self.check_once()
+        self.assertEqual(self.ranks_at(9), [0])
+        self.assertEqual(self.ranks_at(55), [0, 1])
+        self.assertEqual(self.ranks_at(95), [0])
+        self.assertEqual(self.ranks_at(195), [0, 1, 2])
+
+    def test_steps_do_not_wait_for_those_who_come(self):
+        how = {'samples': 200, 'epochs': 10 ** 6}   # more than the test trains
+        for rank, resizes in enumerate(([(20, 3, 0)], [])):
+            self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
+        late = self.start(2, 'shm', 2, 3, 0, **how)
+        self.end_all(late, 300)
+        used = self.check_steps()
+        self.assertEqual(set(used.values()), {1})
+        self.check_whole_epochs(used, 200)
+
+    def test_without_a_change_every_step_has_its_batch(self):
+        for rank in range(2):
+            self.start(rank, 'shm', 2, 2, 0)
+        for rank in range(2):
+            self.end(rank)
+        self.check_once()
+        batches = collections.Counter(lines[0][2] for lines in self.steps().values())
+        self.assertEqual(batches, {BATCH: EPOCHS * (SAMPLES // BATCH), SAMPLES % BATCH: EPOCHS})
+
+
+class Losses(Steps):
+    def lose(self, victim, prefetch):
+        logs = [self.start(rank, 'shm', 3, 3, prefetch, continues=1) for rank in range(3)]
+        self.await_line(logs[victim], victim, 'step 30 ')
+        process = self.running.pop(victim)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        for rank in sorted(self.running):
+            self.end(rank)
+        used = self.check_steps()
+        self.assertEqual(len(used), SAMPLES * EPOCHS)   # no sample is lost
+        twice = sum(count - 1 for count in used.values())
+        self.assertLessEqual(twice, 2 * -(-BATCH // 3))
+        self.assertGreater(min(map(len, (self.steps()[n] for n in range(1, 30)))), 2)
+
+    def test_a_killed_worker_returns_its_shares(self):
+        self.lose(2, 0)
+
+    def test_the_first_rank_may_die_with_a_prefetch(self):
+        self.lose(0, 3)
+
+
+    def test_a_worker_comes_while_another_dies(self):
+        how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
+        for rank, resizes in enumerate(([(20, 3, 0)], [])):
+            log = self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
+        self.await_line(log, 1, 'step 20 ')
+        late = self.start(2, 'shm', 2, 3, 0, **how)
+        self.running[1].kill()
+        self.running.pop(1).communicate()
+        self.end_all(late, 200)
+        used = self.check_steps()
+        self.check_whole_epochs(used, 200)
+        self.assertLessEqual(sum(count - 1 for count in used.values()), BATCH)
+
+    def test_a_giver_that_dies_is_replaced(self):
+        how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
+        log = self.start(0, 'shm', 2, 3, 0, resizes=[(20, 3, 1)], ELASTIC_WORKER_DIES='1', **how)
+        self.start(1, 'shm', 2, 3, 0, **how)
+        self.await_line(log, 0, 'resizes 3')
+        late = self.start(2, 'shm', 2, 3, 0, **how)
+        self.end_all(late, 200)
+        lines = late.read_text().splitlines()
+        self.assertEqual(lines[:2], ['misses 0', 'carries 1'])
+        used = self.check_steps()
+        self.check_whole_epochs(used, 200)
+        self.assertLessEqual(sum(count - 1 for count in used.values()), BATCH)
+
+
+class Weights(unittest.TestCase):
+    def setUp(self):
+        self.service = Service()
+        self.addCleanup(self.service.end)
+
+    def run_over(self, transport):
+        done = harness.run([TOOLS / 'weights', self.service.endpoint, transport],
+                           capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_weights_of_3_to_1_give_the_bits_of_the_formula_shm(self):
+        self.run_over('shm')
+
+    def test_weights_of_3_to_1_give_the_bits_of_the_formula_tcp(self):
+        self.run_over('tcp')
+
+
+if __name__ == '__main__':
+    tap.main()

@@ -1,0 +1,258 @@
+/* A worker of an elastic job with a deal. Its model is a few floats, and the gradient of a sample
+ * is a function of its number. Writes one line for each step: number, epoch, the first element of
+ * the mean, a checksum of the model, and the samples of this rank.
+ *
+ * Usage: elastic_worker RANK WORKERS WORKERS_MAX SAMPLES BATCH EPOCHS PREFETCH CONTINUES LOG
+ * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
+ * AWAITS 1: the steps wait for the resize; 0: it goes on in another thread.
+ * With ELASTIC_WORKER_DIES in the environment the worker dies when it is to give its model. */
+#include "gradpool_elastic.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ELEMENTS 300
+#define WAIT_MS 60000
+#define RESIZES_MAX 16
+
+struct resize {
+    uint64_t step;
+    uint32_t workers;
+    int awaits;
+    pthread_t thread;
+    int is_done, is_running;
+};
+
+static gp_job *job;
+enum { SHORT, OTHER, MODEL, SELDOM, TENSORS }; /* two gradients; model; a sum in some steps */
+static gp_tensor *tensors[TENSORS];
+static float gradient[2][ELEMENTS], mean[2][ELEMENTS], model[ELEMENTS];
+static uint64_t *samples;
+static struct resize resizes[RESIZES_MAX];
+static int resizes_count;
+static FILE *file;
+static int has_model;
+
+static void must(int result, const char *what)
+{
+    if (result >= 0)
+        return;
+    fprintf(stderr, "%s: %d, %s\n", what, result, gp_last_error());
+    exit(1);
+}
+
+static float gradient_of(uint64_t sample, int e)
+{
+    return (float)((sample * (uint64_t)(e + 1)) % 1009);
+}
+
+/* ---- resizes ---- */
+
+static void read_resizes(void)
+{
+    struct resize *r = resizes;
+    while (resizes_count < RESIZES_MAX &&
+           scanf("%" SCNu64 " %" SCNu32 " %d", &r->step, &r->workers, &r->awaits) == 3) {
+        resizes_count++;
+        r++;
+    }
+}
+
+static void *resize_runs(void *context)
+{
+    const struct resize *r = context;
+    must(gp_job_resize(job, r->workers, WAIT_MS), "resize");
+    return NULL;
+}
+
+/* Waits until the message about the new number of workers is here, so that it is here long before
+ * the end of the training. */
+static void await_wanted(uint32_t workers)
+{
+    gp_membership membership = {0};
+    while (membership.wanted != workers) {
+        must(gp_job_membership(job, &membership), "membership");
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void resize_at(uint64_t step)
+{
+    for (int i = 0; i < resizes_count; i++) {
+        struct resize *r = &resizes[i];
+        if (r->step != step || r->is_done)
+            continue;
+        r->is_done = 1;
+        fprintf(file, "resizes %u\n", r->workers);
+        if (r->awaits) {
+            (void)resize_runs(r);
+        } else {
+            r->is_running = pthread_create(&r->thread, NULL, resize_runs, r) == 0;
+            await_wanted(r->workers);
+        }
+    }
+}
+
+static void end_resizes(void)
+{
+    for (int i = 0; i < resizes_count; i++) {
+        if (resizes[i].is_running)
+            pthread_join(resizes[i].thread, NULL);
+    }
+}
+
+/* ---- steps ---- */
+
+static void compute(int count)
+{
+    memset(gradient, 0, sizeof gradient);
+    for (int i = 0; i < count; i++)
+        for (int e = 0; e < ELEMENTS; e++)
+            gradient[0][e] += gradient_of(samples[i], e);
+    for (int e = 0; e < ELEMENTS && count > 0; e++)
+        gradient[1][e] = gradient[0][e] = gradient[0][e] / (float)count;
+}
+
+static void exchange(void)
+{
+    gp_request *request;
+    const gp_item items[2] = {{tensors[SHORT], gradient[0], mean[0]},
+                              {tensors[OTHER], gradient[1], mean[1]}};
+    must(gp_push_pull_group(job, items, 2, GP_MEAN, &request), "push");
+    must(gp_wait(request, WAIT_MS), "wait");
+    if (memcmp(mean[0], mean[1], sizeof mean[0]) != 0) {
+        fprintf(stderr, "two tensors of one step have different means\n");
+        exit(1);
+    }
+}
+
+/* Not every step has a round of each tensor. */
+static void exchange_seldom(uint64_t step)
+{
+    static float one = 1, sum;
+    gp_request *request;
+    if (step % 10 != 0)
+        return;
+    must(gp_push_pull(tensors[SELDOM], &one, &sum, GP_SUM, &request), "push");
+    must(gp_wait(request, WAIT_MS), "wait");
+}
+
+static void train(const gp_step *step, uint64_t batch)
+{
+    int count = gp_step_share(job, step->number, samples, batch);
+    must(count, "share");
+    if ((uint32_t)count != step->weight) {
+        fprintf(stderr, "share of %d samples, weight %u\n", count, step->weight);
+        exit(1);
+    }
+    compute(count);
+    exchange();
+    exchange_seldom(step->number);
+    if (step->flags & GP_STEP_ENTERS)
+        return;
+    for (int e = 0; e < ELEMENTS; e++)
+        model[e] -= 0.001f * mean[0][e];
+    const void *arrays[] = {model};
+    const size_t bytes[] = {sizeof model};
+    fprintf(file, "step %" PRIu64 " %" PRIu64 " %u %.9g %016" PRIx64, step->number, step->epoch,
+            step->batch, (double)mean[0][0], gp_checksum(arrays, bytes, 1));
+    for (int i = 0; i < count; i++)
+        fprintf(file, " %" PRIu64, samples[i]);
+    fprintf(file, "\n");
+}
+
+/* A sum to which only the giver adds its model, and a one: without the giver all of it is 0. */
+static void carry(const gp_step *step)
+{
+    static float given[ELEMENTS + 1], sum[ELEMENTS + 1];
+    gp_request *request;
+    int gives = step->giver == gp_job_rank(job);
+    if (gives && getenv("ELASTIC_WORKER_DIES"))
+        raise(SIGKILL);
+    memcpy(given, model, sizeof model);
+    given[ELEMENTS] = 1;
+    memset(given, 0, gives ? 0 : sizeof given);
+    must(gp_push_pull(tensors[MODEL], given, sum, GP_SUM, &request), "carry");
+    must(gp_wait(request, WAIT_MS), "carry");
+    fprintf(file, sum[ELEMENTS] == 1 ? "carries %u\n" : "misses %u\n", step->giver);
+    if (!has_model && sum[ELEMENTS] == 0)
+        must(gp_step_missed(job), "missed");
+    else if (!has_model)
+        memcpy(model, sum, sizeof model);
+    has_model |= sum[ELEMENTS] == 1;
+}
+
+static int run(uint64_t batch)
+{
+    gp_step step = {0};
+    int result;
+    do {
+        resize_at(step.number + 1);
+        result = gp_step_begin(job, WAIT_MS, &step);
+        must(result, "step");
+        if (result == GP_CARRIES)
+            carry(&step);
+        else if (result == 0)
+            train(&step, batch);
+    } while (result == 0 || result == GP_CARRIES);
+    fprintf(file, result == GP_LEAVES ? "leaves\n" : "trained\n");
+    return result;
+}
+
+/* A late worker is refused until the job has been resized. */
+static void join(gp_client *client, const gp_job_spec *spec)
+{
+    int result = gp_job_join(client, spec, &job);
+    for (int tries = 0; result == -EPROTO && tries < 6000; tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+        result = gp_job_join(client, spec, &job);
+    }
+    must(result, "join");
+}
+
+static uint32_t number(const char *text) { return (uint32_t)strtoul(text, NULL, 10); }
+
+int main(int argc, char **argv)
+{
+    gp_client *client;
+    if (argc != 10)
+        return 2;
+    const gp_job_spec spec = {.name = "deal",
+                              .rank = number(argv[1]),
+                              .workers = number(argv[2]),
+                              .workers_max = number(argv[3]),
+                              .on_worker_loss = number(argv[8]) ? GP_CONTINUE : GP_FAIL};
+    const gp_deal deal = {.samples = number(argv[4]),
+                          .batch = number(argv[5]),
+                          .epochs = number(argv[6]),
+                          .prefetch = number(argv[7]),
+                          .seed = 7};
+    const gp_tensor_spec specs[TENSORS] = {
+        {.name = "short", .dtype = GP_F32, .elements = ELEMENTS},
+        {.name = "other", .dtype = GP_F32, .elements = ELEMENTS},
+        {.name = "model", .dtype = GP_F32, .elements = ELEMENTS + 1},
+        {.name = "seldom", .dtype = GP_F32, .elements = 1}};
+    samples = calloc(deal.batch, sizeof *samples);
+    file = fopen(argv[9], "w");
+    if (!samples || !file)
+        return 2;
+    setvbuf(file, NULL, _IOLBF, 0);
+    has_model = spec.rank < spec.workers; /* these ranks begin with zeros */
+    if (spec.rank == 0)
+        read_resizes();
+    must(gp_connect(NULL, NULL, &client), "connect");
+    join(client, &spec);
+    must(gp_deal_declare(job, &deal, specs, TENSORS, tensors), "deal");
+    run(deal.batch);
+    end_resizes();
+    gp_disconnect(client);
+    fclose(file);
+    free(samples);
+    return 0;
+}

@@ -1,0 +1,293 @@
+/* Weights and steps of gradpool_elastic.h in two workers against the scripted service: the weights
+ * that lanes receive, steps without a change of workers, and refused calls. */
+#include "client/gradpool_elastic.h"
+#include "test/unit/client/client_fixture.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ELEMENTS 100
+
+static gp_tensor *t[WORKERS];
+static float values[WORKERS][ELEMENTS], results[WORKERS][ELEMENTS];
+static const gp_deal usual = {.samples = 10, .epochs = 2, .seed = 3, .batch = 4, .prefetch = 1};
+
+static void declare_deal(uint32_t rank, gp_deal deal)
+{
+    const gp_tensor_spec spec = {.name = "w", .dtype = GP_F32, .elements = ELEMENTS};
+    ok(gp_deal_declare(jobs[rank], &deal, &spec, 1, &t[rank]));
+}
+
+/* ---- weights ---- */
+
+static uint32_t weight_of(uint32_t rank, uint64_t round)
+{
+    pthread_mutex_lock(&rig.lock);
+    const struct script_heard *h = heard(rank, round);
+    uint32_t weight = h ? h->ready.weight : UINT32_MAX;
+    pthread_mutex_unlock(&rig.lock);
+    return weight;
+}
+
+static void push_both(enum gp_operation operation)
+{
+    gp_request *requests[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(t[rank], values[rank], results[rank], operation, &requests[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(requests[rank], WAIT_MS));
+}
+
+static void a_weight_goes_with_each_mean_until_the_next_call(void **state)
+{
+    declare("w", ELEMENTS, t);
+    push_both(GP_MEAN);
+    assert_int_equal(weight_of(0, 1), 1);
+    ok(gp_job_weigh(jobs[0], 3));
+    ok(gp_job_weigh(jobs[1], 0));
+    push_both(GP_MEAN);
+    push_both(GP_MEAN);
+    assert_int_equal(weight_of(0, 2), 3);
+    assert_int_equal(weight_of(0, 3), 3);
+    assert_int_equal(weight_of(1, 3), 0);
+    push_both(GP_SUM);
+    assert_int_equal(weight_of(0, 4), 1);
+    assert_int_equal(weight_of(1, 4), 1);
+}
+
+/* ---- steps ---- */
+
+struct trained {
+    uint32_t rank;
+    pthread_t thread;
+    uint32_t used[2][10], steps;
+    int result;
+};
+
+/* Trains to the end, and counts its samples. */
+static void *train(void *context)
+{
+    struct trained *w = context;
+    gp_step step;
+    while ((w->result = gp_step_begin(jobs[w->rank], WAIT_MS, &step)) == 0) {
+        uint64_t samples[4];
+        gp_request *request;
+        int count = gp_step_share(jobs[w->rank], step.number, samples, 4);
+        if (count != (int)step.weight || step.workers != WORKERS || step.place != w->rank)
+            break;
+        for (int i = 0; i < count; i++)
+            w->used[step.epoch][samples[i]]++;
+        if (gp_push_pull(t[w->rank], values[w->rank], results[w->rank], GP_MEAN, &request) < 0 ||
+            gp_wait(request, WAIT_MS) < 0)
+            break;
+        w->steps++;
+    }
+    return NULL;
+}
+
+static void two_workers_share_each_epoch(void **state)
+{
+    struct trained workers[WORKERS] = {{0}};
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        declare_deal(rank, usual);
+        workers[rank].rank = rank;
+        assert_int_equal(pthread_create(&workers[rank].thread, NULL, train, &workers[rank]), 0);
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        pthread_join(workers[rank].thread, NULL);
+        assert_int_equal(workers[rank].result, GP_TRAINED);
+        assert_int_equal(workers[rank].steps, 6); /* 4 + 4 + 2 samples, twice */
+    }
+    for (int epoch = 0; epoch < 2; epoch++)
+        for (int sample = 0; sample < 10; sample++)
+            assert_int_equal(workers[0].used[epoch][sample] + workers[1].used[epoch][sample], 1);
+}
+
+/* ---- refusals ---- */
+
+static void weights_and_deals_outside_their_limits_are_refused(void **state)
+{
+    gp_deal deal = usual;
+    failed(gp_job_weigh(jobs[0], GP_WEIGHT_MAX + 1), -EINVAL,
+           ": weight 4194305 of a gradient, expected at most ", NULL);
+    failed(gp_deal_declare(jobs[0], NULL, NULL, 0, NULL), -EINVAL, "gp_deal_declare: no deal given",
+           NULL);
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 1, NULL), -EINVAL,
+           "gp_deal_declare: no place for the tensors", NULL);
+    deal.samples = 0;
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL, ": a deal of 0 samples in ",
+           " epochs, expected at least one of each", NULL);
+    deal = usual;
+    deal.batch = 0;
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
+           ": a deal with batch 0, expected 1 to ", NULL);
+    deal = usual;
+    deal.prefetch = 65;
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
+           ": a deal with prefetch 65, expected at most ", NULL);
+}
+
+static void a_job_with_backup_workers_has_neither_weights_nor_deal(void **state)
+{
+    gp_job *job;
+    gp_job_spec spec = {.name = "backed",
+                        .workers = 2,
+                        .backup = {.rule = GP_BACKUP_STATIC, .k = 1, .absence = UINT32_MAX}};
+    ok(gp_connect(rig.endpoint, NULL, &clients[0]));
+    ok(gp_job_join(clients[0], &spec, &job));
+    failed(gp_job_weigh(job, 1), -EOPNOTSUPP,
+           " has backup workers, whose rounds lack some ranks; weights and deals need every rank",
+           ". Join without gp_job_spec.backup", NULL);
+    failed(gp_deal_declare(job, &usual, NULL, 0, NULL), -EOPNOTSUPP, " has backup workers, ", NULL);
+    gp_job_leave(job);
+}
+
+static void a_step_needs_one_deal_and_places_for_its_results(void **state)
+{
+    gp_step step;
+    failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EINVAL,
+           " has no deal; call gp_deal_declare() first", NULL);
+    failed(gp_step_share(jobs[0], 1, NULL, 0), -ENOENT, ": the shares of step 1 are not known; ",
+           "give the number of the present step, or one of the next gp_deal.prefetch", NULL);
+    declare_deal(0, usual);
+    failed(gp_deal_declare(jobs[0], &usual, NULL, 0, NULL), -EEXIST,
+           " has a deal already; declare the deal once", NULL);
+    failed(gp_step_begin(jobs[0], WAIT_MS, NULL), -EINVAL, "gp_step_begin: no place for the step",
+           NULL);
+    failed(gp_step_share(jobs[0], 1, NULL, 4), -EINVAL, "gp_step_share: no place for the samples",
+           NULL);
+    failed(gp_step_missed(jobs[0]), -EINVAL, ": rank 0 was not given a state", NULL);
+    uint64_t samples[4];
+    assert_int_equal(gp_step_share(jobs[0], 2, samples, 4), 2);
+    failed(gp_step_share(jobs[0], 3, samples, 4), -ENOENT, ": the shares of step 3 are not known",
+           NULL);
+}
+
+static void a_step_waits_for_requests_and_late_ranks(void **state)
+{
+    gp_step step;
+    gp_request *request;
+    declare_deal(0, usual);
+    declare_deal(1, usual);
+    ok(gp_step_begin(jobs[0], WAIT_MS, &step));
+    assert_int_equal(step.number, 1);
+    assert_int_equal(step.weight, 2);
+    assert_int_equal(step.batch, 4);
+    ok(gp_push_pull(t[0], values[0], results[0], GP_MEAN, &request));
+    failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EBUSY,
+           "tensor 'w' has a request that nobody waited for; call gp_wait(), ",
+           "then begin the next step", NULL);
+    ok(gp_step_begin(jobs[1], WAIT_MS, &step));
+    gp_request *other;
+    ok(gp_push_pull(t[1], values[1], results[1], GP_MEAN, &other));
+    ok(gp_wait(request, WAIT_MS));
+    ok(gp_wait(other, WAIT_MS));
+    ok(gp_step_begin(jobs[0], WAIT_MS, &step)); /* holds record 1, sends record 2 */
+    ok(gp_push_pull(t[0], values[0], results[0], GP_MEAN, &request));
+    ok(gp_step_begin(jobs[1], WAIT_MS, &step));
+    assert_int_equal(step.number, 2);
+    ok(gp_push_pull(t[1], values[1], results[1], GP_MEAN, &other));
+    ok(gp_wait(request, WAIT_MS));
+    ok(gp_wait(other, WAIT_MS));
+}
+
+static void *begin_second_step(void *context)
+{
+    gp_step step;
+    int *result = context;
+    do {
+        *result = gp_step_begin(jobs[0], WAIT_MS, &step);
+    } while (*result == -EBUSY);
+    return NULL;
+}
+
+static void a_second_thread_is_refused(void **state)
+{
+    gp_step step;
+    pthread_t thread;
+    int result = -1, error = 0;
+    declare_deal(0, usual);
+    declare_deal(1, usual);
+    ok(gp_step_begin(jobs[0], WAIT_MS, &step));
+    assert_int_equal(pthread_create(&thread, NULL, begin_second_step, &result), 0);
+    while (error != -EBUSY) /* a call that comes first waits for record 1 */
+        error = gp_step_begin(jobs[0], 1, &step);
+    failed(error, -EBUSY, "another thread is in gp_step_begin() of job 'job'; ",
+           "begin steps in one thread", NULL);
+    ok(gp_step_begin(jobs[1], WAIT_MS, &step));
+    pthread_join(thread, NULL);
+    assert_int_equal(result, 0);
+}
+
+static void ranks_with_different_deals_get_an_error(void **state)
+{
+    gp_step step;
+    gp_deal other = usual;
+    gp_request *requests[WORKERS];
+    other.seed = 4;
+    declare_deal(0, usual);
+    declare_deal(1, other);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        ok(gp_step_begin(jobs[rank], WAIT_MS, &step));
+        ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(requests[rank], WAIT_MS));
+    failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL, " step 1: ranks have different deals; ",
+           "this rank has 10 samples, 2 epochs, seed 4, batch 4, prefetch 1. ",
+           "Give all ranks the same gp_deal", NULL);
+    failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL,
+           ": an earlier gp_step_begin() has failed, so no step can begin; leave the job", NULL);
+}
+
+static void ranks_that_push_unequally_often_get_an_error(void **state)
+{
+    gp_step step;
+    gp_request *requests[WORKERS];
+    gp_tensor *more[WORKERS];
+    declare_deal(0, usual);
+    declare_deal(1, usual);
+    ok(gp_tensor_declare(jobs[0], "more", GP_F32, 1, &more[0]));
+    ok(gp_tensor_declare(jobs[1], "more", GP_F32, 1, &more[1]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(more[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
+    ok(gp_wait(requests[0], WAIT_MS));
+    ok(gp_wait(requests[1], WAIT_MS));
+    ok(gp_tensor_undeclare(more[1])); /* this rank does not count its rounds any more */
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        ok(gp_step_begin(jobs[rank], WAIT_MS, &step));
+        ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
+    }
+    ok(gp_wait(requests[0], WAIT_MS));
+    ok(gp_wait(requests[1], WAIT_MS));
+    failed(
+        gp_step_begin(jobs[0], WAIT_MS, &step), -EPROTO,
+        " step 1: ranks have completed different numbers of rounds. Push the same tensors on all ",
+        "ranks in each step, with one version of the library", NULL);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
+#define ALONE(name) cmocka_unit_test_setup_teardown(name, fixture_start_alone, fixture_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_weight_goes_with_each_mean_until_the_next_call),
+        CASE(two_workers_share_each_epoch),
+        CASE(weights_and_deals_outside_their_limits_are_refused),
+        ALONE(a_job_with_backup_workers_has_neither_weights_nor_deal),
+        CASE(a_step_needs_one_deal_and_places_for_its_results),
+        CASE(a_step_waits_for_requests_and_late_ranks),
+        CASE(a_second_thread_is_refused),
+        CASE(ranks_with_different_deals_get_an_error),
+        CASE(ranks_that_push_unequally_often_get_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
