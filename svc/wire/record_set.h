@@ -43,8 +43,11 @@ _Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes")
 
 struct record_landed {
     uint8_t kind;
-    uint8_t reserved[7];
-    uint64_t round; /* of the job; the worker holds its results and all earlier ones */
+    uint8_t reserved[3];
+    uint32_t piece; /* the hidden tensor's */
+    /* of the job; the worker holds its results. RECORD_ROUND_NONE: a lane no longer had the round
+     * that the worker was to take */
+    uint64_t round;
 };
 _Static_assert(sizeof(struct record_landed) == 16, "no holes");
 
