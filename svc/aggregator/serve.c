@@ -12,6 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+static enum lane_leading leading_of(uint32_t flags)
+{
+    if (!(flags & TERMS_LEADS))
+        return LEADS_NOTHING;
+    return flags & TERMS_FOLLOWS ? LEADS_ROUNDS : LEADS_SETS;
+}
+
 static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                      struct lane_piece *ret_piece)
 {
@@ -28,11 +35,10 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                      .keeper = spec->keeper,
                                      .terms = {.quorum = terms->quorum,
                                                .bound = terms->bound,
-                                               .leads = terms->flags & TERMS_LEADS,
+                                               .leads = leading_of(flags),
                                                .measures = terms->flags & TERMS_MEASURES,
                                                .rule = terms->rule,
-                                               .follows = flags == TERMS_FOLLOWS,
-                                               .passes = flags == (TERMS_FOLLOWS | TERMS_LEADS)},
+                                               .follows = flags == TERMS_FOLLOWS},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/err.h"
 #include "svc/base/log.h"
+#include "svc/lane/chunk/serve.h"
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/hear/announce.h"
 #include "svc/lane/hear/leave.h"
@@ -51,7 +52,7 @@ static const char *refusal_text(int reason)
     }
 }
 
-static int admit(struct lane *lane, const struct fabric *fabric, const struct fabric_event *event,
+static int admit(struct lane *lane, struct fabric *fabric, const struct fabric_event *event,
                  struct worker **ret_worker)
 {
     struct record_connect ticket;
@@ -72,7 +73,7 @@ static int admit(struct lane *lane, const struct fabric *fabric, const struct fa
         replace_connection(w);
     if (!w || w->conn)
         return -EBUSY;
-    error = window_reserve(job, fabric) ?: lending_connect(w, fabric);
+    error = window_reserve(job, fabric) ?: serving_open(w, fabric) ?: lending_connect(w, fabric);
     if (error < 0)
         return error;
     *ret_worker = w;
@@ -152,6 +153,18 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  w->job->lane->options.id, err_text(error));
 }
 
+/* A piece that has moved is not here: its ranks repeat the record to the new owner. */
+static void take_landed(struct worker *w, const struct record_landed *landed)
+{
+    struct piece *p = piece_find(w->job, landed->piece);
+    struct rank *rank = p ? piece_rank(p, w->number) : NULL;
+    if (!p || w->job->failure)
+        return;
+    if (!rank || !p->takers || (p->round > 0 && landed->round >= p->round))
+        return evict(w, "a report about results of a round that is not closed");
+    round_landed(rank, landed->round);
+}
+
 /* Handles a record. Returns true if the lane keeps the receive buffer for later use. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
@@ -167,7 +180,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     case RECORD_BACKUP: take_backup(w, &record->backup); return false;
-    case RECORD_LANDED:
+    case RECORD_LANDED: take_landed(w, &record->landed); return false;
     case RECORD_MEASURE:
         evict(w, "a record for backup workers, which the job does not have");
         return false;
@@ -265,7 +278,11 @@ static void on_posted(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
     struct lane_job *job = w->job;
-    transfer_progress(event->context, w, event->error);
+    struct transfer *t = job_transfer(job, event->context);
+    if (t)
+        transfer_progress(t, w, event->error);
+    else
+        serve_progress(w, event->error);
     job_release(job);
 }
 

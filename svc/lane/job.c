@@ -6,6 +6,7 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/window.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->table.buckets);
     arena_free(arena, &job->account, job->grants);
     window_close(job);
+    servings_free(job);
     /* copied, because the account is a field of the job */
     struct arena_account last = job->account;
     arena_free(arena, &last, job);
@@ -87,7 +89,8 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
 
 void job_release(struct lane_job *job)
 {
-    if (!job->is_dropped || transfer_is_active(job) || job->replaced > 0)
+    bool is_posted = transfer_is_active(job) || servings_are_posted(job);
+    if (!job->is_dropped || is_posted || job->replaced > 0)
         return;
     for (uint32_t i = 0; i < job_peers(job); i++) {
         if (job->workers[i].conn)

@@ -9,11 +9,13 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/worker.h"
 
 #include <errno.h>
@@ -45,6 +47,7 @@ static void forget_connections(struct lane_job *job)
         worker_close(&job->workers[i], WORKER_ABSENT);
     for (int i = 0; i < TRANSFERS_PER_JOB; i++)
         job->transfers[i].outstanding = 0;
+    servings_abandon(job);
     job->replaced = 0;
 }
 
@@ -52,7 +55,7 @@ void lane_destroy(struct lane *lane)
 {
     if (!lane)
         return;
-    lane->is_closing = true;
+    lane->options.fabrics_count = 0; /* closed by the caller */
     list_for_each_safe_entry (struct lane_job, job, &lane->jobs, link) {
         job->is_dropped = true;
         forget_connections(job);
@@ -120,6 +123,16 @@ static void tell(struct lane *lane)
     lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
 }
 
+/* Closes rounds that have waited long enough for ranks that take a result. */
+static void end_waits(struct lane *lane)
+{
+    struct piece *p;
+    while ((p = takers_due(lane)))
+        round_go_on(p);
+}
+
+uint64_t lane_next_ns(const struct lane *lane) { return takers_next_ns(lane); }
+
 void lane_pass_over(struct lane *lane, size_t fabric) { lane->passes_over[fabric] = true; }
 
 bool lane_poll(struct lane *lane, uint64_t now_ns)
@@ -131,6 +144,7 @@ bool lane_poll(struct lane *lane, uint64_t now_ns)
             at_ns = take_events(lane, i, at_ns);
         lane->passes_over[i] = false;
     }
+    end_waits(lane);
     give_turns(lane);
     tell(lane);
     return !line_is_empty(&lane->running);

@@ -65,9 +65,20 @@ void lane_set_id(struct lane *lane, uint32_t id);
  * messages. Returns true if more work is pending. After false the caller may sleep until a fabric
  * wakes it. */
 bool lane_poll(struct lane *lane, uint64_t now_ns);
+/* Returns the time at which lane_poll() has work even if no fabric wakes the lane; 0: none. */
+uint64_t lane_next_ns(const struct lane *lane);
 /* The next lane_poll() skips the fabric with this index, because this fabric did not wake the
  * lane. */
 void lane_pass_over(struct lane *lane, size_t fabric);
+
+/* Role of a piece for the sets of its job. */
+enum lane_leading {
+    LEADS_NOTHING,
+    /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
+    LEADS_SETS,
+    /* likewise in a job with backup workers: ranks outside a set get PASSED, and take results */
+    LEADS_ROUNDS,
+};
 
 /* Terms of a tensor's declaration, apart from its shape. */
 struct lane_terms {
@@ -75,14 +86,12 @@ struct lane_terms {
     /* QUORUM_FIRST: number of ranks that complete a round. QUORUM_STALE: number of rounds by which
      * a rank may be ahead */
     uint32_t bound;
-    /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
-    bool leads;
+    enum lane_leading leads;
     bool measures;         /* the squares of inputs and results are summed */
     enum update_rule rule; /* 0: the lane stores no parameters */
     /* this piece has QUORUM_CHOSEN and a rule: its updates are rounds of the job, whose numbers
      * the announcements name, and all its other rounds are those of all ranks (A85) */
     bool follows;
-    bool passes; /* this piece leads a job with backup workers: ranks outside a set get PASSED */
 };
 
 /* Declaration of a piece, which is a part of a tensor on one lane. */

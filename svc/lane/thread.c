@@ -159,6 +159,12 @@ static void carry_out_call(struct lane_thread *t)
     pthread_mutex_unlock(&t->mutex);
 }
 
+static int sleep_ms(const struct lane *lane)
+{
+    uint64_t next_ns = lane_next_ns(lane);
+    return next_ns == 0 ? -1 : clock_poll_ms(next_ns, clock_now_ns());
+}
+
 /* Sleeps until a fabric or the control thread has work. Returns at once if work is pending. */
 static void sleep_until_news(struct lane_thread *t, int timeout_ms)
 {
@@ -205,7 +211,7 @@ static void loop(struct lane_thread *t)
                 break;
         }
         if (!lane_poll(t->lane, clock_now_ns()) && !atomic_load(&t->has_news))
-            sleep_until_news(t, -1);
+            sleep_until_news(t, sleep_ms(t->lane));
     }
     finish_rounds(t);
 }

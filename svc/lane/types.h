@@ -80,12 +80,12 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
-    bool is_answer;      /* the round in progress sends `kept` or a state to late ranks */
-    uint64_t answered;   /* round whose result the answer in progress sends */
+    bool is_answer;      /* the round in progress sends `kept` to late ranks */
     bool is_interrupted; /* the round was given up, and will begin again */
     bool was_copy;       /* value of is_copy in the round that was given up */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
+    struct takers *takers;         /* NULL: the piece leads no job with backup workers */
     bool has_kept;                 /* `kept` has valid data */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
@@ -153,6 +153,13 @@ struct worker {
     char peer[64];
 };
 
+/* Pages of a window that is going to be opened (A73). */
+enum window_pages {
+    WINDOW_UNASKED,
+    WINDOW_WANTED, /* the job waits until the control thread has prepared them */
+    WINDOW_READY,
+};
+
 /* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own
  * holders and those of former owners. */
 #define LANE_KEEPERS_MAX 8
@@ -178,12 +185,12 @@ struct lane_job {
     uint64_t step_bytes; /* bytes of inputs and results in one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];
-    char *window;          /* slots of the transfers; NULL: not allocated */
-    size_t reserved_bytes; /* bytes counted for the window before it is allocated */
-    /* the job waits until the control thread has prepared the window's pages (A73) */
-    bool wants_window;
-    bool has_window_ready; /* these pages are prepared */
-    char *inbox;           /* short payloads of all workers for later rounds; NULL: none */
+    char *window;            /* slots of the transfers; NULL: not allocated */
+    size_t reserved_bytes;   /* bytes counted for the window before it is allocated */
+    enum window_pages pages; /* of the window */
+    /* answers to ranks that take results; NULL: no piece follows sets */
+    struct servings *servings;
+    char *inbox;     /* short payloads of all workers for later rounds; NULL: none */
     bool has_left;   /* a rank has left with a goodbye, so some quorums have become impossible */
     bool is_dropped; /* freed when its last operation is complete */
     bool is_elastic; /* workers may join and leave (A40) */
@@ -219,7 +226,6 @@ struct lane {
     struct list tenants;
     struct lane_tenant nameless; /* tenant of jobs without a key */
     size_t connections;
-    bool is_closing;                    /* the fabrics are closed */
     bool passes_over[LANE_FABRICS_MAX]; /* the next turn skips these fabrics */
     uint64_t busy_ns, rounds, pushed_bytes;
     size_t counted_bytes; /* arena_counted_bytes() at the last lane_measure() */
@@ -229,10 +235,11 @@ struct lane {
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
-    uint64_t apart_ns;    /* time of the current events that is already charged */
-    uint64_t helped_ns;   /* time that other threads have spent on this lane's jobs */
-    struct list telling;  /* workers with a pending message */
-    struct list tracings; /* recordings of jobs, for timelines */
+    uint64_t apart_ns;      /* time of the current events that is already charged */
+    uint64_t helped_ns;     /* time that other threads have spent on this lane's jobs */
+    struct list telling;    /* workers with a pending message */
+    struct takers *holding; /* pieces whose open round waits for ranks that take a result */
+    struct list tracings;   /* recordings of jobs, for timelines */
     /* Called when no chunk of the piece is in progress any more. `is_given_up`: the round of these
      * chunks was aborted (round.h). */
     void (*chunks_are_over)(struct piece *p, bool is_given_up);
@@ -251,9 +258,21 @@ static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
     return elements * reduce_element_bytes(p->dtype);
 }
 
+/* Returns the transfer whose operation has completed, or NULL: the operation was another one's. */
+static inline struct transfer *job_transfer(struct lane_job *job, void *context)
+{
+    uintptr_t at = (uintptr_t)context, first = (uintptr_t)job->transfers;
+    return at >= first && at < first + sizeof job->transfers ? context : NULL;
+}
+
 static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
+}
+/* Returns the newer of a rank's two announcements. */
+static inline struct announcement *rank_newest(struct rank *r)
+{
+    return &r->said[r->said[0].round <= r->said[1].round];
 }
 /* Returns the piece of an announcement. The announcement's index in rank.said[] is round & 1, so
  * the array and its rank are found from it. */

@@ -56,7 +56,7 @@ size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room)
 {
     size_t count = 0;
     list_for_each_entry (const struct lane_job, job, &lane->jobs, link) {
-        if (!job->wants_window || count + 2 > room)
+        if (job->pages != WINDOW_WANTED || count + 2 > room)
             continue;
         ret_bytes[count++] = window_bytes(job);
         ret_bytes[count++] = inbox_bytes(job);
@@ -67,10 +67,9 @@ size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room)
 void wanted_is_ready(struct lane *lane, const char *why_not)
 {
     list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
-        if (!job->wants_window)
+        if (job->pages != WINDOW_WANTED)
             continue;
-        job->wants_window = false;
-        job->has_window_ready = true;
+        job->pages = WINDOW_READY;
         if (why_not)
             job_fail(job, -ENOSPC, "lane %u: slots need %s", lane->options.id, why_not);
         job_wake(job);

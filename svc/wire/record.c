@@ -173,7 +173,7 @@ static bool passed_is_sound(const struct record_chosen *r)
 
 static bool landed_is_sound(const struct record_landed *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && round_is_of_job(r->round);
+    return is_zero(r->reserved, sizeof(r->reserved)) && r->round <= RECORD_ROUND_MOST;
 }
 
 static bool go_on_is_sound(const struct record_go_on *r)

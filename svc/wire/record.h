@@ -41,7 +41,9 @@ enum record_kind {
     /* The next four are for jobs with backup workers (W22). Leader lane -> ranks outside the set of
      * a round: the set, or the takers that the round had. */
     RECORD_PASSED = 13,
-    RECORD_LANDED = 14, /* worker -> leader lane: all tensors of the round have landed */
+    /* worker outside a set -> leader lane: the results that it takes have landed; the answer is
+     * CLOSED */
+    RECORD_LANDED = 14,
     /* leader lane -> worker: another gradient on the same parameters is wanted */
     RECORD_GO_ON = 15,
     /* lane -> lowest rank of a set -> leader lane: sums over a sample of the round's gradients */

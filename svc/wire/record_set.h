@@ -43,8 +43,10 @@ _Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes")
 
 struct record_landed {
     uint8_t kind;
-    uint8_t reserved[7];
-    /* round of the job; the worker holds the results of this and of all earlier rounds */
+    uint8_t reserved[3];
+    uint32_t piece; /* the hidden tensor's */
+    /* round of the job; the worker holds the results of this and of all earlier rounds.
+     * RECORD_ROUND_NONE: a lane no longer had the round that the worker was to take */
     uint64_t round;
 };
 _Static_assert(sizeof(struct record_landed) == 16, "no holes");

@@ -1,17 +1,20 @@
-/* A round closes before its slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85, A86): a leader
- * lane, two lanes with one tensor each, three workers, and sets of the first two. The steps are
- * those of round_end.c of the client, and of quorum.c, round.c and standing.c of the lane. Messages
- * are late by choice: each delivery is a step of its own. FAULTS times the leader lane is lost with
- * all that it has not sent; its successor learns sets and announcements from the workers.
+/* A round closes before its slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85 to A87): a
+ * leader lane, two lanes with one tensor each, three workers, and sets of the first two. The steps
+ * are those of round_end.c of the client, and of quorum.c, takers.c, round.c and standing.c of the
+ * lane. Messages are late by choice: each delivery is a step of its own. A wait for a worker that
+ * takes a round ends at any time (not with PATIENT). FAULTS times the leader lane is lost with all
+ * that it has not sent; its successor learns sets, announcements and reports from the workers.
  *
  * Asserted: both lanes make a round with the same set; a worker with a word knows the set of its
- * round; the parameters of a worker are of one round when it begins the next gradient. No end but
+ * round; the parameters of a worker are of one round when it begins the next gradient; a lane has
+ * the round that a worker takes, unless the leader lane waits for the worker no longer. No end but
  * the one in which each worker holds the last round.
  *
  * Each of these breaks one rule, and must be found: WORD_BEFORE_SET (a lane sends no set ahead of
  * the word), DECIDES_EARLY (a new leader lane does not wait for all workers), SERVES_NEWEST (a lane
  * answers a taker with its newest state, whatever the round), LANDED_EARLY (a worker begins the next
- * gradient when one tensor has landed). */
+ * gradient when one tensor has landed), HOLDS_LATE (the leader lane delays only the third round after
+ * the one that a worker takes), REPORTS_EARLY (a worker reports before all lanes have answered). */
 
 #ifndef FAULTS
 #define FAULTS 0
@@ -36,6 +39,8 @@ byte knows[WORKERS * (ROUNDS + 1)];       /* set of a round; 0: unknown */
 byte closed[WORKERS];                     /* CLOSED of the leader lane; 0: none */
 byte takes[WORKERS * LANES];              /* round that the worker takes from the lane; 0: none */
 byte newer[WORKERS];                      /* newest round that a lane named instead */
+byte report[WORKERS];                     /* LANDED: 1 + the round, 1: gone; 0: none on its way */
+byte named[WORKERS];                      /* answer of the leader lane; 0: none */
 
 /* --- lanes --- */
 byte done[LANES];                         /* newest round that is made */
@@ -47,6 +52,9 @@ byte leader_round = 1;                    /* open round; 0: workers have not all
 byte leader_set[ROUNDS + 1];
 byte leader_heard[WORKERS];               /* newest announcement that it has heard */
 bool has_spoken[WORKERS];                 /* to a new leader lane */
+byte fetches[WORKERS];                    /* round that the worker takes; 0: none is waited for */
+byte tries[WORKERS];                      /* rounds taken since the announcement */
+bool may_be_outrun[WORKERS];              /* the leader lane does not wait for the worker */
 byte faults;
 
 /* W13: the first set stays. */
@@ -77,7 +85,8 @@ inline take(w, round)
 {
     closed[w] = round;
     for (l : 0 .. LANES - 1) { takes[AT(w, l)] = closed[w] }
-    newer[w] = 0 /* `round` may be this one */
+    newer[w] = 0; /* `round` may be this one */
+    named[w] = 0
 }
 
 #ifdef LANDED_EARLY
@@ -85,7 +94,12 @@ inline take(w, round)
 #else
 #define ALL_LANDED(w, r) (part[AT(w, 0)] == (r) && part[AT(w, 1)] == (r))
 #endif
+#ifdef REPORTS_EARLY
+#define ALL_ANSWERED(w) (takes[AT(w, 0)] == 0 || takes[AT(w, 1)] == 0)
+#else
 #define ALL_ANSWERED(w) (takes[AT(w, 0)] == 0 && takes[AT(w, 1)] == 0)
+#endif
+#define NEWEST(w) (named[w] > newer[w] -> named[w] : newer[w])
 
 proctype worker(byte w)
 {
@@ -104,8 +118,12 @@ proctype worker(byte w)
         od;
         do
         :: r > 0 -> break
-        :: atomic { r == 0 && ALL_ANSWERED(w) && newer[w] > 0 -> take(w, newer[w]) }
-        :: atomic { r == 0 && ALL_ANSWERED(w) && newer[w] == 0 -> begin(w, closed[w]); break }
+        :: atomic { r == 0 && ALL_ANSWERED(w) && report[w] == 0 && named[w] == 0 ->
+                report[w] = 1 + (newer[w] > 0 -> 0 : closed[w]) }
+        :: atomic { r == 0 && named[w] > 0 && NEWEST(w) > closed[w] ->
+                l = NEWEST(w); newer[w] = l; take(w, newer[w]) }
+        :: atomic { r == 0 && named[w] > 0 && NEWEST(w) == closed[w] ->
+                named[w] = 0; begin(w, closed[w]); break }
         od
     od
 }
@@ -147,7 +165,8 @@ inline answer(l, w)
     :: part[AT(w, l)] = done[l]
 #else
     :: done[l] <= takes[AT(w, l)] + 1 -> part[AT(w, l)] = takes[AT(w, l)]
-    :: done[l] > takes[AT(w, l)] + 1 -> newer[w] = (done[l] > newer[w] -> done[l] : newer[w])
+    :: done[l] > takes[AT(w, l)] + 1 -> assert(may_be_outrun[w]);
+            newer[w] = (done[l] > newer[w] -> done[l] : newer[w])
 #endif
     fi;
     takes[AT(w, l)] = 0
@@ -182,6 +201,31 @@ proctype lane(byte l)
 }
 
 #define COUNTS(w) (leader_heard[w] == leader_round)
+
+#ifdef HOLDS_LATE
+#define HELD_FROM 3
+#else
+#define HELD_FROM 2
+#endif
+#define DELAYS(w) (fetches[w] > 0 && fetches[w] + HELD_FROM <= leader_round)
+
+inline fetch(w)
+{
+    fetches[w] = leader_round - 1;
+    may_be_outrun[w] = false;
+    knows[OF(w, leader_round - 1)] = leader_set[leader_round - 1]
+}
+
+/* A worker begins with an older round after the second one that it has taken. */
+inline answer_report(w)
+{
+    fetches[w] = 0;
+    if
+    :: report[w] > 1 && (report[w] == leader_round || tries[w] == 2) -> named[w] = report[w] - 1
+    :: else -> fetch(w); named[w] = leader_round - 1; tries[w] = 2
+    fi;
+    report[w] = 0
+}
 
 inline decide()
 {
@@ -232,7 +276,10 @@ inline die()
     faults++;
     leader_round = 0;
     for (r : 0 .. ROUNDS) { leader_set[r] = 0 }
-    for (r : 0 .. WORKERS - 1) { leader_heard[r] = 0; has_spoken[r] = false }
+    for (r : 0 .. WORKERS - 1) {
+        leader_heard[r] = 0; has_spoken[r] = false;
+        fetches[r] = 0; tries[r] = 0; may_be_outrun[r] = true
+    }
 }
 
 /* The announcement that the leader lane has heard is of a round that it has closed: CHOSEN, or CLOSED
@@ -245,15 +292,23 @@ inline die()
     :: atomic { IS_OVER(w) && IS_IN(w) && knows[OF(w, leader_heard[w])] == 0 -> \
             knows[OF(w, leader_heard[w])] = leader_set[leader_heard[w]] } \
     :: atomic { IS_OVER(w) && !IS_IN(w) && closed[w] == 0 -> \
-            closed[w] = leader_round - 1; \
-            knows[OF(w, leader_round - 1)] = leader_set[leader_round - 1] }
+            closed[w] = leader_round - 1; tries[w] = 1; fetch(w) } \
+    :: atomic { leader_round > 1 && report[w] > 0 -> answer_report(w) } \
+    GIVE_UP(w)
+
+#ifdef PATIENT
+#define GIVE_UP(w)
+#else
+#define GIVE_UP(w) :: atomic { DELAYS(w) -> fetches[w] = 0; may_be_outrun[w] = true }
+#endif
 
 proctype leader()
 {
     byte w, r;
     do
     :: atomic { leader_round > 0 && leader_round <= ROUNDS &&
-            COUNTS(0) + COUNTS(1) + COUNTS(2) >= ENOUGH -> decide() }
+            COUNTS(0) + COUNTS(1) + COUNTS(2) >= ENOUGH &&
+            !DELAYS(0) && !DELAYS(1) && !DELAYS(2) -> decide() }
     :: atomic { faults < FAULTS && !ALL_HOLD -> die() }
     LEADER_STEPS(0)
     LEADER_STEPS(1)

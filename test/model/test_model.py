@@ -106,6 +106,9 @@ class BackupProtocol(Protocol):
     def test_a_dead_leader_lane_decides_no_second_set(self):
         self.holds('backup.pml', 'ROUNDS=2', 'FAULTS=1', states=100000)
 
+    def test_a_worker_that_is_waited_for_gets_the_round_that_it_takes(self):
+        self.holds('backup.pml', 'ROUNDS=3', 'PATIENT', states=100000)
+
     @unittest.skipUnless(IS_LONG, 'takes minutes')
     def test_two_leader_lanes_in_a_row_decide_no_second_set(self):
         self.holds('backup.pml', 'ROUNDS=2', 'FAULTS=2', states=1000000)
@@ -122,6 +125,12 @@ class BackupProtocol(Protocol):
 
     def test_a_taker_served_from_a_later_round_is_found(self):
         self.is_found('backup.pml', 'SERVES_NEWEST')
+
+    def test_a_wait_that_begins_a_round_too_late_is_found(self):
+        self.is_found('backup.pml', 'HOLDS_LATE')
+
+    def test_a_report_before_the_last_answer_is_found(self):
+        self.is_found('backup.pml', 'REPORTS_EARLY')
 
     def test_a_round_held_before_its_last_tensor_is_found(self):
         self.is_found('backup.pml', 'LANDED_EARLY')

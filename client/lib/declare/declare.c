@@ -91,7 +91,7 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
         else
             ranks_add(ret_terms->ranks, rank);
     }
-    if (!fault && job->backup.is_on)
+    if (!fault && job->backup.count > 0)
         fault = follow_sets(spec, ret_terms);
     if (!fault && spec->ranks && spec->ranks_count == 0)
         fault = "the set of ranks is empty; name the ranks that push";

@@ -16,15 +16,23 @@ enum backup_phase {
     BACKUP_TAKING,    /* this rank is not in the set, and fetches a result of every tensor */
 };
 
+/* Report of a rank outside the set to the leader lane (LANDED), and the answer. */
+enum backup_report {
+    REPORT_NONE,     /* not all lanes have answered yet */
+    REPORT_OWED,     /* the record is to be sent */
+    REPORT_SENT,     /* the leader lane will answer */
+    REPORT_ANSWERED, /* `newest` is the round with which the rank goes on */
+};
+
 struct backup_rounds {
-    bool is_on;
-    uint32_t count; /* gradients that close a round */
+    uint32_t count; /* gradients that close a round; 0: the job has no backup workers */
     enum backup_phase phase;
+    enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
     uint64_t held;              /* newest round of the job whose results this rank has */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
-    uint64_t newest;            /* newest closed round that a lane has named in an answer */
+    uint64_t newest;            /* TAKING: newest closed round that a lane has named */
     _Atomic uint64_t passed;    /* newest closed round that this rank lacks; 0: none */
 };
 

@@ -216,6 +216,14 @@ static bool pass_choices_on(struct link *l)
     return pass_choice_on(l, older) && pass_choice_on(l, !older);
 }
 
+/* A new owner or connection of the hidden tensor gets the report of this rank again. */
+static void repeat_report(const struct piece *p)
+{
+    struct backup_rounds *b = &p->tensor->job->backup;
+    if (p->owes_standing && p->tensor == b->leader && b->report == REPORT_SENT)
+        b->report = REPORT_OWED;
+}
+
 static void send_unsent(struct link *l)
 {
     list_for_each_safe_entry (struct piece, p, &l->unsent, unsent) {
@@ -223,17 +231,37 @@ static void send_unsent(struct link *l)
             continue;
         if (send_ready(l, p) < 0)
             return; /* the event ROOM or CLOSED will follow */
+        repeat_report(p);
         p->owes_standing = false;
         piece_retract(p);
     }
+}
+
+/* Reports that the results which this rank takes have landed, or that a lane no longer had them
+ * (W22). The standing of the hidden tensor goes ahead of the report. */
+static void send_landed(struct link *l)
+{
+    struct backup_rounds *b = &l->job->backup;
+    if (b->report != REPORT_OWED)
+        return;
+    const struct piece *p = b->leader->pieces;
+    struct record_landed landed = {.kind = RECORD_LANDED,
+                                   .piece = p->id,
+                                   .round = b->newest == b->taking ? b->taking : RECORD_ROUND_NONE};
+    if (p->link != l || !list_is_empty(&p->unsent))
+        return;
+    if (fabric_send(l->conn, &landed, sizeof landed, NULL, 0) == 0)
+        b->report = REPORT_SENT;
 }
 
 void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
         link_say_goodbye(l); /* the goodbye is the last record */
-    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l))
+    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l)) {
         send_unsent(l);
+        send_landed(l);
+    }
 }
 
 void link_flush_all(struct gp_job *job)

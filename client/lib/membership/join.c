@@ -113,7 +113,6 @@ static void describe_backup(struct gp_job *job, const gp_backup_spec *spec)
                      .least = spec->least, .absence = spec->absence, .lag = spec->lag,
                      .gradients = spec->gradients, .rate = (uint32_t)spec->rate);
     job->join.backup = &job->join_backup;
-    job->backup.is_on = true;
     job->backup.count = spec->k > spec->least ? spec->k : spec->least;
 }
 

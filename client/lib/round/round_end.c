@@ -20,7 +20,7 @@
 int round_end_is_due(const struct gp_request *q)
 {
     const struct backup_rounds *b = &q->job->backup;
-    if (!b->is_on || b->phase != BACKUP_OPEN)
+    if (b->count == 0 || b->phase != BACKUP_OPEN)
         return 0;
     list_for_each (node, &q->waiting) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
@@ -86,6 +86,12 @@ static bool leader_has_answered(void *context)
 {
     struct gp_job *job = context;
     return round_end_failure(job) || job->backup.leader->without_commit == 0;
+}
+
+static bool report_is_answered(void *context)
+{
+    struct gp_job *job = context;
+    return round_end_failure(job) || job->backup.report == REPORT_ANSWERED;
 }
 
 static int round_end_drive(struct gp_job *job, uint64_t deadline_ns, bool (*until)(void *job),
@@ -155,6 +161,7 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
 static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round)
 {
     job->backup.taking = job->backup.newest = round;
+    job->backup.report = REPORT_NONE;
     for_each_tensor (t, job) {
         if (terms_are_following(&t->terms))
             round_end_take(t, round - from);
@@ -162,14 +169,29 @@ static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round
     engine_flush(&job->engine);
 }
 
-/* Repeats the requests until all results are of one round: a lane that no longer has a round names
- * a later one. */
+/* Reports to the leader lane, which answers with the round to take next, or with this one. */
+static int round_end_report(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    if (b->report == REPORT_NONE) {
+        b->report = REPORT_OWED;
+        link_flush(b->leader->pieces->link);
+        engine_flush(&job->engine);
+    }
+    return round_end_drive(job, deadline_ns, report_is_answered,
+                           "the leader lane has not named the newest round");
+}
+
+/* Repeats the requests until all results are of one round, and the leader lane wants no newer one.
+ * A lane that no longer has a round names a later one. */
 static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
     for (;;) {
         int error = round_end_drive(job, deadline_ns, all_are_answered,
                                     "a lane has not sent the parameters of a later round");
+        if (error == 0)
+            error = round_end_report(job, deadline_ns);
         if (error < 0)
             return error;
         if (b->newest == b->taking)
@@ -218,6 +240,7 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
                     .of = b->leader->members};
     b->held = round;
     b->phase = BACKUP_OPEN;
+    b->report = REPORT_NONE;
     if (atomic_load_explicit(&b->passed, memory_order_relaxed) <= round)
         atomic_store_explicit(&b->passed, 0, memory_order_relaxed);
     if (ret_round)
@@ -250,7 +273,7 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
     int error = job_check(job);
     if (error < 0)
         return error;
-    if (!job->backup.is_on)
+    if (job->backup.count == 0)
         return client_error(-EINVAL,
                             "job '%s' has no backup workers, so its rounds have no end; set "
                             "gp_job_spec.backup, or leave gp_round_end() out",

@@ -151,6 +151,26 @@ static void settle_answer(struct piece *p, uint64_t round)
     t->without_commit--;
 }
 
+/* Finds the piece of the hidden tensor if this rank waits for the answer to its report. */
+static struct piece *settle_find_reported(struct link *l, uint32_t word)
+{
+    const struct backup_rounds *b = &l->job->backup;
+    struct piece *p = b->report == REPORT_SENT ? piece_find(l->job, word) : NULL;
+    return p && p->link == l && p->tensor == b->leader ? p : NULL;
+}
+
+/* Handles the answer to the report of this rank: the next gradient begins, or `round` is taken. */
+static void settle_reported(struct piece *p, uint64_t round)
+{
+    struct gp_tensor *t = p->tensor;
+    struct backup_rounds *b = &t->job->backup;
+    b->report = REPORT_ANSWERED;
+    if (round > b->newest)
+        b->newest = round;
+    if (round > t->round)
+        t->round = t->closed_round = p->committed = round;
+}
+
 void settle_taken(struct gp_tensor *t)
 {
     t->open.is_taking = false;
@@ -160,6 +180,9 @@ void settle_taken(struct gp_tensor *t)
 /* Handles CLOSED: the lane has not read the gradient, and has written a later result (W12). */
 static void settle_closed(struct link *l, const struct record_closed *record)
 {
+    struct piece *reported = settle_find_reported(l, record->word);
+    if (reported)
+        return settle_reported(reported, record->round);
     struct piece *p = settle_find(l, record->word);
     if (p && p->is_entering)
         return settle_entry(p, record->round);
@@ -188,7 +211,7 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
 
 static void settle_passed(struct gp_job *job, const struct record_chosen *record)
 {
-    if (!job->backup.is_on || record->form == RECORD_FORM_TAKERS)
+    if (job->backup.count == 0 || record->form == RECORD_FORM_TAKERS)
         job->stale++;
     else if (record->round > job->backup.held)
         atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
@@ -220,7 +243,8 @@ static void settle_error(struct link *l, const struct record_error *record)
         job_break(l->job, record->code, "%s", text);
         return;
     }
-    struct piece *p = settle_find(l, record->word);
+    struct piece *p = settle_find_reported(l, record->word);
+    p = p ? p : settle_find(l, record->word);
     if (!p)
         return;
     if (record->code == -ESTALE)

@@ -6,12 +6,13 @@
 """
 import importlib
 
+from ._native.backup import Backup
 from ._native.binding import lib as _lib
 from .client import Client, connect, Job, job_from_environment, Request, Tensor
 from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 
 __version__ = _lib.gp_version().decode()
-__all__ = ['Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job',
+__all__ = ['Backup', 'Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job',
            'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout',
            'Unreachable']
 

@@ -14,10 +14,11 @@ import errno
 import os
 import threading
 
+from ._native.backup import backup_spec
 from ._native.lent import Lent
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
-                              MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
-                              SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+                              MEASURES, number, Membership, OPERATIONS, Options, RoundEnd, RULES,
+                              Settings, SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
 from ._process.rounds import Request, Round, Rounds
@@ -73,7 +74,7 @@ class Client(Owned):
         self._timeout_ms = default_timeout_ms()     # read once, as the library does
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
-             on_worker_loss='fail', durability=None):
+             on_worker_loss='fail', durability=None, backup=None):
         """Joins a job and returns a Job, without waiting for the other workers. A parameter that is
         None comes from the launcher's environment (job_from_environment). All other parameters than
         `rank` are the same on every worker.
@@ -84,7 +85,9 @@ class Client(Owned):
           on_worker_loss  "fail", or "continue": the job continues without a lost rank
           durability      "replica" stores a copy of parameters and moments on another aggregator,
                           "worker" in workers' memory, so that they survive a lane; "none": no copy;
-                          None: the default of the service"""
+                          None: the default of the service
+          backup          a gradpool.Backup or its rule, such as "static:12": rounds close without
+                          the slowest ranks; with durability "none". None: rounds wait for all"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
@@ -100,11 +103,11 @@ class Client(Owned):
         spec = JobSpec(encode(name, "the job's name"), number(rank, 'rank', U32_MAX),
                        number(workers, 'workers', U32_MAX), _parts_per_million(loss_limit),
                        number(workers_max or 0, 'workers_max', U32_MAX),
-                       WORKER_LOSS[on_worker_loss], DURABILITIES[durability])
+                       WORKER_LOSS[on_worker_loss], DURABILITIES[durability], backup_spec(backup))
         handle = ctypes.c_void_p()
         with self._using() as client:
             check(lib.gp_job_join(client, ctypes.byref(spec), ctypes.byref(handle)))
-            job = Job(self, handle, name, spec.rank, spec.workers)
+            job = Job(self, handle, name, spec.rank, spec.workers, backup)
             self._jobs.append(job)
         return job
 
@@ -122,6 +125,13 @@ class Client(Owned):
 # Membership of a job: a version that grows with each change, the size set by the last resize, and
 # the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
+
+
+# End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
+# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
+# gradient was dropped.
+EndOfRound = collections.namedtuple(
+    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
 
 
 class Tensor:
@@ -157,11 +167,13 @@ def _blocks(operation, tensor):
 
 
 class Job(Owned):
-    """This worker's membership in a job; made by Client.join(). leave() ends open requests."""
+    """This worker's membership in a job; made by Client.join(). leave() ends open requests.
 
-    def __init__(self, client, handle, name, rank, workers):
+      backup  what join() got: a Backup or its rule; None: every round waits for all ranks"""
+
+    def __init__(self, client, handle, name, rank, workers, backup=None):
         super().__init__(handle)
-        self.client, self.name, self.rank = client, name, rank
+        self.client, self.name, self.rank, self.backup = client, name, rank, backup
         self._workers = workers     # number of workers at the join
         self._tensors = {}
         self._rounds = Rounds(self)
@@ -428,6 +440,25 @@ class Job(Owned):
         """Sets this rank's loss of the iteration whose gradients are pushed next."""
         with self._using() as handle:
             check(lib.gp_job_tell_loss(handle, float(loss)))
+
+    def end_round(self, loss=float('nan'), timeout_ms=0):
+        """Ends this rank's round in a job with backup workers, after one update() of each tensor
+        with settings on every rank, and before the wait() for these updates. Returns an EndOfRound
+        when the parameters of that round are in place: equal on all ranks that have it. After a
+        Timeout the method may be called again."""
+        end, results = RoundEnd(), []
+
+        def call(handle, *arguments):
+            results.append(lib.gp_round_end(handle, *arguments))
+            return results[0]
+        self._wait(call, float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), ctypes.byref(end))
+        return EndOfRound(end.number, end.missed, end.counted, end.of, results[0] == 1)
+
+    def passed(self):
+        """Returns the newest closed round that this rank lacks, whose gradient will be dropped; 0:
+        none is known. Never waits."""
+        with self._using() as handle:
+            return lib.gp_job_passed(handle)
 
     def barrier(self, timeout_ms=0):
         """Returns when every worker has called this method equally often. For a late worker the

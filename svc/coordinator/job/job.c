@@ -153,6 +153,14 @@ bool jobs_is_complete(const struct job *job)
     return true;
 }
 
+_Static_assert(sizeof(struct backup_terms) == STORE_BACKUP_BYTES, "stored as they are");
+
+static uint32_t job_flags(const struct job_terms *terms)
+{
+    return (terms->continues ? STORE_JOB_CONTINUES : 0) |
+           (terms->is_elastic ? STORE_JOB_ELASTIC : 0);
+}
+
 void jobs_row(const struct job *job, struct store_row *ret_row)
 {
     *ret_row = (struct store_row){.table = STORE_JOB};
@@ -169,15 +177,30 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .founding = job->ranks->founding,
                                       .wanted = job->ranks->wanted,
                                       .version = job->ranks->version,
-                                      .continues = job->terms->continues,
-                                      .is_elastic = job->terms->is_elastic,
+                                      .flags = job_flags(job->terms),
+                                      .backup = &job->terms->backup,
                                       .ordered_until_ns = job->growth->ordered_until_ns};
+}
+
+/* Reads the terms that a first worker had requested. They were checked then, but the file may have
+ * changed. */
+static int restore_backup(const struct store_job *row, struct backup_terms *ret_terms)
+{
+    struct err err;
+    memcpy(ret_terms, row->backup, sizeof *ret_terms);
+    return backup_terms_check(ret_terms, row->wanted ? row->founding : row->workers, row->name,
+                              &err) < 0
+               ? -EBADMSG
+               : 0;
 }
 
 int jobs_restore(struct service *s, const struct store_job *row)
 {
     struct tenant *tenant = tenants_find(s, row->tenant);
+    struct backup_terms backup;
     if (!tenant || row->workers < 1 || row->workers > WORKERS_MAX)
+        return -EBADMSG;
+    if (restore_backup(row, &backup) < 0)
         return -EBADMSG;
     struct job *job = jobs_create(s, tenant, row->job, row->name, row->workers);
     if (!job)
@@ -191,8 +214,9 @@ int jobs_restore(struct service *s, const struct store_job *row)
         row->wanted ? row->founding : row->workers; /* 0: no initial rank has joined yet */
     job->ranks->wanted = row->wanted ? row->wanted : row->workers;
     job->ranks->version = row->version;
-    job->terms->continues = row->continues;
-    job->terms->is_elastic = row->is_elastic;
+    job->terms->continues = row->flags & STORE_JOB_CONTINUES;
+    job->terms->is_elastic = row->flags & STORE_JOB_ELASTIC;
+    job->terms->backup = backup;
     job->terms->loss_limit_ppm = row->loss_limit_ppm;
     job->failure = *row->failure ? strdup(row->failure) : NULL;
     job->growth->ordered_until_ns = row->ordered_until_ns;

@@ -503,7 +503,6 @@ void join_handle(struct peer *p, const envelope *request)
     if (!session)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
-    session->job->terms->backup = backup_of(join);
     resume(p, request->id, session);
     keeping_check(session->job); /* the job's durability is known from here on (K57) */
 }

@@ -13,6 +13,7 @@
 
 #define STORE_RANKS_BYTES 96 /* one bit for each of 768 ranks */
 #define STORE_TERMS_BYTES 112
+#define STORE_BACKUP_BYTES 28
 
 /* In the order of load(): a row follows the rows to which it refers. */
 enum store_table {
@@ -56,16 +57,19 @@ struct store_lane {
     uint64_t memory_bytes;
     const char *shm, *ofi;
 };
+/* Values of store_job.flags, fields of struct job_terms. */
+enum store_job_flag { STORE_JOB_CONTINUES = 1, STORE_JOB_ELASTIC = 2 };
 struct store_job {
     uint32_t job;
     const char *tenant; /* "": the local tenant */
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
-    const char *failure;     /* "": the job has not failed */
-    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
-    uint32_t layout;         /* profiles_layout(); 0: no declare yet */
-    /* Fields of struct job_ranks and struct job_terms (K40). */
-    uint32_t founding, wanted, version, continues, is_elastic;
+    const char *failure;                /* "": the job has not failed */
+    uint32_t loss_limit_ppm;            /* in millionths; 0: no limit */
+    uint32_t layout;                    /* profiles_layout(); 0: no declare yet */
+    uint32_t founding, wanted, version; /* fields of struct job_ranks (K40) */
+    uint32_t flags;
+    const void *backup;        /* STORE_BACKUP_BYTES: a struct backup_terms */
     uint64_t ordered_until_ns; /* end of a hold, CLOCK_MONOTONIC; 0: none */
 };
 struct store_session {

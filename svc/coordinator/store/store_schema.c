@@ -46,7 +46,7 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(job, workers, U32), COLUMN(job, epoch, U32), COLUMN(job, next_tensor, U32),
           COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
           COLUMN(job, loss_limit_ppm, U32), COLUMN(job, founding, U32), COLUMN(job, wanted, U32),
-          COLUMN(job, version, U32), COLUMN(job, continues, U32), COLUMN(job, is_elastic, U32),
+          COLUMN(job, version, U32), COLUMN(job, flags, U32), COLUMN(job, backup, BACKUP),
           COLUMN(job, ordered_until_ns, U64)}},
     [STORE_SESSION] =
         {"sessions",
@@ -94,8 +94,8 @@ int schema_columns(const struct table_schema *table)
 
 static const char *sql_type(enum column_type type)
 {
-    bool is_blob = type == COLUMN_RANKS || type == COLUMN_TERMS || type == COLUMN_BLOB;
-    return type == COLUMN_TEXT ? "TEXT" : is_blob ? "BLOB" : "INTEGER";
+    bool is_number = type == COLUMN_U32 || type == COLUMN_I32 || type == COLUMN_U64;
+    return type == COLUMN_TEXT ? "TEXT" : is_number ? "INTEGER" : "BLOB";
 }
 
 void schema_create(const struct table_schema *table, char *sql)

@@ -9,7 +9,8 @@
 #define SQL_BYTES 1024
 #define COLUMNS_MAX 20
 
-/* COLUMN_RANKS and COLUMN_TERMS are blobs of fixed length. COLUMN_BLOB is a struct store_blob. */
+/* COLUMN_RANKS, COLUMN_TERMS and COLUMN_BACKUP are blobs of fixed length. COLUMN_BLOB is a struct
+ * store_blob. */
 enum column_type {
     COLUMN_U32,
     COLUMN_I32,
@@ -17,6 +18,7 @@ enum column_type {
     COLUMN_TEXT,
     COLUMN_RANKS,
     COLUMN_TERMS,
+    COLUMN_BACKUP,
     COLUMN_BLOB,
 };
 
@@ -37,7 +39,7 @@ extern const struct table_schema schema_tables[STORE_TABLES];
 
 /* Version of the tables. Only files of this version can be opened. A change of a table increases
  * the version. */
-#define SCHEMA_VERSION 12
+#define SCHEMA_VERSION 13
 
 int schema_columns(const struct table_schema *table);
 /* Each function writes an SQL statement to `sql`, which has SQL_BYTES. */

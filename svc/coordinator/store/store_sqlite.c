@@ -88,6 +88,8 @@ static int failure(struct store_sqlite *s, int code, const char *what, struct er
 
 static int blob_bytes(enum column_type type)
 {
+    if (type == COLUMN_BACKUP)
+        return STORE_BACKUP_BYTES;
     return type == COLUMN_TERMS ? STORE_TERMS_BYTES : STORE_RANKS_BYTES;
 }
 
@@ -104,6 +106,7 @@ static int bind_column(sqlite3_stmt *statement, int index, const struct store_co
         return sqlite3_bind_text(statement, index, *(const char *const *)field, -1, SQLITE_STATIC);
     case COLUMN_RANKS:
     case COLUMN_TERMS:
+    case COLUMN_BACKUP:
         return sqlite3_bind_blob(statement, index, *(const void *const *)field,
                                  blob_bytes(column->type), SQLITE_STATIC);
     case COLUMN_BLOB: {
@@ -213,6 +216,7 @@ static int read_column(sqlite3_stmt *statement, int index, const struct store_co
         return *(const char **)field ? SQLITE_OK : SQLITE_NOMEM;
     case COLUMN_RANKS:
     case COLUMN_TERMS:
+    case COLUMN_BACKUP:
         *(const void **)field = sqlite3_column_blob(statement, index);
         return sqlite3_column_bytes(statement, index) == blob_bytes(column->type) ? SQLITE_OK
                                                                                   : SQLITE_CORRUPT;

@@ -92,8 +92,6 @@ static const void *own_input(const struct transfer *t)
     const struct piece *p = t->piece;
     if (p->elements == 0)
         return NULL;
-    if (p->is_answer && p->parameters)
-        return parameters_answer(t);
     if (p->is_answer || (quorum_is_loose(p) && p->has_kept))
         return kept_at(t);
     return parameters_saved(t);

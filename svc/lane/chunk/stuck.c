@@ -4,6 +4,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/worker/serving.h"
 
 #include <stdio.h>
 
@@ -32,13 +33,22 @@ bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns
     return p->chunks_active > 0 && stuck_is(rank->worker, now_ns);
 }
 
+/* Returns the worker whose result of the piece is on its way for long; a release waits for it. */
+static const struct worker *stuck_taker(const struct piece *p, uint64_t now_ns)
+{
+    const struct rank *rank;
+    uint64_t since_ns;
+    bool is_long = serving_writes(p, &rank, &since_ns) && now_ns > since_ns + SILENCE_NS;
+    return is_long ? rank->worker : NULL;
+}
+
 static const struct worker *holder_of(const struct piece *p, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < p->members; i++) {
         if (stuck_holds(p, &p->ranks[i], now_ns))
             return p->ranks[i].worker;
     }
-    return NULL;
+    return stuck_taker(p, now_ns);
 }
 
 bool lane_stuck(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,

@@ -6,6 +6,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/pass.h"
+#include "svc/lane/chunk/serve.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
@@ -360,7 +361,7 @@ static int post_sets(struct transfer *t)
     struct piece *p = t->piece;
     if (p->terms.quorum != QUORUM_CHOSEN || !t->is_last || t->next_rank > 0)
         return 0;
-    uint64_t number = quorum_job_round(p, p->is_answer ? p->answered : p->round);
+    uint64_t number = quorum_job_round(p, p->round - p->is_answer);
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
@@ -460,14 +461,24 @@ static struct transfer *step(struct lane_job *job)
     return start_chunk(job);
 }
 
+/* Rounds and answers to ranks that take results alternate. */
+static uint32_t step_or_serve(struct lane_job *job)
+{
+    uint32_t share = serve_is_next(job) ? serve_turn(job) : 0;
+    const struct transfer *t = share == 0 ? step(job) : NULL;
+    if (t)
+        return t->share;
+    return share > 0 ? share : serve_turn(job);
+}
+
 uint32_t transfer_turn(struct lane_job *job)
 {
     job->turn_since_ns = clock_now_ns();
-    const struct transfer *t = step(job);
+    uint32_t share = step_or_serve(job);
     uint64_t spent_ns = clock_now_ns() - job->turn_since_ns;
     job->turn_since_ns = 0;
     account_bill(job, spent_ns);
-    return t ? t->share : 0;
+    return share;
 }
 
 static void free_given_up(struct transfer *t)

@@ -10,10 +10,12 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/worker.h"
 
 #include <errno.h>
@@ -38,6 +40,7 @@ static bool counts(const struct piece *p, struct rank *rank)
 
 static void forget_said(struct rank *rank)
 {
+    serving_forget(rank);
     for (int k = 0; k < 2; k++) {
         announcement_drop_payload(rank->worker, &rank->said[k]);
         list_remove(&rank->said[k].tell_link);
@@ -46,6 +49,7 @@ static void forget_said(struct rank *rank)
     rank->piece->spoken -= rank->has_spoken;
     rank->piece->late -= rank->late != NULL;
     rank->late = NULL;
+    takers_forget(rank);
     rank->has_spoken = rank->is_entering = false;
     rank->comes_back = true;
 }

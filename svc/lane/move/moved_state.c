@@ -7,6 +7,7 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/state/replica.h"
@@ -14,10 +15,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define HEAD_MAGIC 0x33535047u /* "GPS3" */
+#define HEAD_MAGIC 0x34535047u /* "GPS4" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
-/* Head of a moved state. The clock of each member follows, then the array. With parameters the
+/* Head of a moved state. The clock of each member follows, then the numbers of takers_save(), then
+ * the array. With parameters the
  * array consists of the arrays of a state, one after another. With `has_before`, the previous state
  * comes first, then the committed state. Little endian, like all records. */
 struct head {
@@ -39,12 +41,13 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 136 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
                "no holes");
-_Static_assert(sizeof(struct head) + LANE_WORKERS_MAX * sizeof(uint64_t) <= LANE_STATE_HEAD_BYTES,
+_Static_assert(sizeof(struct head) + (2 * LANE_WORKERS_MAX + 1) * sizeof(uint64_t) <=
+                   LANE_STATE_HEAD_BYTES,
                "a head fits");
 
 static size_t head_bytes(const struct piece *p)
 {
-    return sizeof(struct head) + p->members * sizeof(uint64_t);
+    return sizeof(struct head) + (p->members + takers_words(p)) * sizeof(uint64_t);
 }
 
 static uint64_t body_room(const struct piece *p)
@@ -168,6 +171,10 @@ static void write_head(const struct piece *p, char *ret_head)
     memcpy(ret_head, &head, sizeof head);
     for (uint32_t i = 0; i < p->members; i++)
         memcpy(ret_head + sizeof head + i * sizeof(uint64_t), &p->ranks[i].clock, sizeof(uint64_t));
+    uint64_t takers[LANE_WORKERS_MAX + 1];
+    takers_save(p, takers);
+    memcpy(ret_head + sizeof head + p->members * sizeof(uint64_t), takers,
+           takers_words(p) * sizeof(uint64_t));
 }
 
 int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t id, uint64_t offset,
@@ -251,6 +258,13 @@ static bool take_clocks(struct piece *p, const char *clocks)
     return true;
 }
 
+static bool take_takers(struct piece *p, const char *words)
+{
+    uint64_t takers[LANE_WORKERS_MAX + 1];
+    memcpy(takers, words, takers_words(p) * sizeof(uint64_t));
+    return takers_load(p, takers);
+}
+
 /* Stores the sets of ranks. An open round may wait for a set that the workers no longer have
  * (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
@@ -293,6 +307,8 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
     if (!suits(p, &head) || bytes > head_bytes(p) + head.body_bytes)
         return -EBADMSG;
     if (!take_clocks(p, data + sizeof head) || !take_choices(p->job, &head))
+        return -EBADMSG;
+    if (!take_takers(p, data + sizeof head + p->members * sizeof(uint64_t)))
         return -EBADMSG;
     if (p->parameters)
         take_parameters(p->parameters, &head);

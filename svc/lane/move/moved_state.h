@@ -31,7 +31,7 @@ int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t piece, uint64_
  * last part. -EBADMSG: the bytes are not a state of such a piece, or are too many. */
 int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
                    const void *data, size_t bytes);
-#define LANE_STATE_HEAD_BYTES 8192
+#define LANE_STATE_HEAD_BYTES 16384
 
 /* Opens the next round of each piece. rounds[i] is committed, and its state was written. rounds[i]
  * 0: the workers report their standing. Returns 0 or an error; after an error no piece has changed.

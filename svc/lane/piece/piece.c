@@ -5,8 +5,10 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
+#include "svc/lane/worker/serving.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,8 +92,18 @@ static int make_kept(struct piece *p, struct piece *before)
         return -ENOMEM;
     if (!p->terms.rule)
         return 0;
+    if (p->terms.follows && servings_create(job) < 0)
+        return -ENOMEM;
     p->parameters = parameters_create(p);
     return p->parameters ? 0 : -ENOMEM;
+}
+
+static int make_takers(struct piece *p)
+{
+    if (p->terms.leads != LEADS_ROUNDS)
+        return 0;
+    p->takers = takers_create(p);
+    return p->takers ? 0 : -ENOMEM;
 }
 
 static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec,
@@ -111,7 +123,8 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->terms = spec->terms;
     p->continues = spec->continues;
     p->members = members;
-    if (make_kept(p, before) < 0) {
+    if (make_takers(p) < 0 || make_kept(p, before) < 0) {
+        takers_free(p);
         arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
         return NULL;
@@ -230,6 +243,7 @@ static void forget_announcement(struct worker *w, struct announcement *a)
 void piece_free(struct piece *p)
 {
     struct lane_job *job = p->job;
+    servings_forget_piece(p);
     for (uint32_t i = 0; i < p->members; i++) {
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[0]);
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[1]);
@@ -241,6 +255,7 @@ void piece_free(struct piece *p)
     piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     replica_free(p);
+    takers_free(p);
     parameters_free(p);
     arena_free(job->lane->options.arena, &job->account, p);
 }

@@ -2,11 +2,11 @@
 #ifndef GRADPOOL_LANE_PIECE_REST_H
 #define GRADPOOL_LANE_PIECE_REST_H
 
-#include "svc/lane/types.h"
+#include "svc/lane/worker/serving.h"
 
 static inline bool piece_is_frozen(const struct piece *p)
 {
-    return p->is_held && p->state == PIECE_COLLECTING;
+    return p->is_held && p->state == PIECE_COLLECTING && !serving_writes(p, NULL, NULL);
 }
 /* Sets or clears the request to release the piece after a round. lane_job.wished is the number of
  * such requests. */

@@ -43,8 +43,7 @@ static void parts_simplify_weights(struct piece *p)
 static struct announcement *part_of(struct piece *p, struct rank *rank)
 {
     if (p->is_answer)
-        return rank->late && (!p->terms.follows || rank->late->round == p->answered) ? rank->late
-                                                                                     : NULL;
+        return rank->late;
     bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }

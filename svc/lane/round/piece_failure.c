@@ -7,6 +7,7 @@
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/state/parameters.h"
 #include "svc/lane/turn/account.h"
+#include "svc/lane/worker/serving.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,6 +37,8 @@ static void tell_failure(struct piece *p)
         for (int k = 0; k < 2; k++) {
             struct announcement *a = &rank->said[k];
             bool is_open = a == rank->late || a->round >= quorum_round(p, rank);
+            if (a == rank->late)
+                serving_forget(rank);
             if (a->round && is_open && a->standing != RECORD_IDLE)
                 tell_error(rank->worker, a);
         }

@@ -7,6 +7,7 @@
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/parts.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/standing.h"
@@ -14,6 +15,7 @@
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/serving.h"
 #include "svc/wire/round_set.h"
 
 #include <errno.h>
@@ -52,7 +54,7 @@ static void start(struct piece *p)
         parts_assign_keeper(p);
     else
         parts_assign(p);
-    if (p->parameters && !p->is_answer)
+    if (p->parameters)
         parameters_start(p);
     p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
@@ -81,53 +83,57 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* Answers takers whose round is no longer on this lane, and finds the round of the next answer. A
- * taker of a round that is not committed here yet waits. Returns whether there is an answer to
- * send. */
-static bool find_taker(struct piece *p)
+/* Lines up ranks whose results are committed here, or are here no more. The others wait. */
+static void line_up_takers(struct piece *p)
 {
-    p->answered = 0;
-    for (uint32_t i = 0; i < p->members; i++) {
+    bool may_be_served = p->round > 0 && !p->is_held && !p->failure;
+    for (uint32_t i = 0; may_be_served && p->late > 0 && i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
-        struct announcement *a = rank->late;
-        if (!a || a->round >= p->round)
-            continue;
-        if (parameters_have(p, a->round)) {
-            p->answered = p->answered ? p->answered : a->round;
-            continue;
-        }
-        rank->late = NULL;
-        p->late--;
-        tell_closed(rank->worker, a, p->round - 1);
+        if (rank->late && rank->late->round < p->round)
+            serving_add(rank);
     }
-    return p->answered > 0;
 }
 
-static bool has_answer(struct piece *p)
+/* Answers ranks whose results have landed. The lane that opens a round after a loss answers then,
+ * too. */
+static void answer_landed(struct piece *p)
 {
-    if (p->late == 0)
-        return false;
-    if (p->terms.follows)
-        return find_taker(p);
-    p->answered = p->round - 1;
-    return p->has_kept || p->elements == 0;
+    struct rank *rank;
+    if (!p->takers || p->round == 0)
+        return;
+    while ((rank = takers_asking(p))) {
+        uint64_t round = takers_answer(rank);
+        if (p->failure)
+            tell_error(rank->worker, rank_newest(rank));
+        else
+            tell_closed(rank->worker, rank_newest(rank), round);
+    }
 }
 
 /* An offer for a copy is accepted when no rank can come any more that has a copy already. Of two
  * copies one would be stale, and its holder would not be informed. */
 void round_go_on(struct piece *p)
 {
+    answer_landed(p);
+    if (p->terms.follows)
+        line_up_takers(p);
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
         replica_is_awaited(p))
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
-    p->is_answer = has_answer(p);
+    p->is_answer = p->late > 0 && !p->terms.follows && (p->has_kept || p->elements == 0);
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
-    if (p->is_answer || (is_known && round_has_quorum(p)))
+    if (p->is_answer || (is_known && round_has_quorum(p) && !takers_hold(p)))
         start(p);
+}
+
+void round_landed(struct rank *rank, uint64_t round)
+{
+    takers_landed(rank, round);
+    round_go_on(rank->piece);
 }
 
 void round_answer_late(struct rank *rank, struct announcement *a)
@@ -214,7 +220,8 @@ static void tell_part(struct piece *p, struct rank *rank)
     if (p->is_answer) {
         rank->late = NULL;
         p->late--;
-        tell_closed(rank->worker, a, p->answered);
+        tell_closed(rank->worker, a, p->round - 1);
+        takers_begin(rank, p->round - 1);
     } else if (p->terms.leads) {
         tell_chosen(rank->worker, a);
     } else if (!has_moved_on(rank, a)) {
@@ -259,7 +266,8 @@ static void lead(struct piece *p)
     chosen.epoch = p->epoch;
     /* a different set that a worker sent earlier is an error of its own job */
     (void)round_choose(p->job, &chosen);
-    for (uint32_t i = 0; p->terms.passes && i < p->members; i++) {
+    takers_closed(p);
+    for (uint32_t i = 0; p->takers && i < p->members; i++) {
         if (!p->ranks[i].part)
             tell_passed(p->ranks[i].worker, p->round);
     }

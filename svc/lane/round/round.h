@@ -8,6 +8,9 @@
 void round_go_on(struct piece *p);
 /* Handles the announcement of a round that is already closed: an answer will be sent. */
 void round_answer_late(struct rank *rank, struct announcement *a);
+/* Handles the report of a rank outside a set: the results that it takes have landed, or are gone
+ * (RECORD_ROUND_NONE). The piece leads the rounds of its job. An answer will be sent. */
+void round_landed(struct rank *rank, uint64_t round);
 /* No chunk of the piece is in progress any more. Either all results have landed, and COMMIT
  * follows, or the round has failed or was given up. */
 void round_chunks_are_over(struct piece *p, bool is_given_up);

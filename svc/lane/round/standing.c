@@ -12,19 +12,14 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Return the earlier and the later of a rank's two announcements. With one announcement both
- * return it. */
+/* Returns the earlier of a rank's two announcements. With one announcement both this function and
+ * rank_newest() return it. */
 static struct announcement *earliest_of(struct rank *rank)
 {
     struct announcement *a = &rank->said[0], *b = &rank->said[1];
     if (a->round == 0 || b->round == 0)
         return a->round > b->round ? a : b;
     return a->round < b->round ? a : b;
-}
-
-static struct announcement *newest_of(struct rank *rank)
-{
-    return rank->said[0].round > rank->said[1].round ? &rank->said[0] : &rank->said[1];
 }
 
 /* Returns the newest round that the rank knows to be committed. */
@@ -139,7 +134,7 @@ static void offer_result(struct announcement *a)
  * of this round, so that the result can be copied to the other ranks. */
 static bool settle_rank(struct piece *p, struct rank *rank)
 {
-    struct announcement *a = newest_of(rank);
+    struct announcement *a = rank_newest(rank);
     if (a->round > p->round)
         a = earliest_of(rank); /* the later announcement is for the next round */
     rank->clock = committed_by(rank);
@@ -255,7 +250,7 @@ void round_recover(struct piece *p)
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
-        const struct announcement *a = newest_of(&p->ranks[i]);
+        const struct announcement *a = rank_newest(&p->ranks[i]);
         if (a->standing == RECORD_HOLDS && a->round == committed + 1)
             return;
     }
@@ -384,7 +379,7 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
 void standing_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;
-    struct announcement *a = newest_of(rank);
+    struct announcement *a = rank_newest(rank);
     if (a->round > p->round)
         a = earliest_of(rank); /* the later announcement is for the next round */
     bool is_idle = a->standing == RECORD_IDLE || a->round == 0;

@@ -92,8 +92,6 @@ float *parameters_set_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
     const struct parameters *q = p->parameters;
-    if (p->is_answer)
-        return NULL;
     if (!q || (p->operation && (p->operation->updates || p->operation->saves)))
         return NULL;
     unsigned which = q->fetched ? q->now : 1 - q->now;
@@ -218,12 +216,11 @@ bool parameters_have(const struct piece *p, uint64_t round)
            (is_before && q->has_before && q->were_set && !q->is_spare_dirty);
 }
 
-const float *parameters_answer(const struct transfer *t)
+const float *parameters_at(const struct piece *p, uint64_t round, uint64_t first)
 {
-    const struct piece *p = t->piece;
     const struct parameters *q = p->parameters;
-    unsigned which = p->answered + 1 == p->round ? q->now : 1 - q->now;
-    return array_at(q->state[which][0], t->first);
+    unsigned which = round + 1 == p->round ? q->now : 1 - q->now;
+    return array_at(q->state[which][0], first);
 }
 
 uint64_t parameters_steps_after(const struct piece *p)

@@ -97,15 +97,15 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
 /* Returns whether the round in progress updates the parameters. */
 static inline bool parameters_step(const struct piece *p)
 {
-    return p->parameters && !p->is_copy && !p->is_answer && p->operation && p->operation->updates;
+    return p->parameters && !p->is_copy && p->operation && p->operation->updates;
 }
 /* Called when a round starts: it uses the settings of the lowest rank that takes part, and may
  * write to the spare state. */
 void parameters_start(struct piece *p);
 /* Returns whether the state after `round` is on this lane, committed and whole. */
 bool parameters_have(const struct piece *p, uint64_t round);
-/* Returns the chunk's part of the parameters after the round that the answer in progress sends. */
-const float *parameters_answer(const struct transfer *t);
+/* Returns the parameters after `round`, which parameters_have(), from an element on. */
+const float *parameters_at(const struct piece *p, uint64_t round, uint64_t first);
 /* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
  * the targets and, together with the moments, to the spare state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);

@@ -31,7 +31,7 @@ static bool is_lent(const struct worker *w, const struct record_backup *told, ui
 static void unregister(struct piece *p, size_t fabrics)
 {
     const struct lane *lane = p->job->lane;
-    for (size_t i = 0; i < fabrics && !lane->is_closing; i++)
+    for (size_t i = 0; i < fabrics; i++)
         fabric_pool_unregister(lane->options.fabrics[i], p->parameters);
 }
 

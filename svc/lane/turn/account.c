@@ -21,7 +21,8 @@ static struct lane_job *payer(const struct fabric_event *event)
 static const struct transfer *moved(const struct fabric_event *event)
 {
     bool is_moved = event->kind == FABRIC_EVENT_READ || event->kind == FABRIC_EVENT_WRITTEN;
-    return is_moved ? event->context : NULL;
+    struct lane_job *job = payer(event);
+    return is_moved && job ? job_transfer(job, event->context) : NULL;
 }
 
 static uint64_t weight(const struct fabric_event *event)
@@ -65,7 +66,7 @@ void account_looks(struct lane_job *job)
 
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
 {
-    if (job->lane->is_closing || !fabric_maps(fabric))
+    if (job->lane->options.fabrics_count == 0 || !fabric_maps(fabric))
         /* no connection is checked: the fabrics are closed, or do not use shared memory */
         return;
     account_looks(job);

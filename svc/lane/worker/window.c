@@ -145,11 +145,11 @@ static void unreserve(struct lane_job *job)
 static bool is_on_the_way(struct lane_job *job)
 {
     const struct lane_options *options = &job->lane->options;
-    if (job->has_window_ready || !options->memory_wanted)
+    if (job->pages == WINDOW_READY || !options->memory_wanted)
         return false;
-    if (!job->wants_window)
+    if (job->pages == WINDOW_UNASKED)
         options->memory_wanted(options->context);
-    job->wants_window = true;
+    job->pages = WINDOW_WANTED;
     return true;
 }
 
@@ -201,8 +201,7 @@ void window_close(struct lane_job *job)
     unreserve(job);
     if (!job->window)
         return;
-    if (!job->lane->is_closing)
-        unregister_first(job, job->window, job->lane->options.fabrics_count);
+    unregister_first(job, job->window, job->lane->options.fabrics_count);
     arena_free(job->lane->options.arena, &job->account, job->window);
     arena_free(job->lane->options.arena, &job->account, job->inbox);
 }

@@ -79,6 +79,36 @@ class BackupWorkers(unittest.TestCase):
         os.kill(ranks[0].pid, signal.SIGCONT)
         self.check([self.finish(ranks[0]), *outputs])
 
+    def rounds_of(self, rank):
+        return rank.text().count('\n')
+
+    def await_rounds(self, rank, more):
+        """Waits until the rank has ended so many more rounds."""
+        wanted = self.rounds_of(rank) + more
+        harness.until(lambda: self.rounds_of(rank) >= wanted or rank.child.poll() is not None,
+                      f'{rank.name} has ended {more} more rounds')
+        self.assertIsNone(rank.child.poll(), rank.tail())
+
+    def stop_again_and_again(self, transport):
+        """A stop may come at any moment: while the straggler works, or takes parameters."""
+        ranks = self.start(f'stops-{transport}', 50, transport, 1000000)
+        self.await_rounds(ranks[0], 2)
+        for rounds in 31, 37, 41, 53, 61, 67, 71, 79:
+            self.await_rounds(ranks[1], rounds)
+            os.kill(ranks[0].pid, signal.SIGSTOP)
+            self.await_rounds(ranks[1], 50)
+            os.kill(ranks[0].pid, signal.SIGCONT)
+        self.await_rounds(ranks[0], 2)
+        for rank in ranks:
+            rank.child.kill()
+        self.check([rank.text().rpartition('round ')[0] + 'killed 0' for rank in ranks])
+
+    def test_a_straggler_that_stops_again_and_again_delays_no_round_over_tcp(self):
+        self.stop_again_and_again('tcp')
+
+    def test_a_straggler_that_stops_again_and_again_delays_no_round_over_shared_memory(self):
+        self.stop_again_and_again('shm')
+
     def test_parameters_stay_equal_while_tasks_move(self):
         ranks = self.start('moved', 5, 'tcp', 2000)
         harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')

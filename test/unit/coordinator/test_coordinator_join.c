@@ -130,7 +130,7 @@ static void join_with(struct rig *rig, uint32_t rank, WIRE(BackupSpec) * backup)
     message_free(reply);
 }
 
-static void a_static_rule_is_served_and_compared(void **state)
+static void a_static_rule_is_served_and_compared_also_after_a_restart(void **state)
 {
     WIRE(BackupSpec)
     backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX);
@@ -142,6 +142,11 @@ static void a_static_rule_is_served_and_compared(void **state)
                    "job resnet closes its rounds by backup rule static, k 2, least 2, absence "
                    "4294967295, lag 4, gradients 1, rate fixed; rank 2 came with static, k 3");
     refused_backup(*state, 2, NULL, -EINVAL, "rank 2 came with all; give all ranks the same");
+    rig_crash(*state);
+    rig_start(*state); /* no former rank has sent the rule again */
+    refused_backup(*state, 2, NULL, -EINVAL, "by backup rule static, k 2, least 2, absence ");
+    backup.k = 2;
+    join_with(*state, 2, &backup);
 }
 
 static void names_and_numbers_out_of_bounds_are_refused(void **state)
@@ -561,7 +566,7 @@ int main(void)
         CASE(backup_workers_are_refused_until_a_lane_serves_them),
         CASE(jobs_that_change_or_keep_copies_have_no_backup_workers),
         CASE(another_backup_rule_than_that_of_the_job_is_refused_with_both),
-        CASE(a_static_rule_is_served_and_compared),
+        CASE(a_static_rule_is_served_and_compared_also_after_a_restart),
         CASE(names_and_numbers_out_of_bounds_are_refused),
         CASE(a_connection_is_for_one_job),
         CASE(a_name_is_free_again_when_all_have_left),

@@ -40,6 +40,8 @@ struct rig_worker {
     int backed_count;
     struct record_chosen chosen;
     int chosen_count;
+    struct record_chosen passed;
+    int passed_count;
     int chosen_before_word; /* chosen_count at the last word */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */
@@ -53,6 +55,7 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
+    uint64_t clock_ns; /* time of the lane's turns; 0: the real time */
     uint32_t failures; /* number of failed jobs reported by the lane */
     uint32_t rests;    /* number of idle released pieces reported by the lane */
 };

@@ -313,7 +313,7 @@ static void several_gradients_of_a_rank_cut_their_sender_off(void **state)
 
 static void a_record_for_backup_workers_cuts_its_sender_off(void **state)
 {
-    const struct record_landed landed = {.kind = RECORD_LANDED, .round = 1};
+    const struct record_landed landed = {.kind = RECORD_LANDED, .piece = PIECE, .round = 1};
     start(chosen_ones, false);
     assert_int_equal(fabric_send(rig.workers[1].conn, &landed, sizeof landed, NULL, 0), 0);
     expect_cut_off(1);

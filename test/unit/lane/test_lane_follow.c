@@ -1,9 +1,14 @@
 /* Pieces whose updates follow the sets of the job (A85, W22): the set of the job's round makes the
  * update, with the settings of its lowest rank; a rank outside the set gets no answer before it
  * takes a result. The test plays the leader lane. */
+#include "svc/base/clock.h"
+#include "svc/lane/chunk/stuck.h"
+#include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
+#include "svc/lane/worker/serving.h"
 #include "test/unit/lane/update_rig.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 
@@ -335,6 +340,120 @@ static void an_answer_writes_to_no_state(void **state)
     expect_parameters(1);
 }
 
+/* --- a taker that is stopped --- */
+
+/* Rank 2 takes round 2 and stops before it gets all of it. */
+static void stop_taker(void)
+{
+    begin(UPDATE_SGD);
+    round_of_two(2);
+    take_round(2, 2);
+    rig.workers[2].is_stopped = true;
+    rig_settle(&rig);
+}
+
+static void a_stopped_taker_delays_no_round(void **state)
+{
+    stop_taker();
+    for (uint64_t round = 3; round <= 6; round++)
+        round_of_two(round);
+    bool is_mapped = strcmp(kind, "shm") == 0;
+    rig.workers[2].is_stopped = false;
+    if (is_mapped)
+        return expect_closed(2, 1, 2, 2); /* the lane needs nothing from the process */
+    expect_closed(2, 1, 2, 6);
+    assert_int_equal(rig.workers[2].words_count, 1); /* of the broadcast */
+    take_round(2, 6);
+    expect_closed(2, 2, 6, 6);
+    expect_parameters(2);
+}
+
+static void a_stopped_taker_delays_no_other_taker(void **state)
+{
+    stop_taker();
+    rig.workers[2].is_stopped = true;
+    choose(0, 2, 1 << 0);
+    push(0, 3, 2);
+    expect_commit(0, 3);
+    model_follow(UPDATE_SGD, 3, 1 << 0, &usual);
+    take_round(1, 3);
+    expect_closed(1, 1, 3, 3);
+    expect_parameters(1);
+    rig.workers[2].is_stopped = false;
+    expect_closed(2, 1, 2, 2); /* the state before is still here */
+}
+
+static bool is_frozen(void)
+{
+    const uint32_t piece = W;
+    return lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1;
+}
+
+/* The former owner writes no more when the new one begins. */
+static void a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen(void **state)
+{
+    const uint32_t piece = W;
+    char text[256] = "";
+    stop_taker();
+    if (strcmp(kind, "shm") == 0)
+        skip_because("over this transport each write is complete at once");
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    rig_settle(&rig);
+    assert_false(is_frozen());
+    job_find(rig.lane, RIG_JOB)->servings->of[2].posted_ns = rig_now() - 10 * NS_PER_S;
+    assert_true(lane_stuck(rig.lane, RIG_JOB, &piece, 1, text, sizeof text));
+    assert_non_null(strstr(text, "waits for rank 2 of job job ("));
+    uint32_t rests = rig.rests;
+    rig.workers[2].is_stopped = false;
+    rig_until(&rig, is_frozen());
+    assert_true(rig.rests > rests);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[2].closed_count, 0);
+    lane_thaw(rig.lane, RIG_JOB, &piece, 1);
+    expect_closed(2, 1, 2, 2);
+    expect_parameters(2);
+}
+
+static void a_taker_that_leaves_is_forgotten(void **state)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    begin(UPDATE_SGD);
+    push(0, 2, 1);
+    take_round(2, 2);
+    rig_settle(&rig);
+    assert_int_equal(fabric_send(rig.workers[2].conn, &leave, sizeof leave, NULL, 0), 0);
+    rig_settle(&rig);
+    fabric_disconnect(rig.workers[2].conn);
+    rig_settle(&rig);
+    choose(0, 1, 1 << 0 | 1 << 1);
+    push(1, 2, 1);
+    expect_commit(0, 2);
+    expect_commit(1, 2);
+}
+
+static void a_slot_without_memory_fails_the_job_in_words(void **state)
+{
+    const struct lane_piece spec = {
+        .id = W,
+        .elements = ELEMENTS,
+        .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD, .follows = true}};
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, RANKS, spec, false);
+    rig_connect(&rig, 0, RIG_JOB, 0);
+    rig.count = 1;
+    if (strcmp(kind, "shm") == 0)
+        skip_because("over this transport no slot is needed");
+    lane_set_memory_limit(rig.lane, lane_job_memory(rig.lane, RIG_JOB) + 4096);
+    const struct record_connect ticket = rig_ticket(&rig, RIG_JOB, 1);
+    const struct fabric_options options = {.payload_bytes_max = 64u << 10};
+    struct rig_worker *w = &rig.workers[1];
+    assert_int_equal(fabric_open(kind, &options, &w->fabric), 0);
+    assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
+                     0);
+    rig_until(&rig, rig.workers[0].errors_count == 1 && w->is_closed);
+    assert_true(rig_says(&rig.workers[0], -ENOSPC, "for rank 1; raise --lane-memory-max"));
+}
+
 /* --- moves --- */
 
 static void a_new_owner_knows_the_round_of_the_job(void **state)
@@ -391,6 +510,11 @@ int main(int argc, char **argv)
         CASE(a_taker_waits_for_a_round_that_is_not_committed_here),
         CASE(two_takers_of_different_rounds_both_get_theirs),
         CASE(an_answer_writes_to_no_state),
+        CASE(a_stopped_taker_delays_no_round),
+        CASE(a_stopped_taker_delays_no_other_taker),
+        CASE(a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen),
+        CASE(a_taker_that_leaves_is_forgotten),
+        CASE(a_slot_without_memory_fails_the_job_in_words),
         CASE(a_new_owner_knows_the_round_of_the_job),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);

@@ -55,7 +55,7 @@ static union record sound(uint8_t kind)
     if (kind == RECORD_CHOSEN || kind == RECORD_PASSED)
         r.chosen = (struct record_chosen){.kind = kind, .round = 4, .ranks = {5}, .epoch = 2};
     if (kind == RECORD_LANDED)
-        r.landed = (struct record_landed){.kind = RECORD_LANDED, .round = 4};
+        r.landed = (struct record_landed){.kind = RECORD_LANDED, .piece = 3, .round = 4};
     if (kind == RECORD_GO_ON)
         r.go_on = (struct record_go_on){.kind = RECORD_GO_ON, .gradient = 2, .round = 4};
     if (kind == RECORD_MEASURE)
@@ -168,7 +168,6 @@ static size_t reserved_of(uint8_t kind, size_t *ret_at)
     case RECORD_GO_ON: return *ret_at = 2, 6;
     case RECORD_TICKET:
     case RECORD_LEAVE:
-    case RECORD_LANDED:
     case RECORD_SETTINGS: return 7;
     default: return 3;
     }
@@ -318,7 +317,7 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_PASSED, chosen.ranks[0], 0);
     accepts(RECORD_PASSED, chosen.form, RECORD_FORM_TAKERS);
     refuses(RECORD_PASSED, chosen.form, RECORD_FORM_TAKERS + 1);
-    refuses(RECORD_LANDED, landed.round, 0);
+    accepts(RECORD_LANDED, landed.round, RECORD_ROUND_NONE);
     refuses(RECORD_LANDED, landed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_GO_ON, go_on.round, 0);
     refuses(RECORD_GO_ON, go_on.gradient, 1); /* nobody asks for the first gradient */
@@ -405,7 +404,7 @@ static void each_field_lies_at_its_offset(void **state)
              "0100000000000000", words_2_to_11, "0200000000000000");
     has_bytes(&r, hex);
     r = sound(RECORD_LANDED);
-    has_bytes(&r, "0e000000000000000400000000000000");
+    has_bytes(&r, "0e000000030000000400000000000000");
     r = sound(RECORD_GO_ON);
     has_bytes(&r, "0f020000000000000400000000000000");
     r = sound(RECORD_MEASURE);
@@ -464,7 +463,7 @@ static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
     /* After a change (H10): raise the version, update the sizes, rebuild
      * test/fuzz/corpus/record. */
-    assert_int_equal(CHANNEL_VERSION, 13);
+    assert_int_equal(CHANNEL_VERSION, 14);
     assert_int_equal(sizeof(struct record_ready), 120);
     assert_int_equal(sizeof(struct record_output), 40);
     assert_int_equal(sizeof(struct record_commit), 120);

@@ -24,6 +24,8 @@ RULES = {None: 0, 'sgd': 1, 'momentum': 2, 'nesterov': 3, 'adam': 4, 'adamw': 5}
 MEASURES = 2  # GP_MEASURES
 WORKER_LOSS = {'fail': 0, 'continue': 1}
 DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
+BACKUP_RULES = {'static': 1, 'auto': 2, 'dbw': 3, 'blind': 4, 'adasync': 5}
+BACKUP_RATES = {'fixed': 0, 'proportional': 1}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # With these variables PSM, which Debian's libfabric loads, installs no signal handlers.
@@ -51,6 +53,12 @@ class JobSpec(ctypes.Structure):
                 ('loss_limit_ppm', ctypes.c_uint32), ('workers_max', ctypes.c_uint32),
                 ('on_worker_loss', ctypes.c_int), ('durability', ctypes.c_int),
                 ('backup', BackupSpec)]
+
+
+class RoundEnd(ctypes.Structure):
+    """struct gp_round"""
+    _fields_ = [('number', ctypes.c_uint64), ('missed', ctypes.c_uint64),
+                ('counted', ctypes.c_uint32), ('of', ctypes.c_uint32)]
 
 
 class Membership(ctypes.Structure):
@@ -110,6 +118,8 @@ _PROTOTYPES = {
     'gp_push_pull_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _INT, _POINTER(_HANDLE)),
     'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
                         _POINTER(_HANDLE)),
+    'gp_round_end': (_INT, _HANDLE, ctypes.c_double, _INT, _POINTER(RoundEnd)),
+    'gp_job_passed': (_U64, _HANDLE),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
     'gp_send': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
     'gp_receive': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),

@@ -84,21 +84,30 @@ class Round:
         # leave() takes the handle from this object, and not from the library
         handle = self.handle
         left_ms = timeout_ms or self.client._timeout_ms
+        if self._rounds.job.backup is not None:
+            # before end_round() this call fails at once, and the polls below would not
+            result = self._wait_in_c(handle, 1)
+            if result != -errno.ETIMEDOUT and self.handle:
+                check(result)
         while left_ms > SIGNALS_MS and self.handle and lib.gp_poll(handle, SIGNALS_MS) == 0:
             left_ms -= SIGNALS_MS  # a Ctrl-C is raised between two of these waits
         if self.handle is None:
             return
+        result = self._wait_in_c(handle, left_ms)
+        if self.handle is not None:
+            check(result)
+
+    def _wait_in_c(self, handle, timeout_ms):
+        """Returns the library's result, and notes the end of the round unless it is open yet."""
         results = []
         try:
             # in C as a whole: no exception of a signal's handler loses the result
-            results.extend(map(lib.gp_wait, (handle,), (left_ms,)))
+            results.extend(map(lib.gp_wait, (handle,), (timeout_ms,)))
         finally:
-            is_over = results and results[0] != -errno.ETIMEDOUT
-            if is_over:
+            if results and results[0] not in (-errno.ETIMEDOUT, -errno.EDEADLK):
                 self.handle = None     # the library has freed the request
                 self._see(results[0])
-        if not is_over:
-            check(results[0])
+        return results[0]
 
     def _see(self, result):
         try:

@@ -45,6 +45,8 @@ static int keep_row(void *context, const struct store_row *row)
         kept->tensor.name = f->texts[f->count][0];
     } else if (row->table == STORE_JOB) {
         snprintf(f->texts[f->count][0], 32, "%s", row->job.name);
+        memcpy(f->ranks[f->count], row->job.backup, STORE_BACKUP_BYTES);
+        kept->job.backup = f->ranks[f->count];
         kept->job.name = f->texts[f->count][0];
     }
     f->count++;
@@ -99,9 +101,16 @@ static int teardown(void **state)
 
 static struct store_row job_row(uint32_t job, const char *name)
 {
+    static const uint8_t backup[STORE_BACKUP_BYTES] = {1, [4] = 2, [27] = 0x80};
     struct store_row row = {.table = STORE_JOB};
-    row.job = (struct store_job){
-        .job = job, .tenant = "", .name = name, .workers = 2, .epoch = 1, .failure = ""};
+    row.job = (struct store_job){.job = job,
+                                 .tenant = "",
+                                 .name = name,
+                                 .workers = 2,
+                                 .epoch = 1,
+                                 .failure = "",
+                                 .flags = STORE_JOB_ELASTIC,
+                                 .backup = backup};
     return row;
 }
 
@@ -163,6 +172,8 @@ static void rows_come_back_as_they_were_put(void **state)
     assert_int_equal(load(f), 3);
     assert_int_equal(f->rows[0].job.job, 7);
     assert_string_equal(f->rows[0].job.name, "resnet");
+    assert_int_equal(f->rows[0].job.flags, STORE_JOB_ELASTIC);
+    assert_memory_equal(f->rows[0].job.backup, job_row(7, "").job.backup, STORE_BACKUP_BYTES);
     assert_string_equal(f->rows[1].tensor.name, "layer'1\"");
     assert_true(f->rows[1].tensor.elements == UINT64_MAX);
     assert_int_equal(f->rows[1].tensor.ranks[0], 0x81);

@@ -1,0 +1,48 @@
+"""The rule of a job with backup workers, as Client.join() and ddp.attach() get it."""
+from ..errors import mismatch
+from .binding import BACKUP_RATES, BACKUP_RULES, BackupSpec, number, U32_MAX
+
+_WITH_K = 'static', 'adasync'
+
+
+class Backup:
+    """Backup workers: a round closes before its slowest ranks arrive, and their gradients are
+    dropped.
+
+      rule       "static:12" closes each round at its 12th gradient. The service refuses other rules
+                 so far: "auto", "dbw", "blind", "adasync:2"
+      least      fewest gradients of a round; None: 2
+      absence    rounds wait for a rank that has missed so many; None: for no rank
+      gradients  most gradients of one rank in one round
+      rate       "fixed", or "proportional" to the number of gradients"""
+
+    def __init__(self, rule, least=None, absence=None, gradients=1, rate='fixed'):
+        name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
+        if name not in BACKUP_RULES:
+            raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
+                           'adasync:K')
+        if (name in _WITH_K) != bool(colon) or (colon and not k.isdecimal()):
+            raise mismatch(f'backup rule {rule!r}: give the number of gradients to static and '
+                           "adasync, as in 'static:12', and to no other rule")
+        if rate not in BACKUP_RATES:
+            raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
+        self.rule, self.least, self.absence = rule, least, absence
+        self.gradients, self.rate = gradients, rate
+        self._spec = BackupSpec(
+            rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
+            least=0 if least is None else number(least, 'least', U32_MAX),
+            absence=U32_MAX if absence is None else number(absence, 'absence', U32_MAX),
+            gradients=number(gradients, 'gradients', U32_MAX), rate=BACKUP_RATES[rate])
+
+    def __repr__(self):
+        return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
+                f'gradients={self.gradients}, rate={self.rate!r})')
+
+
+def backup_spec(backup):
+    """Returns the BackupSpec of a Backup or of its rule. None: every round waits for all ranks."""
+    if backup is None:
+        return BackupSpec()
+    if not isinstance(backup, Backup):
+        backup = Backup(backup)
+    return backup._spec

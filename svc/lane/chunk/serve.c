@@ -1,0 +1,186 @@
+/* Writes the parameters after a round to a rank that takes them. Before each chunk the state is
+ * looked up again: a later round may have written there, and the rank then gets the number of the
+ * newest round instead. One write is posted for each worker. RULES.md: A86, A88. */
+#include "svc/lane/chunk/serve.h"
+
+#include "svc/base/err.h"
+#include "svc/lane/chunk/transfer.h"
+#include "svc/lane/job/failure.h"
+#include "svc/lane/job/table.h"
+#include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/rest.h"
+#include "svc/lane/turn/policy.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Answers the rank, which has the result of `round`, or takes it next. */
+static void serve_answer(struct serving *s, uint64_t round)
+{
+    struct rank *rank = s->rank;
+    struct announcement *a = rank->late;
+    s->rank = NULL;
+    s->next = 0;
+    s->is_last = false;
+    rank->late = NULL;
+    rank->piece->late--;
+    if (round == a->round)
+        rank->clock = round;
+    tell_closed(rank->worker, a, round);
+}
+
+/* ---- one chunk ---- */
+
+static uint64_t serve_elements(const struct serving *s)
+{
+    const struct piece *p = s->rank->piece;
+    uint64_t left = p->elements - s->next, fits = serving_slot_bytes(p->job) / sizeof(float);
+    return left < fits ? left : fits;
+}
+
+static int serve_post(struct serving *s, const void *values, uint64_t at, size_t bytes)
+{
+    const struct announcement *a = s->rank->late;
+    struct fabric_conn *conn = s->rank->worker->conn;
+    if (!s->slot)
+        return -EFAULT; /* the memory was mapped when it was announced, and unmapped since */
+    memcpy(s->slot, values, bytes);
+    return s->is_last ? fabric_write_word(conn, a->output_region, at, s->slot, bytes, a->word, s)
+                      : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
+}
+
+/* Writes the chunk, and the word with the last one. Returns 0 if a completion follows, 1 if none
+ * does, or a negative errno. */
+static int serve_write(struct serving *s, uint64_t elements)
+{
+    const struct rank *rank = s->rank;
+    const struct announcement *a = rank->late;
+    struct fabric_conn *conn = rank->worker->conn;
+    const void *values = parameters_at(rank->piece, a->round, s->next);
+    uint64_t at = a->output_offset + s->next * sizeof(float);
+    size_t bytes = elements * sizeof(float);
+    void *mapped = fabric_map(conn, a->output_region, at, bytes);
+    if (bytes > 0 && !mapped)
+        return serve_post(s, values, at, bytes);
+    if (bytes > 0)
+        memcpy(mapped, values, bytes);
+    return s->is_last ? fabric_notify(conn, a->word, s) : 1;
+}
+
+/* A holder of a result knows its set (W13). */
+static int serve_set(const struct serving *s)
+{
+    uint64_t number = quorum_job_round(s->rank->piece, s->rank->late->round);
+    return s->is_last ? tell_set_now(s->rank->worker, number) : 0;
+}
+
+/* Handles an error. After -EAGAIN the event ROOM follows, and after a lost connection CLOSED. */
+static void serve_fail(struct serving *s, int code)
+{
+    struct worker *w = s->rank->worker;
+    bool is_lost = code == -ECONNRESET || !fabric_is_sound(w->conn);
+    s->is_last = false;
+    if (code == -EAGAIN || is_lost)
+        return;
+    job_fail(w->job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+             s->rank->piece->tensor, w->number, w->job->name,
+             code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+}
+
+static uint32_t serve_chunk(struct serving *s)
+{
+    struct piece *p = s->rank->piece;
+    uint64_t elements = serve_elements(s);
+    s->is_last = s->next + elements == p->elements;
+    int r = serve_set(s);
+    if (r == 0)
+        r = serve_write(s, elements);
+    if (r < 0) {
+        serve_fail(s, r);
+        return 0;
+    }
+    s->next += elements;
+    if (r == 0) {
+        s->is_posted = true;
+        s->piece = p;
+        s->posted_ns = p->job->lane->now_ns;
+    } else if (s->is_last) {
+        serve_answer(s, s->rank->late->round);
+    }
+    return TRANSFER_SHARE;
+}
+
+/* ---- one worker ---- */
+
+/* Finds the next rank whose result can be written. A released piece is served again after a thaw,
+ * or by its new owner. */
+static bool serve_find(struct serving *s, const struct worker *w)
+{
+    struct list *node;
+    if (s->rank && s->rank->piece->is_held)
+        serving_forget(s->rank);
+    while (!s->rank && (node = list_first(&s->takes))) {
+        struct announcement *a = list_entry(node, struct announcement, tell_link);
+        struct piece *p = announcement_piece(a);
+        list_remove(node);
+        if (!p->is_held)
+            s->rank = piece_rank(p, w->number);
+    }
+    return s->rank;
+}
+
+static uint32_t serve_step(struct serving *s, const struct worker *w)
+{
+    if (!w->conn || !serve_find(s, w))
+        return 0;
+    const struct piece *p = s->rank->piece;
+    if (parameters_have(p, s->rank->late->round))
+        return serve_chunk(s);
+    serve_answer(s, p->round - 1);
+    return 1;
+}
+
+uint32_t serve_turn(struct lane_job *job)
+{
+    struct servings *v = job->servings;
+    uint32_t share = 0;
+    if (!v || job->failure || job->is_dropped)
+        return 0;
+    struct list *last = v->ready.previous;
+    bool is_last = list_is_empty(&v->ready);
+    while (!is_last && share == 0 && !job->failure) {
+        struct serving *s = list_entry(list_first(&v->ready), struct serving, ready);
+        const struct worker *w = &job->workers[s - v->of];
+        is_last = &s->ready == last;
+        list_remove(&s->ready);
+        share = serve_step(s, w);
+        (void)serving_list(s, w);
+    }
+    return share;
+}
+
+bool serve_is_next(struct lane_job *job)
+{
+    struct servings *v = job->servings;
+    if (!v)
+        return false;
+    v->is_next = !v->is_next;
+    return v->is_next;
+}
+
+/* ---- completions ---- */
+
+void serve_progress(struct worker *w, int error)
+{
+    struct serving *s = &w->job->servings->of[w->number];
+    struct piece *p = s->piece;
+    s->is_posted = false;
+    s->piece = NULL;
+    if (error == 0 && s->rank && s->is_last)
+        serve_answer(s, s->rank->late->round);
+    if (error == 0)
+        (void)serving_list(s, w);
+    if (p && piece_is_frozen(p))
+        release_tell(w->job->lane);
+    job_wake(w->job);
+}

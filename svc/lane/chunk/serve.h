@@ -1,0 +1,16 @@
+/* Writes results to ranks that take them, beside the rounds of the job (W22). */
+#ifndef GRADPOOL_LANE_CHUNK_SERVE_H
+#define GRADPOOL_LANE_CHUNK_SERVE_H
+
+#include "svc/lane/worker/serving.h"
+
+/* Works on one chunk for one rank. Returns the chunk's share of the turn, as transfer_turn(); 0: no
+ * work is possible now. */
+uint32_t serve_turn(struct lane_job *job);
+/* Returns whether the turn belongs to these answers, and gives the next one to rounds. */
+bool serve_is_next(struct lane_job *job);
+/* Handles the completion of the worker's write, which is no transfer's. The caller then calls
+ * job_release(). */
+void serve_progress(struct worker *w, int error);
+
+#endif

@@ -1,0 +1,272 @@
+/* The rounds that ranks outside a set take, and the wait of a later round for them. Lanes keep the
+ * states of two rounds, so the results of round r are lost when round r + 2 is made: the leader
+ * lane delays that close for a rank that takes r, but not for long. Owns struct takers. RULES.md:
+ * A87. */
+#include "svc/lane/piece/takers.h"
+
+#include "svc/base/clock.h"
+
+#include <string.h>
+
+/* Number of measured rounds. Of these the median counts: a pause of all ranks is no usual round. */
+#define SPANS 16
+/* The shortest wait, and the wait before a round was measured: time for the thread of a worker to
+ * be scheduled. */
+#define WAIT_LEAST_NS (10 * NS_PER_MS)
+/* A rank that has taken this many rounds since its announcement begins its next gradient with an
+ * older round, whose successor is closed already. Without this limit a rank whose memory is slower
+ * than a round would only take. */
+#define TRIES_MAX 2
+/* The wait for a rank doubles each time that it has ended in vain, this often at most. So a slow
+ * rank gets a whole round, and a stopped one, which takes nothing more, delays one round. */
+#define DOUBLINGS_MAX 6
+#define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* twice that, doubled, is a time */
+
+struct taker {
+    uint64_t round;  /* round that the rank takes; 0: none */
+    uint64_t landed; /* round of the report that waits for an answer */
+    bool asks;       /* a report waits for an answer */
+    uint8_t tries;   /* rounds taken since the announcement */
+    uint8_t in_vain; /* waits for the rank that have ended in vain, one after the other */
+};
+
+struct takers {
+    struct piece *piece;
+    struct takers *next; /* in lane.holding */
+    uint64_t until_ns;   /* end of the open round's wait; 0: the round does not wait */
+    uint64_t closed_ns;  /* time of the last close; 0: none on this lane */
+    uint64_t spans_ns[SPANS];
+    uint32_t spans;    /* number of measured rounds */
+    uint32_t asking;   /* number of reports that wait for an answer */
+    struct taker of[]; /* indexed like piece.ranks */
+};
+
+struct takers *takers_create(struct piece *p)
+{
+    struct lane_job *job = p->job;
+    size_t bytes = sizeof(struct takers) + p->members * sizeof(struct taker);
+    struct takers *ts = arena_alloc(job->lane->options.arena, &job->account, bytes);
+    if (ts)
+        ts->piece = p;
+    return ts;
+}
+
+static void takers_unlist(struct takers *ts)
+{
+    struct takers **at = &ts->piece->job->lane->holding;
+    while (*at && *at != ts)
+        at = &(*at)->next;
+    if (*at)
+        *at = ts->next;
+}
+
+void takers_free(struct piece *p)
+{
+    if (p->takers)
+        takers_unlist(p->takers);
+    arena_free(p->job->lane->options.arena, &p->job->account, p->takers);
+}
+
+/* ---- what a rank takes ---- */
+
+static struct taker *taker_of(const struct rank *rank)
+{
+    struct takers *ts = rank->piece->takers;
+    return ts ? &ts->of[rank - rank->piece->ranks] : NULL;
+}
+
+static void taker_take(struct taker *t, uint64_t round)
+{
+    t->round = round;
+    t->tries += t->tries < TRIES_MAX;
+}
+
+void takers_begin(const struct rank *rank, uint64_t round)
+{
+    struct taker *t = taker_of(rank);
+    if (!t)
+        return;
+    t->tries = 0;
+    taker_take(t, round);
+}
+
+void takers_landed(const struct rank *rank, uint64_t round)
+{
+    struct taker *t = taker_of(rank);
+    rank->piece->takers->asking += !t->asks;
+    t->asks = true;
+    t->landed = round;
+    t->round = 0;
+}
+
+struct rank *takers_asking(struct piece *p)
+{
+    const struct takers *ts = p->takers;
+    for (uint32_t i = 0; ts->asking > 0 && i < p->members; i++) {
+        if (ts->of[i].asks)
+            return &p->ranks[i];
+    }
+    return NULL;
+}
+
+uint64_t takers_answer(const struct rank *rank)
+{
+    struct taker *t = taker_of(rank);
+    uint64_t newest = rank->piece->round - 1;
+    takers_forget(rank);
+    if (t->landed != RECORD_ROUND_NONE)
+        t->in_vain = 0;
+    if (t->landed != RECORD_ROUND_NONE && (t->landed == newest || t->tries == TRIES_MAX))
+        return t->landed;
+    taker_take(t, newest);
+    return newest;
+}
+
+void takers_forget(const struct rank *rank)
+{
+    struct taker *t = taker_of(rank);
+    if (!t)
+        return;
+    rank->piece->takers->asking -= t->asks;
+    t->asks = false;
+}
+
+/* ---- the wait ---- */
+
+static uint64_t usual_ns(const struct takers *ts)
+{
+    uint64_t sorted[SPANS];
+    uint32_t count = ts->spans < SPANS ? ts->spans : SPANS;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > ts->spans_ns[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = ts->spans_ns[i];
+    }
+    return count > 0 ? sorted[count / 2] : 0;
+}
+
+static bool taker_delays(const struct piece *p, uint32_t i)
+{
+    const struct taker *t = &p->takers->of[i];
+    enum worker_state state = p->ranks[i].worker->state;
+    bool may_land = state != WORKER_LEFT && state != WORKER_LOST;
+    return t->round > 0 && t->round + 2 <= p->round && may_land;
+}
+
+/* Returns the longest wait for a rank; 0: no rank delays the open round. */
+static uint64_t takers_wait_ns(const struct piece *p)
+{
+    const struct takers *ts = p->takers;
+    uint64_t usual = 2 * usual_ns(ts), longest = 0;
+    if (usual < WAIT_LEAST_NS)
+        usual = WAIT_LEAST_NS;
+    for (uint32_t i = 0; i < p->members; i++) {
+        uint64_t wait = taker_delays(p, i) ? usual << ts->of[i].in_vain : 0;
+        longest = wait > longest ? wait : longest;
+    }
+    return longest;
+}
+
+static void takers_stop(struct takers *ts)
+{
+    takers_unlist(ts);
+    ts->until_ns = 0;
+}
+
+static void takers_start(struct takers *ts, uint64_t until_ns)
+{
+    struct lane *lane = ts->piece->job->lane;
+    ts->until_ns = until_ns;
+    ts->next = lane->holding;
+    lane->holding = ts;
+}
+
+static void takers_give_up(struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        struct taker *t = &p->takers->of[i];
+        if (!taker_delays(p, i))
+            continue;
+        t->round = 0;
+        t->in_vain += t->in_vain < DOUBLINGS_MAX;
+    }
+}
+
+bool takers_hold(struct piece *p)
+{
+    struct takers *ts = p->takers;
+    if (!ts)
+        return false;
+    uint64_t wait_ns = takers_wait_ns(p), now_ns = p->job->lane->now_ns;
+    if (wait_ns > 0 && ts->until_ns == 0)
+        takers_start(ts, now_ns + wait_ns);
+    if (wait_ns > 0 && now_ns < ts->until_ns)
+        return true;
+    takers_give_up(p);
+    takers_stop(ts);
+    return false;
+}
+
+void takers_closed(struct piece *p)
+{
+    struct takers *ts = p->takers;
+    if (!ts)
+        return;
+    uint64_t now_ns = p->job->lane->now_ns;
+    if (ts->closed_ns > 0)
+        ts->spans_ns[ts->spans++ % SPANS] = now_ns - ts->closed_ns;
+    ts->closed_ns = now_ns;
+}
+
+/* ---- the state that moves ---- */
+
+/* The usual time of a round, then the round that each rank takes. */
+void takers_save(const struct piece *p, uint64_t *ret_words)
+{
+    const struct takers *ts = p->takers;
+    if (!ts)
+        return;
+    ret_words[0] = usual_ns(ts);
+    for (uint32_t i = 0; i < p->members; i++)
+        ret_words[i + 1] = ts->of[i].round;
+}
+
+bool takers_load(struct piece *p, const uint64_t *words)
+{
+    struct takers *ts = p->takers;
+    if (!ts)
+        return true;
+    if (words[0] > USUAL_MOST_NS)
+        return false;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (words[i + 1] > RECORD_ROUND_MOST)
+            return false;
+        if (words[i + 1] > 0)
+            taker_take(&ts->of[i], words[i + 1]);
+    }
+    ts->spans_ns[0] = words[0];
+    ts->spans = words[0] > 0;
+    return true;
+}
+
+/* ---- the waits of a lane ---- */
+
+struct piece *takers_due(struct lane *lane)
+{
+    for (struct takers *ts = lane->holding; ts; ts = ts->next) {
+        if (ts->until_ns > lane->now_ns)
+            continue;
+        takers_unlist(ts);
+        return ts->piece;
+    }
+    return NULL;
+}
+
+uint64_t takers_next_ns(const struct lane *lane)
+{
+    uint64_t next_ns = 0;
+    for (const struct takers *ts = lane->holding; ts; ts = ts->next)
+        next_ns = next_ns == 0 || ts->until_ns < next_ns ? ts->until_ns : next_ns;
+    return next_ns;
+}
