@@ -127,6 +127,9 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
     } else if (record.kind == RECORD_CHOSEN) {
         w->chosen = record.chosen;
         w->chosen_count++;
+    } else if (record.kind == RECORD_CLOCKS) {
+        w->clocks = record.clocks;
+        w->clocks_count++;
     } else if (record.kind == RECORD_TICKET) {
         w->next_ticket = record.ticket.connect;
     } else {
