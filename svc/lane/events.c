@@ -15,6 +15,8 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
+#include "svc/lane/rows/hear.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/window.h"
@@ -128,10 +130,22 @@ static void evict(struct worker *w, const char *why)
         fabric_disconnect(w->conn);
         return;
     }
-    log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
-    job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
-             w->job->name, w->peer, why);
-    fabric_disconnect(w->conn);
+    job_evict(w, why);
+}
+
+/* `fault`: reason for an eviction; NULL: none. */
+static void evict_for(struct worker *w, const char *fault)
+{
+    if (fault)
+        evict(w, fault);
+}
+
+static void take_query(struct worker *w, const struct record_query *query)
+{
+    if (query->is_of_table)
+        rows_answer_query(w, query);
+    else
+        answer_query(w, query);
 }
 
 /* Stores a set of ranks that the job's leader lane has decided. The workers forward sets, because
@@ -175,7 +189,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     }
     switch (record->kind) {
     case RECORD_READY: return announce(w, &record->ready, data, payload);
-    case RECORD_QUERY: answer_query(w, &record->query); return false;
+    case RECORD_QUERY: take_query(w, &record->query); return false;
     case RECORD_LEAVE: worker_leave(w, record->leave.after_failure); return false;
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
@@ -184,6 +198,8 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_MEASURE:
         evict(w, "a record for backup workers, which the job does not have");
         return false;
+    case RECORD_ROWS: evict_for(w, rows_hear_request(w, &record->rows)); return false;
+    case RECORD_CLOCK: evict_for(w, rows_hear_clock(w, &record->clock)); return false;
     default: evict(w, "a record that only lanes send"); return false;
     }
 }
@@ -270,6 +286,8 @@ static void on_closed(const struct fabric_event *event)
         log_warn("job '%s' lost rank %u (%s)", job->name, w->number, w->peer);
         fail_for_end(w, event->error);
     }
+    if (w->state != WORKER_AWAY)
+        rows_forget(w);
     job_wake(job);
     job_release(job);
 }

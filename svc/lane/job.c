@@ -5,6 +5,7 @@
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
+#include "svc/lane/rows/table.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/window.h"
@@ -16,12 +17,18 @@
 /* Maximum number of unused tickets for each rank, enough for a few reconnects. */
 #define LANE_GRANTS_PER_RANK 4
 
+static size_t grants_max(const struct lane_job *job)
+{
+    return (size_t)job_peers(job) * LANE_GRANTS_PER_RANK;
+}
+
 static void job_free(struct lane_job *job)
 {
     struct arena *arena = job->lane->options.arena;
     list_for_each_safe (node, &job->pieces) {
         piece_free(list_entry(node, struct piece, link));
     }
+    tables_free(job);
     list_remove(&job->link);
     policy_forget(job);
     arena_free(arena, &job->account, job->workers);
@@ -69,13 +76,12 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     policy_set_tenant(job, "");
     list_init(&job->pieces);
     list_init(&job->runnable);
-    job->grants_max = (size_t)job_peers(job) * LANE_GRANTS_PER_RANK;
     list_append(&lane->jobs, &job->link);
     job->workers = arena_alloc(arena, &job->account, job_peers(job) * sizeof *job->workers);
     job->table = (struct hash_table){
         arena_alloc(arena, &job->account, TABLE_SIZE_LEAST * sizeof(struct hash_link *)),
         .size = TABLE_SIZE_LEAST};
-    job->grants = arena_alloc(arena, &job->account, job->grants_max * sizeof *job->grants);
+    job->grants = arena_alloc(arena, &job->account, grants_max(job) * sizeof *job->grants);
     if (!job->workers || !job->table.buckets || !job->grants) {
         job_free(job);
         return -ENOMEM;
@@ -103,8 +109,8 @@ int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
     if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
         return -EINVAL;
-    if (job->grants_count == job->grants_max) { /* the array is full: the oldest grant is dropped */
-        memmove(job->grants, job->grants + 1, (job->grants_max - 1) * sizeof *job->grants);
+    if (job->grants_count == grants_max(job)) { /* the array is full: the oldest grant is dropped */
+        memmove(job->grants, job->grants + 1, (grants_max(job) - 1) * sizeof *job->grants);
         job->grants_count--;
     }
     job->grants[job->grants_count++] = *ticket;

@@ -12,6 +12,7 @@
 #include "svc/lane/piece/takers.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
@@ -102,7 +103,8 @@ static void give_turns(struct lane *lane)
         if (!job)
             return;
         uint64_t before_ns = job->busy_ns;
-        uint32_t share = transfer_turn(job);
+        uint32_t share = rows_turn(job);
+        share += transfer_turn(job);
         spent_ns += job->busy_ns - before_ns;
         account_turn(job, job->busy_ns - before_ns);
         given += share ? share : TRANSFER_SHARE;
@@ -424,7 +426,7 @@ bool lane_is_quiet(const struct lane *lane)
         if (transfer_is_active(list_entry(node, struct lane_job, link)))
             return false;
     }
-    return true;
+    return rows_are_quiet(lane);
 }
 
 size_t lane_connections(const struct lane *lane) { return lane->connections; }

@@ -164,6 +164,7 @@ enum window_pages {
  * holders and those of former owners. */
 #define LANE_KEEPERS_MAX 8
 
+struct lane_tables;
 struct lane_job {
     struct list link;       /* node in lane.jobs */
     struct line_entry turn; /* node in tenant.running while a chunk of the job can be processed */
@@ -181,7 +182,7 @@ struct lane_job {
     /* LANE_SHORTEST: number of other jobs' chunks since this job began to wait */
     uint32_t passes;
     struct hash_table table; /* the pieces by number */
-    size_t grants_count, grants_max;
+    size_t grants_count;
     uint64_t step_bytes; /* bytes of inputs and results in one round of every piece (A18) */
     struct record_connect *grants;
     struct transfer transfers[TRANSFERS_PER_JOB];
@@ -217,6 +218,7 @@ struct lane_job {
     struct piece *reference;
     /* ring with records of the job's rounds; NULL: not recorded (A48) */
     struct trace_ring *trace;
+    struct lane_tables *tables; /* rows/types.h; NULL: the job has no table here */
 };
 
 struct lane {

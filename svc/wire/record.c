@@ -26,6 +26,10 @@ static const uint16_t kind_bytes[] = {
     [RECORD_LANDED] = sizeof(struct record_landed),
     [RECORD_GO_ON] = sizeof(struct record_go_on),
     [RECORD_MEASURE] = sizeof(struct record_measure),
+    [RECORD_ROWS] = sizeof(struct record_rows),
+    [RECORD_CLOCK] = sizeof(struct record_clock),
+    [RECORD_CLOCKS] = sizeof(struct record_clocks),
+    [RECORD_TAKEN] = sizeof(struct record_taken),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -126,6 +130,8 @@ static bool error_is_sound(const struct record_error *r)
 
 static bool query_is_sound(const struct record_query *r)
 {
+    if (r->is_of_table > 1 || (r->is_of_table && (r->round < 1 || r->round > RECORD_CLOCK_MOST)))
+        return false;
     return is_zero(r->reserved, sizeof(r->reserved)) && r->padding == 0;
 }
 
@@ -226,6 +232,10 @@ static bool record_is_sound(const union record *r)
     case RECORD_LANDED: return landed_is_sound(&r->landed);
     case RECORD_GO_ON: return go_on_is_sound(&r->go_on);
     case RECORD_MEASURE: return measure_is_sound(&r->measure);
+    case RECORD_ROWS: return record_rows_are_sound(&r->rows);
+    case RECORD_CLOCK: return record_clock_is_sound(&r->clock);
+    case RECORD_CLOCKS: return record_clocks_are_sound(&r->clocks);
+    case RECORD_TAKEN: return record_taken_is_sound(&r->taken);
     }
     return false;
 }

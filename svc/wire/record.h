@@ -10,6 +10,7 @@
 #include "svc/wire/ranks.h"
 #include "svc/wire/record_copy.h"
 #include "svc/wire/record_set.h"
+#include "svc/wire/table/record_rows.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +49,11 @@ enum record_kind {
     RECORD_GO_ON = 15,
     /* lane -> lowest rank of a set -> leader lane: sums over a sample of the round's gradients */
     RECORD_MEASURE = 16,
+    /* The next four are for tables (W25). Worker -> lane: a pull or push of rows. */
+    RECORD_ROWS = 17,
+    RECORD_CLOCK = 18,  /* worker -> lane: a clock of tables has ended; settings of a table */
+    RECORD_CLOCKS = 19, /* lane -> worker: the minimum of a table; the ranks behind a clock */
+    RECORD_TAKEN = 20,  /* replica lane -> owner: blocks of the log are applied */
 };
 
 /* Number of a replica holder, used in place of a rank: this bit, plus the number of the
@@ -167,10 +173,12 @@ struct record_error {
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
 /* Requests the ranks that have not announced `round`. Round 0, from a worker with standing ENTERS:
- * the ranks that delay the open round. */
+ * the ranks that delay the open round. About a table: the ranks that have not reached a clock,
+ * answered by CLOCKS. */
 struct record_query {
     uint8_t kind;
-    uint8_t reserved[3];
+    uint8_t is_of_table; /* `piece` is the number of a table, and `round` a clock */
+    uint8_t reserved[2];
     uint32_t word;
     uint32_t piece;
     uint32_t padding;
@@ -254,6 +262,10 @@ union record {
     struct record_landed landed;
     struct record_go_on go_on;
     struct record_measure measure;
+    struct record_rows rows;
+    struct record_clock clock;
+    struct record_clocks clocks;
+    struct record_taken taken;
 };
 
 /* Copies the record to `ret_record`, and checks everything that can be checked without state: kind,

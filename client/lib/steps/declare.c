@@ -38,7 +38,7 @@ void steps_free(struct gp_job *job)
 
 static int steps_check_job(const struct gp_job *job)
 {
-    if (!job->backup.is_on)
+    if (job->backup.count == 0)
         return 0;
     return client_error(-EOPNOTSUPP,
                         "job '%s' has backup workers, whose rounds lack some ranks; weights and "

@@ -5,6 +5,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/declare/tables.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/job/share.h"
@@ -456,7 +457,8 @@ void declare_handle(struct peer *p, const envelope *request)
                         .next_piece = job->next_piece};
     struct err err;
     int error = quota_check_request(job, &err)
-                    ?: quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
+                    ?: quota_check_count(job->tenant, wanted->n_tensors, job->name, &err)
+                    ?: tables_refuse(wanted, job->name, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)

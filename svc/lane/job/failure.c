@@ -2,8 +2,10 @@
  * process. RULES.md: A12. */
 #include "svc/lane/job/failure.h"
 
+#include "svc/base/log.h"
 #include "svc/lane/turn/policy.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -23,4 +25,12 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
     if (job->lane->options.job_failed)
         job->lane->options.job_failed(job->lane->options.context);
     job_wake(job); /* chunks in progress end in transfer_turn() */
+}
+
+void job_evict(struct worker *w, const char *why)
+{
+    log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
+    job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
+             w->job->name, w->peer, why);
+    fabric_disconnect(w->conn);
 }

@@ -7,4 +7,8 @@
 void job_fail(struct lane_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Fails the job because the worker has broken the protocol, and disconnects the worker. `why`: a
+ * noun with its fault. */
+void job_evict(struct worker *w, const char *why);
+
 #endif

@@ -38,6 +38,8 @@ struct rig_worker {
     int closed_count;
     struct record_backed backed;
     int backed_count;
+    struct record_clocks clocks;
+    int clocks_count;
     struct record_chosen chosen;
     int chosen_count;
     struct record_chosen passed;

@@ -1,0 +1,34 @@
+/* The clock of a worker over all its tables, and the numbers of its requests. Pure; the caller
+ * holds the job's lock. */
+#ifndef GRADPOOL_CLIENT_TABLE_CLOCK_H
+#define GRADPOOL_CLIENT_TABLE_CLOCK_H
+
+#include "svc/wire/record.h"
+
+#include <stddef.h>
+
+/* A zeroed clock is that of a worker before its first request: clock 1, with `ended` 0. */
+struct worker_clock {
+    uint64_t ended;    /* number of clocks that have ended; the worker is in clock ended + 1 */
+    uint64_t sequence; /* number of the last request, over all tables; 0: none */
+    uint64_t session;  /* of the worker at the coordinator */
+};
+
+static inline uint64_t worker_clock_now(const struct worker_clock *clock)
+{
+    return clock->ended + 1;
+}
+
+/* Ends the clock. -EOVERFLOW: no later clock has a number; nothing changes. */
+int worker_clock_end(struct worker_clock *clock);
+/* Returns the number of the next request, from 1; 0: none is left. */
+uint64_t worker_clock_next_request(struct worker_clock *clock);
+
+/* Fills in one CLOCK for up to RECORD_CLOCK_TABLES_MAX tables: `tables` from `first` on, which are
+ * ascending numbers on one lane. Returns the number of tables in the record; 0: none are left.
+ * `form`: ENDED or STANDING. */
+uint32_t worker_clock_record(const struct worker_clock *clock, enum record_clock_form form,
+                             const uint32_t *tables, size_t count, size_t first,
+                             struct record_clock *ret_record);
+
+#endif

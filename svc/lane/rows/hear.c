@@ -1,0 +1,218 @@
+/* Checks records of workers about tables. record_check() has checked all that needs no state;
+ * tables, shapes, clocks, sequence numbers and lent memory are checked here. RULES.md: A4. */
+#include "svc/lane/rows/hear.h"
+
+#include "svc/lane/job/failure.h"
+#include "svc/lane/rows/request.h"
+#include "svc/lane/rows/table.h"
+#include "svc/lane/turn/policy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+/* ---- requests ---- */
+
+/* Returns whether a region has all bytes of a place. */
+static bool place_is_lent(const struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes)
+{
+    uint64_t lent = region < FABRIC_REGIONS_MAX ? fabric_region_bytes(w->conn, region) : 0;
+    return offset <= lent && bytes <= lent - offset;
+}
+
+static bool request_is_lent(const struct worker *w, const struct lane_table *table,
+                            const struct record_rows *r)
+{
+    return place_is_lent(w, r->directory_region, r->directory_offset,
+                         r->spans * sizeof(struct row_span)) &&
+           place_is_lent(w, r->keys_region, r->keys_offset, r->keys * sizeof(uint64_t)) &&
+           place_is_lent(w, r->rows_region, r->rows_offset, r->keys * (uint64_t)table->wire_bytes);
+}
+
+static const char *request_fault(const struct worker *w, const struct lane_table *table,
+                                 const struct record_rows *r)
+{
+    const struct row_rank *rank = &table->queues->ranks[w->number];
+    if (r->dim != table->terms->dim || r->dtype != table->terms->wire)
+        return "rows of another length or dtype than those of the table";
+    if (r->clock != table_clocks_of(table->clocks, w->number))
+        return "a request of a clock in which the worker is not";
+    if (r->sequence <= rank->sequence)
+        return "a request with a number that was used before";
+    if (list_is_empty(&rank->unused))
+        return "more open requests than a lane stores";
+    return request_is_lent(w, table, r) ? NULL : "a request in memory that it does not lend";
+}
+
+/* Compares the shards and epochs of the directory with those of the lane. -ESTALE: one of them is
+ * not here; -EBADMSG: not sound. */
+static int request_check_directory(const struct lane_table *table, struct row_request *request)
+{
+    struct row_directory directory;
+    struct row_span before = {0}, span;
+    int error = request_map_directory(table, request, &directory);
+    for (uint32_t i = 0; error == 0 && i < directory.spans; i++, before = span) {
+        error = row_directory_read(&directory, i, &span);
+        if (error == 0 && !row_span_follows(&span, i > 0 ? &before : NULL))
+            error = -EBADMSG;
+        const struct lane_shard *shard = error == 0 ? table_shard_at(table, span.shard) : NULL;
+        if (error == 0 && (!shard || shard->epoch != span.epoch)) {
+            request->detail = span.shard;
+            error = -ESTALE;
+        }
+    }
+    return error;
+}
+
+/* Pushes stay in the order of (rank, sequence). */
+static void add_push(struct lane_table *table, struct row_request *push)
+{
+    struct list *at = &table->queues->pushes;
+    while (at->previous != &table->queues->pushes) {
+        const struct row_request *before = list_entry(at->previous, struct row_request, link);
+        if (before->worker->number <= push->worker->number)
+            break;
+        at = at->previous;
+    }
+    list_insert_before(at, &push->link);
+}
+
+static struct row_request *request_begin(struct lane_table *table, const struct worker *w,
+                                         const struct record_rows *record)
+{
+    struct row_rank *rank = &table->queues->ranks[w->number];
+    struct row_request *request = list_entry(list_first(&rank->unused), struct row_request, link);
+    list_remove(&request->link);
+    rank->sequence = record->sequence;
+    *request->record = *record;
+    request->entry = request->key = request->detail = 0;
+    request->error = 0;
+    return request;
+}
+
+const char *rows_hear_request(struct worker *w, const struct record_rows *record)
+{
+    struct lane_table *table = table_find(w->job, record->table);
+    const char *fault = table ? request_fault(w, table, record) : "a request for an unknown table";
+    if (fault)
+        return fault;
+    struct row_request *request = request_begin(table, w, record);
+    int error = fabric_maps(w->fabric) ? request_check_directory(table, request) : -EOPNOTSUPP;
+    request->error = error;
+    if (error == -EBADMSG || error == -EFAULT) {
+        table_drop_request(table, request);
+        return "a directory that is not sound";
+    }
+    if (error < 0)
+        list_append(&table->queues->done, &request->link);
+    else if (record->operation == RECORD_PUSH)
+        add_push(table, request);
+    else
+        list_append(&table->queues->pulls, &request->link);
+    job_wake(w->job);
+    return NULL;
+}
+
+/* ---- clocks ---- */
+
+static const char *clock_fault(const struct worker *w, const struct lane_table *table,
+                               const struct record_clock *record)
+{
+    if (!table)
+        return "a clock of an unknown table";
+    if (record->clock > table_clocks_of(table->clocks, w->number))
+        return "a clock that does not follow the last one";
+    if (record->sequence < table->queues->ranks[w->number].sequence)
+        return "a clock with fewer requests than it sent";
+    return NULL;
+}
+
+static const char *hear_ended(struct worker *w, const struct record_clock *record)
+{
+    for (uint32_t i = 0; i < record->count; i++) {
+        struct lane_table *table = table_find(w->job, record->tables[i]);
+        const char *fault = clock_fault(w, table, record);
+        if (fault)
+            return fault;
+        if (table_clocks_end(table->clocks, w->number, record->clock) > 0)
+            job_wake(w->job);
+    }
+    return NULL;
+}
+
+static struct row_settings row_settings_of(const struct record_row_settings *r)
+{
+    return (struct row_settings){.rate = r->rate,
+                                 .weight_decay = r->weight_decay,
+                                 .beta1 = r->beta1,
+                                 .beta2 = r->beta2,
+                                 .epsilon = r->epsilon,
+                                 .beta = r->beta,
+                                 .l1 = r->l1,
+                                 .l2 = r->l2};
+}
+
+/* Returns whether no member has a smaller number. */
+static bool is_lowest(const struct lane_table *table, uint32_t rank)
+{
+    for (uint32_t lower = 0; lower < rank; lower++)
+        if (table_clocks_of(table->clocks, lower) != CLOCK_NONE)
+            return false;
+    return true;
+}
+
+/* The settings of the lowest rank count; those of others are ignored. */
+static const char *hear_settings(struct worker *w, const struct record_clock *record)
+{
+    struct lane_table *table = table_find(w->job, record->settings.table);
+    const struct row_settings settings = row_settings_of(&record->settings);
+    if (!table)
+        return "settings of an unknown table";
+    if (record->clock < table_clocks_of(table->clocks, w->number))
+        return "settings for a clock that it has ended";
+    const char *wrong = row_wrong(table->terms->rule, &settings);
+    if (wrong) {
+        job_fail(w->job, -EINVAL,
+                 "table '%s' of job '%s': rank %u set %s to a value that rule %s does not allow; "
+                 "see gp_row_settings",
+                 table->name, w->job->name, w->number, wrong, row_rule_name(table->terms->rule));
+        return NULL;
+    }
+    int error = is_lowest(table, w->number) ? table_set(table, record->clock, &settings) : 0;
+    if (error == -ENOBUFS)
+        job_fail(w->job, error,
+                 "table '%s' of job '%s': rank %u changed the settings of %d clocks that other "
+                 "ranks have not ended; pull rows in each clock, or change settings less often",
+                 table->name, w->job->name, w->number, ROW_SETTINGS_MAX);
+    return error == -ERANGE ? "settings for an earlier clock than the last ones" : NULL;
+}
+
+const char *rows_hear_clock(struct worker *w, const struct record_clock *record)
+{
+    switch (record->form) {
+    case RECORD_CLOCK_ENDED: return hear_ended(w, record);
+    case RECORD_CLOCK_SETTINGS: return hear_settings(w, record);
+    default: return "a standing of tables, for which the lane does not wait";
+    }
+}
+
+void rows_answer_query(struct worker *w, const struct record_query *query)
+{
+    const struct lane_table *table = table_find(w->job, query->piece);
+    struct clock_rank behind[RECORD_CLOCKS_RANKS_MAX];
+    if (!table)
+        return;
+    struct record_clocks clocks = {.kind = RECORD_CLOCKS,
+                                   .is_answer = 1,
+                                   .table = table->id,
+                                   .minimum = table->clocks->minimum,
+                                   .word = query->word};
+    clocks.behind =
+        table_clocks_behind(table->clocks, query->round, behind, RECORD_CLOCKS_RANKS_MAX);
+    for (uint32_t i = 0; i < clocks.behind && i < RECORD_CLOCKS_RANKS_MAX; i++) {
+        clocks.ranks[i] = behind[i].rank;
+        clocks.clocks[i] = behind[i].clock;
+        clocks.count++;
+    }
+    /* If the send queue is full, the answer is dropped, because the worker repeats its query. */
+    (void)fabric_send(w->conn, &clocks, sizeof clocks, NULL, 0);
+}

@@ -1,0 +1,10 @@
+/* Answers pulls: stores rows in the memory of workers. */
+#ifndef GRADPOOL_LANE_ROWS_PULL_H
+#define GRADPOOL_LANE_ROWS_PULL_H
+
+#include "svc/lane/rows/types.h"
+
+/* Works on one pull of the job that need not wait. Returns whether there was work. */
+bool pull_work(struct lane_tables *tables);
+
+#endif

@@ -1,0 +1,93 @@
+/* Maps the memory of requests, and answers requests. Counts, offsets and regions are those of a
+ * peer: fabric_map() compares them with the lent memory at every use. RULES.md: A4, A7. */
+#include "svc/lane/rows/request.h"
+
+#include "svc/lane/job/failure.h"
+#include "svc/lane/job/tell.h"
+#include "svc/lane/rows/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+int request_map_directory(const struct lane_table *table, const struct row_request *request,
+                          struct row_directory *ret_directory)
+{
+    const struct record_rows *r = request->record;
+    const void *entries = fabric_map(request->worker->conn, r->directory_region,
+                                     r->directory_offset, r->spans * sizeof(struct row_span));
+    if (!entries)
+        return -EFAULT;
+    *ret_directory = (struct row_directory){
+        .entries = entries, .spans = r->spans, .keys = r->keys, .shards = table->terms->shards};
+    return 0;
+}
+
+const void *request_map_keys(const struct row_request *request, uint32_t first, uint32_t count)
+{
+    const struct record_rows *r = request->record;
+    return fabric_map(request->worker->conn, r->keys_region,
+                      r->keys_offset + first * sizeof(uint64_t), count * sizeof(uint64_t));
+}
+
+char *request_map_rows(const struct lane_table *table, const struct row_request *request,
+                       uint32_t first, uint32_t count)
+{
+    const struct record_rows *r = request->record;
+    return fabric_map(request->worker->conn, r->rows_region,
+                      r->rows_offset + first * table->wire_bytes, count * table->wire_bytes);
+}
+
+void request_evict(const struct row_request *request, int error)
+{
+    job_evict(request->worker, error == -EFAULT
+                                   ? "a request in memory that it does not lend"
+                                   : "keys or a directory that are not sound any more");
+}
+
+void request_end(struct lane_table *table, struct row_request *request)
+{
+    list_remove(&request->link);
+    list_append(&table->queues->done, &request->link);
+}
+
+static void request_error_text(const struct lane_table *table, const struct row_request *request,
+                               char *text, size_t text_bytes)
+{
+    switch (request->error) {
+    case -EDOM:
+        snprintf(text, text_bytes,
+                 "table '%.16s': rows with NaN or infinity skipped: %u, first key %" PRIu64,
+                 table->name, request->detail, request->first_key);
+        break;
+    case -ESTALE:
+        snprintf(text, text_bytes, "table '%.32s': shard %u is not on this lane under this epoch",
+                 table->name, request->detail);
+        break;
+    default:
+        snprintf(text, text_bytes, "table '%.32s': rows need shared memory; run on the lane's host",
+                 table->name);
+    }
+}
+
+static int request_answer(const struct lane_table *table, const struct row_request *request)
+{
+    struct worker *w = request->worker;
+    char text[RECORD_TEXT_BYTES + 1];
+    if (request->error == 0)
+        return fabric_notify(w->conn, request->record->word, NULL);
+    request_error_text(table, request, text, sizeof text);
+    return tell_error_now(w, request->record->word, request->error, text);
+}
+
+bool requests_answer(struct lane_table *table)
+{
+    bool has_sent = false;
+    list_for_each_safe_entry (struct row_request, request, &table->queues->done, link) {
+        if (request_answer(table, request) == -EAGAIN)
+            continue; /* ROOM of the connection follows */
+        table_drop_request(table, request);
+        has_sent = true;
+    }
+    return has_sent;
+}

@@ -1,0 +1,24 @@
+/* A request for rows: its memory in the worker, its end. Pointers into a worker's memory are valid
+ * within one turn (A7). */
+#ifndef GRADPOOL_LANE_ROWS_REQUEST_H
+#define GRADPOOL_LANE_ROWS_REQUEST_H
+
+#include "svc/lane/rows/types.h"
+
+/* Maps the directory. -EFAULT: the worker does not lend the memory. */
+int request_map_directory(const struct lane_table *table, const struct row_request *request,
+                          struct row_directory *ret_directory);
+/* Maps keys or rows `first` .. `first + count` of the request. NULL: as above. */
+const void *request_map_keys(const struct row_request *request, uint32_t first, uint32_t count);
+char *request_map_rows(const struct lane_table *table, const struct row_request *request,
+                       uint32_t first, uint32_t count);
+/* Fails the job because the worker of the request has broken the protocol, and disconnects the
+ * worker. -EFAULT: its memory is not lent; -EBADMSG: keys or directory are wrong. */
+void request_evict(const struct row_request *request, int error);
+/* Ends the request: its word, or its error, is sent in a next turn. */
+void request_end(struct lane_table *table, struct row_request *request);
+/* Sends the answers of ended requests, as far as the send queues have room. Returns whether one
+ * was sent. */
+bool requests_answer(struct lane_table *table);
+
+#endif

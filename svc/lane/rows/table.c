@@ -1,0 +1,414 @@
+/* Owns the tables of a job: their memory, shards and settings. A table is placed as a whole, before
+ * the first request. RULES.md: A17, A92. */
+#include "svc/lane/rows/table.h"
+
+#include "svc/lane/job/table.h"
+#include "svc/lane/lane.h"
+#include "svc/wire/mixed_key.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+
+static int tables_alloc(void *context, size_t bytes, void **ret_memory)
+{
+    struct lane_job *job = context;
+    struct arena *arena = job->lane->options.arena;
+    void *memory = bytes < PAGE_BYTES ? arena_alloc(arena, &job->account, bytes)
+                                      : arena_alloc_aligned(arena, &job->account, bytes);
+    if (!memory)
+        return arena_lack(arena);
+    *ret_memory = memory;
+    return 0;
+}
+
+static void tables_free_memory(void *context, void *memory, size_t bytes)
+{
+    struct lane_job *job = context;
+    (void)bytes;
+    arena_free(job->lane->options.arena, &job->account, memory);
+}
+
+static uint32_t requests_all(const struct lane_job *job)
+{
+    return job->workers_count * record_row_requests(job->workers_count);
+}
+
+/* Memory of a table or of the apply, allocated and freed in one place. */
+struct table_array {
+    void **memory;
+    size_t bytes;
+};
+
+static int arrays_alloc(struct allowance *allowance, const struct table_array *arrays, int count)
+{
+    int error = 0;
+    for (int i = 0; error == 0 && i < count; i++)
+        error = allowance_alloc(allowance, arrays[i].bytes, arrays[i].memory);
+    return error;
+}
+
+static void arrays_free(struct allowance *allowance, const struct table_array *arrays, int count)
+{
+    for (int i = 0; i < count; i++) {
+        allowance_free(allowance, *arrays[i].memory, arrays[i].bytes);
+        *arrays[i].memory = NULL;
+    }
+}
+
+/* ---- the apply, one for all tables of a job ---- */
+
+#define APPLY_ARRAYS 5
+static void apply_arrays(struct lane_tables *tables, struct table_array ret_arrays[APPLY_ARRAYS])
+{
+    struct row_apply *apply = tables->apply;
+    const struct table_array arrays[APPLY_ARRAYS] = {
+        {(void **)&apply->stripe, sizeof *apply->stripe},
+        {(void **)&apply->parts, requests_all(tables->job) * sizeof *apply->parts},
+        {(void **)&apply->windows, ROW_WINDOW_KEYS_ALL * sizeof *apply->windows},
+        {(void **)&apply->sums, ROW_SUMS_BYTES},
+        {(void **)&apply->row, ROW_DIM_MAX * sizeof *apply->row},
+    };
+    memcpy(ret_arrays, arrays, sizeof arrays);
+}
+
+static int apply_init(struct lane_tables *tables)
+{
+    struct table_array arrays[APPLY_ARRAYS];
+    int error = allowance_alloc(&tables->allowance, sizeof *tables->apply, (void **)&tables->apply);
+    if (error < 0)
+        return error;
+    apply_arrays(tables, arrays);
+    error = arrays_alloc(&tables->allowance, arrays, APPLY_ARRAYS);
+    return error < 0 ? error
+                     : stripe_init(tables->apply->stripe, &tables->allowance,
+                                   requests_all(tables->job), ROW_SOURCES_MAX);
+}
+
+static void apply_fini(struct lane_tables *tables)
+{
+    struct table_array arrays[APPLY_ARRAYS];
+    if (!tables->apply)
+        return;
+    if (tables->apply->stripe)
+        stripe_fini(tables->apply->stripe);
+    apply_arrays(tables, arrays);
+    arrays_free(&tables->allowance, arrays, APPLY_ARRAYS);
+    allowance_free(&tables->allowance, tables->apply, sizeof *tables->apply);
+}
+
+/* ---- one table ---- */
+
+static void table_birth(void *context, uint64_t mixed, void *ret_values)
+{
+    const struct lane_table *table = context;
+    table->initial(&table->initial_spec, mixed_key_undo(mixed, table->salt), table->terms->dim,
+                   ret_values);
+}
+
+static uint32_t table_shards(const struct lane_table *table)
+{
+    return UINT32_C(1) << table->shard_bits;
+}
+
+static void shard_free(struct lane_tables *tables, struct lane_shard *shard)
+{
+    struct allowance *allowance = &tables->allowance;
+    if (shard->store)
+        table_shard_fini(shard->store);
+    allowance_free(allowance, shard->store, sizeof *shard->store);
+    allowance_free(allowance, shard, sizeof *shard);
+}
+
+#define TABLE_ARRAYS 5
+static void table_arrays(struct lane_table *table, struct table_array ret_arrays[TABLE_ARRAYS])
+{
+    const struct table_array arrays[TABLE_ARRAYS] = {
+        {(void **)&table->terms, sizeof *table->terms},
+        {(void **)&table->clocks, sizeof *table->clocks},
+        {(void **)&table->queues, sizeof *table->queues},
+        {(void **)&table->changes, sizeof *table->changes},
+        {(void **)&table->shards, table_shards(table) * sizeof(struct lane_shard *)},
+    };
+    memcpy(ret_arrays, arrays, sizeof arrays);
+}
+
+#define QUEUE_ARRAYS 3
+static void queue_arrays(struct lane_table *table, struct table_array ret_arrays[QUEUE_ARRAYS])
+{
+    struct row_queues *queues = table->queues;
+    size_t requests = requests_all(table->job);
+    const struct table_array arrays[QUEUE_ARRAYS] = {
+        {(void **)&queues->ranks, table->job->workers_count * sizeof *queues->ranks},
+        {(void **)&queues->requests, requests * sizeof *queues->requests},
+        {(void **)&queues->records, requests * sizeof *queues->records},
+    };
+    memcpy(ret_arrays, arrays, sizeof arrays);
+}
+
+static void table_free_shards(struct lane_tables *tables, struct lane_table *table)
+{
+    for (uint32_t i = 0; i < table_shards(table); i++)
+        if (table->shards[i])
+            shard_free(tables, table->shards[i]);
+}
+
+static void table_free(struct lane_tables *tables, struct lane_table *table)
+{
+    struct table_array arrays[TABLE_ARRAYS], queues[QUEUE_ARRAYS];
+    if (table->shards)
+        table_free_shards(tables, table);
+    if (table->queues) {
+        queue_arrays(table, queues);
+        arrays_free(&tables->allowance, queues, QUEUE_ARRAYS);
+    }
+    if (table->clocks)
+        table_clocks_fini(table->clocks);
+    table_arrays(table, arrays);
+    arrays_free(&tables->allowance, arrays, TABLE_ARRAYS);
+    list_remove(&table->link);
+    allowance_free(&tables->allowance, table, sizeof *table);
+}
+
+static void table_init_requests(struct lane_table *table)
+{
+    struct row_queues *queues = table->queues;
+    uint32_t each = record_row_requests(table->job->workers_count);
+    list_init(&queues->pushes);
+    list_init(&queues->pulls);
+    list_init(&queues->done);
+    for (uint32_t rank = 0; rank < table->job->workers_count; rank++) {
+        list_init(&queues->ranks[rank].unused);
+        for (uint32_t i = rank * each; i < (rank + 1) * each; i++) {
+            queues->requests[i].worker = &table->job->workers[rank];
+            queues->requests[i].record = &queues->records[i];
+            list_append(&queues->ranks[rank].unused, &queues->requests[i].link);
+        }
+    }
+}
+
+/* All ranks of the job are members from the first clock on. */
+static int table_enter_all(struct lane_tables *tables, struct lane_table *table)
+{
+    uint32_t workers = table->job->workers_count;
+    int error = table_clocks_init(table->clocks, &tables->allowance, workers, CLOCK_FIRST);
+    for (uint32_t rank = 0; error == 0 && rank < workers; rank++)
+        error = table_clocks_enter(table->clocks, rank, CLOCK_FIRST);
+    return error;
+}
+
+/* Allocates all but the shards. */
+static int table_alloc(struct lane_tables *tables, struct lane_table *table)
+{
+    struct table_array arrays[TABLE_ARRAYS], queues[QUEUE_ARRAYS];
+    table_arrays(table, arrays);
+    int error = arrays_alloc(&tables->allowance, arrays, TABLE_ARRAYS);
+    if (error < 0)
+        return error;
+    queue_arrays(table, queues);
+    return arrays_alloc(&tables->allowance, queues, QUEUE_ARRAYS);
+}
+
+/* Fills all that needs no memory of its own. */
+static void table_describe(struct lane_table *table, const struct lane_table_spec *spec,
+                           const struct table_terms *terms)
+{
+    enum reduce_set kernels = table->job->lane->options.kernels;
+    table->id = spec->id;
+    table->salt = spec->salt;
+    table->clock = CLOCK_FIRST;
+    table->shard_bits = (uint32_t)__builtin_ctz(terms->shards);
+    table->value_bytes = terms->dim * reduce_element_bytes(terms->dtype);
+    table->wire_bytes = terms->dim * reduce_element_bytes(terms->wire);
+    table->update = row_pick(kernels, terms->rule, terms->dtype);
+    table->initial = row_initial_pick(kernels, terms->dtype);
+    table->initial_spec = (struct row_initial){
+        .kind = terms->initial, .value = terms->initial_value, .seed = terms->seed};
+    snprintf(table->name, sizeof table->name, "%s", spec->name);
+    list_init(&table->link);
+}
+
+/* The shard belongs to the table from its allocation on. */
+static int shard_make(struct lane_tables *tables, struct lane_table *table,
+                      const struct lane_shard_spec *spec)
+{
+    struct lane_shard *shard;
+    uint32_t values = (uint32_t)table->value_bytes;
+    uint32_t moments = (uint32_t)row_moments(table->terms->rule, table->terms->dim);
+    struct shard_options options = {.number = spec->number,
+                                    .shard_bits = table->shard_bits,
+                                    .layout = rows_layout(values, moments),
+                                    .rows_hint = table->terms->rows_hint / table->terms->shards,
+                                    .birth = table_birth,
+                                    .context = table};
+    int error = allowance_alloc(&tables->allowance, sizeof *shard, (void **)&shard);
+    if (error < 0)
+        return error;
+    shard->epoch = spec->epoch;
+    shard->progress = (struct shard_progress){.clock = CLOCK_FIRST};
+    table->shards[spec->number] = shard;
+    error = allowance_alloc(&tables->allowance, sizeof *shard->store, (void **)&shard->store);
+    return error < 0 ? error : table_shard_init(shard->store, &tables->allowance, &options);
+}
+
+static int table_fill(struct lane_tables *tables, struct lane_table *table,
+                      const struct table_terms *terms, const struct lane_shard_spec *shards,
+                      size_t count)
+{
+    int error = table_alloc(tables, table);
+    if (error < 0)
+        return error;
+    *table->terms = *terms;
+    table_init_requests(table);
+    error = table_enter_all(tables, table);
+    for (size_t i = 0; error == 0 && i < count; i++)
+        error = shard_make(tables, table, &shards[i]);
+    return error;
+}
+
+static int table_make(struct lane_tables *tables, const struct lane_table_spec *spec,
+                      const struct lane_shard_spec *shards, size_t count)
+{
+    struct table_terms terms = table_terms_filled(*spec->terms);
+    struct lane_table *table;
+    int error = allowance_alloc(&tables->allowance, sizeof *table, (void **)&table);
+    if (error < 0)
+        return error;
+    table->job = tables->job;
+    table_describe(table, spec, &terms);
+    error = table_fill(tables, table, &terms, shards, count);
+    if (error < 0)
+        table_free(tables, table);
+    else
+        list_append(&tables->tables, &table->link);
+    return error;
+}
+
+/* ---- the tables of a job ---- */
+
+static void tables_destroy(struct lane_tables *tables)
+{
+    struct lane_job *job = tables->job;
+    list_for_each_safe_entry (struct lane_table, table, &tables->tables, link)
+        table_free(tables, table);
+    apply_fini(tables);
+    job->tables = NULL;
+    arena_free(job->lane->options.arena, &job->account, tables);
+}
+
+void tables_free(struct lane_job *job)
+{
+    if (job->tables)
+        tables_destroy(job->tables);
+}
+
+static int tables_make(struct lane_job *job)
+{
+    struct arena *arena = job->lane->options.arena;
+    struct lane_tables *tables = arena_alloc(arena, &job->account, sizeof *tables);
+    if (!tables)
+        return arena_lack(arena);
+    tables->job = job;
+    tables->allowance = (struct allowance){.alloc = tables_alloc,
+                                           .free = tables_free_memory,
+                                           .context = job,
+                                           .limit_bytes = UINT64_MAX};
+    list_init(&tables->tables);
+    job->tables = tables;
+    int error = apply_init(tables);
+    if (error < 0)
+        tables_destroy(tables);
+    return error;
+}
+
+static bool shards_are_valid(const struct lane_table_spec *spec,
+                             const struct lane_shard_spec *shards, size_t count)
+{
+    uint32_t all = table_terms_filled(*spec->terms).shards;
+    for (size_t i = 0; i < count; i++)
+        if (shards[i].number >= all || shards[i].epoch == 0 ||
+            (i > 0 && shards[i].number <= shards[i - 1].number))
+            return false;
+    return count > 0;
+}
+
+int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
+                     const struct lane_shard_spec *shards, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    struct err err;
+    if (!job)
+        return -ENOENT;
+    if (table_terms_check(spec->terms, spec->name, &err) < 0 ||
+        table_terms_check_name(spec->name, &err) < 0 || !shards_are_valid(spec, shards, count))
+        return -EINVAL;
+    uint32_t consistency = spec->terms->consistency;
+    if (job->is_elastic || consistency == TABLE_TERMS_SSP || consistency == TABLE_TERMS_ASP)
+        return -EOPNOTSUPP;
+    if (table_find(job, spec->id))
+        return -EEXIST;
+    bool is_first = !job->tables;
+    int error = is_first ? tables_make(job) : 0;
+    if (error == 0)
+        error = table_make(job->tables, spec, shards, count);
+    if (error < 0 && is_first)
+        tables_free(job);
+    return error;
+}
+
+struct lane_table *table_find(const struct lane_job *job, uint32_t id)
+{
+    if (!job->tables)
+        return NULL;
+    list_for_each_entry (struct lane_table, table, &job->tables->tables, link)
+        if (table->id == id)
+            return table;
+    return NULL;
+}
+
+struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t number)
+{
+    return number < table_shards(table) ? table->shards[number] : NULL;
+}
+
+const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock)
+{
+    const struct row_changes *changes = table->changes;
+    const struct row_settings *found = NULL;
+    for (uint32_t i = 0; i < changes->count && changes->each[i].clock <= clock; i++)
+        found = &changes->each[i].settings;
+    return found;
+}
+
+/* Removes settings that no clock uses any more. */
+static void table_forget_settings(struct lane_table *table)
+{
+    struct row_changes *changes = table->changes;
+    uint32_t past = 0;
+    while (past + 1 < changes->count && changes->each[past + 1].clock <= table->clock)
+        past++;
+    changes->count -= past;
+    memmove(changes->each, changes->each + past, changes->count * sizeof *changes->each);
+}
+
+int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings)
+{
+    table_forget_settings(table);
+    struct row_changes *changes = table->changes;
+    uint64_t last = changes->count > 0 ? changes->each[changes->count - 1].clock : 0;
+    if (clock < last)
+        return -ERANGE;
+    if (clock > last && changes->count == ROW_SETTINGS_MAX)
+        return -ENOBUFS;
+    changes->count += clock > last;
+    changes->each[changes->count - 1] = (struct row_setting){clock, *settings};
+    return 0;
+}
+
+void table_drop_request(struct lane_table *table, struct row_request *request)
+{
+    list_remove(&request->link);
+    list_append(&table->queues->ranks[request->worker->number].unused, &request->link);
+}

@@ -1,0 +1,39 @@
+/* Tables of a job on a lane: placing, members, settings, end. Thread: the lane's. */
+#ifndef GRADPOOL_LANE_ROWS_TABLE_H
+#define GRADPOOL_LANE_ROWS_TABLE_H
+
+#include "svc/lane/rows/types.h"
+
+/* A table of a job, and the shards of it that a lane serves. */
+struct lane_table_spec {
+    uint32_t id; /* number of the table in the job */
+    const char *name;
+    const struct table_terms *terms;
+    uint64_t salt; /* of mixed keys */
+};
+struct lane_shard_spec {
+    uint32_t number, epoch;
+};
+/* Places shards of a new table, ascending by number; the ranks of the job are the members of the
+ * table. The job is known (lane_place()). Returns 0, or a negative errno, after which nothing of
+ * the table is here. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the table is
+ * here; -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT, -ENOSPC, -ENOMEM:
+ * as lane_place(). */
+int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
+                     const struct lane_shard_spec *shards, size_t count);
+
+/* Finds a table by its number; NULL: not on this lane. */
+struct lane_table *table_find(const struct lane_job *job, uint32_t id);
+/* Returns the shard; NULL: no such shard, or on another lane. */
+struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t number);
+/* Returns the settings of a clock; NULL: none were sent. */
+const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock);
+/* Stores settings from a clock on, which is not less than that of the last ones. -ENOBUFS:
+ * ROW_SETTINGS_MAX changes are not applied yet. -ERANGE: an earlier clock. */
+int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
+/* Returns a request of the rank to its unused ones. */
+void table_drop_request(struct lane_table *table, struct row_request *request);
+/* Frees all tables of the job. */
+void tables_free(struct lane_job *job);
+
+#endif

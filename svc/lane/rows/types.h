@@ -1,0 +1,112 @@
+/* The structs of a job's tables on a lane. Ownership: lane_job > lane_tables > lane_table > shards
+ * and requests. All memory is in the job's account. */
+#ifndef GRADPOOL_LANE_ROWS_TYPES_H
+#define GRADPOOL_LANE_ROWS_TYPES_H
+
+#include "svc/lane/table/clock.h"
+#include "svc/lane/table/shard.h"
+#include "svc/lane/table/stripe.h"
+#include "svc/lane/types.h"
+#include "svc/reduce/rows/rows.h"
+#include "svc/wire/table/row_directory.h"
+#include "svc/wire/table/table_terms.h"
+
+#define ROW_SETTINGS_MAX 64 /* changes of the settings for clocks that are not applied yet */
+#define ROW_SUMS_BYTES (1u << 20)
+#define ROW_SOURCES_MAX RECORD_ROW_REQUESTS_ALL
+#define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
+
+/* A pull or push of a worker. In one of the lists of its table, or unused. */
+struct row_request {
+    struct list link;
+    struct worker *worker;
+    struct record_rows *record;
+    uint32_t entry, key; /* pull: entry of the directory, and key of the entry, that come next */
+    int error;           /* done: 0: the word is sent; otherwise ERROR with this code */
+    uint32_t detail;     /* number of rows that were skipped; shard of a stale route */
+    uint64_t first_key;  /* key of the first skipped row */
+};
+
+/* Requests of a rank to a table. */
+struct row_rank {
+    struct list unused; /* requests */
+    uint64_t sequence;  /* number of its last request; 0: none */
+};
+
+struct lane_shard {
+    uint32_t epoch;
+    struct shard_progress progress;
+    struct table_shard *store;
+};
+
+struct row_setting {
+    uint64_t clock; /* first clock that uses the settings */
+    struct row_settings settings;
+};
+
+struct row_changes {
+    struct row_setting each[ROW_SETTINGS_MAX]; /* ascending clocks */
+    uint32_t count;
+};
+
+/* The requests of a table. */
+struct row_queues {
+    struct row_rank *ranks; /* job.workers_count */
+    struct row_request *requests;
+    struct record_rows *records; /* one for each request */
+    struct list pushes;          /* in the order of (rank, sequence) */
+    struct list pulls;           /* in order of arrival */
+    struct list done;            /* the answer is not sent yet */
+};
+
+struct lane_table {
+    struct list link; /* node in lane_tables.tables */
+    struct lane_job *job;
+    uint32_t id, shard_bits;
+    uint64_t salt;
+    struct table_terms *terms; /* filled */
+    char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
+    size_t value_bytes, wire_bytes; /* of the values of a row, stored and in requests */
+    row_fn update;
+    row_initial_fn initial;
+    struct row_initial initial_spec;
+    struct table_clocks *clocks;
+    uint64_t clock;             /* all earlier clocks are applied to all shards of this lane */
+    struct lane_shard **shards; /* by number; NULL: on another lane */
+    uint32_t shard;             /* shards before this one have `clock` applied */
+    struct row_queues *queues;
+    struct row_changes *changes; /* settings */
+};
+
+/* The share of a push in the shard that is applied now; same index as in stripe.parts. */
+struct apply_part {
+    struct row_request *request;
+    struct row_span span;
+    uint64_t *window;   /* keys of the span, as copied: the worker may change its memory */
+    uint32_t window_at; /* position in the span of the window's first key */
+    uint32_t read;      /* keys of the span that were copied */
+    const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
+};
+
+/* The shard of one table that is applied now, over several turns. */
+struct row_apply {
+    struct lane_table *table; /* NULL: none */
+    bool is_cut;              /* the stripe is cut, and its rows are open */
+    uint32_t at;              /* keys of the cut stripe before this one are applied */
+    struct row_step step;
+    struct stripe *stripe;
+    struct apply_part *parts;
+    uint64_t *windows;    /* ROW_WINDOW_KEYS_ALL keys for all parts */
+    uint32_t window_keys; /* keys of one window */
+    float *sums;          /* ROW_SUMS_BYTES */
+    float *row;           /* one row in f32 */
+};
+
+struct lane_tables {
+    struct lane_job *job;
+    struct allowance allowance; /* memory of all tables of the job */
+    struct list tables;
+    struct row_apply *apply;
+};
+
+#endif

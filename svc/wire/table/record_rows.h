@@ -1,0 +1,135 @@
+/* Records of tables: ROWS, CLOCK, CLOCKS, TAKEN, and the directory of a request. A part of
+ * record.h, which checks the records; row_directory.h checks directories. svc/wire/README.md: W25
+ * to W27. */
+#ifndef GRADPOOL_WIRE_TABLE_RECORD_ROWS_H
+#define GRADPOOL_WIRE_TABLE_RECORD_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RECORD_ROW_KEYS_MAX (UINT32_C(1) << 20) /* keys of one request */
+#define RECORD_ROW_DIM_MAX 4096u                /* elements of a row */
+#define RECORD_SHARDS_MAX 4096u                 /* shards of a table; a power of two */
+#define RECORD_CLOCK_TABLES_MAX 22u
+#define RECORD_CLOCKS_RANKS_MAX 8u
+/* Largest clock and sequence number, with room for later ones. */
+#define RECORD_CLOCK_MOST (UINT64_MAX / 2)
+
+/* Requests of one worker to one table that a lane stores until their words. In a job of many
+ * workers they are fewer, so that the requests of all workers together are bounded. */
+#define RECORD_ROW_REQUESTS_MAX 128u
+#define RECORD_ROW_REQUESTS_ALL 8192u
+static inline uint32_t record_row_requests(uint32_t workers)
+{
+    uint32_t fair = RECORD_ROW_REQUESTS_ALL / (workers ? workers : 1);
+    return fair < RECORD_ROW_REQUESTS_MAX ? fair : RECORD_ROW_REQUESTS_MAX;
+}
+
+enum record_rows_operation {
+    RECORD_PULL = 1, /* the lane stores the rows of the keys */
+    RECORD_PUSH = 2, /* the lane reads a gradient for each key */
+};
+
+/* A pull or a push of a worker, for the shards of a table on one lane. Directory, keys and rows lie
+ * in lent memory until the word of the request has come. All offsets are multiples of 8.
+ *
+ * directory  `spans` entries of struct row_span, ascending by shard
+ * keys       `keys` mixed keys of 8 bytes, ascending, each once
+ * rows       `keys` rows of `dim` elements of `dtype`, in the order of the keys
+ *
+ * Keys and rows may belong to several lanes: the directory says which ones are for this lane. */
+struct record_rows {
+    uint8_t kind;      /* RECORD_ROWS */
+    uint8_t operation; /* a value of enum record_rows_operation */
+    uint8_t dtype;     /* dtype of the rows in the worker's memory, f32, f16 or bf16 */
+    uint8_t reserved;  /* always 0 */
+    uint32_t table;    /* number that the coordinator gave to the table */
+    uint32_t word;     /* returned when the request is done */
+    uint32_t dim;      /* 1 .. RECORD_ROW_DIM_MAX */
+    uint64_t clock;    /* clock of the worker, from 1 */
+    uint64_t sequence; /* number of the request, counted per worker over all its tables, from 1 */
+    uint32_t spans;    /* 1 .. RECORD_SHARDS_MAX, at most `keys` */
+    uint32_t keys;     /* 1 .. RECORD_ROW_KEYS_MAX */
+    uint32_t directory_region;
+    uint32_t keys_region;
+    uint32_t rows_region;
+    uint32_t reserved_2;       /* always 0 */
+    uint64_t directory_offset; /* bytes */
+    uint64_t keys_offset;
+    uint64_t rows_offset;
+};
+_Static_assert(sizeof(struct record_rows) == 80, "no holes");
+
+/* The keys of one shard in a request: keys[first .. first + count). */
+struct row_span {
+    uint32_t shard;
+    uint32_t epoch; /* of the shard's route that the worker has */
+    uint32_t first, count;
+};
+_Static_assert(sizeof(struct row_span) == 16, "no holes");
+
+enum record_clock_form {
+    RECORD_CLOCK_ENDED,    /* the worker has ended `clock` in these tables */
+    RECORD_CLOCK_STANDING, /* the same, to a new connection after the open requests; 0: no clock */
+    RECORD_CLOCK_SETTINGS, /* settings of a table's updates, from `clock` on */
+};
+
+/* Settings of one table (svc/reduce/rows/rows.h). A rule ignores the settings that it does not use.
+ * The lane finds invalid values. */
+struct record_row_settings {
+    double rate, weight_decay;
+    double beta1, beta2, epsilon;
+    double beta, l1, l2;
+    uint32_t table;
+    uint32_t padding[5]; /* always 0 */
+};
+
+struct record_clock {
+    uint8_t kind;        /* RECORD_CLOCK */
+    uint8_t form;        /* a value of enum record_clock_form */
+    uint8_t count;       /* tables; 0 for settings */
+    uint8_t reserved;    /* always 0 */
+    uint32_t reserved_2; /* always 0 */
+    uint64_t clock;
+    uint64_t session;  /* of the worker at the coordinator: sequence numbers restart in a new one */
+    uint64_t sequence; /* number of the worker's last request in this session; 0: none */
+    union {
+        uint32_t tables[RECORD_CLOCK_TABLES_MAX]; /* ascending; unused ones are 0 */
+        struct record_row_settings settings;
+    };
+};
+_Static_assert(sizeof(struct record_clock) == 120, "one ring record, no holes");
+
+/* The minimum of a table's clocks rose, or the answer to a QUERY about a table: ranks whose clock
+ * is less than that of the query, in ascending order. */
+struct record_clocks {
+    uint8_t kind;      /* RECORD_CLOCKS */
+    uint8_t is_answer; /* 1: `word` is that of the QUERY */
+    uint8_t count;     /* ranks in this record */
+    uint8_t reserved;  /* always 0 */
+    uint32_t table;
+    uint64_t minimum; /* smallest clock of the members, from 1 */
+    uint32_t word;    /* 0 without a query */
+    uint32_t behind;  /* all ranks behind, also those without room here */
+    uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
+    uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
+};
+_Static_assert(sizeof(struct record_clocks) == 120, "one ring record, no holes");
+
+/* Replica lane -> owner: blocks of the log that lie before `position` are applied, and their room
+ * in the ring is free. */
+struct record_taken {
+    uint8_t kind; /* RECORD_TAKEN */
+    uint8_t reserved[3];
+    uint32_t region; /* the ring, as lent to the owner */
+    uint64_t position;
+};
+_Static_assert(sizeof(struct record_taken) == 16, "no holes");
+
+/* Checks of record_check(), for a record of the kind. No state, no memory outside the record. */
+bool record_rows_are_sound(const struct record_rows *rows);
+bool record_clock_is_sound(const struct record_clock *clock);
+bool record_clocks_are_sound(const struct record_clocks *clocks);
+bool record_taken_is_sound(const struct record_taken *taken);
+
+#endif

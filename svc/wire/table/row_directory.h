@@ -1,0 +1,34 @@
+/* The directory of a request for rows (ROWS), in memory that a worker lends and may change at any
+ * time. So each entry is copied once, and the copy is checked, at every use. Pure. */
+#ifndef GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
+#define GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
+
+#include "svc/wire/table/record_rows.h"
+
+/* A directory in lent memory, and the counts to which its entries are compared. */
+struct row_directory {
+    const void *entries; /* `spans` entries, any alignment */
+    uint32_t spans;      /* number of entries */
+    uint32_t keys;       /* keys of the request */
+    uint32_t shards;     /* shards of the table */
+};
+
+/* Copies entry `index`, below `spans`. Checks that the shard exists and that the keys lie in the
+ * request. -EBADMSG: not so; `ret_span` is then undefined. */
+int row_directory_read(const struct row_directory *directory, uint32_t index,
+                       struct row_span *ret_span);
+
+/* Checks that `span` may follow `before` (NULL: none): shards and keys ascend, and no key belongs
+ * to two shards. Gaps are allowed, because other lanes have shards, too. */
+bool row_span_follows(const struct row_span *span, const struct row_span *before);
+
+/* Reads all entries, and checks each with both functions. -EBADMSG: `ret_index` is the first wrong
+ * entry. Cost: linear. */
+int row_directory_check(const struct row_directory *directory, uint32_t *ret_index);
+
+/* Finds the entry of a shard by bisection. Returns 0; -ENOENT: no entry; -EBADMSG as
+ * row_directory_read(). A directory that has changed since its check gives any of these. */
+int row_directory_find(const struct row_directory *directory, uint32_t shard,
+                       struct row_span *ret_span);
+
+#endif

@@ -1,0 +1,287 @@
+/* Records and memory that break the rules of tables: the worker is cut off, or its request has an
+ * error. No row changes. */
+#include "svc/lane/job/table.h"
+#include "svc/lane/rows/types.h"
+#include "svc/wire/mixed_key.h"
+#include "test/unit/lane/rows/rows_case.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- settings ---- */
+
+static void settings_out_of_range_fail_the_job(void **state)
+{
+    struct record_clock record = settings_record(-1);
+    start(2);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EINVAL, "table 'users' of job 'job': rank 0 set rate to a value that rule sgd does not "
+                   "allow; see gp_row_settings");
+}
+
+static void a_clock_with_pushes_and_no_settings_fails_the_job(void **state)
+{
+    rows_start(&rig, 1, 2, &users);
+    push_ones(0);
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    fails(-EINVAL, "table 'users' of job 'job' has no settings for clock 1; call gp_table_set()");
+}
+
+static void more_changes_of_settings_than_fit_fail_the_job(void **state)
+{
+    start(2);
+    for (int i = 0; i <= ROW_SETTINGS_MAX; i++) {
+        rows_clock(&rig, 0);
+        rows_set(&rig, &settings);
+    }
+    fails(-ENOBUFS, "table 'users' of job 'job': rank 0 changed the settings of 64 clocks");
+}
+
+/* ---- broken requests ---- */
+
+/* A push of rank 0 with one field changed is refused, and its job fails. */
+#define evicts(field, value, words)                                           \
+    do {                                                                      \
+        start(2);                                                             \
+        struct rows_asked *asked = rows_lay(&rig, 0, keys, KEYS, ones);       \
+        worker_clock_next_request(&rig.workers[0].clock);                     \
+        struct record_rows record = rows_record(&rig, asked, 0, RECORD_PUSH); \
+        record.field = (value);                                               \
+        rows_send(&rig, 0, 0, &record, sizeof record);                        \
+        rows_asked_free(asked);                                               \
+        fails(-EPROTO, words);                                                \
+    } while (0)
+
+static void each_field_of_a_request_is_checked(void **state)
+{
+    evicts(table, 99, "a request for an unknown table");
+    evicts(dim, DIM + 1, "rows of another length or dtype");
+    evicts(dtype, REDUCE_F16, "rows of another length or dtype");
+    evicts(clock, 2, "a request of a clock in which the worker is not");
+    evicts(directory_region, 1, "a request in memory that it does not lend");
+    evicts(keys_region, 63, "a request in memory that it does not lend");
+    evicts(rows_region, UINT32_MAX, "a request in memory that it does not lend");
+    evicts(directory_offset, RIG_REGION_BYTES - 8, "a request in memory that it does not lend");
+    evicts(keys_offset, RIG_REGION_BYTES - 8, "a request in memory that it does not lend");
+    evicts(rows_offset, RIG_REGION_BYTES, "a request in memory that it does not lend");
+    evicts(keys, RECORD_ROW_KEYS_MAX, "a request in memory that it does not lend");
+    evicts(directory_offset, 4096, "a directory that is not sound"); /* zeros */
+}
+
+static void a_number_is_used_once(void **state)
+{
+    start(2);
+    struct rows_asked *asked = rows_push(&rig, 0, keys, KEYS, ones);
+    struct record_rows record = rows_record(&rig, asked, 0, RECORD_PUSH);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    rows_asked_free(asked);
+    fails(-EPROTO, "a request with a number that was used before");
+}
+
+static void open_requests_are_limited(void **state)
+{
+    start(2);
+    for (uint32_t i = 0; i <= record_row_requests(2); i++)
+        rows_asked_free(rows_push(&rig, 0, keys, 1, ones));
+    fails(-EPROTO, "more open requests than a lane stores");
+}
+
+static void a_clock_follows_the_one_before(void **state)
+{
+    start(2);
+    rig.workers[0].clock.ended = 5;
+    rows_clock(&rig, 0);
+    fails(-EPROTO, "a clock that does not follow the last one");
+}
+
+static void a_standing_is_refused(void **state)
+{
+    const uint32_t table = ROWS_TABLE;
+    struct record_clock record;
+    start(2);
+    worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_STANDING, &table, 1, 0, &record);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EPROTO, "a standing of tables, for which the lane does not wait");
+}
+
+/* The lent memory of a request, which the worker may change at any time. */
+static char *lent(const struct rows_asked *asked, uint64_t at)
+{
+    return asked->request.memory.base + at;
+}
+
+static void a_directory_that_changes_is_not_trusted(void **state)
+{
+    start(2);
+    struct rows_asked *push = rows_push(&rig, 0, keys, KEYS, ones);
+    rows_settle(&rig);
+    struct row_span *span = (struct row_span *)(void *)lent(push, 0);
+    span->count = UINT32_MAX;
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    rows_asked_free(push);
+    fails(-EPROTO, "keys or a directory that are not sound any more");
+}
+
+static void keys_of_other_shards_are_refused(void **state)
+{
+    start(2);
+    struct rows_asked *push = rows_push(&rig, 0, keys, KEYS, ones);
+    rows_settle(&rig);
+    uint64_t *mixed = (uint64_t *)(void *)lent(push, push->request.keys_at);
+    *mixed = ~*mixed;
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    rows_asked_free(push);
+    fails(-EPROTO, "keys or a directory that are not sound any more");
+}
+
+static void keys_of_a_pull_are_checked(void **state)
+{
+    start(2);
+    rows_clock(&rig, 0);
+    struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
+    rows_settle(&rig);
+    uint64_t *mixed = (uint64_t *)(void *)lent(pull, pull->request.keys_at);
+    *mixed = ~*mixed;
+    rows_clock(&rig, 1);
+    rows_asked_free(pull);
+    fails(-EPROTO, "keys or a directory that are not sound any more");
+}
+
+static void the_largest_key_is_a_key_like_others(void **state)
+{
+    start(2);
+    const uint64_t last = mixed_key_undo(UINT64_MAX, ROWS_SALT);
+    struct rows_asked *push = rows_push(&rig, 0, &last, 1, ones);
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    rows_wait(&rig, push);
+    assert_int_equal(rows_stored(&rig), 1);
+    rows_asked_free(push);
+    rows_are(rows_pull(&rig, 1, keys, KEYS), START);
+    rows_stop(&rig);
+}
+
+static void an_epoch_that_the_lane_does_not_have_is_an_error_of_the_request(void **state)
+{
+    start(2);
+    for (uint32_t i = 0; i < rig.terms.shards; i++)
+        rig.route.shards[i].epoch = ROWS_EPOCH + 1;
+    struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
+    rig_until(&rig.lanes[0], worker(0)->errors_count == 1);
+    assert_true(rig_says(worker(0), -ESTALE, "is not on this lane under this epoch"));
+    assert_int_equal(worker(0)->error.word, pull->word);
+    rows_asked_free(pull);
+    rows_stop(&rig);
+}
+
+static void a_network_is_refused(void **state)
+{
+    rows_start_over(&rig, "ofi", 1, &users);
+    struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
+    rig_until(&rig.lanes[0], worker(0)->errors_count == 1);
+    assert_true(
+        rig_says(worker(0), -EOPNOTSUPP, "rows need shared memory; run on the lane's host"));
+    assert_int_equal(worker(0)->error.word, pull->word);
+    rows_asked_free(pull);
+    rows_stop(&rig);
+}
+
+static void settings_for_clocks_that_have_passed_are_refused(void **state)
+{
+    struct record_clock record = settings_record(1);
+    start(2);
+    rows_clock(&rig, 0);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EPROTO, "settings for a clock that it has ended");
+    record.clock = 9;
+    start(2);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    record.clock = 8;
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EPROTO, "settings for an earlier clock than the last ones");
+}
+
+static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
+{
+    uint32_t table = ROWS_TABLE + 1;
+    struct record_clock record = settings_record(1);
+    record.settings.table = table;
+    start(2);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EPROTO, "settings of an unknown table");
+    start(2);
+    worker_clock_end(&rig.workers[0].clock);
+    worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_ENDED, &table, 1, 0, &record);
+    rows_send(&rig, 0, 0, &record, sizeof record);
+    fails(-EPROTO, "a clock of an unknown table");
+    start(2);
+    push_ones(0);
+    rig.workers[0].clock.sequence = 0;
+    rows_clock(&rig, 0);
+    fails(-EPROTO, "a clock with fewer requests than it sent");
+}
+
+/* The worker takes back the memory of its requests. */
+static void memory_that_is_taken_back_is_not_read(void **state)
+{
+    start(2);
+    push_ones(0);
+    rows_settle(&rig);
+    fabric_withdraw(worker(0)->conn, 0);
+    rows_settle(&rig);
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    fails(-EPROTO, "a request in memory that it does not lend");
+}
+
+static void births_beyond_the_memory_fail_the_job(void **state)
+{
+    enum { MANY = 60000 };
+    uint64_t *many = calloc(MANY, sizeof *many);
+    float *gradients = calloc(MANY * DIM, sizeof *gradients);
+    start(2);
+    for (uint64_t i = 0; i < MANY; i++)
+        many[i] = i;
+    lane_set_job_memory_limit(rig.lanes[0].lane,
+                              lane_job_memory(rig.lanes[0].lane, RIG_JOB) + (1 << 20));
+    rows_asked_free(rows_push(&rig, 0, many, MANY, gradients));
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    free(many);
+    free(gradients);
+    fails_in_midst(-EDQUOT, "table 'users' of job 'job': lane 3 has no memory for new rows");
+    rows_stop(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(settings_out_of_range_fail_the_job),
+        cmocka_unit_test(a_clock_with_pushes_and_no_settings_fails_the_job),
+        cmocka_unit_test(more_changes_of_settings_than_fit_fail_the_job),
+        cmocka_unit_test(each_field_of_a_request_is_checked),
+        cmocka_unit_test(a_number_is_used_once),
+        cmocka_unit_test(open_requests_are_limited),
+        cmocka_unit_test(a_clock_follows_the_one_before),
+        cmocka_unit_test(a_standing_is_refused),
+        cmocka_unit_test(a_directory_that_changes_is_not_trusted),
+        cmocka_unit_test(keys_of_other_shards_are_refused),
+        cmocka_unit_test(keys_of_a_pull_are_checked),
+        cmocka_unit_test(the_largest_key_is_a_key_like_others),
+        cmocka_unit_test(an_epoch_that_the_lane_does_not_have_is_an_error_of_the_request),
+        cmocka_unit_test(a_network_is_refused),
+        cmocka_unit_test(settings_for_clocks_that_have_passed_are_refused),
+        cmocka_unit_test(a_clock_is_of_known_tables_and_counts_all_requests),
+        cmocka_unit_test(memory_that_is_taken_back_is_not_read),
+        cmocka_unit_test(births_beyond_the_memory_fail_the_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
