@@ -132,6 +132,7 @@ struct session {
     /* CPU time that the coordinator spent on this connection before the session began. */
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
+    uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
     bool was_closed;    /* if the worker is away: its connection was closed in order, not reset */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */

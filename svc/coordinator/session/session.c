@@ -110,6 +110,30 @@ static int keep(const struct session *session, struct err *err)
     return store_put_one(session->job->service->store, &row, err);
 }
 
+/* Returns the session of the job whose process was the first to end, of those that have neither
+ * left nor been lost; NULL: none has ended. */
+static struct session *first_to_end(const struct job *job)
+{
+    struct session *first = NULL;
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        struct session *session = job->sessions[rank];
+        if (session && session->ended_ns > 0 && session->state <= SESSION_AWAY &&
+            (!first || session->ended_ns < first->ended_ns))
+            first = session;
+    }
+    return first;
+}
+
+/* Handles the end of the next process, which has waited for that of an earlier one. */
+static void end_next(const struct job *job)
+{
+    struct session *next = first_to_end(job);
+    if (next && next->peer)
+        peer_read_out(next->peer);
+    else if (next)
+        timer_start(job->service->loop, &next->away, 0);
+}
+
 static void end(struct session *session, enum session_state state)
 {
     struct err err;
@@ -120,6 +144,7 @@ static void end(struct session *session, enum session_state state)
     detach(session);
     if (keep(session, &err) < 0)
         log_error("%s", err.text);
+    end_next(session->job);
 }
 
 static void lost_because(struct session *session, const char *why)
@@ -141,6 +166,14 @@ static void lost_because(struct session *session, const char *why)
 }
 
 static void lost(struct session *session) { lost_because(session, ""); }
+
+/* Turns may serve a rank that ended because of the failure before the rank that caused it. The
+ * first process to end is the one that is named, so the others wait for it. */
+static void lost_in_order(struct session *session)
+{
+    if (first_to_end(session->job) == session)
+        lost(session);
+}
 
 void session_silent(struct session *session, uint64_t silent_ns)
 {
@@ -170,20 +203,28 @@ void session_cut_off(struct session *session, uint32_t lane)
     lost(session);
 }
 
-void session_process_ended(struct session *session) { lost(session); }
+void session_process_ended(struct session *session) { lost_in_order(session); }
 
 /* Called when the process has ended. Its Goodbye may still be unread in the socket. Therefore all
  * messages are handled in turns, and then the session ends. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
-    if (!session->peer)
-        return lost(session);
+    session->ended_ns = clock_now_ns();
     unwatch_process(session);
+    if (!session->peer)
+        return lost_in_order(session);
     peer_read_out(session->peer);
 }
 
-static void away_too_long(struct timer *timer) { lost(container_of(timer, struct session, away)); }
+static void away_too_long(struct timer *timer)
+{
+    struct session *session = container_of(timer, struct session, away);
+    if (session->ended_ns > 0)
+        lost_in_order(session);
+    else
+        lost(session);
+}
 
 /* Opens a pidfd for the process. If no descriptor is free, only the end of the connection will
  * show that the process has ended. */
@@ -218,6 +259,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);
+    if (dead && session->ended_ns == 0)
+        session->ended_ns = clock_now_ns();
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
