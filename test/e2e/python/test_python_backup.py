@@ -60,6 +60,32 @@ class Rounds(Case):
             for request in requests:
                 request.wait()
 
+    def step(self, jobs, tensors, values, ranks_of_round):
+        """Does a round on some ranks at the same time. Returns its number."""
+        requests = [jobs[rank].update(tensors[rank], full(rank + 1), values[rank], lr=1.0)
+                    for rank in ranks_of_round]
+        ends = self.end(jobs, ranks_of_round)
+        for request in requests:
+            request.wait()
+        return max(end.number for end in ends)
+
+    def test_a_rank_that_stops_in_the_middle_of_a_round_delays_no_round_for_long(self):
+        """Rank 2 may stop anywhere, also while the leader lane, asleep, waits for it alone."""
+        jobs, tensors, values = self.begin()
+        self.step(jobs, tensors, values, range(2))
+        self.step(jobs, tensors, values, [2])
+        for _ in range(10):
+            self.step(jobs, tensors, values, range(2))
+            request = jobs[2].update(tensors[2], full(3), values[2], lr=1.0)
+            try:
+                jobs[2].end_round(timeout_ms=1)
+            except gradpool.Timeout:
+                for _ in range(4):
+                    newest = self.step(jobs, tensors, values, range(2))
+                self.assertEqual(self.end(jobs, [2])[0].number, newest)
+            request.wait()
+            self.assertEqual(values[2].tolist(), values[0].tolist())
+
     def test_a_wait_before_the_end_of_the_round_is_refused(self):
         jobs, tensors, values = self.begin()
         request = jobs[0].update(tensors[0], full(0), values[0], lr=1.0)
