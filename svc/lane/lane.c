@@ -102,11 +102,14 @@ static void give_turns(struct lane *lane)
         struct lane_job *job = policy_next(lane);
         if (!job)
             return;
-        uint64_t before_ns = job->busy_ns;
+        uint64_t began_ns = job->busy_ns;
         uint32_t share = rows_turn(job);
+        /* the time of tables belongs to no piece, and pieces wait meanwhile */
+        uint64_t rows_ns = job->busy_ns - began_ns;
+        lane->now_ns += rows_ns;
         share += transfer_turn(job);
-        spent_ns += job->busy_ns - before_ns;
-        account_turn(job, job->busy_ns - before_ns);
+        spent_ns += job->busy_ns - began_ns;
+        account_turn(job, job->busy_ns - began_ns - rows_ns);
         given += share ? share : TRANSFER_SHARE;
         if (share)
             policy_put_back(job);

@@ -1,8 +1,10 @@
 /* Tests a lost connection between a lane and a worker of a job with fixed workers. A living worker
- * stays in the job. A worker that has died with its connections is detected at once (K6). */
+ * stays in the job. A worker that has died with its connections is detected at once (K6), and the
+ * first one that has died is named. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/service.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -93,6 +95,44 @@ static void one_whose_connections_were_all_reset_may_come_back(void **state)
     end_expect_none(s.zero, BODY(JOB_FAILURE));
 }
 
+static void join_process(struct rig *rig, int pid, uint32_t rank)
+{
+    envelope request;
+    WIRE(JoinRequest) join;
+    struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", rank, 3);
+    join_request_of_process(&join, pid);
+    envelope *reply = end_ask(e, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+}
+
+/* Gives the connection of a rank recent CPU time, so that other connections are served first. */
+static void weigh_down(struct rig *rig, uint32_t job_id, uint32_t rank)
+{
+    struct job *job = jobs_find_id(rig->coordinator->service, job_id);
+    job->sessions[rank]->peer->turn.usage.used_ns = NS_PER_S;
+    job->sessions[rank]->peer->turn.usage.window = clock_now_ns() / NS_PER_S;
+}
+
+static void the_first_worker_that_dies_is_named_though_another_is_served_before(void **state)
+{
+    struct rig *rig = *state;
+    uint32_t job_id;
+    int pids[2];
+    struct end *zero = rig_join(rig, "resnet", 0, 3, NULL, &job_id);
+    for (uint32_t i = 0; i < 2; i++) {
+        pids[i] = rig_spawn(rig);
+        join_process(rig, pids[i], 1 + i);
+    }
+    weigh_down(rig, job_id, 2);
+    rig_kill(rig, pids[1]);
+    rig_kill(rig, pids[0]);
+    envelope *message = end_expect(zero, BODY(JOB_FAILURE));
+    assert_non_null(strstr(message->job_failure->text, "rank 2 of job resnet"));
+    message_free(message);
+}
+
 /* the message about the leave has not reached the lane */
 static void a_lane_is_told_again_who_has_left(void **state)
 {
@@ -115,6 +155,7 @@ int main(int argc, char **argv)
         CASE(one_that_dies_with_its_connections_is_found_at_once),
         CASE(so_is_one_whose_connection_here_ends_first),
         CASE(one_whose_connections_were_all_reset_may_come_back),
+        CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
         CASE(a_lane_is_told_again_who_has_left),
     };
     if (argc > 1)

@@ -196,23 +196,18 @@ static void a_name_is_free_again_when_all_have_left(void **state)
 
 static bool is_in_container; /* the next worker has PIDs of another namespace */
 
-static struct end *join_of(struct rig *rig, int pid, uint32_t rank, uint32_t workers)
+static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
     envelope request;
     WIRE(JoinRequest) join;
     struct end *e = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
-    join_request(&request, &join, "resnet", rank, workers);
+    join_request(&request, &join, "resnet", rank, 2);
     join_request_of_process(&join, pid);
     join.pid_namespace += is_in_container;
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
     return e;
-}
-
-static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
-{
-    return join_of(rig, pid, rank, 2);
 }
 
 /* Waits as long as a test may last. So only an event ends the wait. */
@@ -376,35 +371,6 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     refused(rig, "resnet", 1, 2, -ESTALE, "job resnet has failed (rank 1 of job resnet");
     end_leave(zero);
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
-}
-
-/* Gives the connection of a rank recent CPU time, so that other connections are served first. */
-static void weigh_down(struct rig *rig, uint32_t job_id, uint32_t rank)
-{
-    struct job *job = jobs_find_id(rig->coordinator->service, job_id);
-    job->sessions[rank]->peer->turn.usage.used_ns = NS_PER_S;
-    job->sessions[rank]->peer->turn.usage.window = clock_now_ns() / NS_PER_S;
-}
-
-static void the_first_worker_that_dies_is_named_though_another_is_served_before(void **state)
-{
-    struct rig *rig = *state;
-    uint32_t job_id;
-    int pids[2];
-    struct end *zero = rig_join(rig, "resnet", 0, 3, NULL, &job_id);
-    for (uint32_t i = 0; i < 2; i++) {
-        pids[i] = rig_spawn(rig);
-        join_of(rig, pids[i], 1 + i, 3);
-    }
-    weigh_down(rig, job_id, 2);
-    rig_kill(rig, pids[1]);
-    rig_kill(rig, pids[0]);
-    envelope *message = end_expect(zero, BODY(JOB_FAILURE));
-    assert_non_null(strstr(message->job_failure->text, "rank 2 of job resnet"));
-    message_free(message);
-    refused(rig, "resnet", 1, 3, -ESTALE, "job resnet has failed (rank 2 of job resnet");
-    end_leave(zero);
-    rig_join(rig, "resnet", 0, 3, NULL, NULL);
 }
 
 /* On this host the worker's PID belongs to another process. The end of that process says nothing
@@ -613,7 +579,6 @@ int main(void)
         CASE(a_rank_that_died_and_joins_again_waits_until_the_first_is_lost),
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
-        CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
         CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),
         CASE(a_worker_that_says_goodbye_and_dies_has_left),
         CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),

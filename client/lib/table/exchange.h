@@ -1,0 +1,81 @@
+/* Open pulls and pushes of a worker, and the words with which lanes end them. A request has one
+ * part for each lane with keys of it, and is over when every part has its word or an error. Pure;
+ * the caller holds the job's lock, sends the records, and lends the memory until the end. */
+#ifndef GRADPOOL_CLIENT_TABLE_EXCHANGE_H
+#define GRADPOOL_CLIENT_TABLE_EXCHANGE_H
+
+#include "client/lib/table/clock.h"
+#include "client/lib/table/request.h"
+#include "svc/base/err.h"
+#include "svc/base/list.h"
+
+#include <stdbool.h>
+
+/* Words of tables have this bit, words of pieces do not. */
+#define EXCHANGE_WORD 0x80000000u
+
+struct exchange_part {
+    struct record_rows record; /* sent again to a later connection */
+    uint32_t lane, slot;
+    bool is_open; /* neither word nor error has come */
+};
+
+/* One pull or push. A zeroed exchange has no memory. */
+struct table_exchange {
+    struct list node; /* node in exchanges.open, in the order of sequence numbers */
+    struct exchange_part *parts;
+    uint32_t parts_count, parts_room;
+    uint32_t open; /* parts without an end; 0: the exchange is over */
+    int code;      /* 0, or the first error of a lane */
+    char text[RECORD_TEXT_BYTES + 1];
+};
+
+struct exchange_slot {
+    struct table_exchange *exchange; /* NULL: the slot is free */
+    uint32_t part, next_free;
+    uint8_t generation;
+};
+
+struct table_exchanges {
+    struct list open;
+    struct exchange_slot *slots;
+    uint32_t slots_count, free_slot;
+    uint32_t reserved; /* slots that prepared exchanges may need */
+    uint32_t workers;  /* of the job */
+    uint64_t stale;    /* words and errors without an open part */
+};
+
+void exchanges_init(struct table_exchanges *exchanges, uint32_t workers);
+void exchanges_fini(struct table_exchanges *exchanges);
+
+/* Allocates all that a request to at most `lanes` lanes needs, so that exchange_begin() allocates
+ * nothing. -ENOMEM, -ENOSPC (more than 2^23 words): nothing has changed. */
+int exchange_prepare(struct table_exchanges *exchanges, struct table_exchange *exchange,
+                     uint32_t lanes);
+/* Frees a prepared exchange that is over. */
+void exchange_fini(struct table_exchanges *exchanges, struct table_exchange *exchange);
+
+/* Begins a request that was laid out, with the next number of the clock. The parts have the records
+ * to be sent. The exchange is over, and prepared for the lanes of the request. -EAGAIN: a lane has
+ * as many open requests to the table as it stores; -EOVERFLOW: no number is left. After an error
+ * nothing has begun. */
+int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exchange,
+                   const struct table_request *request, enum record_rows_operation operation,
+                   uint32_t table, struct worker_clock *clock);
+
+/* Ends the part with this word of this lane. Returns its exchange if the exchange is over now;
+ * NULL: parts are left, or the word is stale. */
+struct table_exchange *exchange_word(struct table_exchanges *exchanges, uint32_t lane,
+                                     uint32_t word);
+/* The same with an error of the lane, whose first one stays in the exchange. */
+struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_t lane,
+                                      const struct record_error *error);
+/* The lane is lost: all its open parts end with this error. Returns the number of parts. */
+uint32_t exchanges_lose(struct table_exchanges *exchanges, uint32_t lane, int code,
+                        const char *text);
+/* Returns the next open part for a lane, in the order of sequence numbers, behind the record with
+ * number `sequence` (0: the first); NULL: no more. For a new connection. */
+const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
+                                           uint64_t sequence);
+
+#endif
