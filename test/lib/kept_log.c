@@ -43,11 +43,19 @@ void kept_log_begin(void)
     log_set_hook(keep);
 }
 
+size_t kept_log_count(const char *words)
+{
+    size_t count = 0, bytes = strlen(words);
+    pthread_mutex_lock(&lock);
+    for (const char *at = lines; (at = memmem(at, used - (size_t)(at - lines), words, bytes));
+         at += bytes)
+        count++;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
 void kept_log_expect(const char *words)
 {
-    pthread_mutex_lock(&lock);
-    int has_words = memmem(lines, used, words, strlen(words)) != NULL;
-    pthread_mutex_unlock(&lock);
-    if (!has_words)
+    if (kept_log_count(words) == 0)
         fail_msg("no line of the log has the words: %s", words);
 }
