@@ -21,6 +21,8 @@ enum steps_phase {
     STEPS_BODY,    /* a rank without the state has the record, and trains with weight 0 */
     STEPS_CARRY,   /* the deal is handed over */
     STEPS_CARRIED, /* the script hands its state over */
+    STEPS_LAST,    /* a record without a step is under way; then this rank leaves the deal */
+    STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
 struct job_steps {

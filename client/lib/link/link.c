@@ -164,6 +164,15 @@ static int link_open_fabric(struct gp_job *job, const char *kind, struct fabric 
     return error;
 }
 
+void link_prepare(struct gp_job *job)
+{
+    if (job->client->transport == TRANSPORT_SHM)
+        return;
+    pthread_mutex_lock(&job->lock);
+    (void)link_open_fabric(job, "ofi", &job->engine.ofi); /* the first connection tries again */
+    pthread_mutex_unlock(&job->lock);
+}
+
 static int link_try(struct link *l, bool is_ofi)
 {
     struct engine *e = &l->job->engine;

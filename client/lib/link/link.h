@@ -56,6 +56,9 @@ struct link {
 
 /* Returns the link to a lane. Creates and opens it at the first call. NULL: no memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
+/* Loads the network library for a late worker, which takes 0.2 s. Later the other ranks would
+ * wait. */
+void link_prepare(struct gp_job *job);
 /* Opens a link to a lane without a piece. If memory lacks, the first piece creates the link
  * later. */
 void link_open_ahead(struct gp_job *job, uint32_t lane);

@@ -1,4 +1,5 @@
 /* A worker joins a job: checks the spec, creates the engine and the control connection. */
+#include "client/lib/link/link.h"
 #include "client/lib/membership/internal.h"
 #include "client/lib/report/timeline.h"
 #include "client/lib/round/settle.h"
@@ -196,6 +197,8 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
     list_append(&client->jobs, &job->node);
     pthread_mutex_unlock(&client->lock);
     job_timeline_from_environment(job);
+    if (job->join_is_late)
+        link_prepare(job);
     *ret_job = job;
     return 0;
 }

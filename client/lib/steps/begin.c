@@ -89,7 +89,7 @@ static bool begin_has_to_leave(const struct gp_job *job)
     return job->membership.version > 0 && job->membership.wanted <= job->rank;
 }
 
-static int begin_send(const struct beginning *b, bool is_full)
+static int begin_send(const struct beginning *b, bool is_full, bool is_counted)
 {
     struct job_steps *s = b->steps;
     s->is_leaving |= begin_has_to_leave(b->job);
@@ -100,7 +100,7 @@ static int begin_send(const struct beginning *b, bool is_full)
                                          .rounds = begin_rounds(b),
                                          .print = deal_print(&s->deal->spec)},
                      s->sent);
-    int error = push_words(s->record, s->sent, s->heard, is_full, &s->request);
+    int error = push_words(s->record, s->sent, s->heard, is_counted, &s->request);
     if (error == 0)
         s->phase = STEPS_RECORD;
     return error;
@@ -209,7 +209,7 @@ static int begin_send_late(const struct beginning *b)
                             job->name, job->rank, b->timeout_ns / NS_PER_MS);
     if (job->failure.code)
         return client_error_from(&job->failure);
-    int error = begin_send(b, true);
+    int error = begin_send(b, true, true);
     return error < 0 ? error : BEGIN_GOES_ON;
 }
 
@@ -277,17 +277,41 @@ static bool begin_is_free(const struct beginning *b)
     return true;
 }
 
+/* Sends one record more than this rank's shares need. When the record is complete, all ranks have
+ * the record before. If this rank left earlier, the others might repeat that record without this
+ * rank, and its last shares would return. */
+static int begin_send_last(const struct beginning *b, bool is_full)
+{
+    int error = begin_send(b, is_full, false);
+    if (error < 0)
+        return error;
+    b->steps->phase = STEPS_LAST;
+    return BEGIN_GOES_ON;
+}
+
+/* Errors of the last record do not matter: every share of this rank is confirmed. */
+static int begin_end(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    int error = s->request ? wait_locked(s->request, b->deadline_ns, b->timeout_ns) : 0;
+    if (error == -ETIMEDOUT)
+        return error;
+    const struct deal_step *step = deal_step(s->deal, s->number + 1);
+    s->request = NULL;
+    s->phase = STEPS_OVER;
+    begin_describe(b, step);
+    return step->is_end ? GP_TRAINED : GP_LEAVES;
+}
+
 static int begin_next(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
     const struct deal_step *step = deal_step(s->deal, s->number + 1);
     bool is_full = step->runs.samples > 0;
     begin_describe(b, step);
-    if (step->is_end)
-        return GP_TRAINED;
-    if (begin_is_free(b))
-        return GP_LEAVES;
-    int error = begin_send(b, is_full);
+    if (step->is_end || begin_is_free(b))
+        return begin_send_last(b, is_full);
+    int error = begin_send(b, is_full, is_full);
     if (error < 0)
         return error;
     s->number++;
@@ -302,6 +326,8 @@ static int begin_go_on(const struct beginning *b)
     case STEPS_BODY: b->steps->phase = begin_find_phase(b->steps); return BEGIN_GOES_ON;
     case STEPS_CARRY: return begin_carry(b);
     case STEPS_CARRIED: return begin_end_carry(b);
+    case STEPS_LAST:
+    case STEPS_OVER: return begin_end(b);
     }
     return -EINVAL;
 }
