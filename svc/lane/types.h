@@ -271,10 +271,10 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Returns the newer of a rank's two announcements. */
+/* Returns the newer of a rank's two announcements; the first one, of round 0, if there is none. */
 static inline struct announcement *rank_newest(struct rank *r)
 {
-    return &r->said[r->said[0].round <= r->said[1].round];
+    return &r->said[r->said[0].round < r->said[1].round];
 }
 /* Returns the piece of an announcement. The announcement's index in rank.said[] is round & 1, so
  * the array and its rank are found from it. */

@@ -4,7 +4,7 @@
 
 #include "client/lib/elastic/deal.h"
 
-/* The first words: they tell whether there is a state, and how many words it has. */
+/* The first words show whether a state follows, and how many words the state has. */
 enum carry_head { CARRY_MAGIC, CARRY_COUNT, CARRY_HEAD_WORDS };
 #define CARRY_MAGIC_VALUE UINT64_C(0x315952524143)
 #define CARRY_WORDS_MAX (1u << 22) /* 32 MiB: 2 million returned runs */

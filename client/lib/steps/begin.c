@@ -220,6 +220,8 @@ static int begin_take_carry(const struct beginning *b)
     const struct deal_spec spec = s->deal->spec;
     int error = s->carried ? carry_read(s->carried, s->carried_total, &spec, s->deal) : -ENOMEM;
     s->deal->spec = spec;
+    if (error == 0 && s->deal->record != s->number)
+        error = -EBADMSG; /* the state of another step */
     if (error == -ENOMEM)
         return begin_fail(b, client_error(error, "out of memory"));
     if (error == -EINVAL)

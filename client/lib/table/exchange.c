@@ -31,6 +31,7 @@ static int exchanges_reserve(struct table_exchanges *exchanges, uint32_t more)
         return -ENOSPC;
     if (wanted > count) {
         count = wanted > 2 * count ? wanted : 2 * count;
+        count = count < SLOTS_MAX ? count : SLOTS_MAX;
         struct exchange_slot *slots = realloc(exchanges->slots, count * sizeof *slots);
         if (!slots)
             return -ENOMEM;

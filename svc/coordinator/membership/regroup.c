@@ -472,6 +472,14 @@ static bool somebody_goes(const struct job *job, const struct regrouping *r)
     return false;
 }
 
+static bool somebody_stays(const struct job *job)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (members_have(job, rank) && !members_is_new(job, rank))
+            return true;
+    return false;
+}
+
 void regrouping_check(struct job *job)
 {
     if (!job->terms->is_elastic || job->failure || job->service->phase != SERVICE_UP)
@@ -482,7 +490,7 @@ void regrouping_check(struct job *job)
         return;
     struct regrouping *r = plan(job, true);
     bool goes = r && somebody_goes(job, r);
-    if (goes && entering_is_strict(job)) {
+    if (goes && entering_is_strict(job) && somebody_stays(job)) {
         free(r);
         r = plan(job, false);
     }

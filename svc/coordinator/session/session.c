@@ -167,8 +167,9 @@ static void lost_because(struct session *session, const char *why)
 
 static void lost(struct session *session) { lost_because(session, ""); }
 
-/* Turns may serve a rank that ended because of the failure before the rank that caused it. The
- * first process to end is the one that is named, so the others wait for it. */
+/* When a process dies, other ranks of its job get an error and may end, too. A turn may serve such
+ * a rank first. The error of the job must name the process that ended first, so the other sessions
+ * wait for the end of that one. */
 static void lost_in_order(struct session *session)
 {
     if (first_to_end(session->job) == session)
@@ -259,6 +260,7 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     bool dead = session->identity && session->process.fd < 0 &&
                 process_has_ended(session->pid, session->identity);
     dead = dead || is_dead_by_ends(session);
+    dead = dead || session->ended_ns > 0;
     if (dead && session->ended_ns == 0)
         session->ended_ns = clock_now_ns();
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
@@ -291,6 +293,7 @@ void session_attach(struct session *session, struct peer *p)
     holding_rank_gone(session); /* a rank that has connected again is no longer held */
     session->peer = p;
     session->state = SESSION_JOINED;
+    session->ended_ns = 0;
     session->billed_ns = p->turn.cpu_ns;
     p->session = session;
     timer_stop(&session->away);

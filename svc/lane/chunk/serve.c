@@ -178,7 +178,7 @@ void serve_progress(struct worker *w, int error)
     s->piece = NULL;
     if (error == 0 && s->rank && s->is_last)
         serve_answer(s, s->rank->late->round);
-    if (error == 0)
+    if (error == 0 || !s->rank) /* after an error the rank may have connected again meanwhile */
         (void)serving_list(s, w);
     if (p && piece_is_frozen(p))
         release_tell(w->job->lane);

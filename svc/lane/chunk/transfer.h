@@ -34,7 +34,8 @@ static inline uint32_t transfer_places(const struct piece *p)
 /* Returns whether the round in progress divides a sum of gradients by the sum of their weights. */
 static inline bool transfer_divides(const struct piece *p)
 {
-    return !p->is_copy && !p->is_answer && p->operation && p->operation->divides;
+    bool is_state = p->parameters && (p->parameters->fetched > 0 || p->parameters->filled > 0);
+    return !p->is_copy && !p->is_answer && !is_state && p->operation && p->operation->divides;
 }
 static inline bool transfer_gives(const struct transfer *t, uint32_t place)
 {

@@ -19,9 +19,9 @@
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
 /* Head of a moved state. The clock of each member follows, then the numbers of takers_save(), then
- * the array. With parameters the
- * array consists of the arrays of a state, one after another. With `has_before`, the previous state
- * comes first, then the committed state. Little endian, like all records. */
+ * the array. With parameters the array consists of the arrays of a state, one after another. With
+ * `has_before`, the previous state comes first, then the committed state. Little endian, like all
+ * records. */
 struct head {
     uint32_t magic;
     uint32_t members;

@@ -103,7 +103,8 @@ struct rank *takers_asking(struct piece *p)
 {
     const struct takers *ts = p->takers;
     for (uint32_t i = 0; ts->asking > 0 && i < p->members; i++) {
-        if (ts->of[i].asks)
+        /* the answer goes to an announcement */
+        if (ts->of[i].asks && rank_newest(&p->ranks[i])->round > 0)
             return &p->ranks[i];
     }
     return NULL;

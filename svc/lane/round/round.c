@@ -83,7 +83,7 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* Lines up ranks whose results are committed here, or are here no more. The others wait. */
+/* Lines up ranks whose results are committed on this lane, or no longer stored. Others wait. */
 static void line_up_takers(struct piece *p)
 {
     bool may_be_served = p->round > 0 && !p->is_held && !p->failure;

@@ -139,7 +139,8 @@ static void take_mean(const struct piece *p, const struct reduce_pass *sums, siz
     pass.targets_count = 1;
     pass.partial = sums->partial ? (const float *)sums->partial + at : NULL;
     pass.elements = elements;
-    reduce_pick(p->job->lane->options.kernels, REDUCE_SUM, p->dtype, REDUCE_F32)(&pass);
+    enum reduce_operation operation = sums->weights ? REDUCE_WEIGHTED : REDUCE_SUM;
+    reduce_pick(p->job->lane->options.kernels, operation, p->dtype, REDUCE_F32)(&pass);
 }
 
 /* Measures and updates. The result has the same bits as without a measurement, because update()

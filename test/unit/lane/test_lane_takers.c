@@ -315,6 +315,21 @@ static void the_nth_allocation_fails_and_leaves_none_behind(void **state)
     assert_int_equal(bytes, 0);
 }
 
+/* No correct worker sends such a report. The lane must not look for its announcement. */
+static void a_report_without_an_announcement_gets_its_answer_with_the_first_one(void **state)
+{
+    const struct rig_worker *late = &rig.workers[LATE];
+    start(false);
+    report(LATE, RECORD_ROUND_NONE);
+    close_round(1);
+    rig_settle(&rig);
+    assert_int_equal(late->closed_count, 0);
+    end(LATE, 1);
+    rig_until(&rig, late->closed_count > 0);
+    assert_int_equal(late->closed[0].round, 1);
+    assert_int_equal(late->errors_count, 0);
+}
+
 static void a_report_of_a_round_that_is_open_cuts_its_sender_off(void **state)
 {
     start(false);
@@ -341,6 +356,7 @@ int main(int argc, char **argv)
         CASE(a_wait_goes_on_at_a_new_owner),
         CASE(a_moved_number_out_of_bounds_is_refused),
         CASE(the_nth_allocation_fails_and_leaves_none_behind),
+        CASE(a_report_without_an_announcement_gets_its_answer_with_the_first_one),
         CASE(a_report_of_a_round_that_is_open_cuts_its_sender_off),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);

@@ -188,16 +188,17 @@ static void a_new_owner_repeats_the_round_with_its_weights(void **state)
 
 static float kept[RANKS_MOST][LONG];
 
-static void start_updates(void)
+static void start_updates(bool measures)
 {
     static const struct record_settings settings = {
         .kind = RECORD_SETTINGS, .rate = 0.125, .beta1 = 0.5, .beta2 = 0.5, .epsilon = 1e-8};
     rig_start_job(&rig, kind, 2, 1, 10);
-    rig_place_piece(
-        &rig, 2,
-        (struct lane_piece){
-            .id = UPDATED, .dtype = REDUCE_F32, .elements = 1000, .terms = {.rule = UPDATE_ADAM}},
-        false);
+    rig_place_piece(&rig, 2,
+                    (struct lane_piece){.id = UPDATED,
+                                        .dtype = REDUCE_F32,
+                                        .elements = 1000,
+                                        .terms = {.rule = UPDATE_ADAM, .measures = measures}},
+                    false);
     assert_int_equal(fabric_send(rig.workers[0].conn, &settings, sizeof settings, NULL, 0), 0);
     for (uint64_t e = 0; e < 1000; e++)
         rig_input(&rig, 0, 0)[e] = 1;
@@ -227,15 +228,15 @@ static void keep_parameters(uint32_t place)
 }
 
 /* The mean is computed by the test, and is the only input of the same updates. */
-static void an_update_with_weights_is_that_of_the_weighted_mean(void **state)
+static void expect_weighted_updates(bool measures)
 {
     static const uint32_t weights[] = {3, 1};
-    start_updates();
+    start_updates(measures);
     update(2, 3, 1);
     update(3, 3, 1);
     keep_parameters(0);
     rig_stop(&rig);
-    start_updates();
+    start_updates(false);
     for (uint64_t e = 0; e < 1000; e++)
         rig_input(&rig, 1, 0)[e] = mean(weights, 2, e);
     update(2, 0, 1);
@@ -244,9 +245,19 @@ static void an_update_with_weights_is_that_of_the_weighted_mean(void **state)
     assert_memory_equal(kept[0], kept[1], 1000 * sizeof(float));
 }
 
+static void an_update_with_weights_is_that_of_the_weighted_mean(void **state)
+{
+    expect_weighted_updates(false);
+}
+
+static void a_measured_update_with_weights_has_the_same_bits(void **state)
+{
+    expect_weighted_updates(true);
+}
+
 static void an_update_without_gradients_keeps_parameters_and_moments(void **state)
 {
-    start_updates();
+    start_updates(false);
     update(2, 0, 0);
     for (uint64_t e = 0; e < 1000; e++)
         assert_true(rig_landing(&rig, 0, 0)[e] == 1);
@@ -302,6 +313,7 @@ int main(int argc, char **argv)
                                   stop),
         cmocka_unit_test_teardown(a_new_owner_repeats_the_round_with_its_weights, stop),
         cmocka_unit_test_teardown(an_update_with_weights_is_that_of_the_weighted_mean, stop),
+        cmocka_unit_test_teardown(a_measured_update_with_weights_has_the_same_bits, stop),
         cmocka_unit_test_teardown(an_update_without_gradients_keeps_parameters_and_moments, stop),
         cmocka_unit_test_teardown(a_weight_that_no_rank_may_have_ends_the_connection, stop),
         cmocka_unit_test_teardown(a_piece_that_follows_the_sets_of_a_job_has_no_weights, stop),
