@@ -172,6 +172,19 @@ static void in_a_job_with_steps_who_goes_does_not_take_him_in(void **state)
     expect_let_go(&s, 0, hold);
 }
 
+/* No other rank could hand the state over later. The late worker then gets an error by itself. */
+static void in_a_job_with_steps_he_enters_when_all_others_have_gone(void **state)
+{
+    uint64_t id, ranks;
+    struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
+    take_hold(&s, 0);
+    end_leave(s.workers[0].end);
+    end_leave(s.workers[1].end);
+    expect_served(&s, 1u << 2);
+    members_declared(s.workers[2].end, id, &ranks);
+    assert_int_equal(ranks, 1u << 2);
+}
+
 static void another_rank_is_asked_for_more_and_waits_itself(void **state)
 {
     uint64_t id;
@@ -277,6 +290,7 @@ int main(void)
         CASE(somebody_who_goes_is_not_waited_with),
         CASE(in_a_job_with_steps_he_waits_until_a_rank_can_be_held),
         CASE(in_a_job_with_steps_who_goes_does_not_take_him_in),
+        CASE(in_a_job_with_steps_he_enters_when_all_others_have_gone),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
         CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
         CASE(the_rank_is_held_until_he_has_declared_all),
