@@ -112,8 +112,8 @@ static void answer_landed(struct piece *p)
 }
 
 /* A worker's empty copy is filled only after every rank has announced a round: a rank that arrives
- * later might already hold a copy, and nobody would inform the holder of the stale one. An
- * aggregator that the coordinator has named as replica holder need not wait. */
+ * later might already hold a copy, and no record would inform the holder of the stale one. For an
+ * aggregator that the coordinator has named as replica holder, the lane need not wait. */
 void round_go_on(struct piece *p)
 {
     answer_landed(p);
