@@ -4,8 +4,7 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Works on one part of a stripe of one of the job's tables. Returns false if no work is possible
- * now, or if a worker was evicted or the job has failed. */
+/* Works on one part of a stripe of one of the job's tables. Returns whether there was work. */
 bool apply_work(struct lane_tables *tables);
 /* Removes the pushes of a rank from the stripe in progress. Must be called before the rank's
  * requests are dropped. Rows that have the rank's gradients keep them; later rows get none. */
