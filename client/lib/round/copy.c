@@ -1,4 +1,4 @@
-/* Long copies. Owns nothing. */
+/* Long copies between the caller's memory and staging memory, past the cache. */
 #include "client/lib/round/copy.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void stream_line(char *target, const char *source)
     _mm_stream_si128((__m128i *)(target + 48), d);
 }
 
-/* Copies a run of bytes of each part in turn. */
+/* Copies PARTS parts of `part_bytes`, one run of bytes of each part in turn. */
 static void stream_parts(char *target, const char *source, size_t part_bytes)
 {
     for (size_t run = 0; run < part_bytes; run += RUN_BYTES)

@@ -6,13 +6,13 @@
 
 #include <stddef.h>
 
-/* Shorter copies are made without releasing the job's lock. */
+/* Copies of at most this length are made without releasing the job's lock. */
 #define COPY_LOCKED_BYTES 16384
 
 /* Returns the length from which copies bypass the cache, for a job with this much staging memory.
- * If the target of a copy leaves the cache before it is read, storing it in the cache only costs: a
- * store into a cached line moves half as many bytes again. Shorter copies are read from the cache
- * by the lane, which saves more. */
+ * A long copy leaves the cache before the lane reads the bytes, so a store through the cache only
+ * moves half as many bytes again. Shorter copies stay in the cache until the lane reads them, which
+ * saves more. */
 static inline size_t copy_streams_from(uint64_t staged_bytes)
 {
     return staged_bytes > (UINT64_C(12) << 20) ? (size_t)16 << 10 : (size_t)2 << 20;
@@ -25,7 +25,7 @@ void copy_values(void *target, const void *source, size_t bytes, size_t streams_
 struct copy_dtypes {
     unsigned values, wire; /* dtype in the memory of the caller, and in staging memory */
 };
-/* `bytes`: length on the side of staging memory. */
+/* Copy and convert between the dtypes; `bytes`: length on the side of staging memory. */
 void copy_to_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,
                   size_t streams_from);
 void copy_from_wire(void *target, const void *source, size_t bytes, struct copy_dtypes dtypes,

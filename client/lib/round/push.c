@@ -1,5 +1,5 @@
-/* Owns staging areas and the beginning of rounds. Allocates only when a tensor's memory is used for
- * the first time (L5). */
+/* Owns staging areas and the beginning of rounds. A push allocates memory only at the first use of
+ * a staging area or copy (L5). */
 #include "client/lib/round/push.h"
 
 #include "client/lib/job/request.h"
@@ -11,13 +11,15 @@
 
 #include <inttypes.h>
 
-/* Longer inputs and results wait for COMMIT, instead of having two staging areas (L17). */
+/* Inputs and results above this length have one staging area, so the next round waits for COMMIT
+ * (L17). */
 #define OVERLAP_BYTES_MAX (64u << 10)
 #define LINE_BYTES 64
 
 /* ---- where the bytes lie ---- */
 
-/* Returns a staging area. A short area has two halves, which rounds use in turn (L17). */
+/* Finds the place of a push in a staging area, and allocates the area at its first use. A short
+ * area has two halves, which rounds use in turn (L17). */
 static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
                  struct slab_place *ret_place)
 {
@@ -50,24 +52,25 @@ static bool is_short(const struct push *push)
     return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
 }
 
-/* Returns whether a round may begin before the last one is committed. Not if states have copies: a
- * rank without a COMMIT reports to a new owner the state to continue from, and the round after the
- * next would overwrite that state (W17). */
+/* Returns whether a round may begin before the last one is committed. Rounds of states with copies
+ * may not overlap: a rank without a COMMIT reports to a new owner the state to continue from, which
+ * the round after the next would overwrite (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
     bool has_copies = t->job->has_copies && t->terms.rule;
     return t->pieces_count == 1 && t->terms.quorum == QUORUM_ALL && !has_copies;
 }
 
-/* Returns whether memory of the caller may be lent. Values of another dtype are never read in
- * place. Over a network a short copy costs less than waiting for COMMIT. */
+/* Returns whether memory of the caller may be lent. Values of another dtype than on the wire must
+ * be converted; over a network a short copy costs less than the wait for COMMIT. */
 static bool may_lend(const struct gp_tensor *t, const struct push *push)
 {
     bool is_better_copied = t->pieces[0].link->is_ofi && may_overlap(t) && is_short(push);
     return t->values == t->dtype && !is_better_copied;
 }
 
-/* Memory in a slab is used in place. But a result never lands on an input that is lent. */
+/* The caller's memory is lent in place if a slab contains it. Exception: a result that overlaps
+ * its own input is copied, because a repeated round reads the input again. */
 int push_place(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
@@ -93,8 +96,8 @@ int push_place(struct gp_tensor *t, struct push *push)
 
 /* ---- begin ---- */
 
-/* A result in staging memory belongs to this worker alone, so the next round may use the other half
- * without COMMIT (L17). */
+/* The next round of a short tensor need not wait for COMMIT if the last result has landed in
+ * staging memory, because the next round uses the other half (L17). */
 bool push_may_begin(const struct gp_tensor *t)
 {
     if (t->entering > 0)
@@ -103,7 +106,7 @@ bool push_may_begin(const struct gp_tensor *t)
     return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
 }
 
-/* Keeps the open round, which may not be committed yet. */
+/* Keeps the open round, which may not be committed yet, beside the round that begins. */
 static void keep_open_round(struct gp_tensor *t)
 {
     t->kept = t->open;
@@ -139,7 +142,8 @@ static void push_begin(struct gp_tensor *t)
     }
 }
 
-/* No lane reads a gradient of weight 0. */
+/* Copies the input of `next` to staging memory, unless its weight is 0: no lane reads such a
+ * gradient. */
 static void copy_in(struct gp_tensor *t)
 {
     const struct push *push = &t->next;
@@ -149,7 +153,7 @@ static void copy_in(struct gp_tensor *t)
     if (!push->copies_in || push->weight == 0)
         return;
     copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    /* The memory of gp_broadcast() may be written to. Then all ranks have the same rounded bits. */
+    /* the root of a broadcast keeps the rounded values, too, so all ranks have the same bits */
     if (push->operation == RECORD_BROADCAST && t->values != t->dtype)
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }

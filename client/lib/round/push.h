@@ -1,4 +1,4 @@
-/* One push of one tensor: the place of its bytes, and the time at which its round begins (L1, L2,
+/* One push of one tensor: the memory that the lane uses, and the begin of the round (L1, L2,
  * L17). */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_PUSH_H
 #define GRADPOOL_CLIENT_LIB_ROUND_PUSH_H
@@ -10,12 +10,13 @@
 int push_place(struct gp_tensor *t, struct push *push);
 /* Returns whether the round of `next` may be announced now. */
 bool push_may_begin(const struct gp_tensor *t);
-/* Copies the input of `next`, and begins its round. The lock is released during a long copy. */
+/* Copies the input of `next`, and begins its round. The job's lock is released during a long copy;
+ * a request that fails meanwhile begins no round. */
 void push_start(struct gp_tensor *t);
-/* The open round is committed: begins the push that waits for it, unless that push is held
+/* Begins the queued push of a tensor whose open round is committed, unless the hold stops the push
  * (L33). */
 void push_begin_queued(struct gp_tensor *t);
-/* Begins all pushes that do not have to wait any more. */
+/* Begins all queued pushes that neither an open round nor the hold stops any more. */
 void push_begin_held(struct gp_job *job);
 
 #endif

@@ -45,7 +45,7 @@ struct starting {
     bool is_uncounted;                /* the rounds belong to no iteration */
 };
 
-/* ---- what an operation takes and gives (the table in gradpool.h) ---- */
+/* ---- inputs and results of operations (the table in gradpool.h) ---- */
 
 static bool has_root(uint8_t operation)
 {
@@ -83,7 +83,7 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     bool is_root = has_root(s->operation) && s->job->rank == s->root;
     bool gives = s->operation != RECORD_BARRIER && s->operation != RECORD_SAVE &&
                  (!has_root(s->operation) || is_root);
-    /* In a gather, and for a state, each rank decides whether it wants the result. */
+    /* a rank may leave out the result of a gather or of a state */
     bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
     if (t->elements > 0 && gives && !item->gradient)
         return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
@@ -149,7 +149,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        /* this rank may be the first because others have left, so their settings stay valid */
+        /* settings of a rank that has left stay valid, and this rank may be its successor */
         return 0;
     if (!s->settings)
         return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
@@ -171,7 +171,8 @@ static int check_parameters(const struct starting *s, const struct gp_tensor *t)
                         t->name);
 }
 
-/* The update of a tensor that follows the job's sets names its round of the job (W22). */
+/* Returns the root of a push. An update of a tensor that follows the job's sets has the number of
+ * the job's round there (W22). */
 static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
 {
     bool is_of_job = s->operation == RECORD_UPDATE && terms_are_following(&t->terms);
@@ -189,7 +190,8 @@ static bool counts_on(const struct starting *s)
     return s->operation == RECORD_RESTORE && s->steps == GP_SAME_STEPS;
 }
 
-/* Checks the number of updates: lanes use the number of the root (W16). */
+/* Checks that the root of a restore with GP_SAME_STEPS knows the step count, because lanes use the
+ * root's count (W16). */
 static int check_steps(const struct starting *s, const struct gp_tensor *t)
 {
     bool is_new = t->round == 0 && t->entering == 0;
@@ -278,7 +280,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
     int error = 0;
     for (size_t i = 0; i < s->count && error == 0; i++) {
         if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
-            engine_poll(&s->job->engine); /* the COMMIT may already be there */
+            engine_poll(&s->job->engine); /* the COMMIT may have arrived already */
         error = prepare_item(s, &s->items[i], i, q);
     }
     return error;
@@ -401,7 +403,7 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
     return start(&s, ret_request);
 }
 
-/* On both sides the root of the operation is the sender. */
+/* Begins a send or receive. The sender is the root of the operation on both ranks. */
 static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
                            gp_request **ret_request)
 {

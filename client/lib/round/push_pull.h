@@ -1,4 +1,4 @@
-/* Pushes that the library itself makes. gradpool.h has those of the API. */
+/* Pushes that the library itself makes; gradpool.h declares the pushes of scripts. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_PUSH_PULL_H
 #define GRADPOOL_CLIENT_LIB_ROUND_PUSH_PULL_H
 

@@ -1,6 +1,7 @@
 /* Ends rounds of a job with backup workers. The hidden tensor is announced after the last gradient;
- * the answer says whether this rank is in the set. If not, every tensor takes the result of one
- * closed round, so that all parameters are of that round (W22). Owns struct backup_rounds. */
+ * the leader lane answers with the set of the round. On a rank outside the set, every tensor takes
+ * the result of the same closed round, so that all parameters are of one round (W22). This file
+ * owns struct backup_rounds. */
 #include "client/lib/round/round_end.h"
 
 #include "client/lib/declare/declare.h"
@@ -25,7 +26,7 @@ int round_end_is_due(const struct gp_request *q)
     list_for_each (node, &q->waiting) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
-        bool is_open = push->root == (uint32_t)(b->held + 1); /* others wait for their COMMIT */
+        bool is_open = push->root == (uint32_t)(b->held + 1); /* false: the round has ended here */
         if (terms_are_following(&t->terms) && push->operation == RECORD_UPDATE && is_open)
             return client_error(-EDEADLK,
                                 "tensor '%s': round %" PRIu64
@@ -37,7 +38,8 @@ int round_end_is_due(const struct gp_request *q)
 
 /* ---- conditions for the engine ---- */
 
-/* Returns the failure of the job or of a tensor that follows; NULL: none. */
+/* Returns the failure of the job, of the hidden tensor, or of a tensor that follows the job's sets;
+ * NULL: none has failed. */
 static const struct err *round_end_failure(struct gp_job *job)
 {
     if (job->failure.code)
@@ -124,7 +126,8 @@ static int round_end_check_pushes(struct gp_job *job)
     return 0;
 }
 
-/* The leader lane must not count this rank before every lane can read its gradients. */
+/* Announces the hidden tensor after all gradients, because the leader lane must not count this rank
+ * before every lane can read its gradients. */
 static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
@@ -141,8 +144,8 @@ static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
 
 /* ---- a rank outside the set ---- */
 
-/* Requests the result of `ahead` rounds later than the open one. A lane reads the gradient no
- * more. */
+/* Requests the result of the round `ahead` rounds after the open one. Lanes no longer read the
+ * tensor's gradient. */
 static void round_end_take(struct gp_tensor *t, uint64_t ahead)
 {
     uint64_t steps = t->steps[t->round % 3];
@@ -169,7 +172,8 @@ static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round
     engine_flush(&job->engine);
 }
 
-/* Reports to the leader lane, which answers with the round to take next, or with this one. */
+/* Reports the taken round to the leader lane, and awaits the answer: this round if the rank may go
+ * on, otherwise a newer round to take. */
 static int round_end_report(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;

@@ -1,6 +1,6 @@
 /* Results, commits, errors and other messages of lanes. Only this file changes the state of a piece
- * from announced to landed to idle (L1). A message about a piece or
- * round that is not open is counted and dropped. */
+ * from announced to landed to idle (L1). A message about a piece or round that is not open is
+ * counted and dropped. */
 #include "client/lib/round/settle.h"
 
 #include "client/lib/job/request.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ends the round of one tensor of a request for the caller. */
+/* Moves a tensor whose round is over for the caller to the next list of its request. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
@@ -40,7 +40,7 @@ static void settle_landed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (t->has_kept)
-        settle_kept(p); /* a lane opens a round only after the one before is committed */
+        settle_kept(p); /* a lane opens a round only after the commit of the round before */
     p->standing = PIECE_LANDED;
     p->is_orphan = false; /* the lane that wrote the result owns the piece */
     if (--t->without_result == 0)
@@ -54,15 +54,15 @@ static void settle_landed(struct piece *p)
 static void settle_round(struct gp_tensor *t)
 {
     if (t->closed_round > t->round)
-        t->round = t->closed_round; /* other ranks are ahead, and the next round is theirs */
+        t->round = t->closed_round; /* other ranks are ahead; this rank joins their next round */
     if (t->open.ends_committed && !t->open.is_taking)
         settle_tensor(t);
     if (t->is_queued)
         push_begin_queued(t);
 }
 
-/* Handles a commit. Every rank has the result, including this one, even if the lane's word is still
- * on its way (W4). */
+/* Handles a commit. This rank has the result even if the lane's word has not arrived, because all
+ * results land before any COMMIT (W4). */
 static void settle_committed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
@@ -71,13 +71,13 @@ static void settle_committed(struct piece *p)
     piece_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
-    p->lost = NULL; /* its new lane has everything that it needs */
+    p->lost = NULL; /* the new lane of the piece has all state that it needs */
     if (--t->without_commit == 0)
         settle_round(t);
 }
 
-/* Finds the open piece to which a word of this lane refers. The word of another lane refers to
- * nothing. */
+/* Finds the open piece to which a word refers. A word from a lane that does not own the piece is
+ * stale. */
 static struct piece *settle_find_open(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
@@ -108,7 +108,7 @@ static void settle_commits(struct link *l, const struct record_commit *record)
 
 /* ---- a worker that is new ---- */
 
-/* Finds the piece that waits for its first round, and so has no open round. */
+/* Finds the piece of this word if the lane still has to send the number of its last round (L21). */
 static struct piece *settle_find_entering(struct link *l, uint32_t word)
 {
     struct piece *p = piece_find(l->job, word);
@@ -128,7 +128,7 @@ static void settle_entry(struct piece *p, uint64_t round)
     p->committed = round;
     if (round > t->round)
         t->round = round;
-    /* the number of updates belongs to that round */
+    /* a step count is valid only for the round with which the lane has sent it */
     t->knows_steps = t->knows_steps && t->steps_round == t->round;
     if (--t->entering == 0 && t->is_queued)
         push_begin_queued(t);
@@ -159,7 +159,8 @@ static struct piece *settle_find_reported(struct link *l, uint32_t word)
     return p && p->link == l && p->tensor == b->leader ? p : NULL;
 }
 
-/* Handles the answer to the report of this rank: the next gradient begins, or `round` is taken. */
+/* Handles the answer to the report of this rank: `round` is the one to take next; if this rank has
+ * it already, the rank goes on. */
 static void settle_reported(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -201,7 +202,7 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     struct record_chosen *chosen = &l->job->chosen[record->round & 1];
     if (record->form != RECORD_FORM_RANKS)
-        l->job->stale++; /* no lane sums several gradients of a rank yet */
+        l->job->stale++; /* a set with several gradients of a rank is not supported */
     if (record->form != RECORD_FORM_RANKS || record->round <= chosen->round)
         return;
     *chosen = *record;
@@ -217,8 +218,9 @@ static void settle_passed(struct gp_job *job, const struct record_chosen *record
         atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
 }
 
-/* Handles an error. The text of a lane names the tensor if ranks disagree, but not if only this
- * worker is wrong. Only this worker knows the former owner of the piece. */
+/* Fails the tensor of a piece with the lane's error. A text that does not begin with the tensor's
+ * name gets it here; if state was lost, the text also gets the name of the lost lane, which only
+ * this worker knows. */
 static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;
@@ -248,7 +250,7 @@ static void settle_error(struct link *l, const struct record_error *record)
     if (!p)
         return;
     if (record->code == -ESTALE)
-        p->is_orphan = true; /* a route change with the new owner is on its way */
+        p->is_orphan = true; /* the coordinator sends a RouteChange with the new owner */
     else
         settle_failure(p, record->code, text);
 }
@@ -299,14 +301,14 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
     case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
-    default: l->job->stale++; /* for lanes, or for backup workers, which the job does not have */
+    default: l->job->stale++; /* records of this kind are for lanes, or not for this job */
     }
 }
 
 void settle_event(void *job, const struct fabric_event *event)
 {
     struct link *l = event->owner;
-    (void)job; /* the link already points to the job */
+    (void)job; /* the link has a pointer to the job */
     switch (event->kind) {
     case FABRIC_EVENT_OPEN: link_opened(l); break;
     case FABRIC_EVENT_WORD: settle_word(l, event->word); break;
@@ -316,6 +318,6 @@ void settle_event(void *job, const struct fabric_event *event)
         break;
     case FABRIC_EVENT_ROOM: link_flush(l); break;
     case FABRIC_EVENT_CLOSED: link_closed(l, event); break;
-    default: l->job->stale++; /* only lanes get such events */
+    default: l->job->stale++; /* events of other kinds occur on lanes only */
     }
 }

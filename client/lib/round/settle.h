@@ -1,4 +1,4 @@
-/* Messages of lanes about rounds. */
+/* Handlers for messages of lanes about rounds. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_SETTLE_H
 #define GRADPOOL_CLIENT_LIB_ROUND_SETTLE_H
 
@@ -9,7 +9,8 @@ struct gp_tensor;
 /* Handles an event of a connection, for the engine of the job. Called with the job's lock held. */
 void settle_event(void *job, const struct fabric_event *event);
 
-/* Ends the round of a tensor whose result was taken: its request is over for the caller. */
+/* Ends the round of a tensor whose result was taken (W22), and so its part of the caller's
+ * request. */
 void settle_taken(struct gp_tensor *t);
 
 #endif

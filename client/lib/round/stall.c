@@ -1,6 +1,7 @@
-/* Finds out why a request is not over at its deadline, or after a while, and writes it as a text:
- * ranks that have not pushed, or a lane that does not answer or is lost. Sends queries to few
- * lanes, then to the coordinator, and waits only briefly for answers. README: L11, L35, L59. */
+/* Finds the reason why a request is not over at its deadline, or when a warning is due: ranks that
+ * have not pushed, or a lane that does not answer or is lost. Queries go to at most QUERIES_MAX
+ * lanes, then to the coordinator; each wait for answers ends after ANSWER_WAIT_NS. README: L11,
+ * L35, L59. */
 #include "client/lib/round/stall.h"
 
 #include "client/lib/job/piece.h"
@@ -17,13 +18,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_WAIT_NS NS_PER_S /* time for an answer; a lane on a busy host is slow */
+#define ANSWER_WAIT_NS NS_PER_S /* time for answers: enough for a lane on a busy host */
 #define QUERIES_MAX 8
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3
 
-/* Returns a stalled piece: an announced one, for which a rank is missing, or else the first open
- * one. */
+/* Returns a stalled piece, NULL if none is open: preferably an announced one, because other ranks
+ * may be missing in its round. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
     struct piece *open = NULL;
@@ -47,7 +48,7 @@ static void stall_query_tensor(struct gp_request *q, struct gp_tensor *t)
     }
 }
 
-/* Sends one query to each lane, which is enough to find the missing ranks. */
+/* Sends at most one query to a lane, which is enough to find the missing ranks. */
 static void stall_query(struct gp_request *q)
 {
     q->queries = 0;
@@ -67,7 +68,7 @@ static bool is_answered(void *context)
 
 /* ---- knowledge of the coordinator (L59) ---- */
 
-/* Runs in the control thread. */
+/* Stores the coordinator's answer. Thread: the control thread. */
 static void late_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct late *late = container_of(call, struct late, call);
@@ -174,7 +175,7 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-/* Writes the sentence to `text` (ERR_TEXT_BYTES). Returns its tensor. */
+/* Writes the reason to `text` (ERR_TEXT_BYTES). Returns the tensor that the text names. */
 static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
 {
     struct gp_tensor *t = first_stalled(q);
@@ -193,7 +194,8 @@ static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
     return t;
 }
 
-/* Returns NULL if the request continues after all. */
+/* Writes the reason to `text`, and returns the tensor that it names. NULL: the request has news
+ * after all. */
 static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *text)
 {
     stall_query(q);
@@ -204,7 +206,7 @@ static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *tex
     return request_has_news(q) ? NULL : stall_describe(q, text);
 }
 
-/* Appends what the coordinator knows about the late ranks, if anything. */
+/* Appends the coordinator's text about the late ranks, if one has arrived. */
 static void append_late(const struct gp_request *q, char *text)
 {
     if (q->missing_tensor && q->job->late.text[0])
@@ -250,8 +252,8 @@ static void append_others(const struct gp_request *q, const struct gp_tensor *to
         text_append(text, ERR_TEXT_BYTES, " and %u more", more);
 }
 
-/* Logs without the lock, because the log may be a function of the user, or a pipe that is not
- * read. */
+/* Logs with the job's lock released, because the log may be a function of the user, or a pipe that
+ * no process reads. */
 __attribute__((format(printf, 2, 3))) static void stall_log(const struct gp_request *q,
                                                             const char *format, ...)
 {
@@ -273,7 +275,8 @@ static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
     return text;
 }
 
-/* If several threads wait, only one of them warns. */
+/* Of several waiting threads only one warns: a warning of the job silences further ones for the
+ * stall limit. */
 void stall_warn(struct gp_request *q)
 {
     struct gp_job *job = q->job;
@@ -284,7 +287,7 @@ void stall_warn(struct gp_request *q)
     if (job->stall_told_ns && now_ns - job->stall_told_ns < q->client->stall_ns)
         return;
     const struct gp_tensor *told = stall_find_reason(q, text);
-    q->queries = 0; /* a later answer is of no use */
+    q->queries = 0; /* answers that arrive later are ignored */
     if (!told)
         return;
     append_late(q, text);

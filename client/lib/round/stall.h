@@ -1,5 +1,5 @@
-/* Finds out, as a text, why a request is not over. Called with the job's lock held, which is
- * released meanwhile. */
+/* Stalls: the reason, as a text, why a request is not over. Functions of this header are called
+ * with the job's lock held, and release the lock while they wait or log. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_STALL_H
 #define GRADPOOL_CLIENT_LIB_ROUND_STALL_H
 
@@ -8,7 +8,7 @@
 
 struct gp_request;
 
-/* A question to the coordinator about late ranks, and the newest answer (L59). */
+/* A query to the coordinator about late ranks, and the newest answer (L59). */
 struct late {
     struct control_call call;
     Gradpool__Wire__LateRequest request;
@@ -17,15 +17,16 @@ struct late {
     char text[400];
 };
 
-/* Called after `timeout_ns`: sends queries to the lanes, drives the engine a little longer, and
- * stores the reason as the thread's last error. 0: the request is over after all. */
+/* Explains a request that is not over after `timeout_ns`: sends queries to lanes and coordinator,
+ * drives the engine until the answers arrive or are late, and stores the reason as the thread's
+ * last error. Returns -ETIMEDOUT; 0: the request is over after all, or has a result to copy. */
 int stall_explain(struct gp_request *q, uint64_t timeout_ns);
-/* Returns the time at which a warning is due, in a wait that begins or continues; UINT64_MAX:
- * never. */
+/* Returns the time at which a warning is due in the wait of a request; UINT64_MAX: warnings are
+ * off. The first call begins the wait. */
 uint64_t stall_due(struct gp_request *q, uint64_t now_ns);
 /* Handles a due warning: sends queries to the lanes, and logs the reason. */
 void stall_warn(struct gp_request *q);
-/* Records that a message has arrived: the request is not stalled. */
+/* Ends the stall of a request with news, and logs the end if a warning was logged. */
 void stall_end(struct gp_request *q);
 
 #endif

@@ -1,5 +1,5 @@
-/* Waits for requests. The waiting thread copies results out, with the lock released (L2). Every
- * wait has a deadline (L11). */
+/* Waits for requests. The waiting thread copies results out, and releases the job's lock during
+ * long copies (L2). Every wait has a deadline (L11). */
 #include "client/lib/round/wait.h"
 
 #include "client/lib/job/tensor.h"
@@ -35,7 +35,8 @@ static void wait_copy_landed(struct gp_request *q)
     }
 }
 
-/* The whole time of the wait is charged to the lane whose word ends the wait (L24). */
+/* Drives the engine until the request has news. The whole time of the wait is charged to the lane
+ * with the last word, because its word ends the wait (L24). */
 static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
 {
     struct gp_job *job = q->job;
@@ -48,7 +49,8 @@ static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t d
     return has_come;
 }
 
-/* Drives the engine, and logs a stall when that is due (L35). False: the deadline has passed. */
+/* Drives the engine, and logs a stall when a warning is due (L35). Returns false after the
+ * deadline. */
 static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
 {
     uint64_t began_ns = clock_now_ns(), due_ns = stall_due(q, began_ns);
@@ -59,7 +61,8 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results when they have landed. Returns whether the request is over. */
+/* Copies results out as they land. Returns true when the request is over, false after the
+ * deadline. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
@@ -86,7 +89,7 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
     return error;
 }
 
-/* Takes the job's lock, until job_end_use(). NULL: the worker has left the job. */
+/* Locks the job of a request until job_end_use(). NULL: the worker has left the job. */
 static struct gp_job *wait_enter(const struct gp_request *q)
 {
     pthread_mutex_lock(&q->client->lock);
@@ -140,7 +143,8 @@ int gp_wait(gp_request *request, int timeout_ms)
     return error;
 }
 
-/* Time spent in polls without a result is part of the time that the error of gp_wait() names. */
+/* Polls a request. The time of a poll without a result is added to the time that the error of
+ * gp_wait() names. */
 static void wait_poll(struct gp_request *q, uint64_t timeout_ns)
 {
     if (!wait_finish(q, clock_now_ns() + timeout_ns))

@@ -4,11 +4,11 @@
 
 #include "client/lib/job/request.h"
 
-/* Waits with the job's lock held, which is released while bytes are copied. `timeout_ns`: time-out
- * of the caller, for the text. After -ETIMEDOUT the request is unchanged; after any other result it
- * is released. */
+/* Waits for a request. The caller holds the job's lock, which is released during the wait and
+ * during long copies. `timeout_ns`: time-out of the caller, for the error text. After -ETIMEDOUT
+ * the caller may wait again; after any other result the request is released. */
 int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns);
-/* Returns the time-out of the caller, or that of the client if it is 0. */
+/* Returns the time-out of the caller, or that of the client unless `timeout_ms` is positive. */
 uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms);
 
 #endif

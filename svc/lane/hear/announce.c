@@ -1,5 +1,6 @@
 /* Handles READY and QUERY records of workers. Every field is compared with the declaration that the
- * coordinator has sent. A difference is an error on every rank. RULES.md: A1, A4. */
+ * coordinator has sent. A wrong dtype fails the piece on every rank; the lane sends other errors to
+ * this worker only. RULES.md: A1, A4. */
 #include "svc/lane/hear/announce.h"
 
 #include "svc/base/clock.h"
@@ -46,7 +47,8 @@ static bool blocks_are_lent(struct worker *w, uint32_t region, uint64_t offset, 
            extent_is_lent(w, region, offset, bytes);
 }
 
-/* Checks that the areas are in the worker's memory. An error affects only this worker. */
+/* Checks that the input and the output have the expected length (else -EMSGSIZE), in memory that
+ * the worker lends (else -EFAULT). */
 static int check_extents(struct worker *w, const struct piece *p, const struct operation *operation,
                          const struct record_ready *ready)
 {
@@ -71,14 +73,15 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
     return 0;
 }
 
-/* Stores a payload. A short one is copied to the inbox. At most one longer payload stays in its
- * receive buffer, because another buffer must stay posted for the next message (W6). The newer
- * payload stays, unless the older one is being summed. */
+/* Stores a payload. A short payload is copied to the inbox. At most one longer payload stays in its
+ * receive buffer, because another buffer must stay posted for the next message (W6). A newer
+ * payload replaces the older one, unless the older one is being summed. Returns true if the payload
+ * stays in its buffer. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
     if (a->operation->splits || a->operation->restores)
-        return false; /* the payload is one of several blocks */
+        return false; /* the payload has only one of several blocks */
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
         return false;
@@ -115,8 +118,8 @@ static bool ready_may_take(const struct piece *p, const struct operation *operat
     return p->terms.follows && operation && operation->updates;
 }
 
-/* Returns whether an update is the round of the job that the piece expects. The first announcement
- * decides if the number is not known yet. */
+/* Returns whether an update names the round of the job that the piece expects. While that round is
+ * unknown, any is accepted: the first announcement sets the number. */
 static bool suits_job_round(const struct piece *p, const struct record_ready *ready)
 {
     bool is_update = ready->standing == RECORD_ANNOUNCE && ready->operation == RECORD_UPDATE;
@@ -126,9 +129,10 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
     return ready->root == (uint32_t)(p->job_round + is_next);
 }
 
-/* Returns whether the rank may announce this round. A new owner knows no round yet, so it accepts
- * any round until all ranks have reported. Without full quorum a rank may announce a round that
- * closed long ago, but not one before its own last round, and not while it waits for an answer. */
+/* Returns whether the rank may announce this round. A new owner accepts any round until all ranks
+ * have reported, because the open round is unknown. With a partial quorum a rank may announce a
+ * round that closed long ago, but neither one up to its own clock nor one while it waits for an
+ * answer. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -153,9 +157,9 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     return ready->round == p->round || ready->round == p->round + 1;
 }
 
-/* Sends an error. If the send queue is full, the error may be dropped: the worker receives the new
- * route from the coordinator, or the failure of its job from this lane. In all other cases the
- * connection is closed. */
+/* Sends an error. If the send queue is full, -ESTALE and errors of a failed job are dropped: the
+ * worker receives the new route from the coordinator, or the failure of its job from this lane. Any
+ * other error that cannot be sent closes the connection. */
 static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
 {
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
@@ -296,8 +300,8 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Removes the pending COMMIT of the previous round. The announcement of `round` shows that the
- * worker no longer needs this COMMIT (W4). */
+/* Removes the pending COMMIT of the previous round: a worker that has announced `round` no longer
+ * needs this COMMIT (W4). */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     struct announcement *before = rank_said(rank, round - 1);
@@ -305,8 +309,8 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Returns whether the round is the open one or the next one, which opens soon. A held piece has no
- * known next round. */
+/* Returns whether a payload of the round may be stored: only for the open round and the next one,
+ * which opens soon. A held piece may open no further round here. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -419,8 +423,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
 }
 
 /* Returns whether other ranks wait for this one: for its standing while the ranks report theirs,
- * otherwise for its announcement of the round. `round` 0: a late worker asks about the open
- * round. */
+ * otherwise for its announcement of the round. `round` 0: the query of a late worker, about the
+ * open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)
@@ -430,7 +434,8 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
-/* Adds the ranks whose memory delays the round. Called when all ranks have announced the round. */
+/* Adds the ranks whose memory delays the round. The caller has found no rank without an
+ * announcement. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)
 {

@@ -34,7 +34,7 @@ void worker_leave(struct worker *w, bool after_failure)
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
     if (after_failure || job->is_elastic)
-        return; /* the other ranks receive the cause, too */
+        return; /* the other ranks receive the same failure, or the coordinator's decision */
     job->has_left = true;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);

@@ -1,11 +1,12 @@
-/* Goodbyes of workers. */
+/* Handlers for goodbyes of workers, at this lane and at the coordinator. */
 #ifndef GRADPOOL_LANE_HEAR_LEAVE_H
 #define GRADPOOL_LANE_HEAR_LEAVE_H
 
 #include "svc/lane/types.h"
 
-/* Handles a goodbye. Rounds that wait for this rank fail, unless `after_failure`: the worker leaves
- * because of an error that the other ranks also receive. */
+/* Handles a goodbye. Rounds that wait for this rank fail, except in an elastic job, where the
+ * coordinator decides, and with `after_failure`: the worker leaves because of an error that the
+ * other ranks also receive. */
 void worker_leave(struct worker *w, bool after_failure);
 
 /* `left`: bitmap (RECORD_MISSING_WORDS words) of ranks that have said goodbye to the coordinator.

@@ -4,15 +4,16 @@
 
 #include "svc/lane/types.h"
 
-/* Ends the old connection of a worker that has sent a valid ticket again. Its announcements are
- * dropped, and the new connection can be accepted. Does nothing if the old connection ends by
- * itself: after a goodbye, or over shared memory. */
+/* Ends the old connection of a worker that has sent a valid ticket again, and drops the
+ * announcements of that connection; the caller can then accept the new one. An old connection that
+ * ends by itself (after a goodbye, or over shared memory) is left alone. A worker whose connection
+ * breaks too often fails its job, unless the job is elastic. */
 void replace_connection(struct worker *w);
-/* Handles the CLOSED event of a replaced connection. */
+/* Handles the CLOSED event of a connection that replace_connection() has ended. */
 void replace_ended(struct lane_job *job);
 
-/* Called when the connection of `w` has ended with `error`. Returns true if the worker may connect
- * again; its announcements are dropped. After false nothing was done, and the caller ends the
+/* Handles the end of the connection of `w`, with `error`. Returns true if the worker may connect
+ * again; the announcements of the connection are dropped. After false the caller ends the
  * worker. */
 bool replace_await(struct worker *w, int error);
 /* Fails the job of `w`, which will not connect again. Only for jobs with a fixed set of ranks. */

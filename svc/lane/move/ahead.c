@@ -12,7 +12,7 @@ static bool ahead_is_ready(const struct worker *w)
            (w->state == WORKER_OPEN && w->conn && fabric_is_warm(w->conn));
 }
 
-/* Sets the bits of workers that are not ready. Returns false if all are ready. */
+/* Sets the bits of workers that are not ready. Returns whether any bit was set. */
 static bool ahead_find_late(const struct lane_job *job, uint64_t ret_late[RANKS_WORDS])
 {
     bool is_any = false;

@@ -1,6 +1,6 @@
-/* State of a piece that moves: the stored arrays, and values that the former owner knows but no
- * worker does. Owns the format, which is a head and one array. Every field of the head is checked,
- * because another process has sent it. RULES.md: A27. */
+/* State of a piece that moves: the stored arrays, and values that only the former owner knows. This
+ * file owns the format: a head and one array. Every field of a received head is checked, because
+ * another process has sent it. RULES.md: A27. */
 #include "svc/lane/move/moved_state.h"
 
 #include "svc/lane/hear/leave.h"
@@ -18,10 +18,9 @@
 #define HEAD_MAGIC 0x34535047u /* "GPS4" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
-/* Head of a moved state. The clock of each member follows, then the numbers of takers_save(), then
- * the array. With parameters the array consists of the arrays of a state, one after another. With
- * `has_before`, the previous state comes first, then the committed state. Little endian, like all
- * records. */
+/* Head of a moved state, little endian like all records. The clock of each member follows, then the
+ * numbers of takers_save(), then the array. With parameters, the array consists of the arrays of a
+ * state, one after another; with `has_before`, the previous state precedes the committed one. */
 struct head {
     uint32_t magic;
     uint32_t members;
@@ -60,8 +59,8 @@ static uint64_t body_room(const struct piece *p)
 
 static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
 
-/* Returns whether the previous state is sent, too. In an elastic job, a round that is committed
- * here may have to be repeated (A44). */
+/* Returns whether the moved state includes the previous state, because an elastic job may have to
+ * repeat a round that is committed here (A44). */
 static bool sends_before(const struct piece *p)
 {
     return is_kept(p) && p->parameters && p->job->is_elastic && p->parameters->has_before;
@@ -265,8 +264,8 @@ static bool take_takers(struct piece *p, const char *words)
     return takers_load(p, takers);
 }
 
-/* Stores the sets of ranks. An open round may wait for a set that the workers no longer have
- * (W13). */
+/* Stores the sets of ranks from the head, because the open round may wait for a set that no worker
+ * stores any more (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {

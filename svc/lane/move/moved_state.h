@@ -33,15 +33,16 @@ int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t off
                    const void *data, size_t bytes);
 #define LANE_STATE_HEAD_BYTES 16384
 
-/* Opens the next round of each piece. rounds[i] is committed, and its state was written. rounds[i]
- * 0: the workers report their standing. Returns 0 or an error; after an error no piece has changed.
- * -ENOENT, -EBUSY: as lane_state_put(). -EINVAL: no such round. -EBADMSG: the state is incomplete,
- * or belongs to another round. */
+/* Opens the next round of each piece. rounds[i] is committed, and its state was written; if
+ * rounds[i] is 0, the workers report their standing instead. Returns 0 or an error; after an error
+ * no piece has changed. -ENOENT, -EBUSY: as lane_state_put(). -EINVAL: a round number out of range.
+ * -EBADMSG: the state is incomplete, or belongs to another round. */
 int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const uint64_t *rounds,
                  size_t count);
 /* Checks the replica holders of these pieces. Returns 0 if each required holder is connected and
- * has a copy of any state that was written here. -EAGAIN: not yet; `moving_news` is called when
- * another check is useful. -ENOENT: a piece is not here. -ECONNABORTED: the job has failed. */
+ * has a copy of any state that was written here. -EAGAIN: a holder is not ready; the lane calls
+ * `moving_news` when another check is useful. -ENOENT: the lane does not have a piece.
+ * -ECONNABORTED: the job has failed. */
 int lane_copied(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 #endif

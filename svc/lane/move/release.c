@@ -11,7 +11,8 @@
 
 #include <errno.h>
 
-/* Finds a piece. Returns NULL if it is not here, or is dropped while its last round completes. */
+/* Finds a piece. Returns NULL if the lane does not have the piece, or has dropped it and only
+ * completes its last round. */
 static struct piece *find(struct lane_job *job, uint32_t id)
 {
     struct piece *p = job ? piece_find(job, id) : NULL;
@@ -114,8 +115,8 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
 
 /* ---- the release ---- */
 
-/* Returns whether the piece is between two sets of ranks (A41): its stored state belongs to a
- * round that no rank has reported yet. */
+/* Returns whether the piece is between two sets of ranks (A41): the new ranks have not all reported
+ * their standing, so the lane does not know which round follows its stored state. */
 static bool is_between(const struct piece *p)
 {
     return p->is_regrouped && p->round == 0 && !p->failure && (p->parameters || p->kept);
@@ -132,8 +133,8 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     return 0;
 }
 
-/* Returns whether the piece's only state may be a copy that was not read yet. Its replica holder
- * changes with the move. */
+/* Returns whether the piece's only state may be a copy that was not read yet. Such a piece cannot
+ * move, because its replica holder changes with the move. */
 static bool is_unread(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

@@ -16,8 +16,8 @@ struct lane_wish {
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
-/* Returns 1 if the pieces are between two iterations and have had a round since the wish. Returns 1
- * also when the wish has expired. Returns 0 otherwise, or an error of lane_is_releasing(). */
+/* Returns 1 if the pieces are between two iterations and have had a round since the wish, or if the
+ * wish has expired; otherwise 0, or an error of lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
 /* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing.
@@ -27,8 +27,8 @@ int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size
 /* Returns -EAGAIN if a copy of a piece's state still has to be read (A49), otherwise 0. */
 int lane_may_move(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Releases the pieces: no further round begins, and a round that has begun completes. Returns 0 or
- * an error; after an error no piece is released. -ENOENT: a piece is not here. -ECONNABORTED: the
- * job has failed. Releasing a piece twice has no effect. */
+ * an error; after an error no piece is released. -ENOENT: the lane does not have a piece.
+ * -ECONNABORTED: the job has failed. Releasing a piece twice has no effect. */
 int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Returns how many of the first pieces are frozen: no read or write of them is posted. A frozen
  * piece stays frozen until it is thawed or dropped. */
@@ -36,8 +36,8 @@ size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size
 /* Returns 0 if all pieces are released or will be. -ECANCELED: a piece was thawed or dropped since.
  * -ECONNABORTED: the job has failed. */
 int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Serves the pieces again, first with the announcements that wait. Pending requests to release them
- * are canceled. Pieces that are not released or not here are ignored. */
+/* Serves the pieces again, beginning with the announcements that wait, and cancels pending requests
+ * to release them. Pieces that are not released or not on this lane are ignored. */
 void lane_thaw(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 
 #endif

@@ -13,7 +13,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
 {
     struct piece *p = piece_find(w->job, told->piece);
     if (!p || !p->parameters || p->elements == 0)
-        return 0; /* the piece is unknown, and the worker's next announcement is refused */
+        return 0; /* a piece without state needs no copy; READYs of an unknown piece are refused */
     bool may = replica_may_keep(p, w);
     if (!may && worker_is_keeper(w))
         replica_hold_offer(p->parameters, w, told);
@@ -53,7 +53,7 @@ static void change_keeper(struct piece *p, uint32_t keeper)
     cut_off(p);
     replica_release(p, former);
     if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
-        /* otherwise operations posted there might never complete */
+        /* operations in the former holder's memory end with its connection, or may never end */
         fabric_disconnect(former->conn);
     replica_take_offer(p);
 }
@@ -69,13 +69,13 @@ void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
         change_keeper(p, keeper);
         round_resume(p);
     } else if (!when_known && worker_is_keeper(q->replica.worker)) {
-        /* the holder is lost, and its host may not report the end */
+        /* the host of a lost holder may never report the end of the connection */
         fabric_disconnect(q->replica.worker->conn);
     }
 }
 
-/* No round waits for a holder that is gone, nor for one whose connection was ended because its loss
- * was not reported. */
+/* The next holder replaces a lost one at once, so that no round waits for the lost one. If the
+ * state of the former holder is still to be read, the change stays pending. */
 void replica_cut_off(struct worker *w)
 {
     list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {
@@ -83,7 +83,7 @@ void replica_cut_off(struct worker *w)
         if (!q || q->replica.worker != w)
             continue;
         bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
-        cut_off(p); /* this frees the piece if it was dropped */
+        cut_off(p); /* a dropped piece may be freed here */
         if (has_next) {
             change_keeper(p, q->next_keeper);
             round_resume(p);

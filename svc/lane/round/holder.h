@@ -11,11 +11,12 @@ int replica_hear(struct worker *w, const struct record_backup *told);
 /* Handles the loss of a replica holder: rounds that wrote to it begin again with the next
  * holder. */
 void replica_cut_off(struct worker *w);
-/* Sets the aggregator that is going to store the copy; 0: workers may store it. `when_known`: the
- * change waits until the state at the former holder was read, if it may be there. */
+/* Sets the aggregator that is to store the copy of the piece's state; 0: a worker may store the
+ * copy. If `when_known`, the change waits while the former holder may have the only copy of the
+ * state; the former holder is replaced after the state was read. */
 void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known);
-/* The state at the former holder was read or is not needed, so the next holder becomes the holder.
- * Starts no round; the caller does. */
+/* Ends the wait of replica_set_keeper(): the state of the former holder was read or is not needed,
+ * so the next holder replaces the former one. The caller starts the rounds of the piece. */
 void replica_know(struct piece *p);
 
 #endif

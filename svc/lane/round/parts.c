@@ -28,7 +28,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-/* Only the ratio of the weights counts. Equal weights are 1, and have the bits of a plain mean. */
+/* Divides the weights by their common divisor, because only their ratio counts. Equal weights
+ * become 1, and the result has the bits of a plain mean. */
 static void parts_simplify_weights(struct piece *p)
 {
     uint32_t common = 0;
@@ -48,9 +49,9 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
-/* Returns whether words are held back. In an elastic job other ranks may repeat a round that is
- * lost with its lane, so no rank gets the word before the replica holder has the state (A49).
- * COMMIT then announces both. */
+/* Returns whether the lane withholds the words of the round until COMMIT. In an elastic job other
+ * ranks may repeat a round that is lost with its lane, so no rank may use a result before the
+ * replica holder has the state (A49). */
 static bool is_kept_back(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

@@ -4,8 +4,8 @@
 
 #include "svc/lane/types.h"
 
-/* Decides the parts of all ranks in the open round. This is done for all at once, because a part
- * may depend on other ranks' clocks and parts. */
+/* Decides the parts of all ranks in the open round, in one call, because a part may depend on the
+ * clocks and parts of other ranks. */
 void parts_assign(struct piece *p);
 /* Decides the parts in a pass between a state and its copy, in which only the holder of the copy
  * takes part. */

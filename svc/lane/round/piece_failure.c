@@ -1,4 +1,4 @@
-/* The failure of a piece: every announcement is answered with it, and the open round ends.
+/* The failure of a piece: every announcement gets the error as its answer, and the open round ends.
  * RULES.md: A4. */
 #include "svc/lane/round/piece_failure.h"
 
@@ -57,5 +57,5 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     piece_unqueue(p);
     tell_failure(p);
     if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
-        round_rest(p); /* no chunk is in progress that would end the round */
+        round_rest(p); /* a round with chunks in progress ends with its last chunk */
 }

@@ -9,8 +9,8 @@
 void piece_fail(struct piece *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Ends a round that has failed or was given up, when none of its operations is posted. The piece
- * collects announcements again. */
+/* Ends a round that has failed or was given up; none of its operations may be posted any more. The
+ * piece collects announcements again. */
 void round_rest(struct piece *p);
 
 #endif

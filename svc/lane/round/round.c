@@ -68,8 +68,8 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
-/* Returns whether every rank that may still come has announced something. A rank offers its copy
- * before that (W17), so all copies are known then. */
+/* Returns whether every rank that has not left and is not lost has announced a round. A rank offers
+ * its copy before its first announcement (W17), so the lane then knows all copies. */
 static bool all_have_spoken(const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -83,7 +83,8 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* Lines up ranks whose results are committed on this lane, or no longer stored. Others wait. */
+/* Lines up the answers to late ranks whose round is closed here. A rank that is late for the open
+ * round waits for its commit. */
 static void line_up_takers(struct piece *p)
 {
     bool may_be_served = p->round > 0 && !p->is_held && !p->failure;
@@ -94,8 +95,8 @@ static void line_up_takers(struct piece *p)
     }
 }
 
-/* Answers ranks whose results have landed. The lane that opens a round after a loss answers then,
- * too. */
+/* Answers the reports of takers (W22), or sends them the failure. A lane that does not know the
+ * open round yet answers once the round is known. */
 static void answer_landed(struct piece *p)
 {
     struct rank *rank;
@@ -110,8 +111,9 @@ static void answer_landed(struct piece *p)
     }
 }
 
-/* An offer for a copy is accepted when no rank can come any more that has a copy already. Of two
- * copies one would be stale, and its holder would not be informed. */
+/* A worker's empty copy is filled only after every rank has announced a round: a rank that arrives
+ * later might already hold a copy, and no record would inform the holder of the stale one. For an
+ * aggregator that the coordinator has named as replica holder, the lane need not wait. */
 void round_go_on(struct piece *p)
 {
     answer_landed(p);
@@ -148,8 +150,8 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 
 /* ---- announcements ---- */
 
-/* The first announcement sets the operation of the round. The others must name the same one;
- * otherwise no rank gets a result. */
+/* Compares an announcement with the operation that the round's first announcement has set. A
+ * different operation or root fails the piece, so no rank gets a result. */
 static void agree(struct worker *w, struct piece *p, const struct announcement *a)
 {
     if ((a->operation->updates || a->operation->saves) && !p->parameters->are_set) {
@@ -203,8 +205,8 @@ void round_count_early(struct piece *p)
     }
 }
 
-/* Returns whether the rank has announced the next round. It then needs no COMMIT, because the
- * result of that round replaces it (W4). */
+/* Returns whether the rank has announced the next round. Such a rank needs no COMMIT, because the
+ * result of the next round implies this commit (W4). */
 static bool has_moved_on(struct rank *rank, const struct announcement *a)
 {
     const struct announcement *next = rank_said(rank, a->round + 1);
@@ -318,8 +320,8 @@ void round_fill(struct piece *p, uint64_t round)
     start(p);
 }
 
-/* Continues, or fails the piece: a rank may have left while the piece was busy, so that a waiting
- * round has become impossible. */
+/* Fails the piece if a rank that has left while the piece was busy makes the open round impossible;
+ * otherwise the piece continues. */
 static void go_on_or_fail(struct piece *p)
 {
     uint32_t left;
@@ -330,8 +332,8 @@ static void go_on_or_fail(struct piece *p)
         round_go_on(p);
 }
 
-/* Continues after a copy was written, which happens before the standing is settled (round 0) or
- * between two rounds. */
+/* Continues after the state was written to a copy: with the standing, if the open round is not
+ * known yet (round 0), otherwise with the open round. */
 static void end_fill(struct piece *p)
 {
     uint64_t round = p->parameters->filled;
@@ -348,7 +350,7 @@ static void end_fill(struct piece *p)
         piece_rest(p);
 }
 
-/* Continues after a copy was read: the standing can be settled now. */
+/* Settles the standing after the state was read from its copy. */
 static void end_fetch(struct piece *p)
 {
     uint64_t round = p->parameters->fetched;
@@ -404,7 +406,7 @@ void round_take_up(struct piece *p)
     }
 }
 
-/* Begins the interrupted round again. Its announcements still count. */
+/* Begins an interrupted round again. Announcements of the first attempt still count. */
 static void begin_again(struct piece *p)
 {
     p->is_interrupted = false;

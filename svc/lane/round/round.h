@@ -4,29 +4,32 @@
 
 #include "svc/lane/types.h"
 
-/* Starts what can start now: an answer to late ranks, or the open round. */
+/* Starts the work of the piece that is possible now: answers to late ranks, a copy of the state, or
+ * the open round. */
 void round_go_on(struct piece *p);
-/* Handles the announcement of a round that is already closed: an answer will be sent. */
+/* Handles the announcement of a round that is already closed; the rank gets an answer, unless the
+ * leader lane has it. */
 void round_answer_late(struct rank *rank, struct announcement *a);
-/* Handles the report of a rank outside a set: the results that it takes have landed, or are gone
- * (RECORD_ROUND_NONE). The piece leads the rounds of its job. An answer will be sent. */
+/* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job: the results
+ * of `round` have landed at the rank, or (RECORD_ROUND_NONE) a lane no longer had them. The rank
+ * gets an answer. */
 void round_landed(struct rank *rank, uint64_t round);
-/* No chunk of the piece is in progress any more. Either all results have landed, and COMMIT
- * follows, or the round has failed or was given up. */
+/* Ends a round without chunks in progress. If all results have landed, COMMIT follows. A round that
+ * was given up, or whose piece has failed, ends without COMMIT; an interrupted one begins again. */
 void round_chunks_are_over(struct piece *p, bool is_given_up);
-/* Gives up the round in progress. The round ends when none of its operations is posted; then the
- * piece rests. */
+/* Gives up the round in progress. The round ends when none of its operations is posted. */
 void round_give_up(struct piece *p);
 /* Stores the set of ranks of a round (quorum_choose()), and starts the rounds that waited for it.
  * Errors of quorum_choose(). */
 int round_choose(struct lane_job *job, const struct record_chosen *chosen);
-/* Counts an announcement of the open round, and starts the round if its quorum is complete. */
+/* Counts an announcement of the open round, and starts the round if its quorum is complete. An
+ * announcement that contradicts the others fails the piece. */
 void round_count(struct rank *rank, struct announcement *a);
 /* Gives up the round in progress and begins it again, because a replica holder or a connection was
  * lost. */
 void round_interrupt(struct piece *p);
-/* Continues with the open round, which is known now: ranks without its result get it from
- * ranks that have it, or the round is summed. */
+/* Continues with the open round after standing.c has found it: ranks without the result get a copy
+ * from ranks that have it, or the lane sums the round. */
 void round_take_up(struct piece *p);
 /* Counts announcements of the open round that arrived before it opened. */
 void round_count_early(struct piece *p);

@@ -38,11 +38,10 @@ static bool somebody_enters(const struct piece *p)
     return false;
 }
 
-/* Returns whether a copy proves that a round was committed. The lane may have died before any
- * COMMIT arrived; a copy that begins with the round then proves it, and all ranks have the result
- * (W4). The proof is not used if the state is on this lane, because that state may undo a round,
- * as it may undo a round of other ranks (A44). It is not used either when a rank enters, because
- * the rank enters after all pieces of a tensor. */
+/* Returns whether a copy proves that `round` was committed. The former lane may have died before
+ * any COMMIT arrived; a copy that begins with the round shows that all ranks have the result (W4).
+ * Two cases ignore the proof: if the state is on this lane, a round of other ranks may have to be
+ * undone (A44), and if a rank enters, the rank enters after the same round on all pieces. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
     bool is_lost = p->parameters && !p->parameters->are_set;
@@ -61,15 +60,15 @@ static uint64_t last_committed(struct piece *p)
     return committed + is_told_by_copy(p, committed + 1);
 }
 
-/* Returns true for the first n of n ranks, if that held for the last round, too: in an elastic
- * job that round may have had more ranks. */
+/* Returns whether a set of the first n gradients always has all ranks. In an elastic job the last
+ * round may have had more ranks, so the answer is false. */
 static bool takes_all(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
-/* Marks a rank for an answer that the lane sends when the standing is settled. Of a piece that
- * follows the job's sets only a taker gets one: other ranks hear from the leader lane. */
+/* Marks a rank for an answer after the standing is settled. A piece that follows the job's sets
+ * answers takers only: the leader lane answers other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
 {
     if (rank->piece->terms.follows && a->standing != RECORD_TAKES)
@@ -78,17 +77,17 @@ static void wait_for_answer(struct rank *rank, struct announcement *a)
     rank->piece->late++;
 }
 
-/* Handles a rank that announces a committed round. With full quorum its landing area has the
- * result, even if its COMMIT was lost with the lane, because the result landed before any COMMIT
- * (W4). Otherwise the landing area counts only if the rank says so or is known to have been in the
- * round; all other ranks wait for the next result (W12). */
+/* Answers a rank that announces a committed round. With full quorum the rank's landing area has the
+ * result even if the COMMIT was lost with the lane, because results land before any COMMIT (W4).
+ * With a partial quorum the landing area counts only if the rank reports the result or is in the
+ * known set of the round; all other ranks wait for the next result (W12). */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
         tell_error(rank->worker, a); /* no later result will come */
     } else if (p->terms.follows && !quorum_was_chosen(p, rank, a->round)) {
         if (a->standing == RECORD_HOLDS)
-            tell_commit(rank->worker, a); /* the leader lane knows if a later result is wanted */
+            tell_commit(rank->worker, a); /* the leader lane decides about a later result */
         else
             wait_for_answer(rank, a);
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
@@ -147,7 +146,7 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     if (a->round < p->round || a->standing != RECORD_HOLDS)
         return false;
     if (!is_common(p, a)) {
-        /* its input is still lent, so the round can be repeated for the others */
+        /* the rank still lends its input, so the round can be repeated for the other ranks */
         round_count(rank, a);
         return false;
     }
@@ -158,7 +157,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     return true;
 }
 
-/* Counts the ranks that left without reporting their standing; they never will. */
+/* Counts the ranks that left without reporting their standing. No report can follow. In an elastic
+ * job the coordinator removes such ranks, so the count is 0. */
 static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 {
     uint32_t count = 0;
@@ -174,8 +174,8 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 /* ---- kept state ---- */
 
 /* Returns whether the stored state is the one before the open round. If no rank has the whole
- * result of a tensor, the round is repeated, even if this piece of the tensor had been committed.
- * Its parameters from before are in the spare state (A19). */
+ * result of a tensor, the round is repeated even on a lane that has committed this piece; the lane
+ * then reverts to the parameters before the round, which are in the spare state (A19). */
 static bool suits_state(struct piece *p)
 {
     if (p->round == p->state_round + 1)
@@ -186,8 +186,8 @@ static bool suits_state(struct piece *p)
     return true;
 }
 
-/* Returns a text about the loss that a lost lane causes; NULL: none. No worker has running sums and
- * moments in its memory. */
+/* Returns a text about state that was lost with a lane; NULL: nothing is lost. Running sums and
+ * moments are in no worker's memory, so no worker can supply them. */
 static const char *find_loss(struct piece *p)
 {
     bool is_fetched = p->parameters && p->parameters->are_set && !p->is_regrouped;
@@ -198,7 +198,8 @@ static const char *find_loss(struct piece *p)
     return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
 }
 
-/* Begins to read the state from its copy. False: not needed, or there is no copy. */
+/* Begins to read the state from its copy. Returns false if the lane has the state, or if no copy
+ * exists. */
 static bool fetch(struct piece *p, uint64_t committed)
 {
     struct parameters *q = p->parameters;
@@ -209,9 +210,8 @@ static bool fetch(struct piece *p, uint64_t committed)
     return true;
 }
 
-/* Begins to write the state to a new copy before anything else: the piece has stayed here with
- * other ranks, and its holder has no copy yet. The state belongs to round `committed`, or will
- * (A44). */
+/* Begins to write the state of a piece that has other ranks now to a holder without a copy. Returns
+ * false if no write is needed, or if the state cannot be made that of round `committed` (A44). */
 static bool fill(struct piece *p, uint64_t committed)
 {
     if (!p->is_regrouped || !replica_lacks(p, committed))
@@ -230,8 +230,7 @@ void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
     if (p->is_held || replica_is_fetched(p) || replica_is_filled(p) || replica_is_awaited(p))
-        /* called again after a thaw, after the connection of the holder, or at the end of the
-         * pass */
+        /* round_recover() is called again after the thaw, the holder's connection, or the pass */
         return;
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
         piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
@@ -244,9 +243,9 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
-/* Continues after the state came from a copy. The piece counts as that of a new owner, even if its
- * ranks have changed since. Exception: a rank has the former ranks' result of the next round, which
- * no round computes again. */
+/* A piece whose state came from a copy counts as that of a new owner, even if its ranks have
+ * changed. Exception: a rank has the former ranks' result of the next round, which must not be
+ * computed again from other inputs. */
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -293,7 +292,7 @@ void round_settle(struct piece *p, uint64_t committed)
     replica_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    /* also after a failure, so that every rank gets an answer */
+    /* a failed piece settles its ranks, too, so that every rank gets an answer */
     for (uint32_t i = 0; i < p->members; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     if (quorum_is_stuck(p))
@@ -302,9 +301,9 @@ void round_settle(struct piece *p, uint64_t committed)
                    p->round - 1);
     welcome_entering(p);
     if (p->failure)
-        return; /* ranks disagree about the operation */
+        return; /* a failed piece opens no round */
     if (replica_is_filled(p))
-        /* the first piece has started the copy: the other ranks' announcements are counted */
+        /* the first counted rank has started the fill, which round_take_up() would disturb */
         round_count_early(p);
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
@@ -334,8 +333,8 @@ void round_resume(struct piece *p)
 
 /* ---- standing supplied by the former owner ---- */
 
-/* Checks a rank that has its own clock. The lane knows which pushes the sum contains, whatever
- * COMMITs the worker has received. */
+/* Checks a rank that has its own clock. The clock on the lane decides which pushes the running sum
+ * contains; the COMMITs that the worker has received do not. */
 static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
 {
     if (ready->standing != RECORD_ANNOUNCE)
@@ -343,9 +342,9 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
-/* A round that was given up because a replica holder (A49) or a connection (A69) was lost may have
- * given its result to some ranks. It is repeated with the same bits, from gradients that are still
- * lent. */
+/* A rank may already hold the result of the open round: a round that was given up after the loss of
+ * a replica holder (A49) or of a connection (A69) may have sent its result to some ranks. The
+ * repeated round has the same bits, because the gradients are still lent. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready)
 {
@@ -355,7 +354,7 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
         return true;
     if (quorum_is_loose(p))
         return suits_clock(rank, ready);
-    /* the rank also announces the next round, which may be committed, too */
+    /* after KEEPS the rank also announces the next round, which may be committed, too */
     if (ready->standing == RECORD_KEEPS)
         return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
                ready->round <= p->round;
@@ -366,7 +365,7 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
                                                                : committed);
 }
 
-/* A push that the sum already contains is not read again. */
+/* A push that the running sum already contains gets its COMMIT and is not read again. */
 static void welcome_clock(struct rank *rank, struct announcement *a)
 {
     if (a->round <= rank->clock)
@@ -375,7 +374,7 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
         round_count(rank, a);
 }
 
-/* No other rank has to report first, because the open round is known. */
+/* The rank is answered without the reports of other ranks, because the open round is known. */
 void standing_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;

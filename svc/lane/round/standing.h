@@ -1,5 +1,4 @@
-/* Standings: find out which round is open, for a piece that was served elsewhere or for other
- * ranks. */
+/* Standings: the round that a piece opens after another lane has served it, or with other ranks. */
 #ifndef GRADPOOL_LANE_ROUND_STANDING_H
 #define GRADPOOL_LANE_ROUND_STANDING_H
 
@@ -8,17 +7,17 @@
 /* Opens the round when all ranks have reported their standing (W5) and no copy has to be read or
  * written first. */
 void round_recover(struct piece *p);
-/* Continues the piece: with its open round, or with finding out which round that is. */
+/* Continues the piece with its open round, or, if that round is not known, with round_recover(). */
 void round_resume(struct piece *p);
-/* Opens round `committed` + 1: decides the place of each rank in it, and fails the piece if state
- * is lost. */
+/* Opens round `committed` + 1: decides the part of each rank in the round, and fails the piece if
+ * state is lost. */
 void round_settle(struct piece *p, uint64_t committed);
-/* Checks a rank's first announcement of a piece whose rounds the lane knows. standing_welcome()
- * handles it afterwards. */
+/* Returns whether a rank's first announcement is possible for a piece whose open round the lane
+ * knows. standing_welcome() then handles the announcement. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready);
 void standing_welcome(struct rank *rank);
-/* Continues after the state was read from its copy. */
+/* Records that the state after round `committed` was read from its copy. */
 void standing_fetched(struct piece *p, uint64_t committed);
 /* Handles ENTERS: a rank that is new to the piece requests the round after which it enters. */
 void standing_enter(struct rank *rank, const struct record_ready *ready);

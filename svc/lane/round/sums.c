@@ -30,8 +30,8 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
     }
 }
 
-/* Adds squares. Pieces of a round before the newest measured one come too late, and are left
- * out. */
+/* Adds the piece's squares to those of its round. A piece of a round before the newest measured one
+ * is too late and is left out. */
 static void add_squares(struct piece *p)
 {
     struct lane_squares *squares = &p->job->squares;

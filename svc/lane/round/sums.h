@@ -4,7 +4,7 @@
 
 #include "svc/lane/types.h"
 
-/* Adds the open round, which has just been committed. */
+/* Adds the open round to the counters of job and lane. The caller commits the round. */
 void sums_add(struct piece *p);
 
 #endif

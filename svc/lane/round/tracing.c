@@ -1,5 +1,5 @@
-/* Records rounds for timelines. Owns nothing: readers lend the rings. Allocates nothing and takes
- * no lock. A job without a recording only costs the check of a pointer. RULES.md: A48. */
+/* Records rounds for timelines, in rings that readers lend. Recording allocates nothing and takes
+ * no lock; a job without a recording costs the check of a pointer. RULES.md: A48. */
 #include "svc/lane/round/tracing.h"
 
 #include "svc/lane/job/table.h"
@@ -18,7 +18,7 @@ void tracing_end(struct lane *lane, struct tracing *t)
 {
     list_remove(&t->link);
     list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
-        /* checks all jobs: a dropped one with the same number may still exist */
+        /* the loop checks all jobs, because a dropped one with the same number may still exist */
         if (job->trace == t->ring)
             job->trace = NULL;
     }

@@ -1,5 +1,5 @@
-/* Records a timeline on a lane: committed rounds of a job's pieces go to a ring that another thread
- * reads. RULES.md: A48. */
+/* Timelines on a lane: the lane writes committed rounds of a job's pieces to a ring that another
+ * thread reads. RULES.md: A48. */
 #ifndef GRADPOOL_LANE_ROUND_TRACING_H
 #define GRADPOOL_LANE_ROUND_TRACING_H
 
@@ -15,8 +15,8 @@ struct tracing {
     uint32_t job;
     struct trace_ring *ring;
 };
-/* Records the job from now on, even if it comes to the lane later. `t` is lent until tracing_end().
- * A job has at most one recording. */
+/* Begins the recording of a job that is or will be on the lane. The caller lends `t` and its ring
+ * until tracing_end(). A job has at most one recording. */
 void tracing_begin(struct lane *lane, struct tracing *t);
 void tracing_end(struct lane *lane, struct tracing *t);
 
@@ -26,9 +26,9 @@ struct traced {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps */
     uint16_t last;               /* rank that announced the round last */
 };
-/* Finds the recording of a job that is new on its lane. */
+/* Connects a job that is new on its lane with its recording, if one has begun. */
 void tracing_find(struct lane_job *job);
-/* Records the open round, which has just been committed. */
+/* Writes the open round to the ring. The caller commits the round. */
 void tracing_note(struct piece *p);
 
 #endif

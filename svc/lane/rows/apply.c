@@ -1,7 +1,7 @@
 /* Applies the pushes of a clock. Keys are copied from a worker's memory before they are checked and
- * merged, because the worker may change them; gradients are read in place. The sums of a batch are
- * complete, and known to be whole, before its first row is changed (A83). RULES.md: A1, A7, A90,
- * A91. */
+ * merged, because the worker may change them; gradients are read in place. All sums of a batch are
+ * computed, and all their bytes verified to come from workers, before the first row of the batch
+ * changes (A83). RULES.md: A1, A7, A90, A91. */
 #include "svc/lane/rows/apply.h"
 
 #include "svc/lane/job/failure.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define ROWS_AHEAD 8 /* rows that are requested ahead */
+#define ROWS_AHEAD 8 /* rows whose memory is prefetched */
 
 static struct lane_shard *apply_shard(const struct row_apply *apply)
 {
@@ -37,7 +37,7 @@ static bool may_apply(const struct lane_table *table)
     return table_clocks_have_ended(table->clocks, table->clock) && !has_earlier_pulls(table);
 }
 
-/* The clock is applied to all shards: its pushes have their answers. */
+/* Ends a clock that all shards of this lane have applied: its pushes get their answers. */
 static void apply_end_clock(struct lane_table *table)
 {
     list_for_each_safe_entry (struct row_request, push, &table->queues->pushes, link)
@@ -47,7 +47,8 @@ static void apply_end_clock(struct lane_table *table)
     table->shard = 0;
 }
 
-/* Moves to the next shard of this lane. Returns false if the clock has none left, and is ended. */
+/* Moves to the next shard of this lane. If none is left, the clock ends, and the result is
+ * false. */
 static bool apply_find_shard(struct lane_table *table)
 {
     while (table->shard < table->terms->shards && !table->shards[table->shard])
@@ -112,8 +113,8 @@ static int part_add(struct row_apply *apply, uint32_t index)
     return stripe_add(apply->stripe, apply_shard(apply)->store, &added, NULL);
 }
 
-/* Collects the pushes of the clock that have keys of the shard. They are in the order of (rank,
- * sequence), as the parts of the stripe. */
+/* Collects the pushes of the clock that have keys of the shard, in the order of (rank, sequence):
+ * the stripe requires this order of its parts. */
 static int apply_collect(struct row_apply *apply, uint32_t *ret_count)
 {
     struct lane_table *table = apply->table;
@@ -151,7 +152,8 @@ static int apply_open(struct row_apply *apply)
     return 0;
 }
 
-/* Shows more keys of the parts whose windows are empty. */
+/* Copies further keys of the parts whose windows the stripe has used up. Returns a negative errno
+ * after an eviction. */
 static int apply_show(struct row_apply *apply)
 {
     const struct table_shard *store = apply_shard(apply)->store;
@@ -216,7 +218,8 @@ static int apply_map_rows(struct row_apply *apply)
     return 0;
 }
 
-/* The gradient of a source. The window of the stripe moves, the copy of the keys does not. */
+/* Returns the gradient of a source in the worker's memory. The stripe advances its key pointer
+ * within the window, so the keys that it has passed count, too. */
 static const char *apply_gradient(const struct row_apply *apply, struct stripe_source source)
 {
     const struct apply_part *part = &apply->parts[source.part];
@@ -225,7 +228,8 @@ static const char *apply_gradient(const struct row_apply *apply, struct stripe_s
     return part->rows + position * apply->table->wire_bytes;
 }
 
-/* The gradient in f32, in the worker's memory or converted in apply.row. */
+/* Returns the gradient in f32: in the worker's memory, or converted in apply.row, which the next
+ * call overwrites. */
 static const float *apply_read(const struct row_apply *apply, struct stripe_source source)
 {
     const struct table_terms *terms = apply->table->terms;
@@ -268,8 +272,8 @@ static bool gradient_is_finite(const float *row, uint32_t dim)
     return true;
 }
 
-/* Counts the skipped row for the pushes whose gradient is not finite; if each one is finite and
- * their sum is not, for all of them. */
+/* Counts the skipped row in the answer of each push whose gradient is not finite. If all gradients
+ * are finite and only their sum is not, the answers of all these pushes count the row. */
 static void apply_count_skipped(struct row_apply *apply, uint32_t key)
 {
     const struct stripe *s = apply->stripe;
@@ -303,8 +307,8 @@ static void apply_rows(struct row_apply *apply, uint32_t end)
     }
 }
 
-/* Applies the next rows of the cut stripe, as many as there is room for sums. Returns false if a
- * worker's memory was not whole: no row is changed, and the end of its connection follows. */
+/* Applies the next rows of the cut stripe, as many as ROW_SUMS_BYTES has room for. If a worker's
+ * memory cannot be read, no row changes, the worker's connection ends, and the result is false. */
 static bool apply_batch(struct row_apply *apply)
 {
     uint32_t dim = apply->table->terms->dim,
@@ -342,7 +346,8 @@ static void apply_advance(struct row_apply *apply)
 
 /* ---- the job ---- */
 
-/* Computes the coefficients of the clock. Without settings no update is possible. */
+/* Computes the coefficients of the clock. -EINVAL: the clock has no settings; the job has
+ * failed. */
 static int apply_find_step(struct row_apply *apply)
 {
     const struct lane_table *table = apply->table;
@@ -361,7 +366,7 @@ static int apply_find_step(struct row_apply *apply)
     return 0;
 }
 
-/* Begins the next shard of the table. Returns whether there was work. */
+/* Begins the next shard of the table. Returns false if the clock must wait for ranks or pulls. */
 static bool apply_begin(struct row_apply *apply, struct lane_table *table)
 {
     if (!may_apply(table))

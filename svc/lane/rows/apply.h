@@ -4,10 +4,10 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Works on one part of a stripe, of any table of the job. Returns whether there was work. */
+/* Works on one part of a stripe of one of the job's tables. Returns whether there was work. */
 bool apply_work(struct lane_tables *tables);
-/* Removes the pushes of a rank from the stripe in progress. The caller has not freed its requests
- * yet. Rows that are applied stay so; no other row gets a gradient of the rank. */
+/* Removes the pushes of a rank from the stripe in progress. Must be called before the rank's
+ * requests are dropped. Rows that have the rank's gradients keep them; later rows get none. */
 void apply_forget(struct lane_tables *tables, uint32_t rank);
 
 #endif

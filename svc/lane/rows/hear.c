@@ -43,8 +43,9 @@ static const char *request_fault(const struct worker *w, const struct lane_table
     return request_is_lent(w, table, r) ? NULL : "a request in memory that it does not lend";
 }
 
-/* Compares the shards and epochs of the directory with those of the lane. -ESTALE: one of them is
- * not here; -EBADMSG: not sound. */
+/* Compares the shards and epochs of the directory with those of the lane. -ESTALE: a shard is on
+ * another lane or under another epoch; -EBADMSG: entries are invalid or out of order; -EFAULT: the
+ * worker does not lend the memory. */
 static int request_check_directory(const struct lane_table *table, struct row_request *request)
 {
     struct row_directory directory;
@@ -63,7 +64,8 @@ static int request_check_directory(const struct lane_table *table, struct row_re
     return error;
 }
 
-/* Pushes stay in the order of (rank, sequence). */
+/* Adds a push behind those of the same and of lower ranks. The list stays in the order of (rank,
+ * sequence), because the order of arrival must not change the bits of a sum. */
 static void add_push(struct lane_table *table, struct row_request *push)
 {
     struct list *at = &table->queues->pushes;
@@ -151,7 +153,7 @@ static struct row_settings row_settings_of(const struct record_row_settings *r)
                                  .l2 = r->l2};
 }
 
-/* Returns whether no member has a smaller number. */
+/* Returns whether no member of the table has a lower number than the rank. */
 static bool is_lowest(const struct lane_table *table, uint32_t rank)
 {
     for (uint32_t lower = 0; lower < rank; lower++)
@@ -160,7 +162,7 @@ static bool is_lowest(const struct lane_table *table, uint32_t rank)
     return true;
 }
 
-/* The settings of the lowest rank count; those of others are ignored. */
+/* Stores the settings of the lowest member. The settings of other ranks are checked and ignored. */
 static const char *hear_settings(struct worker *w, const struct record_clock *record)
 {
     struct lane_table *table = table_find(w->job, record->settings.table);

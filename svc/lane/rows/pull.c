@@ -23,7 +23,7 @@ struct pull_batch {
     uint32_t rows[BATCH_KEYS];
 };
 
-/* Reads the entry that comes next. -EBADMSG, -EFAULT: the worker breaks the protocol. */
+/* Reads the next entry of the directory. -EBADMSG, -EFAULT: the worker breaks the protocol. */
 static int pull_read_span(const struct lane_table *table, const struct row_request *pull,
                           struct row_span *ret_span)
 {
@@ -36,7 +36,8 @@ static int pull_read_span(const struct lane_table *table, const struct row_reque
     return is_here ? 0 : -EBADMSG;
 }
 
-/* Copies the keys of the batch. */
+/* Copies the keys of the batch. -EFAULT: the worker does not lend them; -EBADMSG: a key belongs to
+ * another shard. */
 static int batch_read_keys(struct pull_batch *b)
 {
     const void *keys = request_map_keys(b->pull, b->first, b->count);
@@ -76,7 +77,7 @@ static int batch_write(struct pull_batch *b)
     return 0;
 }
 
-/* Returns whether the shard of the entry has the rows that the pull is to see. */
+/* Returns whether the shard of the entry has applied all clocks before that of the pull. */
 static bool pull_may_go_on(const struct lane_table *table, const struct row_request *pull,
                            const struct row_span *span)
 {
@@ -84,7 +85,8 @@ static bool pull_may_go_on(const struct lane_table *table, const struct row_requ
     return table_pull_may_start(table->clocks, TABLE_BSP, 0, &shard->progress, pull->record->clock);
 }
 
-/* Answers the next keys of an entry. */
+/* Answers the next keys of an entry. Returns their number, or a negative errno if the worker breaks
+ * the protocol. */
 static int pull_answer(struct lane_table *table, struct row_request *pull,
                        const struct row_span *span)
 {
@@ -105,8 +107,8 @@ static int pull_answer(struct lane_table *table, struct row_request *pull,
     return (int)batch.count;
 }
 
-/* Works on a pull until a shard is to be waited for, or the turn is over. Returns the number of
- * keys; negative: the worker breaks the protocol. */
+/* Works on a pull until its end, until a shard is not ready, or until TURN_BYTES are answered.
+ * Returns the number of answered keys; negative: the worker breaks the protocol. */
 static int pull_go_on(struct lane_table *table, struct row_request *pull)
 {
     uint32_t most = (uint32_t)(TURN_BYTES / (table->wire_bytes + sizeof(uint64_t))), answered = 0;
@@ -124,8 +126,8 @@ static int pull_go_on(struct lane_table *table, struct row_request *pull)
     return (int)answered;
 }
 
-/* Returns whether there was work. A worker whose pages are gone gets no word: the end of its
- * connection follows. */
+/* Returns whether there was work. A worker whose pages are gone gets no word, because its
+ * connection is about to end. */
 static bool pull_try(struct lane_table *table, struct row_request *pull)
 {
     int answered = pull_go_on(table, pull);

@@ -4,7 +4,8 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Works on one pull of the job that need not wait. Returns whether there was work. */
+/* Works on one pull of the job whose rows are ready. Returns whether there was work; an eviction
+ * counts as work. */
 bool pull_work(struct lane_tables *tables);
 
 #endif

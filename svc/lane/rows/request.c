@@ -1,5 +1,5 @@
-/* Maps the memory of requests, and answers requests. Counts, offsets and regions are those of a
- * peer: fabric_map() compares them with the lent memory at every use. RULES.md: A4, A7. */
+/* Maps the memory of requests, and answers requests. Counts, offsets and regions come from a peer,
+ * so fabric_map() compares them with the lent memory at every use. RULES.md: A4, A7. */
 #include "svc/lane/rows/request.h"
 
 #include "svc/lane/job/failure.h"
@@ -85,7 +85,7 @@ bool requests_answer(struct lane_table *table)
     bool has_sent = false;
     list_for_each_safe_entry (struct row_request, request, &table->queues->done, link) {
         if (request_answer(table, request) == -EAGAIN)
-            continue; /* ROOM of the connection follows */
+            continue; /* the connection's ROOM event starts another attempt */
         table_drop_request(table, request);
         has_sent = true;
     }

@@ -9,15 +9,16 @@ struct lane;
 struct lane_job;
 struct worker;
 
-/* Share of a lane's turn, as TRANSFER_SHARE. */
+/* Share of a lane's turn that one part of the work on tables uses, in the unit of
+ * TRANSFER_SHARE. */
 #define ROWS_TURN_SHARE 16
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
  * 0: no work is possible now. */
 uint32_t rows_turn(struct lane_job *job);
-/* The connection of the worker has ended: its requests are dropped, and it is no member any more,
- * so that no clock waits for it. */
+/* Drops the requests and the memberships of a worker whose connection has ended, so that no clock
+ * waits for the worker. A replica holder has neither. */
 void rows_forget(struct worker *w);
-/* Returns whether no request of any table of the lane is open. */
+/* Returns whether no request of any table of the lane is open. Failed jobs do not count. */
 bool rows_are_quiet(const struct lane *lane);
 
 #endif

@@ -199,7 +199,7 @@ static int table_enter_all(struct lane_tables *tables, struct lane_table *table)
     return error;
 }
 
-/* Allocates all but the shards. */
+/* Allocates the memory of a table without its shards. */
 static int table_alloc(struct lane_tables *tables, struct lane_table *table)
 {
     struct table_array arrays[TABLE_ARRAYS], queues[QUEUE_ARRAYS];
@@ -211,7 +211,7 @@ static int table_alloc(struct lane_tables *tables, struct lane_table *table)
     return arrays_alloc(&tables->allowance, queues, QUEUE_ARRAYS);
 }
 
-/* Fills all that needs no memory of its own. */
+/* Fills in the fields of a table that need no allocation. */
 static void table_describe(struct lane_table *table, const struct lane_table_spec *spec,
                            const struct table_terms *terms)
 {
@@ -230,7 +230,8 @@ static void table_describe(struct lane_table *table, const struct lane_table_spe
     list_init(&table->link);
 }
 
-/* The shard belongs to the table from its allocation on. */
+/* A new shard enters the table before its store is allocated, so that table_free() frees the shard
+ * after an error, too. */
 static int shard_make(struct lane_tables *tables, struct lane_table *table,
                       const struct lane_shard_spec *spec)
 {
@@ -382,7 +383,7 @@ const struct row_settings *table_settings(const struct lane_table *table, uint64
     return found;
 }
 
-/* Removes settings that no clock uses any more. */
+/* Removes settings that only applied clocks have used. */
 static void table_forget_settings(struct lane_table *table)
 {
     struct row_changes *changes = table->changes;

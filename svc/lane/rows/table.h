@@ -14,24 +14,26 @@ struct lane_table_spec {
 struct lane_shard_spec {
     uint32_t number, epoch;
 };
-/* Places shards of a new table, ascending by number; the ranks of the job are the members of the
- * table. The job is known (lane_place()). Returns 0, or a negative errno, after which nothing of
- * the table is here. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the table is
- * here; -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT, -ENOSPC, -ENOMEM:
- * as lane_place(). */
+/* Places shards of a new table, ascending by number, after lane_place() of the job. All ranks of
+ * the job become members of the table. Returns 0 or a negative errno; after an error the lane has
+ * no part of the table. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the lane
+ * already has the table; -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT,
+ * -ENOSPC, -ENOMEM: as lane_place(). */
 int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
                      const struct lane_shard_spec *shards, size_t count);
 
-/* Finds a table by its number; NULL: not on this lane. */
+/* Finds a table by its number; NULL: the lane has no such table. */
 struct lane_table *table_find(const struct lane_job *job, uint32_t id);
 /* Returns the shard; NULL: no such shard, or on another lane. */
 struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t number);
-/* Returns the settings of a clock; NULL: none were sent. */
+/* Returns the settings that apply to a clock; NULL: no rank has sent any. The pointer is valid
+ * until table_set(). */
 const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock);
-/* Stores settings from a clock on, which is not less than that of the last ones. -ENOBUFS:
- * ROW_SETTINGS_MAX changes are not applied yet. -ERANGE: an earlier clock. */
+/* Stores settings that apply from `clock` on; settings for the same clock replace the last ones.
+ * -ENOBUFS: ROW_SETTINGS_MAX changes are not applied yet. -ERANGE: the last settings are for a
+ * later clock. */
 int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
-/* Returns a request of the rank to its unused ones. */
+/* Moves a request from its list to the unused requests of its rank. */
 void table_drop_request(struct lane_table *table, struct row_request *request);
 /* Frees all tables of the job. */
 void tables_free(struct lane_job *job);

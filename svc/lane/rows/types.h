@@ -11,20 +11,21 @@
 #include "svc/wire/table/row_directory.h"
 #include "svc/wire/table/table_terms.h"
 
-#define ROW_SETTINGS_MAX 64 /* changes of the settings for clocks that are not applied yet */
+#define ROW_SETTINGS_MAX 64 /* stored changes of the settings of one table */
 #define ROW_SUMS_BYTES (1u << 20)
 #define ROW_SOURCES_MAX RECORD_ROW_REQUESTS_ALL
 #define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
 
-/* A pull or push of a worker. In one of the lists of its table, or unused. */
+/* A pull or push of a worker: in one of the lists of row_queues, or among the unused requests of
+ * its rank. */
 struct row_request {
     struct list link;
     struct worker *worker;
     struct record_rows *record;
-    uint32_t entry, key; /* pull: entry of the directory, and key of the entry, that come next */
-    int error;           /* done: 0: the word is sent; otherwise ERROR with this code */
-    uint32_t detail;     /* number of rows that were skipped; shard of a stale route */
-    uint64_t first_key;  /* key of the first skipped row */
+    uint32_t entry, key; /* of a pull: next entry of the directory, next key of this entry */
+    int error;          /* answer of an ended request; 0: its word; otherwise ERROR with the code */
+    uint32_t detail;    /* number of rows that were skipped; shard of a stale route */
+    uint64_t first_key; /* key of the first skipped row */
 };
 
 /* Requests of a rank to a table. */
@@ -56,7 +57,7 @@ struct row_queues {
     struct record_rows *records; /* one for each request */
     struct list pushes;          /* in the order of (rank, sequence) */
     struct list pulls;           /* in order of arrival */
-    struct list done;            /* the answer is not sent yet */
+    struct list done;            /* ended requests whose answers were not sent yet */
 };
 
 struct lane_table {
@@ -82,7 +83,7 @@ struct lane_table {
 struct apply_part {
     struct row_request *request;
     struct row_span span;
-    uint64_t *window;   /* keys of the span, as copied: the worker may change its memory */
+    uint64_t *window;   /* copied keys of the span, because the worker may change its memory */
     uint32_t window_at; /* position in the span of the window's first key */
     uint32_t read;      /* keys of the span that were copied */
     const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */

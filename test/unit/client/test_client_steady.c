@@ -4,6 +4,7 @@
 #include "test/unit/client/client_fixture.h"
 
 #include "client/lib/job/tensor.h"
+#include "test/lib/kept_log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,13 +74,16 @@ static void prepare(bool is_lent)
     run_groups();
 }
 
+/* The warning about a late round may allocate memory. Only a starved host shows one here. */
 static void check_steady(void)
 {
+    kept_log_begin();
+    allocations = 0;
     is_counting = true;
     for (int round = 0; round < 10; round++)
         run_groups();
     is_counting = false;
-    assert_int_equal(allocations, 0);
+    assert_true(allocations <= kept_log_count(" has waited for "));
 }
 
 static void nothing_is_allocated_for_foreign_memory(void **state)
