@@ -53,7 +53,7 @@ struct deal_step {
     bool is_end;                /* the last epoch is complete: the training has ended */
 };
 
-/* State of a deal. Callers read `spec` and `record`; deal.c and carry.c own the other fields. */
+/* State of a deal. Only deal.c and carry.c change the state of a deal that has begun. */
 struct step_deal {
     struct deal_spec spec;
     uint64_t record; /* number of the last record; 0: none */
