@@ -1,5 +1,5 @@
-/* Computes shares of steps from step records. The order of an epoch is a Feistel network over the
- * places, so it needs no memory. */
+/* Computes shares of steps from step records. A Feistel network over the places gives the order of
+ * an epoch without a table in memory. */
 #include "client/lib/elastic/deal.h"
 
 #include "svc/wire/mixed_key.h"

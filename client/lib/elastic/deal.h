@@ -4,7 +4,7 @@
  *
  * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
- * missing in record t is lost: its samples of steps t - 1 to t + p, which nobody has confirmed,
+ * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
  * return and are dealt again at the end of the epoch. So a planned change deals each sample exactly
  * once in each epoch; a death loses no sample, and may repeat those of two steps. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H

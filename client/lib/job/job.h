@@ -21,7 +21,8 @@ struct job_steps;
 struct link;
 struct slot;
 
-/* A snapshot or restore that has timed out. The next call ends it first (L31). */
+/* A snapshot or restore that has timed out. The next snapshot or restore ends this one first
+ * (L31). */
 struct unfinished {
     struct gp_request *request; /* NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */

@@ -1,5 +1,5 @@
 /* Open pulls and pushes of a worker, and the words with which lanes end them. A request has one
- * part for each lane with keys of it, and is over when every part has its word or an error. Pure;
+ * part for each lane with keys, and is over when every part has its word or an error. Pure;
  * the caller holds the job's lock, sends the records, and lends the memory until the end. */
 #ifndef GRADPOOL_CLIENT_TABLE_EXCHANGE_H
 #define GRADPOOL_CLIENT_TABLE_EXCHANGE_H
