@@ -1,5 +1,5 @@
-/* Writes and reads the state of a deal. The words come from another process: nothing is trusted, so
- * a state that passes keeps every promise that deal.c needs. */
+/* Writes and reads the state of a deal. The words come from another process, so carry_read() checks
+ * every condition on which deal.c relies. */
 #include "client/lib/elastic/carry.h"
 
 #include <errno.h>
@@ -70,7 +70,8 @@ void carry_write(const struct step_deal *deal, uint64_t *ret_words)
 
 /* ---- reading ---- */
 
-/* Words that are not read yet. After the last one, and after a fault, words read as 0. */
+/* Reader of the words of a state. After the last word, and after an error, each further word reads
+ * as 0. */
 struct carry_reader {
     const uint64_t *at, *end;
     uint64_t samples; /* of an epoch */

@@ -1,5 +1,5 @@
-/* Computes shares of steps from step records. The order of an epoch is a Feistel network over the
- * places, so it needs no memory. */
+/* Computes shares of steps from step records. A Feistel network over the places gives the order of
+ * an epoch without a table in memory. */
 #include "client/lib/elastic/deal.h"
 
 #include "svc/wire/mixed_key.h"
@@ -28,7 +28,8 @@ uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t plac
     uint32_t half_bits = 1;
     while (half_bits < 32 && (spec->samples - 1) >> (2 * half_bits) > 0)
         half_bits++;
-    /* The network permutes up to four times as many places: it is walked until one of ours. */
+    /* The network permutes up to four times as many places as the epoch has samples, so the walk
+     * continues until a place below their number. */
     do {
         place = order_mix(place, half_bits, key);
     } while (place >= spec->samples);
@@ -81,7 +82,8 @@ static int runs_move(struct deal_runs *from, struct deal_runs *to, uint64_t coun
 
 /* --- shares --- */
 
-/* Writes where the share of a member begins among the samples of the step. Returns its length. */
+/* Returns the length of a member's share, 0 for other ranks. `ret_begin`: place of the share's
+ * first sample among the samples of the step. */
 static uint64_t share_begin(const struct deal_step *step, uint32_t rank, uint64_t *ret_begin)
 {
     *ret_begin = 0;
@@ -114,7 +116,8 @@ size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, 
     return written;
 }
 
-/* The share of a lost member returns to the samples that are dealt at the end of the epoch. */
+/* Returns the share of a lost member to the samples that are dealt again at the end of the
+ * epoch. */
 static int return_share(struct step_deal *deal, struct deal_step *step, uint32_t rank)
 {
     uint64_t begin, left = share_begin(step, rank, &begin), run_begin = 0;
@@ -159,7 +162,8 @@ static bool some_are_unconfirmed(const struct step_deal *deal, uint64_t end)
     return false;
 }
 
-/* Goes on to the next epoch when every sample of the epoch is confirmed. */
+/* Starts the next epoch if every sample of the present one is dealt and confirmed. Steps are empty
+ * until then. */
 static void turn_epoch(struct step_deal *deal, uint64_t number)
 {
     bool is_dealt = deal->cursor == deal->spec.samples && deal->returned.samples == 0;
@@ -221,7 +225,7 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
     return error;
 }
 
-/* Returns the shares of members that record t lacks: in steps t - 1 to t + p. */
+/* Returns the shares in steps t - 1 to t + p of members that are missing in record t. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;
@@ -230,7 +234,8 @@ static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_rec
     return error;
 }
 
-/* Members that leave get no further share, unless no member would be left. */
+/* Sets the members of the next dealt step: present ranks with the state. Members that leave get no
+ * further share, unless no member would be left. */
 static void change_members(struct step_deal *deal, const struct deal_record *record)
 {
     uint64_t stay[RANKS_WORDS];

@@ -4,7 +4,7 @@
  *
  * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
- * missing in record t is lost: its samples of steps t - 1 to t + p, which nobody has confirmed,
+ * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
  * return and are dealt again at the end of the epoch. So a planned change deals each sample exactly
  * once in each epoch; a death loses no sample, and may repeat those of two steps. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
@@ -23,7 +23,8 @@ struct deal_spec {
     uint32_t prefetch; /* steps for which loaders read ahead: p */
 };
 
-/* The sum of what the ranks have sent for one step. `present` has all of them. */
+/* The sets of ranks in the step record: the sum of the words that ranks have sent for one step.
+ * Every rank that has sent words is in `present`. */
 struct deal_record {
     uint64_t present[RANKS_WORDS];
     uint64_t leaving[RANKS_WORDS]; /* set in each record from the announcement on */
@@ -45,14 +46,14 @@ struct deal_step {
     uint64_t number;
     uint64_t epoch;  /* from 0 */
     uint64_t cursor; /* samples of the epoch that were dealt before, for the first time */
-    /* Ranks that divide the samples, in order; their numbers differ by at most one. */
+    /* ranks that divide the samples, in order; the sizes of their shares differ by at most one */
     uint64_t members[RANKS_WORDS];
     uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
     struct deal_runs runs;      /* samples of all members; none: an empty step */
     bool is_end;                /* the last epoch is complete: the training has ended */
 };
 
-/* For deal.c, but the results of deal_step(). */
+/* State of a deal. Only deal.c and carry.c change the state of a deal that has begun. */
 struct step_deal {
     struct deal_spec spec;
     uint64_t record; /* number of the last record; 0: none */
@@ -65,19 +66,21 @@ struct step_deal {
 /* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, batch, epochs or
  * members, or a prefetch above DEAL_PREFETCH_MAX; -ENOMEM. */
 int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members);
-/* A zeroed deal is fine. */
+/* Frees the memory of a deal, and zeroes the deal. A zeroed deal has no memory. */
 void deal_fini(struct step_deal *deal);
 
-/* Applies the next record, and deals a step. -EOWNERDEAD: no member is left; -ENOMEM. After an
- * error the deal can only be freed. */
+/* Applies the next record, and deals one step. -EOWNERDEAD: no member is left; -ENOMEM. After an
+ * error the deal is unusable and can only be freed. */
 int deal_apply(struct step_deal *deal, const struct deal_record *record);
-/* Returns a step that is dealt and not yet confirmed: record to record + 1 + p. NULL: any other. */
+/* Returns a step that is dealt and not yet confirmed by a record: `record` to `record` + 1 + p.
+ * NULL for any other step. The pointer is valid until the next deal_apply(). */
 const struct deal_step *deal_step(const struct step_deal *deal, uint64_t number);
 
-/* Returns how many samples of the step the rank has; 0 for a rank that is no member or lost. */
+/* Returns the number of samples in the rank's share of the step; 0 for a rank that is lost or no
+ * member. */
 uint64_t deal_share(const struct deal_step *step, uint32_t rank);
-/* Writes the samples of the rank's share, numbers below spec.samples, from the `skip`-th on, at
- * most `room`. Returns how many. */
+/* Writes the samples of the rank's share, without the first `skip`, at most `room`. Samples are
+ * numbers below spec.samples. Returns the number of written samples. */
 size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, uint32_t rank,
                     uint64_t skip, uint64_t *ret_samples, size_t room);
 /* Returns the sample at a place in the order of an epoch: a permutation that depends on the seed

@@ -1,4 +1,4 @@
-/* Writes and reads the words of step records. No word of another rank is trusted. */
+/* Writes and reads the words of step records. Every word of another rank is checked. */
 #include "client/lib/elastic/step_words.h"
 
 #include "svc/wire/mixed_key.h"

@@ -11,7 +11,7 @@ enum step_words {
     STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
     STEP_WORDS_FULL = 3 * RANKS_WORDS, /* ranks that hold the state and deal samples in the step */
     STEP_WORDS_ROUNDS,                 /* rounds of tensors: sum of the ranks that hold the state */
-    STEP_WORDS_ROUNDS_LATE,            /* the same of all other ranks */
+    STEP_WORDS_ROUNDS_LATE,            /* rounds of tensors: sum of all other ranks */
     STEP_WORDS_DEAL,                   /* sum of deal_print() of all ranks */
     STEP_WORDS_COUNT,
 };
@@ -25,7 +25,7 @@ struct step_word {
     uint64_t print;  /* deal_print() of its deal */
 };
 
-/* The knowledge of all ranks after the record. */
+/* The contents of a step record, the same on all ranks. */
 struct step_sum {
     struct deal_record record;
     bool is_full;    /* the step has samples */
@@ -35,12 +35,12 @@ struct step_sum {
 };
 
 void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORDS_COUNT]);
-/* Checks and reads a sum, in a job of at most `workers` ranks. -EPROTO: the sum is not one of step
- * words, or lacks rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: another rank has
- * another deal than `print`. */
+/* Checks and reads a step record, in a job of at most `workers` ranks. -EPROTO: the sum cannot be
+ * one of step words, or lacks rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: some rank
+ * has another deal than that of `print`. */
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
-/* Returns a number that differs, most likely, between two deals that differ. */
+/* Returns a hash of a deal. Two different deals almost never have the same hash. */
 uint64_t deal_print(const struct deal_spec *spec);
 
 #endif

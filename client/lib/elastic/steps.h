@@ -1,5 +1,5 @@
-/* Weight, deal and step records of a job, as one worker knows them. The job's lock protects the
- * state; rooms above own it. */
+/* Weight, deal and step records of a job on one worker. The job's lock protects the state, which
+ * the files in client/lib/steps own. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_STEPS_H
 #define GRADPOOL_CLIENT_ELASTIC_STEPS_H
 
@@ -12,22 +12,22 @@ struct gp_tensor;
 /* Names of the hidden tensors. */
 #define STEPS_RECORD_NAME TERMS_STEPS_NAME
 #define STEPS_CARRY_NAME "gradpool.carry"
-#define STEPS_CARRY_WORDS 1024 /* words of one round of the hand-over */
+#define STEPS_CARRY_WORDS 1024 /* words that one round of the hand-over transfers */
 
-/* The part of gp_step_begin() that comes next. */
+/* The next part of gp_step_begin(). */
 enum steps_phase {
-    STEPS_NEXT,    /* the record of the next step is to be sent */
-    STEPS_RECORD,  /* the record of this step is under way */
+    STEPS_NEXT,    /* the record of the next step was not sent yet */
+    STEPS_RECORD,  /* the record of this step was sent, and is not complete yet */
     STEPS_BODY,    /* a rank without the state has the record, and trains with weight 0 */
-    STEPS_CARRY,   /* the deal is handed over */
-    STEPS_CARRIED, /* the script hands its state over */
-    STEPS_LAST,    /* a record without a step is under way; then this rank leaves the deal */
+    STEPS_CARRY,   /* the giver sends the deal to late workers */
+    STEPS_CARRIED, /* the script of the giver sends its state to late workers */
+    STEPS_LAST,    /* a last record, without a step, was sent; then this rank leaves the deal */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
 struct job_steps {
-    uint32_t weight; /* of gradients that are pushed from now on */
-    /* of a job with a deal */
+    uint32_t weight; /* weight of gradients that are pushed from now on */
+    /* the following fields are for jobs with a deal */
     struct gp_tensor *record, *carry; /* hidden tensors; NULL: no deal was declared */
     enum steps_phase phase;
     int failure;                /* error after which no step can begin; 0: none */
@@ -36,12 +36,12 @@ struct job_steps {
     bool has_missed;            /* the script has not received the state of the giver */
     bool is_leaving;            /* announced in the last record and in all later ones */
     uint64_t number;            /* step whose record was sent last; 0: none, or not known yet */
-    struct step_deal *deal;     /* without the state only its `spec` */
-    struct step_sum sum;        /* of the last record */
+    struct step_deal *deal;     /* on a rank without the state only `spec` is valid */
+    struct step_sum sum;        /* contents of the last record */
     struct gp_request *request; /* open round of `record` or `carry`; NULL: none */
     uint64_t sent[STEP_WORDS_COUNT], heard[STEP_WORDS_COUNT];
-    /* words of a hand-over: their number, 0: not known; how many have arrived; at the giver and at
-     * late workers all of them, or NULL */
+    /* hand-over: number of words (0: unknown), and number of words that have arrived; `carried` has
+     * the words at the giver and at late workers, and is NULL at other ranks */
     size_t carried_total, carried_count;
     uint64_t *carried;
     uint64_t chunk_sent[STEPS_CARRY_WORDS], chunk_heard[STEPS_CARRY_WORDS];

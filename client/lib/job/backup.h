@@ -1,5 +1,5 @@
-/* Rounds of a job with backup workers (W22), as one worker knows them. round/round_end.c owns the
- * state; the job's lock protects it, except `passed`. */
+/* Rounds of a job with backup workers (W22), on one worker. round/round_end.c owns the state; the
+ * job's lock protects all fields but `passed`. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_BACKUP_H
 #define GRADPOOL_CLIENT_LIB_JOB_BACKUP_H
 
@@ -19,9 +19,9 @@ enum backup_phase {
 /* Report of a rank outside the set to the leader lane (LANDED), and the answer. */
 enum backup_report {
     REPORT_NONE,     /* not all lanes have answered yet */
-    REPORT_OWED,     /* the record is to be sent */
-    REPORT_SENT,     /* the leader lane will answer */
-    REPORT_ANSWERED, /* `newest` is the round with which the rank goes on */
+    REPORT_OWED,     /* the record was not sent yet */
+    REPORT_SENT,     /* the leader lane has not answered yet */
+    REPORT_ANSWERED, /* `newest` is the round to take, or the one that was taken */
 };
 
 struct backup_rounds {

@@ -1,6 +1,6 @@
-/* Counts a worker's iterations. On request of the coordinator it holds the worker's rounds at the
- * end of an iteration. It is enough to hold one rank, because a round of all ranks needs every
- * rank. The hold also ends when the coordinator is away. README: L33. */
+/* Counts a worker's iterations, and holds its rounds at the end of an iteration on request of the
+ * coordinator. One held rank stops the job, because a round of all ranks needs every rank. The hold
+ * also ends when the coordinator is away. README: L33. */
 #include "client/lib/job/hold.h"
 
 #include "client/lib/elastic/steps.h"
@@ -18,7 +18,8 @@ static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
     return t->scopes >> scope & 1 && !t->failure.code;
 }
 
-/* Returns whether the steps of a deal are the iterations: an iteration begins with its record. */
+/* Returns whether the steps of a deal are the iterations. Each iteration then begins with the
+ * record of a step. */
 static bool hold_has_steps(const struct gp_job *job, uint32_t scope)
 {
     return scope == ROUNDS && job->steps && job->steps->record;
@@ -57,9 +58,9 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* Finds a tensor without a round in this iteration. A tensor that never had a round (frozen
- * parameters) belongs to no iteration. The counters save a search through thousands of tensors in
- * most iterations. */
+/* Finds a tensor without a round in the present iteration; NULL: each has one. A tensor that never
+ * had a round (frozen parameters) belongs to no iteration. The counters save a search through
+ * thousands of tensors in most iterations. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
@@ -72,8 +73,8 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
-/* Returns whether a tensor without a round may get its first one. This is possible in the first
- * iteration after a declare. Only a snapshot of updates waits for such tensors. */
+/* Returns whether a tensor without a round may get its first one in the present iteration, which is
+ * the first after a declare. Only a snapshot of updates waits for such tensors. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];
@@ -86,9 +87,9 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Returns the iteration of a push that sets parameters: 0, or the next one at the end of an
- * iteration. Such a push belongs to no iteration. But at the end of one it waits until the hold is
- * over, or only some lanes would have the new parameters. */
+/* Returns the iteration of a push that sets parameters: none (0), or the one after the last
+ * permitted, so that the hold stops the push. A push of parameters at the end of an iteration must
+ * wait for the end of the hold, or only some lanes would have the new parameters. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -140,8 +141,8 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
         hold_note_failure(hold, lacking);
 }
 
-/* Records that parameters were set or a tensor was declared: the present iteration does not
- * count. */
+/* Starts the count of iterations in a row again, without the present one, because parameters were
+ * set or a tensor was declared. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
     struct iterations *its = &job->hold.scopes[scope];
@@ -238,8 +239,8 @@ static void hold_tell(struct gp_job *job)
     control_post(job->control, &report->call);
 }
 
-/* Only one report is sent at a time. If the state has changed meanwhile, the next report is
- * sent. */
+/* Handles the reply to a report. Only one report is under way at a time, so a state that has
+ * changed meanwhile is reported now. Thread: the control thread. */
 static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     const struct hold_report *report = container_of(call, struct hold_report, call);
@@ -260,8 +261,8 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
-/* Fails the hold if this rank waits for other ranks in the middle of an iteration: it cannot reach
- * the end. */
+/* Fails the hold if this rank waits for other ranks in the middle of the last permitted iteration,
+ * because the rank then cannot reach the end of this iteration. */
 static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
@@ -274,8 +275,9 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
-/* Returns whether an iteration has ended. After an iteration the program may do more work with all
- * ranks, such as saving. So late workers enter when the next iteration begins. */
+/* Returns whether an iteration has ended. In the scope of rounds the next iteration must have begun
+ * or this rank must wait: the program may work with all ranks between iterations, such as saving,
+ * and late workers must not enter before. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
@@ -347,9 +349,9 @@ bool hold_lets_save(const struct gp_job *job)
     return !hold->id || hold->scope != ROUNDS || (is_told && !hold->is_taken);
 }
 
-/* ---- wishes of the coordinator ---- */
+/* ---- requests of the coordinator ---- */
 
-/* Starts pushes of parameters that the hold has stopped. */
+/* Permits pushes of parameters that the hold has stopped. */
 static void let_sets_begin(struct gp_job *job)
 {
     if (job->hold.keeps_sets)

@@ -35,12 +35,12 @@ struct hold {
     uint32_t scope;  /* scope whose iterations count */
     uint64_t last;   /* last permitted iteration; rounds of later ones wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
-    /* the last iteration differed from those before; `why` has the cause */
+    /* this rank cannot stop at the end of an iteration; `why` has the cause */
     bool has_failed;
     struct err why;
     pthread_t pusher; /* the thread that pushed last */
     bool stands;      /* `pusher` waits for other ranks */
-    bool is_behind;   /* a push of a later iteration waits */
+    bool is_behind;   /* a push of an iteration after `last` waits */
     bool saves;       /* gp_job_snapshot() or gp_job_restore() is running */
     /* the coordinator has answered that this call has to wait for the end of the hold */
     bool is_taken;
@@ -51,14 +51,15 @@ struct hold {
     struct hold_report reports[2];
 };
 
-/* Finds the iteration of a call, for each scope; 0: none. If one tensor of the call already has a
- * round in the present iteration, the call begins the next one. */
+/* Finds the iteration of a call, for each scope; 0: the call belongs to no iteration. If one tensor
+ * of the call already has a round in the present iteration, the call begins the next one. */
 void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
                           uint8_t operation, uint64_t *ret_iterations);
 /* Records that the rounds of a call begin or are queued. */
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations);
-/* Records a declared tensor: the end of an iteration has to be determined again. */
+/* Records a declared tensor. The present iteration then counts no more, and the end of an iteration
+ * is unknown until further iterations have had a round of each tensor. */
 void hold_note_tensor(gp_tensor *t);
 /* Records that a tensor is removed. */
 void hold_forget_tensor(const gp_tensor *t);
@@ -66,15 +67,16 @@ void hold_forget_tensor(const gp_tensor *t);
 bool hold_stops(const gp_tensor *t);
 /* Records whether the calling thread waits for other ranks. */
 void hold_note_standing(struct gp_job *job, bool stands);
-/* Records whether a snapshot or restore is running. No worker enters meanwhile, because the call
- * needs fixed ranks. The call begins when hold_lets_save() returns true; engine_run() can wait for
- * this. */
+/* Records whether a snapshot or restore is running. No worker may enter the job meanwhile, because
+ * the call needs fixed ranks. The call begins when hold_lets_save() returns true; engine_run() can
+ * wait for this. */
 void hold_note_saving(struct gp_job *job, bool saves);
 bool hold_lets_save(const struct gp_job *job);
-/* Reports a changed state to the coordinator. Called after each event that may end an iteration. */
+/* Reports a changed state to the coordinator. Must be called after each event that may end an
+ * iteration. */
 void hold_check(struct gp_job *job);
-/* Handles a request of the coordinator. True: stopped pushes may begin, and the caller has to call
- * hold_check(). */
+/* Handles a request of the coordinator. Returns true if stopped pushes may begin; the caller then
+ * begins them and calls hold_check(). False: a newer hold is in force. */
 bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);
 
 #endif

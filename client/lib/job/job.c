@@ -1,4 +1,4 @@
-/* Checks, failure and number of users of a job. All calls on a job need these. */
+/* Checks, failure and users of a job: the base of every call on a job. */
 #include "client/lib/job/job.h"
 
 #include "client/lib/job/request.h"

@@ -14,14 +14,15 @@
 #include "svc/fabric/slab.h"
 
 #define JOB_NAME_BYTES_MAX 127
-/* prefix of the names of tensors that the library itself declares */
+/* prefix in the names of tensors that the library itself declares */
 #define NAME_RESERVED "gradpool."
 
 struct job_steps;
 struct link;
 struct slot;
 
-/* A snapshot or restore that has timed out. The next call ends it first (L31). */
+/* A snapshot or restore that has timed out. The next snapshot or restore ends this one first
+ * (L31). */
 struct unfinished {
     struct gp_request *request; /* NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
@@ -88,10 +89,10 @@ struct gp_job {
 
 /* Returns 0, or an error with text: -EINVAL for NULL, -ECHILD in a forked child. */
 int job_check(const struct gp_job *job);
-/* Decrements `users`, for which gp_job_leave() waits. Called with the lock held; releases the
- * lock. */
+/* Ends a call on the job: decrements `users`, for which gp_job_leave() waits, and releases the
+ * job's lock, which the caller holds. */
 void job_end_use(struct gp_job *job);
-/* Fails the job: open requests end with this error now, later ones at once. Later failures are
+/* Fails the job: open requests and all later ones end with this error. Further failures are
  * ignored. */
 void job_break(struct gp_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

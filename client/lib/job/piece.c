@@ -1,5 +1,5 @@
-/* Owns the slots of a job. A word consists of a slot and its generation, so a late word matches no
- * piece. */
+/* Owns the slots of a job. A word consists of a slot and its generation, so the word of an earlier
+ * round matches no piece. */
 #include "client/lib/job/piece.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ void piece_give_slot_back(struct piece *p)
     struct gp_job *job = p->tensor->job;
     struct slot *slot = &job->slots[p->slot];
     slot->piece = NULL;
-    slot->generation++; /* a late word then matches no piece */
+    slot->generation++; /* a word that arrives later then matches no piece */
     slot->next_free = job->free_slot;
     job->free_slot = p->slot;
 }

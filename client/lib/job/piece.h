@@ -17,9 +17,10 @@ enum piece_standing {
 
 struct piece {
     struct gp_tensor *tensor;
-    struct link *link;  /* link to the lane that owns the piece */
-    struct link *fence; /* former lane whose connection must close first (W5); NULL: none */
-    /* the lane that died with the piece; NULL: none, or the piece had a commit since */
+    struct link *link; /* link to the lane that owns the piece */
+    /* former lane whose connection must close before `link` gets a READY (W5); NULL: none */
+    struct link *fence;
+    /* the lane that was lost with the piece; NULL: none, or the piece had a commit since */
     struct link *lost;
     struct list unsent; /* node in link.unsent while a READY is to be sent */
     uint64_t first, elements;
@@ -29,8 +30,8 @@ struct piece {
     uint32_t kept_word;  /* word of the tensor's round `kept` */
     enum piece_standing standing;
     bool is_orphan;     /* the lane is lost, and a RouteChange will follow */
-    bool owes_standing; /* the new owner needs a READY even without an open round */
-    /* the piece has no round of this rank yet: the lane sends the number of the last round (L21) */
+    bool owes_standing; /* a new owner needs a READY even if no round is open */
+    /* the lane still has to send the number of the last round to this late worker (L21) */
     bool is_entering;
     /* this rank stores the copy of the piece's state, if the job has such copies (L28) */
     bool keeps_copy;
@@ -53,7 +54,8 @@ struct slot {
     uint8_t generation;
 };
 
-/* Assigns a slot to the piece for its lifetime. -ENOMEM, -ENOSPC. */
+/* Assigns a slot to the piece until piece_give_slot_back(). -ENOMEM; -ENOSPC: the job has
+ * PIECES_MAX pieces. */
 int piece_take_slot(struct piece *p);
 void piece_give_slot_back(struct piece *p);
 /* Creates the word of the piece's next round. */

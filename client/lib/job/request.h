@@ -1,14 +1,15 @@
-/* Requests. A push gets one from the job's pool, and a wait returns it to the pool. */
+/* Requests. A push takes a request from the job's pool, and a wait returns the request to the
+ * pool. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_REQUEST_H
 #define GRADPOOL_CLIENT_LIB_JOB_REQUEST_H
 
 #include "client/lib/job/job.h"
 
-/* Times of a request for which a thread waits: of its last message, and of the next log line about
- * the stall. */
+/* Stall of a request: the time since which a thread waits without news, and the time of the next
+ * warning. */
 struct stall {
     uint64_t since_ns, due_ns; /* since: 0 until a thread waits */
-    bool is_told;
+    bool is_told;              /* a warning was logged */
 };
 
 struct gp_request {
@@ -21,7 +22,7 @@ struct gp_request {
     struct err err;
     uint64_t polled_ns; /* time spent in gp_poll() without a result */
     struct stall stall;
-    /* Answers of lanes to queries for missing ranks (stall.c). */
+    /* Queries to lanes without an answer yet, and the first answer with missing ranks (stall.c). */
     uint32_t queries;
     const struct gp_tensor *missing_tensor;
     uint64_t missing_round;
@@ -32,12 +33,12 @@ struct gp_request {
 
 /* Returns a request from the pool, or NULL without memory. */
 struct gp_request *request_take(struct gp_job *job);
-/* Fails the request, unless all its results have arrived. */
+/* Fails the request, unless it is over or has failed before. */
 void request_fail(struct gp_request *q, int code, const char *text);
 /* Returns the request to the pool. Its tensors may be pushed again. */
 void request_release(struct gp_request *q);
-/* Removes the request from a job that is being freed, because the caller of the API still has the
- * request. Called with the client's lock held (L14). */
+/* Moves the request of a job that is being freed to the client, because the caller of the API still
+ * has a pointer to the request. Called with the client's lock held (L14). */
 void request_abandon(struct gp_request *q);
 bool request_is_over(const struct gp_request *q);
 /* Returns whether the request is over or has a result to copy out. The type fits engine_run(). */

@@ -1,6 +1,6 @@
-/* Owns the memory of copies of lanes' states. The copy of a piece is on one of its ranks, so it
- * survives the lane, even if other lanes die at the same time. This worker never reads the copy.
- * README: L28; svc/wire/README.md: W17. */
+/* Owns the memory of copies of lanes' states. One rank of a tensor stores the copy of a piece, so
+ * the copy survives the loss of any number of lanes. This worker never reads the copy. README: L28;
+ * svc/wire/README.md: W17. */
 #include "client/lib/job/state_copy.h"
 
 #include "client/lib/session/process.h"
@@ -13,8 +13,8 @@ static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
     return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
-/* Chooses the rank by the number of the piece, so that all ranks store about equally much. A copy
- * never changes its rank. */
+/* Chooses the rank by the number of the piece, so that all ranks store about equally much and agree
+ * on the rank without a message. */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -77,8 +77,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return error;
 }
 
-/* Stores the step count of a late worker, which was in no broadcast. From that round on the worker
- * counts steps itself. */
+/* Stores the step count that a lane has sent. A late worker, which was in no broadcast, counts its
+ * own steps from this round on. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;
@@ -93,7 +93,8 @@ static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps
     t->knows_steps = true;
 }
 
-/* A link that this worker is leaving counts, too: its last records are valid. */
+/* The record may come from the lane that owns the piece, or from the former one, whose last records
+ * are still valid. Any other record is stale. */
 void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;

@@ -1,5 +1,5 @@
-/* Owns the tensors of a job: two hash tables, and the memory of each tensor. Other files decide
- * about rounds and routes. */
+/* Owns the tensors of a job: two hash tables, and the memory of each tensor. Rounds and routes are
+ * decided in other files. */
 #include "client/lib/job/tensor.h"
 
 #include "client/lib/job/piece.h"

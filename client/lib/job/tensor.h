@@ -1,4 +1,4 @@
-/* The tensors of a job, found by name or by number, with their pushes. */
+/* The tensors of a job, with their pushes. Tables find a tensor by name or by number. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 #define GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 
@@ -42,7 +42,7 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes; /* elements of one block; `bytes`: size of the block on the wire */
     struct terms terms;
-    /* members: number of ranks in the set; first_rank: the lowest; peer: another rank than this
+    /* members: number of ranks in the set; first_rank: the lowest; peer: a rank that is not this
      * one */
     uint32_t members, first_rank, peer;
     /* in an elastic job: ranks whose pushes make a round */
@@ -76,7 +76,8 @@ struct gp_tensor {
     struct gp_request *request; /* request of the newest push; NULL: gp_wait() has ended it */
     struct gp_request *open_request; /* request of the open round, or NULL */
     struct list in_request;          /* node in request.waiting, .landed or .done */
-    /* Staging memory, NULL until needed. [1]: for operations with one block for each rank. */
+    /* Staging memory, NULL until its first use. [1]: for operations with one block for each
+     * rank. */
     void *staging_input[2], *staging_landing[2];
     uint64_t staged_bytes; /* bytes of all staging areas */
 };
@@ -103,7 +104,7 @@ static inline uint64_t tensor_state_bytes(const struct gp_tensor *t)
 
 struct gp_tensor *tensor_find(struct gp_job *job, const char *name);
 struct gp_tensor *tensor_find_id(struct gp_job *job, uint32_t id);
-/* Adds a tensor that is not known yet. Returns 0 or -ENOMEM. */
+/* Adds a tensor whose name the job does not have yet. Returns 0 or -ENOMEM. */
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor);
 /* Sets `members`, `first_rank` and `peer` from a set of ranks. */
@@ -115,7 +116,7 @@ void tensor_take_id(struct gp_tensor *t, uint32_t id);
 void tensor_remove(struct gp_tensor *t);
 /* Returns -EINVAL for NULL, otherwise the result of job_check(). */
 int tensor_check(const struct gp_tensor *t);
-/* Frees the tables. Called after the last tensor was removed. */
+/* Frees the tables. All tensors must have been removed before. */
 void tensor_table_fini(struct gp_job *job);
 /* Fails the tensor permanently, and ends its open request. */
 void tensor_break(struct gp_tensor *t, int code, const char *text);

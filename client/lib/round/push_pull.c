@@ -41,7 +41,7 @@ struct starting {
     uint32_t root;
     const gp_settings *settings;      /* for an update */
     uint64_t steps;                   /* for a restore */
-    uint64_t iterations[HOLD_SCOPES]; /* when they are known */
+    uint64_t iterations[HOLD_SCOPES]; /* iterations of the rounds, after hold_find_iterations() */
     bool is_uncounted;                /* the rounds belong to no iteration */
 };
 

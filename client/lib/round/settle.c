@@ -159,8 +159,8 @@ static struct piece *settle_find_reported(struct link *l, uint32_t word)
     return p && p->link == l && p->tensor == b->leader ? p : NULL;
 }
 
-/* Handles the answer to the report of this rank: `round` is the one to take next; if this rank has
- * it already, the rank goes on. */
+/* Handles the answer to the report of this rank. `round` is the round to take next, or the taken
+ * one if the rank may go on. */
 static void settle_reported(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;

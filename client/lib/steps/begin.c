@@ -1,5 +1,5 @@
-/* Begins steps. The record of a step is sent before its gradients, and awaited at the beginning of
- * the next step. Owns the phases of struct job_steps. */
+/* Begins steps. A rank sends the record of a step before its gradients, and awaits the complete
+ * record at the beginning of the next step. This file owns the phases of struct job_steps. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/job/tensor.h"
 #include "client/lib/round/push_pull.h"
@@ -12,7 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BEGIN_GOES_ON 4 /* no result for the caller yet */
+#define BEGIN_GOES_ON 4 /* gp_step_begin() continues with the next phase */
 
 struct beginning {
     struct gp_job *job;
@@ -21,14 +21,14 @@ struct beginning {
     gp_step *ret_step;
 };
 
-/* No step can begin after this error. */
+/* Stores the error, after which no step of the job can begin. */
 static int begin_fail(const struct beginning *b, int error)
 {
     b->steps->failure = error;
     return error;
 }
 
-/* ---- what the script gets ---- */
+/* ---- results for the script ---- */
 
 static void begin_describe(const struct beginning *b, const struct deal_step *step)
 {
@@ -58,7 +58,8 @@ static bool is_of_steps(const struct beginning *b, const struct gp_tensor *t)
     return is_counted && t != b->steps->record && !t->failure.code;
 }
 
-/* Returns the rounds that the tensors have completed, the same number on all ranks. */
+/* Returns the number of rounds that the script's tensors have completed, which must be the same on
+ * all ranks with the state. */
 static uint64_t begin_rounds(const struct beginning *b)
 {
     uint64_t rounds = 0;
@@ -83,7 +84,8 @@ static int begin_check_requests(const struct beginning *b)
 
 /* ---- the record ---- */
 
-/* Before the first message about the membership, the number of workers is that of the join. */
+/* Returns whether the last resize has removed this rank. Before the first message about the
+ * membership (version 0), the rank stays. */
 static bool begin_has_to_leave(const struct gp_job *job)
 {
     return job->membership.version > 0 && job->membership.wanted <= job->rank;
@@ -129,8 +131,8 @@ static int begin_name_fault(const struct beginning *b, int error)
                         job, b->steps->number);
 }
 
-/* Returns the phase after the step: the deal is handed over if ranks without it have entered all
- * tensors. The answer is the same on all ranks. */
+/* Returns the phase after the step: the hand-over of the deal, if ranks without the state have
+ * entered all tensors. All ranks compute the same phase from the record. */
 static enum steps_phase begin_find_phase(const struct job_steps *s)
 {
     const struct deal_record *record = &s->sum.record;
@@ -138,7 +140,8 @@ static enum steps_phase begin_find_phase(const struct job_steps *s)
     return is_entered && s->sum.late_are_level ? STEPS_CARRY : STEPS_NEXT;
 }
 
-/* A late worker learns from the record whether it has entered all tensors before this step. */
+/* Handles the record on a rank without the state: compares its rounds with those of the members,
+ * because a late worker must have entered all tensors before this step. */
 static int begin_hear_late(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -192,8 +195,8 @@ static bool begin_has_entered(void *context)
     return true;
 }
 
-/* Sends the first record of a rank without the state. Its rounds are known when it has entered all
- * tensors. */
+/* Sends the first record of a rank without the state. The rank must have entered all tensors,
+ * because the record has the number of their rounds. */
 static int begin_send_late(const struct beginning *b)
 {
     struct gp_job *job = b->job;
@@ -213,7 +216,8 @@ static int begin_send_late(const struct beginning *b)
     return error < 0 ? error : BEGIN_GOES_ON;
 }
 
-/* The state that a lost giver has not given completely is given again. */
+/* Reads the deal from the words of the giver. After an incomplete hand-over (a lost giver) the rank
+ * stays without the state, and a later giver sends the deal again. */
 static int begin_take_carry(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -249,7 +253,8 @@ static int begin_carry(const struct beginning *b)
     return GP_CARRIES;
 }
 
-/* The script has handed its state over. */
+/* Ends the hand-over after the script's part. The rank has the state now, unless the hand-over was
+ * incomplete. */
 static int begin_end_carry(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -279,9 +284,9 @@ static bool begin_is_free(const struct beginning *b)
     return true;
 }
 
-/* Sends one record more than this rank's shares need. When the record is complete, all ranks have
- * the record before. If this rank left earlier, the others might repeat that record without this
- * rank, and its last shares would return. */
+/* Sends one record more than this rank's shares need, because a complete record proves that all
+ * ranks have the record before. If this rank left earlier, the others might repeat that record
+ * without this rank, and its last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, bool is_full)
 {
     int error = begin_send(b, is_full, false);
@@ -291,7 +296,7 @@ static int begin_send_last(const struct beginning *b, bool is_full)
     return BEGIN_GOES_ON;
 }
 
-/* Errors of the last record do not matter: every share of this rank is confirmed. */
+/* Ends the last record, whose errors are ignored, because every share of this rank is confirmed. */
 static int begin_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

@@ -1,4 +1,4 @@
-/* Weights and the deal of a job: set by the script, freed with the job. */
+/* Weights and the deal of a job, which the script sets. The job frees them at its end. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/job/tensor.h"
@@ -11,7 +11,7 @@
 
 _Static_assert(GP_WEIGHT_MAX == RECORD_WEIGHT_MAX, "the limit of gradpool_elastic.h is the wire's");
 
-#define HIDDEN 2 /* tensors of the library */
+#define HIDDEN 2 /* number of hidden tensors of a deal */
 
 static int steps_create(struct gp_job *job)
 {
@@ -84,7 +84,8 @@ static int check_deal(const struct gp_job *job, const gp_deal *deal)
     return steps_check_job(job);
 }
 
-/* The ranks at the job's start are the first members, whether they come or not. */
+/* Begins the deal. All ranks of the job's start are the first members, even those that never
+ * join. */
 static int deal_begin(struct gp_job *job, const struct deal_spec *spec)
 {
     struct job_steps *s = job->steps;

@@ -1,5 +1,5 @@
-/* Hands the deal over to late workers: rounds of a sum to which only the giver adds words. If the
- * giver is lost, the sum is 0, the same for all ranks. */
+/* Sends the deal to late workers, in rounds of a sum to which only the giver adds words. If the
+ * giver is lost, the sum is 0 on all ranks. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/wait.h"
@@ -21,7 +21,8 @@ uint32_t carry_giver(const struct deal_record *record)
     return lowest;
 }
 
-/* Without memory this rank gives nothing, as if it were lost. */
+/* Writes the words of the deal at the giver. A giver without memory sends zeros, like a lost
+ * one. */
 static void exchange_prepare(struct gp_job *job)
 {
     struct job_steps *s = job->steps;
@@ -42,7 +43,8 @@ static void exchange_fill(struct job_steps *s)
     memcpy(s->chunk_sent, s->carried + s->carried_count, some * sizeof s->chunk_sent[0]);
 }
 
-/* Handles the first chunk, which has the number of words. */
+/* Handles the first chunk, which has the number of words. Returns 1; 0: no giver was there; or
+ * -EPROTO. */
 static int exchange_begin(struct job_steps *s)
 {
     uint64_t total = s->chunk_heard[CARRY_COUNT];
@@ -68,7 +70,8 @@ static void exchange_hear(struct job_steps *s)
     s->carried_count += some;
 }
 
-/* Makes one round. Returns 1, or 0 if the giver was lost. */
+/* Makes one round of the hand-over. Returns 1; 0: the giver was lost before the first round; or an
+ * error. */
 static int exchange_chunk(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     struct job_steps *s = job->steps;

@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* A zeroed clock is that of a worker before its first request: clock 1, with `ended` 0. */
+/* Clock of a worker. A zeroed clock is valid before the first request: the worker is in clock 1. */
 struct worker_clock {
     uint64_t ended;    /* number of clocks that have ended; the worker is in clock ended + 1 */
     uint64_t sequence; /* number of the last request, over all tables; 0: none */
@@ -19,14 +19,14 @@ static inline uint64_t worker_clock_now(const struct worker_clock *clock)
     return clock->ended + 1;
 }
 
-/* Ends the clock. -EOVERFLOW: no later clock has a number; nothing changes. */
+/* Ends the worker's present clock. -EOVERFLOW: no later clock has a number; nothing changes. */
 int worker_clock_end(struct worker_clock *clock);
 /* Returns the number of the next request, from 1; 0: none is left. */
 uint64_t worker_clock_next_request(struct worker_clock *clock);
 
-/* Fills in one CLOCK for up to RECORD_CLOCK_TABLES_MAX tables: `tables` from `first` on, which are
- * ascending numbers on one lane. Returns the number of tables in the record; 0: none are left.
- * `form`: ENDED or STANDING. */
+/* Fills in one CLOCK record for up to RECORD_CLOCK_TABLES_MAX of `tables`, from index `first` on.
+ * `tables` has the ascending numbers of tables on one lane. Returns the number of tables in the
+ * record; 0: none are left. `form`: ENDED or STANDING. */
 uint32_t worker_clock_record(const struct worker_clock *clock, enum record_clock_form form,
                              const uint32_t *tables, size_t count, size_t first,
                              struct record_clock *ret_record);

@@ -22,8 +22,8 @@ void exchanges_fini(struct table_exchanges *exchanges)
     exchanges_init(exchanges, exchanges->workers);
 }
 
-/* Makes room for `more` further parts. The number of slots doubles, so that many small batches cost
- * few allocations. */
+/* Reserves slots for `more` further parts. The number of slots at least doubles, so that many small
+ * batches cost few allocations. */
 static int exchanges_reserve(struct table_exchanges *exchanges, uint32_t more)
 {
     uint32_t wanted = exchanges->reserved + more, count = exchanges->slots_count;
@@ -78,7 +78,8 @@ static uint32_t exchange_word_of(const struct table_exchanges *exchanges, uint32
     return EXCHANGE_WORD | slot << GENERATION_BITS | exchanges->slots[slot].generation;
 }
 
-/* Takes a free slot: one was reserved. All words but RECORD_WORD_NONE are possible. */
+/* Takes a free slot, which the caller has reserved, and gives it a new word. RECORD_WORD_NONE is
+ * skipped, because this value means no word. */
 static uint32_t exchange_take_slot(struct table_exchanges *exchanges,
                                    struct table_exchange *exchange, uint32_t part)
 {
@@ -93,7 +94,7 @@ static uint32_t exchange_take_slot(struct table_exchanges *exchanges,
     return number;
 }
 
-/* Open requests of the worker to the table on this lane. */
+/* Returns the number of the worker's open requests to a table on a lane. */
 static uint32_t exchanges_count(const struct table_exchanges *exchanges, uint32_t table,
                                 uint32_t lane)
 {
@@ -141,7 +142,7 @@ int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exc
     return 0;
 }
 
-/* Returns whether the exchange is over. */
+/* Ends a part and frees its slot. Returns whether the exchange is over. */
 static bool exchange_end_part(struct table_exchanges *exchanges, struct table_exchange *exchange,
                               struct exchange_part *part)
 {
@@ -156,7 +157,8 @@ static bool exchange_end_part(struct table_exchanges *exchanges, struct table_ex
     return true;
 }
 
-/* Finds the open part; NULL: none has this word of this lane, so the word is counted as stale. */
+/* Finds the open part with this word of this lane. NULL: no part has the word, which is counted as
+ * stale. */
 static struct exchange_part *exchange_find(struct table_exchanges *exchanges, uint32_t lane,
                                            uint32_t word, struct table_exchange **ret_exchange)
 {

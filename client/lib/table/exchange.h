@@ -1,5 +1,5 @@
 /* Open pulls and pushes of a worker, and the words with which lanes end them. A request has one
- * part for each lane with keys of it, and is over when every part has its word or an error. Pure;
+ * part for each lane with keys, and is over when every part has its word or an error. Pure;
  * the caller holds the job's lock, sends the records, and lends the memory until the end. */
 #ifndef GRADPOOL_CLIENT_TABLE_EXCHANGE_H
 #define GRADPOOL_CLIENT_TABLE_EXCHANGE_H
@@ -11,13 +11,13 @@
 
 #include <stdbool.h>
 
-/* Words of tables have this bit, words of pieces do not. */
+/* Bit that is set in each word of a table's request, and in no word of a piece. */
 #define EXCHANGE_WORD 0x80000000u
 
 struct exchange_part {
-    struct record_rows record; /* sent again to a later connection */
+    struct record_rows record; /* record that each new connection of the lane needs again */
     uint32_t lane, slot;
-    bool is_open; /* neither word nor error has come */
+    bool is_open; /* neither word nor error has arrived */
 };
 
 /* One pull or push. A zeroed exchange has no memory. */
@@ -48,17 +48,18 @@ struct table_exchanges {
 void exchanges_init(struct table_exchanges *exchanges, uint32_t workers);
 void exchanges_fini(struct table_exchanges *exchanges);
 
-/* Allocates all that a request to at most `lanes` lanes needs, so that exchange_begin() allocates
- * nothing. -ENOMEM, -ENOSPC (more than 2^23 words): nothing has changed. */
+/* Allocates the memory of a request to at most `lanes` lanes, so that exchange_begin() allocates
+ * nothing. -ENOMEM; -ENOSPC: the exchanges need more than 2^23 words. After an error the exchange
+ * is unchanged. */
 int exchange_prepare(struct table_exchanges *exchanges, struct table_exchange *exchange,
                      uint32_t lanes);
 /* Frees a prepared exchange that is over. */
 void exchange_fini(struct table_exchanges *exchanges, struct table_exchange *exchange);
 
-/* Begins a request that was laid out, with the next number of the clock. The parts have the records
- * to be sent. The exchange is over, and prepared for the lanes of the request. -EAGAIN: a lane has
- * as many open requests to the table as it stores; -EOVERFLOW: no number is left. After an error
- * nothing has begun. */
+/* Begins a request that was laid out, with the next number of the clock. The exchange must be over,
+ * and prepared for the lanes of the request. Afterwards the parts have the records, which the
+ * caller sends. -EAGAIN: a lane has as many open requests to the table as it stores; -EOVERFLOW: no
+ * number is left. After an error no request has begun. */
 int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    const struct table_request *request, enum record_rows_operation operation,
                    uint32_t table, struct worker_clock *clock);
@@ -67,14 +68,16 @@ int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exc
  * NULL: parts are left, or the word is stale. */
 struct table_exchange *exchange_word(struct table_exchanges *exchanges, uint32_t lane,
                                      uint32_t word);
-/* The same with an error of the lane, whose first one stays in the exchange. */
+/* Ends a part like exchange_word(), with an error of the lane. The exchange keeps its first
+ * error. */
 struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_t lane,
                                       const struct record_error *error);
-/* The lane is lost: all its open parts end with this error. Returns the number of parts. */
+/* Ends all open parts of a lost lane with this error. Returns the number of these parts. */
 uint32_t exchanges_lose(struct table_exchanges *exchanges, uint32_t lane, int code,
                         const char *text);
-/* Returns the next open part for a lane, in the order of sequence numbers, behind the record with
- * number `sequence` (0: the first); NULL: no more. For a new connection. */
+/* Returns the open part for a lane that follows the request with number `sequence`, in the order of
+ * sequence numbers; 0: the first one. NULL: no further part is open. A new connection of the lane
+ * needs the records of all these parts. */
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
                                            uint64_t sequence);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define DIM_MAX 4096
-#define AHEAD 8 /* rows requested ahead: positions of sorted keys are in random order */
+#define AHEAD 8 /* rows to prefetch, because positions of sorted keys are in random order */
 
 struct row_fold {
     const struct table_keys *keys;

@@ -6,7 +6,7 @@
 #include "client/lib/table/keys.h"
 #include "svc/reduce/reduce.h"
 
-/* Sums the gradients of each key, in order of position, so that the bits depend on nothing else.
+/* Sums the gradients of each key, in order of position, so that equal input gives equal bits.
  *
  * gradients  rows of `dim` elements (1 to 4096) in the order of the caller's keys
  * ret_rows   one row for each distinct key, in order; no overlap with `gradients`
@@ -14,8 +14,8 @@
 void table_fold(const struct table_keys *keys, enum reduce_dtype dtype, uint32_t dim,
                 const void *gradients, void *ret_rows);
 
-/* Copies the row of each distinct key to every position that has the key: `rows` and `ret_rows`
- * have rows of `row_bytes`, as above. */
+/* Copies the row of each distinct key to every position that has the key. `rows` has one row of
+ * `row_bytes` for each distinct key, in order; `ret_rows` has one for each key of the caller. */
 void table_spread(const struct table_keys *keys, size_t row_bytes, const void *rows,
                   void *ret_rows);
 

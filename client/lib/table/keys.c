@@ -15,7 +15,7 @@
 #define FIRST_BITS_MAX 12
 #define KEY_BITS 64
 
-/* Stable: equal keys stay in order of position. */
+/* Sorts few places by insertion. The sort is stable: equal keys stay in order of position. */
 static void sort_few(struct table_place *places, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
@@ -56,7 +56,8 @@ static bool is_one_key(const struct table_place *places, uint32_t count)
     return true;
 }
 
-/* The lowest `left` bits of the places differ, all other bits are equal. At most eight deep. */
+/* Sorts places whose keys may differ in the lowest `left` bits only. The recursion is at most eight
+ * calls deep. */
 static void sort_bucket(struct table_place *places, struct table_place *scratch, uint32_t count,
                         uint32_t left)
 {
@@ -74,7 +75,7 @@ static void sort_bucket(struct table_place *places, struct table_place *scratch,
         sort_bucket(places + start, scratch + start, ends[d] - start, left - bits);
 }
 
-/* Sorts from the scratch memory to the places. */
+/* Sorts the places in the scratch memory, and writes them to `places`. */
 static void sort_places(struct table_keys *keys)
 {
     uint32_t ends[1 << FIRST_BITS_MAX], bits = 1;

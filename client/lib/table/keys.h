@@ -1,13 +1,14 @@
-/* The keys of one request to a table, in the form in which they travel: mixed, ascending, each key
- * once. One sort gives the shard (top bits), the order of the merge on the lane, and the order of
- * rows in the lane's memory. Pure; the caller keeps one thread in a batch. */
+/* The keys of one request to a table, in the form that lanes read: mixed, ascending, each key once.
+ * One sort gives the shard (top bits), the order of the merge on the lane, and the order of rows in
+ * the lane's memory. Pure; one thread at a time uses a struct table_keys. */
 #ifndef GRADPOOL_CLIENT_TABLE_KEYS_H
 #define GRADPOOL_CLIENT_TABLE_KEYS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Most keys of one sort: 16 MiB each of keys and scratch memory. Longer requests are cut. */
+/* Maximum number of keys in one request, which needs 16 MiB each of places and scratch memory.
+ * table_batch_set() cuts longer batches. */
 #define TABLE_KEYS_MAX (UINT32_C(1) << 20)
 
 /* A key and its position among the caller's keys. */
@@ -32,10 +33,10 @@ struct table_span {
     uint32_t shard, first, count;
 };
 
-/* Sorts `count` keys. `bound`: every key is smaller; 0: any key. A zeroed `keys` is empty; the
- * memory of earlier calls is used again. -EINVAL: the key at `ret_wrong`, which is read with a
- * bound only, is not below the bound; -E2BIG: more than TABLE_KEYS_MAX; -ENOMEM. After an error
- * `keys` is empty. */
+/* Sorts `count` keys. `bound`: every key must be smaller; 0: no limit. A zeroed `keys` is empty;
+ * the memory of earlier calls is used again. -EINVAL: the key at position `ret_wrong` is not below
+ * the bound (without a bound, `ret_wrong` may be NULL); -E2BIG: more than TABLE_KEYS_MAX keys;
+ * -ENOMEM. After an error `keys` is empty. */
 int table_keys_set(struct table_keys *keys, const uint64_t *caller, size_t count, uint64_t bound,
                    uint64_t salt, size_t *ret_wrong);
 void table_keys_fini(struct table_keys *keys);

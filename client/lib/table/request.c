@@ -1,5 +1,5 @@
-/* Lays out requests to tables: directory, keys, rows, each at a multiple of 64 bytes, so that no
- * two of them share a cache line. */
+/* Lays out requests to tables. Directory, keys and rows each begin at a multiple of 64 bytes, so
+ * that no two of them share a cache line. */
 #include "client/lib/table/request.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ size_t table_request_bytes(uint32_t keys, uint32_t shards, enum reduce_dtype dty
            request_line_up(keys * row_bytes);
 }
 
-/* Counts the spans and keys of each lane, and gives each its run of the directory. Lanes without a
- * span have a run of 0 entries. */
+/* Counts the spans and keys of each lane, and assigns each lane its run of the directory. A lane
+ * without a span gets a run of 0 entries. */
 static void request_count(const struct table_route *route, const struct table_span *spans,
                           uint32_t count, struct request_part *parts)
 {
@@ -57,7 +57,7 @@ static void request_write_directory(const struct table_route *route, const struc
         parts[i].first -= parts[i].spans;
 }
 
-/* Returns the number of lanes that have keys. Their parts move to the front. */
+/* Moves the parts of lanes that have keys to the front. Returns the number of these parts. */
 static uint32_t request_drop_empty(struct request_part *parts, uint32_t count)
 {
     uint32_t kept = 0;

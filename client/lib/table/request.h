@@ -1,6 +1,6 @@
-/* The memory of a request to a table, as lanes read it (ROWS), and the record for each lane. Keys
- * and rows stand once; each lane has its own run of the directory. Pure: the caller lends the
- * memory and sends the records. */
+/* The memory of a request to a table, as lanes read it (ROWS), and the record for each lane. All
+ * lanes share the keys and rows; each lane has its own run of the directory. Pure: the caller lends
+ * the memory and sends the records. */
 #ifndef GRADPOOL_CLIENT_TABLE_REQUEST_H
 #define GRADPOOL_CLIENT_TABLE_REQUEST_H
 
@@ -12,7 +12,7 @@
 /* Lent memory for one request, and its place among the lent regions. */
 struct request_memory {
     char *base;      /* aligned to 8 bytes */
-    uint64_t offset; /* of `base` in the region; a multiple of 8 */
+    uint64_t offset; /* offset of `base` in the region; a multiple of 8 */
     uint32_t region;
     size_t bytes;
 };
@@ -34,25 +34,26 @@ struct table_request {
     uint32_t parts_count;
 };
 
-/* Bytes for a request with `keys` distinct keys, whatever their shards. */
+/* Returns the length of memory that suffices for a request with `keys` distinct keys in any
+ * shards. */
 size_t table_request_bytes(uint32_t keys, uint32_t shards, enum reduce_dtype dtype, uint32_t dim);
 
-/* Writes directory and keys, and finds the place of the rows, which the caller fills for a push
- * (table_fold()). `spans`: scratch memory, and `parts`: one entry for each lane of the route; both
- * as long as the route has shards. At least one key. -ENOSPC: the memory is too short; nothing was
- * written. */
+/* Writes directory and keys, and decides the place of the rows, which the caller fills in for a
+ * push (table_fold()). `keys` has at least one key. `spans` is scratch memory, one element for each
+ * shard of the route; `parts` has one element for each lane of the route. -ENOSPC: the memory is
+ * too short; nothing was written. */
 int table_request_lay(const struct table_keys *keys, const struct table_route *route,
                       enum reduce_dtype dtype, uint32_t dim, const struct request_memory *memory,
                       struct table_span *spans, struct request_part *parts,
                       struct table_request *ret_request);
 
-/* Rows of the distinct keys, in order. */
+/* Returns the rows of the distinct keys, in order. */
 static inline void *table_request_rows(const struct table_request *request)
 {
     return request->memory.base + request->rows_at;
 }
 
-/* The record for the lane of a part. */
+/* Returns the record for the lane of a part. */
 struct record_rows table_request_record(const struct table_request *request,
                                         const struct request_part *part,
                                         enum record_rows_operation operation, uint32_t table,

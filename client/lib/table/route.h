@@ -17,13 +17,13 @@ struct table_route {
     uint64_t salt;
     uint32_t shard_bits; /* the table has 2^shard_bits shards */
     struct shard_route *shards;
-    uint32_t *lanes; /* each lane of a shard once, ascending */
+    uint32_t *lanes; /* lanes that own a shard, each once, ascending */
     uint32_t lanes_count;
 };
 
-/* Reads the route of a table that was declared with `shards` shards. The former content of
- * `ret_route` is freed. -EBADMSG, with a text: another number of shards, or a shard without an
- * epoch; -ENOMEM. After an error `ret_route` is as before. */
+/* Reads the route of a table that was declared with `shards` shards, and frees the former content
+ * of `ret_route`. -EBADMSG, with a text: the message has another number of shards, or a shard
+ * without an epoch; -ENOMEM. After an error `ret_route` is unchanged. */
 int table_route_read(const Gradpool__Wire__TableRoute *message, const char *table, uint32_t shards,
                      struct table_route *ret_route, struct err *err);
 void table_route_fini(struct table_route *route);

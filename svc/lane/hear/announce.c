@@ -403,7 +403,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
 }
 
 /* Frees a dropped piece whose round failed before its first chunk, because no transfer will
- * free it. Its pending errors are sent first; they are stored in its announcements. */
+ * free the piece. Pending errors are sent first, because the piece's announcements store them. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)

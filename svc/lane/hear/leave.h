@@ -9,9 +9,9 @@
  * other ranks also receive. */
 void worker_leave(struct worker *w, bool after_failure);
 
-/* `left`: bitmap (RECORD_MISSING_WORDS words) of ranks that have said goodbye to the coordinator.
- * Rounds stop waiting for ranks in it that have no connection here. A connected rank sends its own
- * goodbye. Unknown jobs are ignored. */
+/* Handles goodbyes that ranks have sent to the coordinator. `left`: bitmap (RECORD_MISSING_WORDS
+ * words) of these ranks. Only ranks without a connection to this lane count, because a connected
+ * rank sends its own goodbye. Unknown jobs are ignored. */
 void lane_leave(struct lane *lane, uint32_t job, const uint64_t *left);
 
 #endif

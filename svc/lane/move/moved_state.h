@@ -27,8 +27,8 @@ int64_t lane_state_read(struct lane *lane, uint32_t job, uint32_t piece, uint64_
 
 /* Writes the state of a piece that waits for its workers, in consecutive parts from the beginning.
  * The first part has at least LANE_STATE_HEAD_BYTES, or is the whole state. Returns 0 or an error.
- * -ENOENT: the piece is not here. -EBUSY: it does not wait. -EINVAL: `offset` is not the end of the
- * last part. -EBADMSG: the bytes are not a state of such a piece, or are too many. */
+ * -ENOENT: the piece is not here. -EBUSY: the piece expects no state. -EINVAL: `offset` is not the
+ * end of the last part. -EBADMSG: the bytes are not a state of such a piece, or are too many. */
 int lane_state_put(struct lane *lane, uint32_t job, uint32_t piece, uint64_t offset,
                    const void *data, size_t bytes);
 #define LANE_STATE_HEAD_BYTES 16384

@@ -5,7 +5,7 @@
 #include "svc/lane/state/replica.h"
 
 /* Handles an offer: a worker or replica holder names the place for the copy of a piece's state.
- * -EFAULT: the place is outside of the memory that it lends; other errors: the memory of the state
+ * -EFAULT: the place is outside of the memory that is lent; other errors: the memory of the state
  * cannot be registered for writing. */
 int replica_hear(struct worker *w, const struct record_backup *told);
 /* Handles the loss of a replica holder: rounds that wrote to it begin again with the next

@@ -31,11 +31,11 @@ void round_interrupt(struct piece *p);
 /* Continues with the open round after standing.c has found it: ranks without the result get a copy
  * from ranks that have it, or the lane sums the round. */
 void round_take_up(struct piece *p);
-/* Counts announcements of the open round that arrived before it opened. */
+/* Counts the announcements of the open round that have arrived before the round opened. */
 void round_count_early(struct piece *p);
 /* Reads the state after `round` from its copy. */
 void round_fetch(struct piece *p, uint64_t round);
-/* Writes the state after `round` to a copy that does not have it. */
+/* Writes the state after `round` to the replica holder, whose copy lacks this state. */
 void round_fill(struct piece *p, uint64_t round);
 
 #endif

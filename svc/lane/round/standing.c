@@ -256,8 +256,8 @@ void standing_fetched(struct piece *p, uint64_t committed)
     p->is_regrouped = false;
 }
 
-/* Answers a new rank: it enters after the newest round that is over or will be over without the
- * rank. */
+/* Answers a new rank with the newest round that is over or will be over without the rank. The rank
+ * enters after this round. */
 static void welcome_new(struct rank *rank)
 {
     struct piece *p = rank->piece;

@@ -23,7 +23,8 @@ static struct lane_shard *apply_shard(const struct row_apply *apply)
 
 /* ---- choice of the clock and the shard ---- */
 
-/* Pulls of a clock read the rows from before its pushes, so they go first. */
+/* Returns whether a pull of this or an earlier clock is open. Such a pull goes first, because pulls
+ * read the rows as they were before the pushes of their clock. */
 static bool has_earlier_pulls(const struct lane_table *table)
 {
     list_for_each_entry (struct row_request, pull, &table->queues->pulls, link)

@@ -4,7 +4,7 @@
 
 #include "svc/lane/rows/types.h"
 
-/* A table of a job, and the shards of it that a lane serves. */
+/* A table of a job, and the shards of the table that a lane serves. */
 struct lane_table_spec {
     uint32_t id; /* number of the table in the job */
     const char *name;
