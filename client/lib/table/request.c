@@ -1,5 +1,5 @@
-/* Lays out requests to tables. Directory, keys and rows each begin at a multiple of 64 bytes, so
- * that no two of them share a cache line. */
+/* Lays out requests to tables. Directory, keys and rows each begin at a multiple of 64 bytes, and
+ * share no cache line. */
 #include "client/lib/table/request.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Weights and steps of gradpool_elastic.h in two workers against the scripted service: the weights
- * that lanes receive, steps without a change of workers, and refused calls. */
+/* Weights and steps of gradpool_elastic.h in two workers against the scripted service: weights in
+ * the announcements, steps without a change of workers, and refused calls. */
 #include "client/gradpool_elastic.h"
 #include "test/unit/client/client_fixture.h"
 
