@@ -16,7 +16,8 @@ import torch_door_calls
 import torch_door_values
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank, UNTIL_S
-from torch_door_joins import rank_joins_early           # noqa: found by name
+from torch_door_joins import (                          # noqa: found by name
+    rank_exchanges_in_threads, rank_is_left_alone, rank_joins_early)
 from torch_door_sparse import rank_has_sparse_tensors   # noqa: found by name
 
 TIMEOUT_MS = 60000
@@ -424,25 +425,6 @@ def rank_disagrees(rank, workers):
     return found
 
 
-def rank_is_left_alone(rank, workers):
-    """Returns the error about a rank that never starts, and the error about a rank that has
-    ended."""
-    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
-    of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
-    if rank == 1:
-        of.hvd.synchronize(of.hvd.allreduce_async(of.torch.ones(4), name='both'))
-        harness.until(is_told.exists, 'the deadline of rank 0, for which this one is late')
-        os._exit(0)
-    of.hvd.allreduce(of.torch.ones(4), name='both')
-    late = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name='both'))
-    is_told.touch()
-    until = time.monotonic() + UNTIL_S
-    gone = late
-    while gone[0] == 'Timeout' and time.monotonic() < until:
-        gone = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name=f'only {time.time()}'))
-    return late, gone
-
-
 def rank_mixes_calls_up(rank, workers):
     """Makes calls without names: known shapes in another order, and two kinds of calls."""
     os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
@@ -537,6 +519,9 @@ class TorchDoor(python_case.Case):
                              r'brought .*float32\[5\]')
             self.assertIn(', in join()', text)
             self.assertLess(seconds, 10)
+
+    def test_threads_of_a_rank_get_whole_texts_of_the_others(self):
+        self.assertEqual(self.run_ranks('rank_exchanges_in_threads', 2), [[]] * 2)
 
     def test_what_makes_no_sense_is_refused_at_once(self):
         for rank, found in enumerate(self.run_ranks('rank_is_refused', 2)):

@@ -1,8 +1,16 @@
-"""Used by test_torch_door. Tests operations with joined ranks, and operations refused at once."""
+"""Used by test_torch_door. Tests operations with joined and with absent ranks, operations refused
+at once, and the texts that ranks exchange."""
+import contextlib
+import os
+import pathlib
+import threading
 import time
 
+import harness
 import progress
-from torch_door_calls import Rank
+from torch_door_calls import Rank, UNTIL_S
+
+EXCHANGES = 300
 
 
 def new_things(of, there):
@@ -85,3 +93,51 @@ def rank_joins_early(rank, workers):
         told = of.raised(lambda: of.hvd.allreduce(of.torch.ones(5), op=of.hvd.Sum,
                                                   name=f'new with {workers} sum'))
     return of.wrong, refused, [*told, watch.seconds()]
+
+
+def rank_exchanges_in_threads(rank, workers):
+    """Four threads of each rank leave and find texts, as a waiting script and the completion thread
+    do. Returns the wrong texts."""
+    of = Rank(rank, workers)
+    from gradpool._group.notices import Notices
+    from gradpool.torch._door import door
+    notices = Notices(door().job, 'notices', None, workers, 64)
+    notices.declare()
+    seen, wrong = [], []
+
+    def exchange():
+        while len(seen) < EXCHANGES:
+            if not notices.is_left():
+                with contextlib.suppress(of.hvd.GradpoolError):
+                    notices.leave(f'rank {rank}'.encode())
+            texts = notices.find(1)
+            if texts is not None:
+                seen.append(texts)
+            if texts not in (None, [f'rank {other}' for other in range(workers)]):
+                wrong.append(texts)
+    threads = [threading.Thread(target=exchange) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    of.hvd.barrier()
+    return wrong
+
+
+def rank_is_left_alone(rank, workers):
+    """Returns the error about a rank that never starts, and the error about a rank that has
+    ended."""
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
+    of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
+    if rank == 1:
+        of.hvd.synchronize(of.hvd.allreduce_async(of.torch.ones(4), name='both'))
+        harness.until(is_told.exists, 'the deadline of rank 0, for which this one is late')
+        os._exit(0)
+    of.hvd.allreduce(of.torch.ones(4), name='both')
+    late = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name='both'))
+    is_told.touch()
+    until = time.monotonic() + UNTIL_S
+    gone = late
+    while gone[0] == 'Timeout' and time.monotonic() < until:
+        gone = of.raised(lambda: of.hvd.allreduce(of.torch.ones(4), name=f'only {time.time()}'))
+    return late, gone

@@ -9,12 +9,12 @@ from ..errors import GradpoolError
 
 class Notices:
     """Text exchange of `count` ranks of a job. `members`: as in Job.declare(). A text has at most 4
-    * `words` bytes."""
+    * `words` bytes. Several threads may call find() and leave(): one of them gets the texts."""
 
     def __init__(self, job, name, members, count, words):
         self._job, self._name, self._members = job, name, members
-        self._count, self._words = count, words
-        self._tensor = self._request = self._whole = None
+        self._count, self._words, self._tensor = count, words, None
+        self._open = {}     # the present exchange: Request -> the tensor of all texts
 
     def declare(self):
         """Declares the tensor in advance, because the coordinator may be away when the first text
@@ -24,27 +24,28 @@ class Notices:
 
     def is_left(self):
         """Returns whether this rank has sent a text and not all ranks have sent theirs."""
-        return self._request is not None
+        return bool(self._open)
 
     def leave(self, raw):
-        """Sends this rank's text, as bytes. Not allowed while is_left() is true."""
+        """Sends this rank's text, as bytes. Raises an error while is_left() is true."""
         self.declare()
         words = torch.zeros(self._words, dtype=torch.int32)
         if raw:
             raw = bytearray(raw[:4 * self._words])
             words.view(torch.uint8)[:len(raw)] = torch.frombuffer(raw, dtype=torch.uint8)
-        self._whole = torch.empty(self._count * self._words, dtype=torch.int32)
-        self._request = self._job.push_pull(self._tensor, words, self._whole, 'gather')
+        whole = torch.empty(self._count * self._words, dtype=torch.int32)
+        self._open[self._job.push_pull(self._tensor, words, whole, 'gather')] = whole
 
     def find(self, timeout_ms=0):
-        """Returns the texts of all ranks by position, or None if some ranks have not sent
-        theirs."""
-        if self._request is None or not self._request.done(timeout_ms):
-            return None
-        request, self._request = self._request, None
-        request.wait()
-        return [bytes(block.tolist()).rstrip(b'\0').decode(errors='ignore')
-                for block in self._whole.view(torch.uint8).view(self._count, -1)]
+        """Returns the texts of all ranks by position, or None if some ranks have not sent theirs or
+        another thread has taken these texts."""
+        for request in list(self._open):
+            whole = self._open.pop(request, None) if request.done(timeout_ms) else None
+            if whole is not None:
+                request.wait()
+                return [bytes(block.tolist()).rstrip(b'\0').decode(errors='ignore')
+                        for block in whole.view(torch.uint8).view(self._count, -1)]
+        return None
 
     def end(self):
         with contextlib.suppress(GradpoolError):

@@ -310,6 +310,7 @@ class NamedOperation(Operation):
         self._is_asked = True       # torch's own code never queries this operation (Y10)
         self._call, self._plan, self._whole = call, None, None
         self._has_begun = self._is_saying = self._has_marks = False
+        self._has_joined = has_joined
         self._words = f'{call.text}, in join()' if has_joined else call.text
         self.brought = []
 
@@ -411,7 +412,8 @@ class NamedOperation(Operation):
 
     def _needs_all(self):
         """Returns whether ranks in join() cannot begin the operation by themselves."""
-        if self._over.is_set() or not self._has_begun or self._name.startswith('(join'):
+        if self._over.is_set() or not self._has_begun or self._has_joined \
+                or self._name.startswith('(join'):
             return False
         if self._group.ranks.members is not None:   # join() is an operation of all ranks
             return True
