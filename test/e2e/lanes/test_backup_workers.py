@@ -121,6 +121,22 @@ class BackupWorkers(unittest.TestCase):
             moves += 1
         self.check([self.finish(rank) for rank in ranks])
 
+    def test_parameters_stay_equal_while_the_coordinator_is_killed_and_starts_again(self):
+        ranks = self.start('restarted', 20, 'tcp', 1000000)
+        self.await_rounds(ranks[0], 2)
+        for number in 1, 2:
+            service.serve.kill()
+            self.await_rounds(ranks[1], 40)
+            self.await_rounds(ranks[0], 2)      # the straggler takes parameters meanwhile
+            service.start(f'serve-{number}')
+            moved = service.ask('move', 'restarted', str(number))
+            self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
+            self.await_rounds(ranks[1], 40)
+            self.await_rounds(ranks[0], 2)
+        for rank in ranks:
+            rank.child.kill()
+        self.check([rank.text().rpartition('round ')[0] + 'killed 0' for rank in ranks])
+
     def test_a_broadcast_after_the_first_round_is_refused(self):
         with gradpool.connect(service.endpoint) as client:
             spec = binding.JobSpec(b'alone', 0, 1)
