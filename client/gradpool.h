@@ -123,9 +123,8 @@ GP_API const char *gp_version(void);
 /* Returns a short text for a negative errno value. Never fails; the text is constant. */
 GP_API const char *gp_strerror(int error);
 
-/* Returns the sentence of the calling thread's last error; "" when there was none. The text belongs
- * to the library and is valid until the thread's next gp_ call. A successful call does not
- * clear it. */
+/* Returns the sentence of the calling thread's last error; "" when there was none. The text is
+ * valid until the thread's next gp_ call. A successful call does not clear it. */
 GP_API const char *gp_last_error(void);
 
 /* Receives one log line without a line feed. `level`: 0 error, 1 warning, 2 info, 3 debug, 4 trace.
@@ -208,7 +207,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup; /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies, update rules */
+    gp_backup_spec backup;              /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -472,14 +471,19 @@ typedef struct gp_round {
     uint32_t counted, of; /* gradients in the mean of `number` (0: unknown), of so many ranks */
 } gp_round;
 
-/* Ends this rank's round in a job with backup workers, after one gp_update() of each tensor, with
- * `settings` on every rank. Waits until the round is closed and its parameters have landed; then
- * gp_wait() for the updates returns at once. Until then gp_wait() returns -EDEADLK. Returns 0: the
- * gradient counts; 1: it was dropped, and the parameters are those of this or a later round, equal
- * on all ranks with that round. `loss` as in gp_job_tell_loss(). `ret_round` may be NULL. After
- * -ETIMEDOUT the call may be made again. Errors of gp_wait(); -EINVAL no backup workers, or a
- * tensor without an update in the round. */
+/* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
+ * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
+ * closed and its results have landed; gp_wait() before is -EDEADLK. Returns 0: the gradient
+ * counts; 1: it was dropped. Parameters are those of this or a later round, equal on all ranks with
+ * that round; sums are those of this round. `loss` as in gp_job_tell_loss(). `ret_round` may be
+ * NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no backup workers, or no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
+
+/* Fetches the sums of the next round that closed without this rank, into the results of its last
+ * push, whose gp_wait() has returned. Called after each gp_round_end() until it returns 0, before
+ * the next push. Returns 1: the sums have landed; 0: this rank lacks none. Rounds wait for a rank
+ * that is gp_backup_spec.lag rounds behind. Errors of gp_round_end(); -EBUSY an open request. */
+GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
 /* Returns the newest round that closed without this rank, 0 if none is known: the gradient that the
  * rank is computing for that round will be dropped. Any thread may call; the call never waits. */
@@ -513,9 +517,8 @@ GP_API int gp_wait(gp_request *request, int timeout_ms);
 
 /* Returns 1 when the request is done, with or without an error: gp_wait() will not block, and
  * returns the error. Returns 0 when the request is not done after timeout_ms; a time-out of 0 or
- * less returns at once. Frees nothing, and does not search for late ranks. For callers that do
- * other work meanwhile, such as handling signals. The only errors are gp_poll's own: -EINVAL for
- * NULL, -ECHILD in a forked child; an error of the request never appears here. */
+ * less returns at once. Frees nothing, and does not search for late ranks. The only errors are
+ * gp_poll's own: -EINVAL for NULL, -ECHILD in a forked child. */
 GP_API int gp_poll(gp_request *request, int timeout_ms);
 
 /* Waits until every rank of the job has called this function equally often; a late worker counts
@@ -546,8 +549,7 @@ GP_API int gp_job_snapshot(gp_job *job, const char *path);
  *
  * Errors of gp_job_snapshot(), and, with nothing restored: errors of open(2) and of reading;
  * -EBADMSG not a snapshot, or a damaged one; -EPROTO a snapshot of another version; -EINVAL other
- * names, sizes or rules (the text says which). After an error of a round some tensors may be
- * restored. */
+ * names, sizes or rules. After an error of a round some tensors may be restored. */
 GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 
 /* State of a tensor with a rule: first the parameters, then the moments of the rule (GP_MOMENTUM,
@@ -555,9 +557,8 @@ GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, s
  * 1, 2 or 3 arrays of E floats, one after the other. */
 typedef struct gp_state {
     gp_tensor *tensor;
-    float *arrays; /* memory of the caller for all arrays */
-    /* set by the call: number of updates since the parameters were set or restored */
-    uint64_t steps;
+    float *arrays;  /* memory of the caller for all arrays */
+    uint64_t steps; /* set by the call: updates since the parameters were set or restored */
 } gp_state;
 
 /* Reads the states of `count` tensors for this rank alone, through the coordinator. Called between
@@ -580,7 +581,6 @@ GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
 GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
 
 #define GP_SAME_STEPS UINT64_MAX
-
 /* Starts a round of all ranks that sets the state of a tensor with a rule to `arrays` of rank
  * `root` (as in gp_state; NULL on other ranks), after `steps` updates, the same number on every
  * rank. GP_SAME_STEPS keeps the present count. A root that joined late does not know this

@@ -38,6 +38,7 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                                .leads = leading_of(flags),
                                                .measures = terms->flags & TERMS_MEASURES,
                                                .rule = terms->rule,
+                                               .lag = terms->lag,
                                                .follows = flags == TERMS_FOLLOWS},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;

@@ -89,9 +89,13 @@ struct lane_terms {
     enum lane_leading leads;
     bool measures;         /* the squares of inputs and results are summed */
     enum update_rule rule; /* 0: the lane stores no parameters */
-    /* this piece has QUORUM_CHOSEN and a rule: its updates are rounds of the job, whose numbers
-     * the announcements name, and all its other rounds are those of all ranks (A85) */
+    /* this piece has QUORUM_CHOSEN: its updates, or without a rule its sums, are rounds of the job,
+     * whose numbers the announcements name, and all its other rounds are those of all ranks (A85)
+     */
     bool follows;
+    /* number of results that the lane stores of a piece that follows without a rule. LEADS_ROUNDS:
+     * rounds of the job that a rank may be behind; 0: any number (A95) */
+    uint32_t lag;
 };
 
 /* Declaration of a piece, which is a part of a tensor on one lane. */

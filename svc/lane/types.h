@@ -87,6 +87,7 @@ struct piece {
     struct parameters *parameters; /* NULL: the piece has no update rule */
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
     bool has_kept;                 /* `kept` has valid data */
+    uint64_t kept_from;            /* with terms.lag: first round whose result may be in `kept` */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
@@ -258,6 +259,17 @@ static inline uint32_t job_peers(const struct lane_job *job)
 static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
 {
     return elements * reduce_element_bytes(p->dtype);
+}
+
+/* Returns the number of results that `kept` has room for. */
+static inline uint64_t piece_kept_results(const struct piece *p)
+{
+    return p->terms.lag > 0 ? p->terms.lag : 1;
+}
+/* Returns the stored result of a round. */
+static inline char *piece_kept(const struct piece *p, uint64_t round)
+{
+    return p->kept + round % piece_kept_results(p) * piece_bytes(p, p->elements);
 }
 
 /* Returns the transfer whose operation has completed, or NULL: the operation was another one's. */

@@ -18,7 +18,7 @@ static void add_piece(const struct lane_piece *spec, uint32_t workers, struct wa
     if (spec->terms.rule && update_moments(spec->terms.rule) >= 0)
         row->state_bytes = parameters_bytes(spec->terms.rule, spec->elements);
     if (spec->terms.quorum != QUORUM_ALL)
-        row->kept_bytes = bytes;
+        row->kept_bytes = bytes * (spec->terms.lag > 0 ? spec->terms.lag : 1);
     *rest_bytes += sizeof(struct piece) + (workers + 1) * sizeof(struct rank);
 }
 

@@ -40,7 +40,17 @@ static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
 
 static bool has_reserved(const struct terms *terms)
 {
-    return terms->reserved[0] || terms->reserved[1] || terms->reserved[2];
+    return terms->reserved[0] || terms->reserved[1];
+}
+
+/* Returns whether a following tensor has either a rule or a lag, and of the other tensors at most
+ * the leading one has a lag. */
+static bool suits_lag(const struct terms *terms)
+{
+    bool follows = terms->flags & TERMS_FOLLOWS, leads = terms->flags & TERMS_LEADS;
+    if (!follows || terms->lag > TERMS_LAG_MAX)
+        return terms->lag == 0;
+    return leads || (terms->lag == 0) == (terms->rule != 0);
 }
 
 const char *terms_fault(const struct terms *terms, uint32_t workers)
@@ -53,8 +63,10 @@ const char *terms_fault(const struct terms *terms, uint32_t workers)
         return "the update rule is unknown";
     bool follows = terms->flags & TERMS_FOLLOWS;
     bool leads = terms->flags & TERMS_LEADS;
-    if (follows && !leads && (terms->quorum != QUORUM_CHOSEN || !terms->rule))
-        return "only parameters follow the sets of a job";
+    if (follows && !leads && terms->quorum != QUORUM_CHOSEN)
+        return "a tensor that follows the sets of a job has no other quorum";
+    if (!suits_lag(terms))
+        return "only sums that follow the sets of a job have a lag, of 1 to 16 rounds";
     if (terms->rule && terms->quorum != QUORUM_ALL && (!follows || leads))
         return "parameters are updated by all ranks of a round or not at all";
     if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))

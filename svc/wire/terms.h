@@ -32,17 +32,24 @@ enum quorum {
 /* Flag: the lane sums the squares of inputs and results. */
 #define TERMS_MEASURES 2u
 
-/* Flag of a job with backup workers (W22). For QUORUM_CHOSEN with a rule: rounds with gradients are
- * those of the job, whose number is in `root` of READY; all other rounds are rounds of all ranks.
+/* Flag of a job with backup workers (W22). For QUORUM_CHOSEN: rounds with gradients are those of
+ * the job, whose number is in `root` of READY; all other rounds are rounds of all ranks.
  * With TERMS_LEADS: the tensor counts the job's rounds, and ranks outside a set get PASSED. */
 #define TERMS_FOLLOWS 4u
+
+/* Largest `lag`: a lane has room for so many results of a piece. */
+#define TERMS_LAG_MAX 16
 
 struct terms {
     uint32_t quorum; /* a value of enum quorum */
     uint32_t bound;
     uint32_t flags;
     uint8_t rule; /* a value of enum update_rule: the lane stores parameters (W14); 0: none */
-    uint8_t reserved[3]; /* always 0 */
+    /* with TERMS_FOLLOWS and without a rule: rounds of the job that a rank may be behind. The lane
+     * stores the results of so many rounds, and the leader lane closes no round earlier. 0: the
+     * tensors of the job have rules */
+    uint8_t lag;
+    uint8_t reserved[2]; /* always 0 */
     /* the set, one bit for each rank; no bit: all ranks of the job */
     uint64_t ranks[TERMS_RANK_WORDS];
 };

@@ -19,7 +19,8 @@ static void check_sound(const struct terms *terms, uint32_t workers)
     assert(!(terms->flags & TERMS_LEADS) || terms->quorum == QUORUM_FIRST);
     bool follows = terms->flags & TERMS_FOLLOWS && !(terms->flags & TERMS_LEADS);
     assert(terms->rule == 0 || terms->quorum == (follows ? QUORUM_CHOSEN : QUORUM_ALL));
-    assert(!follows || terms->rule > 0);
+    assert(!follows || (terms->rule > 0) == (terms->lag == 0));
+    assert(terms->lag <= TERMS_LAG_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

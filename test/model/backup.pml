@@ -1,20 +1,25 @@
-/* A round closes before its slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85 to A87): a
+/* A round closes before its slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85 to A87, A95): a
  * leader lane, two lanes with one tensor each, three workers, and sets of the first two. The steps
  * are those of round_end.c of the client, and of quorum.c, takers.c, round.c and standing.c of the
  * lane. Messages are late by choice: each delivery is a step of its own. A wait for a worker that
  * takes a round ends at any time (not with PATIENT). FAULTS times the leader lane is lost with all
- * that it has not sent; its successor learns sets, announcements and reports from the workers.
+ * that it has not sent; its successor learns sets, announcements and reports from the workers. With
+ * SUMS the workers step: a worker takes the result of every round that it missed, lanes store the
+ * results of LAG rounds, and the leader lane waits for each worker that is further behind.
  *
  * Asserted: both lanes make a round with the same set; a worker with a word knows the set of its
  * round; the parameters of a worker are of one round when it begins the next gradient; a lane has
- * the round that a worker takes, unless the leader lane waits for the worker no longer. No end but
- * the one in which each worker holds the last round.
+ * the round that a worker takes, unless the leader lane waits for the worker no longer; a worker
+ * takes sums in order and skips none. No end but the one in which each worker holds the last round.
  *
  * Each of these breaks one rule, and must be found: WORD_BEFORE_SET (a lane sends no set ahead of
  * the word), DECIDES_EARLY (a new leader lane does not wait for all workers), SERVES_NEWEST (a lane
  * answers a taker with its newest state, whatever the round), LANDED_EARLY (a worker begins the next
  * gradient when one tensor has landed), HOLDS_LATE (the leader lane delays only the third round after
- * the one that a worker takes), REPORTS_EARLY (a worker reports before all lanes have answered). */
+ * the one that a worker takes), REPORTS_EARLY (a worker reports before all lanes have answered).
+ * With SUMS: SKIPS_SUMS (a worker takes the newest round at once), WAITS_LATE (a round closes while
+ * a worker lacks a result that the round overwrites), HOLDS_ENDED (a new leader lane takes the last
+ * round that a worker has ended for one that it holds). */
 
 #ifndef FAULTS
 #define FAULTS 0
@@ -25,6 +30,9 @@
 #define WORKERS 3
 #define LANES 2
 #define ENOUGH 2 /* gradients that close a round */
+#ifndef LAG
+#define LAG 1
+#endif
 
 #define OF(w, r) ((w) * (ROUNDS + 1) + (r))
 #define AT(w, l) ((w) * LANES + (l))
@@ -41,6 +49,7 @@ byte takes[WORKERS * LANES];              /* round that the worker takes from th
 byte newer[WORKERS];                      /* newest round that a lane named instead */
 byte report[WORKERS];                     /* LANDED: 1 + the round, 1: gone; 0: none on its way */
 byte named[WORKERS];                      /* answer of the leader lane; 0: none */
+byte goal[WORKERS];                       /* of sums: newest round to take; `closed` is the next */
 
 /* --- lanes --- */
 byte done[LANES];                         /* newest round that is made */
@@ -55,6 +64,7 @@ bool has_spoken[WORKERS];                 /* to a new leader lane */
 byte fetches[WORKERS];                    /* round that the worker takes; 0: none is waited for */
 byte tries[WORKERS];                      /* rounds taken since the announcement */
 bool may_be_outrun[WORKERS];              /* the leader lane does not wait for the worker */
+byte has[WORKERS];                        /* of sums: round up to which the worker needs no result */
 byte faults;
 
 /* W13: the first set stays. */
@@ -101,9 +111,29 @@ inline take(w, round)
 #endif
 #define NEWEST(w) (named[w] > newer[w] -> named[w] : newer[w])
 
+/* A worker with SUMS takes from its own round on, up to the newest one. */
+#if defined(SUMS) && !defined(SKIPS_SUMS)
+#define FIRST(w, r) (r)
+#else
+#define FIRST(w, r) closed[w]
+#endif
+#ifdef SUMS
+#define HAS_MORE(w) (closed[w] < goal[w])
+#else
+#define HAS_MORE(w) false
+#endif
+
+inline take_next(w)
+{
+    n = closed[w];
+    begin(w, n);
+    n++;
+    take(w, n)
+}
+
 proctype worker(byte w)
 {
-    byte l, r;
+    byte l, r, n;
     do
     :: held[w] == ROUNDS -> break
     :: held[w] < ROUNDS ->
@@ -113,15 +143,21 @@ proctype worker(byte w)
         do
         :: atomic { closed[w] == 0 && HAS(knows[OF(w, r)], w) && ALL_LANDED(w, r) ->
                 begin(w, r); break }
-        :: atomic { closed[w] > 0 && HAS(knows[OF(w, r)], w) == 0 -> take(w, closed[w]);
-                r = 0; break }
+        :: atomic { closed[w] > 0 && HAS(knows[OF(w, r)], w) == 0 ->
+                goal[w] = closed[w]; take(w, FIRST(w, r)); r = 0; break }
         od;
         do
         :: r > 0 -> break
-        :: atomic { r == 0 && ALL_ANSWERED(w) && report[w] == 0 && named[w] == 0 ->
+        :: atomic { r == 0 && ALL_ANSWERED(w) && HAS_MORE(w) -> take_next(w) }
+        :: atomic { r == 0 && ALL_ANSWERED(w) && !HAS_MORE(w) && report[w] == 0 &&
+                named[w] == 0 ->
                 report[w] = 1 + (newer[w] > 0 -> 0 : closed[w]) }
         :: atomic { r == 0 && named[w] > 0 && NEWEST(w) > closed[w] ->
+#ifdef SUMS
+                goal[w] = named[w]; take_next(w) }
+#else
                 l = NEWEST(w); newer[w] = l; take(w, newer[w]) }
+#endif
         :: atomic { r == 0 && named[w] > 0 && NEWEST(w) == closed[w] ->
                 named[w] = 0; begin(w, closed[w]); break }
         od
@@ -161,7 +197,11 @@ inline word(l, w, r)
 inline answer(l, w)
 {
     if
-#ifdef SERVES_NEWEST
+#ifdef SUMS
+    :: assert(done[l] < takes[AT(w, l)] + LAG); /* not overwritten */
+            assert(part[AT(w, l)] == takes[AT(w, l)] - 1);
+            part[AT(w, l)] = takes[AT(w, l)]
+#elif defined(SERVES_NEWEST)
     :: part[AT(w, l)] = done[l]
 #else
     :: done[l] <= takes[AT(w, l)] + 1 -> part[AT(w, l)] = takes[AT(w, l)]
@@ -207,7 +247,29 @@ proctype lane(byte l)
 #else
 #define HELD_FROM 2
 #endif
+#ifdef SUMS
+#ifdef WAITS_LATE
+#define DELAYS(w) (has[w] + LAG + 1 < leader_round)
+#else
+#define DELAYS(w) (has[w] + LAG < leader_round)
+#endif
+#else
 #define DELAYS(w) (fetches[w] > 0 && fetches[w] + HELD_FROM <= leader_round)
+#endif
+
+inline knows_held(w, round)
+{
+    if
+    :: has[w] < round -> has[w] = round
+    :: else
+    fi
+}
+
+inline hear(w)
+{
+    leader_heard[w] = ended[w];
+    knows_held(w, ended[w] - 1)
+}
 
 inline fetch(w)
 {
@@ -221,8 +283,12 @@ inline answer_report(w)
 {
     fetches[w] = 0;
     if
+#ifdef SUMS
+    :: knows_held(w, report[w] - 1); fetch(w); named[w] = leader_round - 1
+#else
     :: report[w] > 1 && (report[w] == leader_round || tries[w] == 2) -> named[w] = report[w] - 1
     :: else -> fetch(w); named[w] = leader_round - 1; tries[w] = 2
+#endif
     fi;
     report[w] = 0
 }
@@ -230,6 +296,12 @@ inline answer_report(w)
 inline decide()
 {
     leader_set[leader_round] = COUNTS(0) | (COUNTS(1) << 1) | (COUNTS(2) << 2);
+    for (r : 0 .. WORKERS - 1) {
+        if
+        :: COUNTS(r) -> has[r] = leader_round
+        :: else
+        fi
+    }
     leader_round++
 }
 
@@ -243,7 +315,14 @@ inline speak(w)
         :: else
         fi
     }
-    leader_heard[w] = ended[w];
+    if
+#ifdef HOLDS_ENDED
+    :: true -> leader_heard[w] = ended[w]; has[w] = ended[w]
+#else
+    :: ended[w] > held[w] && closed[w] == 0 -> hear(w) /* the standing is an announcement */
+#endif
+    :: else -> leader_heard[w] = ended[w]
+    fi;
     has_spoken[w] = true;
 #ifdef DECIDES_EARLY
     if
@@ -278,7 +357,7 @@ inline die()
     for (r : 0 .. ROUNDS) { leader_set[r] = 0 }
     for (r : 0 .. WORKERS - 1) {
         leader_heard[r] = 0; has_spoken[r] = false;
-        fetches[r] = 0; tries[r] = 0; may_be_outrun[r] = true
+        fetches[r] = 0; tries[r] = 0; may_be_outrun[r] = true; has[r] = 0
     }
 }
 
@@ -288,7 +367,7 @@ inline die()
 #define IS_IN(w) HAS(leader_set[leader_heard[w]] | knows[OF(w, leader_heard[w])], w)
 #define LEADER_STEPS(w) \
     :: atomic { leader_round == 0 && !has_spoken[w] -> speak(w) } \
-    :: atomic { leader_round > 0 && leader_heard[w] < ended[w] -> leader_heard[w] = ended[w] } \
+    :: atomic { leader_round > 0 && leader_heard[w] < ended[w] -> hear(w) } \
     :: atomic { IS_OVER(w) && IS_IN(w) && knows[OF(w, leader_heard[w])] == 0 -> \
             knows[OF(w, leader_heard[w])] = leader_set[leader_heard[w]] } \
     :: atomic { IS_OVER(w) && !IS_IN(w) && closed[w] == 0 -> \
@@ -296,7 +375,7 @@ inline die()
     :: atomic { leader_round > 1 && report[w] > 0 -> answer_report(w) } \
     GIVE_UP(w)
 
-#ifdef PATIENT
+#if defined(PATIENT) || defined(SUMS)
 #define GIVE_UP(w)
 #else
 #define GIVE_UP(w) :: atomic { DELAYS(w) -> fetches[w] = 0; may_be_outrun[w] = true }

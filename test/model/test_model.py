@@ -117,6 +117,26 @@ class BackupProtocol(Protocol):
     def test_a_leader_lane_may_die_in_any_of_three_rounds(self):
         self.holds('backup.pml', 'ROUNDS=3', 'FAULTS=1', states=1000000)
 
+    def test_a_worker_that_steps_itself_misses_no_sum(self):
+        self.holds('backup.pml', 'ROUNDS=3', 'SUMS', 'LAG=1', states=10000)
+        self.holds('backup.pml', 'ROUNDS=3', 'SUMS', 'LAG=2', states=10000)
+
+    def test_a_dead_leader_lane_loses_no_sum(self):
+        self.holds('backup.pml', 'ROUNDS=2', 'SUMS', 'FAULTS=1', states=10000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_a_leader_lane_that_dies_in_any_of_three_rounds_loses_no_sum(self):
+        self.holds('backup.pml', 'ROUNDS=3', 'SUMS', 'FAULTS=1', states=100000)
+
+    def test_a_worker_that_skips_sums_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=3', 'SUMS', 'LAG=2', 'SKIPS_SUMS')
+
+    def test_a_close_that_overwrites_a_missing_sum_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=3', 'SUMS', 'WAITS_LATE')
+
+    def test_a_new_leader_lane_that_takes_ended_rounds_for_held_ones_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=3', 'SUMS', 'FAULTS=1', 'HOLDS_ENDED')
+
     def test_a_word_before_its_set_is_found(self):
         self.is_found('backup.pml', 'WORD_BEFORE_SET')
 

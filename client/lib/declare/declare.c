@@ -62,17 +62,38 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     return 0;
 }
 
+/* Returns the lag of the tensors that follow the job's sets: 0 if they have update rules. -1: the
+ * job has no such tensor yet. */
+static int followers_lag(const struct gp_job *job)
+{
+    if (job->backup.leader)
+        return job->backup.leader->terms.lag;
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms))
+            return t->terms.lag;
+    }
+    return -1;
+}
+
 /* Makes the terms of a tensor in a job with backup workers. Tensors of the library itself, except
  * the hidden one, are rounds of all ranks. Returns a fault; NULL: none. */
-static const char *follow_sets(const gp_tensor_spec *spec, struct terms *terms)
+static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *spec,
+                               struct terms *terms)
 {
+    int lag = followers_lag(job);
+    if (spec->flags & TERMS_LEADS && spec->flags & TERMS_FOLLOWS)
+        terms->lag = lag > 0 ? (uint8_t)lag : 0;
     if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
         return NULL;
-    if (!spec->rule || spec->quorum != GP_ALL || spec->ranks || spec->elements == 0)
-        return "a job with backup workers has tensors of all ranks, with elements and an update "
-               "rule, with GP_ALL; sums in such jobs are not served yet";
+    if (spec->quorum != GP_ALL || spec->ranks || spec->elements == 0)
+        return "a job with backup workers has tensors of all ranks, with elements, with GP_ALL; "
+               "declare other tensors in a job without gp_job_spec.backup";
     terms->quorum = QUORUM_CHOSEN;
     terms->flags |= TERMS_FOLLOWS;
+    terms->lag = spec->rule ? 0 : job->backup.lag;
+    if (lag >= 0 && lag != terms->lag)
+        return "a job with backup workers has either tensors with update rules or tensors "
+               "without; give all tensors of the job a rule, or none";
     return NULL;
 }
 
@@ -92,7 +113,7 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
             ranks_add(ret_terms->ranks, rank);
     }
     if (!fault && job->backup.count > 0)
-        fault = follow_sets(spec, ret_terms);
+        fault = follow_sets(job, spec, ret_terms);
     if (!fault && spec->ranks && spec->ranks_count == 0)
         fault = "the set of ranks is empty; name the ranks that push";
     if (!fault)

@@ -14,6 +14,7 @@ enum backup_phase {
     BACKUP_ANNOUNCED, /* the leader lane has the announcement of the hidden tensor */
     BACKUP_LANDING,   /* this rank is in the set, and waits for results */
     BACKUP_TAKING,    /* this rank is not in the set, and fetches a result of every tensor */
+    BACKUP_NEXT,      /* between two gradients: this rank fetches the next sums that it missed */
 };
 
 /* Report of a rank outside the set to the leader lane (LANDED), and the answer. */
@@ -28,12 +29,15 @@ struct backup_rounds {
     uint32_t count; /* gradients that close a round; 0: the job has no backup workers */
     enum backup_phase phase;
     enum backup_report report;
+    uint8_t lag;                /* of sums: closed rounds that this rank may lack */
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
     uint64_t held;              /* newest round of the job whose results this rank has */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
-    uint64_t newest;            /* TAKING: newest closed round that a lane has named */
-    _Atomic uint64_t passed;    /* newest closed round that this rank lacks; 0: none */
+    /* newest closed round that a lane has named. Of sums, a rank gets every round up to this one
+     * before its next gradient */
+    uint64_t newest;
+    _Atomic uint64_t passed; /* newest closed round that this rank lacks; 0: none */
 };
 
 #endif

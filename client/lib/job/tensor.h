@@ -82,6 +82,14 @@ struct gp_tensor {
     uint64_t staged_bytes; /* bytes of all staging areas */
 };
 
+/* Returns whether a round with this operation is one of the job's rounds (W22). */
+static inline bool tensor_follows(const struct gp_tensor *t, uint8_t operation)
+{
+    bool sums = operation == RECORD_SUM || operation == RECORD_MEAN || operation == RECORD_MIN ||
+                operation == RECORD_MAX || operation == RECORD_PRODUCT;
+    return terms_are_following(&t->terms) && (t->terms.rule ? operation == RECORD_UPDATE : sums);
+}
+
 /* Returns whether a push sends or receives the tensor's state (parameters, then moments). */
 static inline bool is_of_state(uint8_t operation)
 {

@@ -140,7 +140,14 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             "tensor '%s' has an update rule: broadcast its parameters, then "
                             "update them",
                             t->name);
-    if (terms_are_following(&t->terms) && !is_update && s->job->backup.held > 0)
+    if (terms_are_following(&t->terms) && !t->terms.rule && s->operation != RECORD_BROADCAST &&
+        !tensor_follows(t, s->operation))
+        return client_error(-EOPNOTSUPP,
+                            "tensor '%s': a job with backup workers reduces and broadcasts only; "
+                            "use a job without gp_job_spec.backup for other operations",
+                            t->name);
+    if (terms_are_following(&t->terms) && !tensor_follows(t, s->operation) &&
+        s->job->backup.held > 0)
         /* a round of all ranks needs ranks that hold the same round */
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': a job with backup workers broadcasts, saves and restores "
@@ -171,12 +178,23 @@ static int check_parameters(const struct starting *s, const struct gp_tensor *t)
                         t->name);
 }
 
-/* Returns the root of a push. An update of a tensor that follows the job's sets has the number of
- * the job's round there (W22). */
+/* Checks that the rank has all sums of closed rounds, because no later call would fetch them. */
+static int check_missed(const struct starting *s, const struct gp_tensor *t)
+{
+    const struct backup_rounds *b = &s->job->backup;
+    if (!tensor_follows(t, s->operation) || t->terms.rule || b->held >= b->newest)
+        return 0;
+    return client_error(-EBUSY,
+                        "tensor '%s': rank %u lacks the results of rounds %" PRIu64 " to %" PRIu64
+                        " of the job; call gp_round_next() until it returns 0, then push",
+                        t->name, s->job->rank, b->held + 1, b->newest);
+}
+
+/* Returns the root of a push. A push to a tensor that follows the job's sets has the number of the
+ * job's round there (W22). */
 static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
 {
-    bool is_of_job = s->operation == RECORD_UPDATE && terms_are_following(&t->terms);
-    return is_of_job ? (uint32_t)(s->job->backup.held + 1) : s->root;
+    return tensor_follows(t, s->operation) ? (uint32_t)(s->job->backup.held + 1) : s->root;
 }
 
 static uint32_t push_weight(const struct starting *s)
@@ -221,7 +239,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
         return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
                             reduce_dtype_name(t->dtype));
-    int error = check_rule(s, t);
+    int error = check_rule(s, t) ?: check_missed(s, t);
     if (error < 0)
         return error;
     const struct link *hopeless = find_hopeless(t);

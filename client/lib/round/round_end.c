@@ -1,12 +1,14 @@
 /* Ends rounds of a job with backup workers. The hidden tensor is announced after the last gradient;
  * the leader lane answers with the set of the round. On a rank outside the set, every tensor takes
- * the result of the same closed round, so that all parameters are of one round (W22). This file
- * owns struct backup_rounds. */
+ * the result of the same closed round, so that all parameters are of one round. Of sums, the rank
+ * takes the result of every round that it missed, in order (W22). This file owns struct
+ * backup_rounds. */
 #include "client/lib/round/round_end.h"
 
 #include "client/lib/declare/declare.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
+#include "client/lib/round/copy.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/settle.h"
 #include "client/lib/round/wait.h"
@@ -27,7 +29,7 @@ int round_end_is_due(const struct gp_request *q)
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
         bool is_open = push->root == (uint32_t)(b->held + 1); /* false: the round has ended here */
-        if (terms_are_following(&t->terms) && push->operation == RECORD_UPDATE && is_open)
+        if (tensor_follows(t, push->operation) && is_open)
             return client_error(-EDEADLK,
                                 "tensor '%s': round %" PRIu64
                                 " of the job is not ended; call gp_round_end() before gp_wait()",
@@ -116,11 +118,11 @@ static int round_end_check_pushes(struct gp_job *job)
 {
     uint32_t number = (uint32_t)(job->backup.held + 1);
     for_each_tensor (t, job) {
-        bool is_pushed = t->open.operation == RECORD_UPDATE && t->open.root == number;
+        bool is_pushed = tensor_follows(t, t->open.operation) && t->open.root == number;
         if (terms_are_following(&t->terms) && !is_pushed)
             return client_error(-EINVAL,
-                                "tensor '%s' has no update in round %" PRIu64
-                                " of the job; update each tensor once, then call gp_round_end()",
+                                "tensor '%s' has no gradient in round %" PRIu64
+                                " of the job; push each tensor once, then call gp_round_end()",
                                 t->name, job->backup.held + 1);
     }
     return 0;
@@ -161,9 +163,11 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
     }
 }
 
-static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round)
+/* `newest`: the round that the rank takes last. */
+static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round, uint64_t newest)
 {
-    job->backup.taking = job->backup.newest = round;
+    job->backup.taking = round;
+    job->backup.newest = newest;
     job->backup.report = REPORT_NONE;
     for_each_tensor (t, job) {
         if (terms_are_following(&t->terms))
@@ -200,13 +204,31 @@ static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
             return error;
         if (b->newest == b->taking)
             break;
-        round_end_take_all(job, b->taking, b->newest);
-    }
-    for_each_tensor (t, job) {
-        if (terms_are_following(&t->terms))
-            settle_taken(t);
+        round_end_take_all(job, b->taking, b->newest, b->newest);
     }
     return 0;
+}
+
+/* Waits for the results of one round. A report after the last round tells the leader lane that the
+ * rank lacks none, and the answer may name a newer one. */
+static int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns)
+{
+    const struct backup_rounds *b = &job->backup;
+    int error = round_end_drive(job, deadline_ns, all_are_answered,
+                                "a lane has not sent the result of a closed round");
+    bool is_last = b->taking == b->newest || b->report != REPORT_NONE;
+    return error == 0 && is_last ? round_end_report(job, deadline_ns) : error;
+}
+
+static int round_end_await_dropped(struct gp_job *job, uint64_t deadline_ns)
+{
+    int error = job->backup.leader->terms.lag > 0 ? round_end_await_sums(job, deadline_ns)
+                                                  : round_end_await_taken(job, deadline_ns);
+    for_each_tensor (t, job) {
+        if (error == 0 && terms_are_following(&t->terms))
+            settle_taken(t);
+    }
+    return error;
 }
 
 /* ---- the answer ---- */
@@ -227,15 +249,16 @@ static int round_end_hear(struct gp_job *job, uint64_t deadline_ns, uint64_t tim
     const struct record_chosen *set = &job->chosen[round & 1];
     bool is_counted = set->round == round && round_set_count(set, job->rank) > 0;
     b->phase = is_counted ? BACKUP_LANDING : BACKUP_TAKING;
+    uint64_t newest = b->leader->round, first = b->leader->terms.lag > 0 ? round : newest;
     if (!is_counted)
-        round_end_take_all(job, round, b->leader->round);
+        round_end_take_all(job, round, first, newest);
     return 0;
 }
 
 static void round_end_finish(struct gp_job *job, gp_round *ret_round)
 {
     struct backup_rounds *b = &job->backup;
-    bool is_dropped = b->phase == BACKUP_TAKING;
+    bool is_dropped = b->phase == BACKUP_TAKING || b->phase == BACKUP_NEXT;
     uint64_t round = is_dropped ? b->taking : b->held + 1;
     const struct record_chosen *set = &job->chosen[round & 1];
     gp_round end = {.number = round,
@@ -251,12 +274,24 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
         *ret_round = end;
 }
 
+static int round_end_check_missed(const struct gp_job *job)
+{
+    const struct backup_rounds *b = &job->backup;
+    bool lacks = b->phase == BACKUP_OPEN && b->leader->terms.lag > 0 && b->held < b->newest;
+    if (!lacks && b->phase != BACKUP_NEXT)
+        return 0;
+    return client_error(-EINVAL,
+                        "job '%s': rank %u lacks the result of round %" PRIu64
+                        "; call gp_round_next() until it returns 0, then push and end the round",
+                        job->name, job->rank, b->held + 1);
+}
+
 static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
                             gp_round *ret_round)
 {
     struct backup_rounds *b = &job->backup;
-    int error = 0;
-    if (b->phase == BACKUP_OPEN)
+    int error = round_end_check_missed(job);
+    if (error == 0 && b->phase == BACKUP_OPEN)
         error = round_end_announce(job, deadline_ns);
     if (error == 0 && b->phase == BACKUP_ANNOUNCED)
         error = round_end_hear(job, deadline_ns, timeout_ns);
@@ -264,7 +299,7 @@ static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t t
         error =
             round_end_drive(job, deadline_ns, all_have_landed, "a lane has not sent its result");
     if (error == 0 && b->phase == BACKUP_TAKING)
-        error = round_end_await_taken(job, deadline_ns);
+        error = round_end_await_dropped(job, deadline_ns);
     if (error < 0)
         return error;
     int is_dropped = b->phase == BACKUP_TAKING;
@@ -294,6 +329,80 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
         job->backup.leader = leader;
     if (error == 0)
         error = round_end_locked(job, deadline_ns, timeout_ns, ret_round);
+    job_end_use(job);
+    return error;
+}
+
+/* ---- the results of more rounds ---- */
+
+/* The results of the last push lie where those of the next round land. */
+static int round_next_check(struct gp_job *job)
+{
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms) && t->request)
+            return client_error(-EBUSY,
+                                "tensor '%s' has a request that nobody waited for; wait for the "
+                                "request, then call gp_round_next()",
+                                t->name);
+    }
+    return 0;
+}
+
+static void round_next_copy(struct gp_tensor *t)
+{
+    struct gp_job *job = t->job;
+    bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
+    t->open.is_taking = false;
+    if (!t->open.copies_out)
+        return;
+    if (is_long)
+        pthread_mutex_unlock(&job->lock);
+    copy_from_wire(t->open.result, slabs_at(&job->slabs, t->open.landing), t->open.result_bytes,
+                   (struct copy_dtypes){t->values, t->dtype}, copy_streams_from(job->staged_bytes));
+    if (is_long)
+        pthread_mutex_lock(&job->lock);
+}
+
+static int round_next_locked(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    if (b->phase == BACKUP_OPEN && b->held >= b->newest)
+        return 0;
+    int error = b->phase == BACKUP_OPEN ? round_next_check(job) : 0;
+    if (error < 0)
+        return error;
+    if (b->phase == BACKUP_OPEN) {
+        b->phase = BACKUP_NEXT;
+        round_end_take_all(job, b->held, b->held + 1, b->newest);
+    }
+    error = round_end_await_sums(job, deadline_ns);
+    if (error < 0)
+        return error;
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms))
+            round_next_copy(t);
+    }
+    round_end_finish(job, NULL);
+    return 1;
+}
+
+int gp_round_next(gp_job *job, int timeout_ms)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    uint64_t deadline_ns = clock_now_ns() + wait_timeout_ns(job->client, timeout_ms);
+    job->users++;
+    pthread_mutex_lock(&job->lock);
+    const struct backup_rounds *b = &job->backup;
+    if (!b->leader || b->leader->terms.lag == 0)
+        error = 0; /* no round was ended yet, or the lanes update parameters */
+    else if (b->phase != BACKUP_OPEN && b->phase != BACKUP_NEXT)
+        error = client_error(-EINVAL,
+                             "job '%s' round %" PRIu64 " is not ended; call gp_round_end() first",
+                             job->name, b->held + 1);
+    else
+        error = round_next_locked(job, deadline_ns);
     job_end_use(job);
     return error;
 }

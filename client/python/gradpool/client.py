@@ -442,10 +442,10 @@ class Job(Owned):
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def end_round(self, loss=float('nan'), timeout_ms=0):
-        """Ends this rank's round in a job with backup workers, after one update() of each tensor
-        with settings on every rank, and before the wait() for these updates. Returns an EndOfRound
-        when the parameters of that round are in place: equal on all ranks that have it. After a
-        Timeout the method may be called again."""
+        """Ends this rank's round in a job with backup workers, after one push of each tensor: an
+        update() with settings on every rank, or a push_pull() in a job without rules; and before
+        the wait() for it. Returns an EndOfRound when the results of that round are in place: equal
+        on all ranks that have it. After a Timeout the method may be called again."""
         end, results = RoundEnd(), []
 
         def call(handle, *arguments):
@@ -453,6 +453,18 @@ class Job(Owned):
             return results[0]
         self._wait(call, float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), ctypes.byref(end))
         return EndOfRound(end.number, end.missed, end.counted, end.of, results[0] == 1)
+
+    def next_round(self, timeout_ms=0):
+        """Fetches the sums of the next round that closed without this rank, into the results of
+        its last push_pull(). Returns True when they are in place, False if the rank lacks none.
+        Called after each end_round() and wait() until False, before the next push."""
+        results = []
+
+        def call(handle, *arguments):
+            results.append(lib.gp_round_next(handle, *arguments))
+            return results[0]
+        self._wait(call, number(timeout_ms, 'timeout_ms', INT_MAX))
+        return results[0] == 1
 
     def passed(self):
         """Returns the newest closed round that this rank lacks, whose gradient will be dropped; 0:

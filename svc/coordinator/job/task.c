@@ -21,12 +21,12 @@ static int compare_tasks(const void *a, const void *b)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
 /* Returns the bytes of parameters and moments. Without an update rule, the state is the last
- * result, which a late rank may still fetch. */
+ * result, or the last results, which a late rank may still fetch. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)
         return bytes * (1 + (uint64_t)update_moments(terms->rule));
-    return terms->quorum == QUORUM_ALL ? 0 : bytes;
+    return terms->quorum == QUORUM_ALL ? 0 : bytes * (terms->lag > 0 ? terms->lag : 1);
 }
 
 /* Lists the accepted pieces, or only counts them if `ret_tasks` is NULL. */

@@ -98,7 +98,7 @@ static bool has_copies(const struct aggregator *a)
 
 static bool keeps_state(const struct tensor *tensor)
 {
-    return tensor->terms.rule || tensor->terms.quorum == QUORUM_STALE ||
+    return tensor->terms.rule || tensor->terms.lag > 0 || tensor->terms.quorum == QUORUM_STALE ||
            tensor->terms.quorum == QUORUM_ANY;
 }
 

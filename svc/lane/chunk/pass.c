@@ -82,7 +82,7 @@ static const void *look_at(const struct transfer *t, uint32_t place)
 
 static char *kept_at(const struct transfer *t)
 {
-    return t->piece->kept + piece_bytes(t->piece, t->first);
+    return piece_kept(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
 }
 
 /* Returns the lane's own input, which is summed before the inputs of workers: the running sum. In

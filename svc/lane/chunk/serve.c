@@ -1,6 +1,7 @@
-/* Writes the parameters after a round to a rank that takes them. Before each chunk the state is
- * looked up again: a later round may have written there, and the rank then gets the number of the
- * newest round instead. One write is posted for each worker. RULES.md: A86, A88. */
+/* Writes the parameters after a round, or the result of a sum, to a rank that takes them. Before
+ * each chunk the state is looked up again: a later round may have written there, and the rank then
+ * gets the number of the newest round instead. One write is posted for each worker. RULES.md: A86,
+ * A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -12,7 +13,31 @@
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
+
+/* ---- the results that a lane has ---- */
+
+/* The open round writes over the oldest stored result, but the leader lane closes that round only
+ * when no rank needs this result any more. */
+static bool serve_has_kept(const struct piece *p, uint64_t round)
+{
+    uint64_t last = round + p->terms.lag;
+    bool is_made = round < p->round && round >= p->kept_from;
+    return is_made && (last > p->round || (last == p->round && p->state == PIECE_COLLECTING));
+}
+
+static bool serve_has(const struct piece *p, uint64_t round)
+{
+    return p->parameters ? parameters_have(p, round) : serve_has_kept(p, round);
+}
+
+static const void *serve_values(const struct piece *p, uint64_t round, uint64_t first)
+{
+    if (p->parameters)
+        return parameters_at(p, round, first);
+    return p->kept ? piece_kept(p, round) + piece_bytes(p, first) : NULL;
+}
 
 /* Answers the rank, which has the result of `round`, or takes it next. */
 static void serve_answer(struct serving *s, uint64_t round)
@@ -34,7 +59,8 @@ static void serve_answer(struct serving *s, uint64_t round)
 static uint64_t serve_elements(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;
-    uint64_t left = p->elements - s->next, fits = serving_slot_bytes(p->job) / sizeof(float);
+    uint64_t left = p->elements - s->next;
+    uint64_t fits = serving_slot_bytes(p->job) / reduce_element_bytes(p->dtype);
     return left < fits ? left : fits;
 }
 
@@ -56,9 +82,9 @@ static int serve_write(struct serving *s, uint64_t elements)
     const struct rank *rank = s->rank;
     const struct announcement *a = rank->late;
     struct fabric_conn *conn = rank->worker->conn;
-    const void *values = parameters_at(rank->piece, a->round, s->next);
-    uint64_t at = a->output_offset + s->next * sizeof(float);
-    size_t bytes = elements * sizeof(float);
+    const void *values = serve_values(rank->piece, a->round, s->next);
+    uint64_t at = a->output_offset + piece_bytes(rank->piece, s->next);
+    size_t bytes = piece_bytes(rank->piece, elements);
     void *mapped = fabric_map(conn, a->output_region, at, bytes);
     if (bytes > 0 && !mapped)
         return serve_post(s, values, at, bytes);
@@ -129,14 +155,28 @@ static bool serve_find(struct serving *s, const struct worker *w)
     return s->rank;
 }
 
+/* No other result can take the place of a sum: the rank would go on from other values than the
+ * others. */
+static void serve_fail_lost(const struct serving *s)
+{
+    const struct piece *p = s->rank->piece;
+    job_fail(p->job, -EOWNERDEAD,
+             "tensor '%s': rank %u of job '%s' lacks the result of round %" PRIu64
+             ", which died with its lane; start the job again from a checkpoint",
+             p->tensor, s->rank->worker->number, p->job->name, s->rank->late->round);
+}
+
 static uint32_t serve_step(struct serving *s, const struct worker *w)
 {
     if (!w->conn || !serve_find(s, w))
         return 0;
     const struct piece *p = s->rank->piece;
-    if (parameters_have(p, s->rank->late->round))
+    if (serve_has(p, s->rank->late->round))
         return serve_chunk(s);
-    serve_answer(s, p->round - 1);
+    if (p->terms.lag > 0)
+        serve_fail_lost(s);
+    else
+        serve_answer(s, p->round - 1);
     return 1;
 }
 

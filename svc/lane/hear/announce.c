@@ -8,6 +8,7 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/round/standing.h"
@@ -113,19 +114,15 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-static bool ready_may_take(const struct piece *p, const struct operation *operation)
-{
-    return p->terms.follows && operation && operation->updates;
-}
-
-/* Returns whether an update names the round of the job that the piece expects. While that round is
- * unknown, any is accepted: the first announcement sets the number. */
+/* Returns whether an announcement names the round of the job that the piece expects. While that
+ * round is unknown, any is accepted: the first announcement sets the number. */
 static bool suits_job_round(const struct piece *p, const struct record_ready *ready)
 {
-    bool is_update = ready->standing == RECORD_ANNOUNCE && ready->operation == RECORD_UPDATE;
-    if (!p->terms.follows || !is_update || p->job_round == 0 || ready->round < p->round)
+    bool is_of_job =
+        ready->standing == RECORD_ANNOUNCE && quorum_follows(p, operation_find(ready->operation));
+    if (!is_of_job || p->job_round == 0 || ready->round < p->round)
         return true;
-    bool is_next = ready->round > p->round && p->operation && p->operation->updates;
+    bool is_next = ready->round > p->round && quorum_follows(p, p->operation);
     return ready->root == (uint32_t)(p->job_round + is_next);
 }
 
@@ -176,8 +173,10 @@ static bool suits_terms(const struct piece *p, const struct operation *operation
 {
     if (!parameters_suit(p, operation))
         return false;
-    if (p->terms.quorum == QUORUM_ALL || p->terms.follows)
+    if (p->terms.quorum == QUORUM_ALL || (p->terms.follows && p->terms.rule))
         return true;
+    if (p->terms.follows)
+        return operation->code == RECORD_BROADCAST || operation_is_reduction(operation);
     if (quorum_is_loose(p))
         return operation->code == RECORD_SUM;
     return operation->inputs == INPUT_NONE || operation_is_reduction(operation);
@@ -316,19 +315,6 @@ static bool may_keep_payload(const struct piece *p, const struct rank *rank, uin
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
 }
 
-/* Sets the number of the job's round. `root` has the low half; the full number is the one nearest
- * to the newest known set. */
-static void learn_job_round(struct piece *p, const struct record_ready *ready)
-{
-    uint64_t newest = 0;
-    bool is_open = ready->standing == RECORD_ANNOUNCE && ready->round == p->round;
-    if (!p->terms.follows || p->job_round > 0 || !is_open || ready->operation != RECORD_UPDATE)
-        return;
-    for (int k = 0; k < CHOICES_PER_JOB; k++)
-        newest = p->job->choices[k].round > newest ? p->job->choices[k].round : newest;
-    p->job_round = newest + (uint64_t)(int64_t)(int32_t)(ready->root - (uint32_t)newest);
-}
-
 /* Records an announcement. Returns true if the payload stays in its receive buffer. */
 static bool take(struct rank *rank, const struct operation *operation,
                  const struct record_ready *ready, const void *data, const void *payload)
@@ -353,7 +339,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new && p->parameters && !is_taker)
         parameters_hear(p, rank, operation, ready);
-    learn_job_round(p, ready);
+    if (is_new && p->takers && ready->standing == RECORD_ANNOUNCE)
+        takers_hold_before(rank, ready->round);
     if (ready->standing == RECORD_KEEPS) {
         /* has_spoken is set when the announcement of the next round follows (W5) */
         a->standing = RECORD_HOLDS;
@@ -388,7 +375,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
-    } else if (p && ready->standing == RECORD_TAKES && !ready_may_take(p, operation)) {
+    } else if (p && ready->standing == RECORD_TAKES && !quorum_follows(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
     } else if (p && p->terms.follows && ready->weight != RECORD_WEIGHT) {
         refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");

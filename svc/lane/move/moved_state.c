@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define HEAD_MAGIC 0x34535047u /* "GPS4" */
+#define HEAD_MAGIC 0x35535047u /* "GPS5" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
 /* Head of a moved state, little endian like all records. The clock of each member follows, then the
@@ -26,7 +26,8 @@ struct head {
     uint32_t members;
     uint64_t elements;
     uint64_t round;     /* newest committed round; 0: unknown */
-    uint64_t job_round; /* value of piece.job_round */
+    uint64_t job_round; /* these two are values of struct piece */
+    uint64_t kept_from;
     uint64_t body_bytes;
     uint64_t steps; /* this and the next two fields are for pieces with parameters */
     uint64_t swapped_round, steps_before; /* values of struct parameters */
@@ -38,7 +39,7 @@ struct head {
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
-_Static_assert(sizeof(struct head) == 136 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
+_Static_assert(sizeof(struct head) == 144 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
                "no holes");
 _Static_assert(sizeof(struct head) + (2 * LANE_WORKERS_MAX + 1) * sizeof(uint64_t) <=
                    LANE_STATE_HEAD_BYTES,
@@ -54,7 +55,7 @@ static uint64_t body_room(const struct piece *p)
     uint64_t bytes = piece_bytes(p, p->elements);
     if (p->parameters)
         return bytes * (1 + (uint64_t)update_moments(p->terms.rule));
-    return p->kept ? bytes : 0;
+    return p->kept ? bytes * piece_kept_results(p) : 0;
 }
 
 static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
@@ -157,6 +158,7 @@ static void write_head(const struct piece *p, char *ret_head)
                         .elements = p->elements,
                         .round = committed(p),
                         .job_round = p->job_round,
+                        .kept_from = p->kept_from,
                         .body_bytes = body_bytes(p),
                         .dtype = (uint8_t)p->dtype,
                         .quorum = (uint8_t)p->terms.quorum,
@@ -241,8 +243,9 @@ static bool suits(const struct piece *p, const struct head *head)
            head->elements == p->elements && head->dtype == p->dtype &&
            head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
            head->round <= RECORD_ROUND_MOST && head->job_round <= RECORD_ROUND_MOST &&
-           (p->terms.follows || head->job_round == 0) && head->failure <= 0 &&
-           head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) && body_suits(p, head);
+           (p->terms.follows || head->job_round == 0) && head->kept_from <= head->round + 1 &&
+           head->failure <= 0 && head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) &&
+           body_suits(p, head);
 }
 
 static bool take_clocks(struct piece *p, const char *clocks)
@@ -317,6 +320,7 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
     p->has_kept = p->kept && head.body_bytes > 0;
     p->state_round = head.round;
     p->job_round = head.job_round;
+    p->kept_from = head.kept_from;
     p->state_bytes = head_bytes(p) + head.body_bytes;
     lane_leave(p->job->lane, p->job->id, head.left);
     return 0;

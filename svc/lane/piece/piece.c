@@ -9,6 +9,7 @@
 #include "svc/lane/state/replica.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/worker/serving.h"
+#include "svc/wire/terms.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,8 +62,11 @@ static bool rule_is_sound(const struct lane_piece *spec)
     const struct lane_terms *terms = &spec->terms;
     bool is_known = update_moments(terms->rule) >= 0;
     enum quorum quorum = terms->follows ? QUORUM_CHOSEN : QUORUM_ALL;
+    bool may_lag = (terms->follows && !terms->rule) || terms->leads == LEADS_ROUNDS;
+    if (terms->lag > (may_lag ? TERMS_LAG_MAX : 0))
+        return false;
     if (!terms->rule)
-        return !terms->follows;
+        return !terms->follows || (terms->quorum == QUORUM_CHOSEN && terms->lag > 0);
     return is_known && terms->quorum == quorum && spec->dtype == REDUCE_F32;
 }
 
@@ -87,13 +91,14 @@ static int make_kept(struct piece *p, struct piece *before)
         before->parameters = NULL;
         return 0;
     }
-    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
-                                                 piece_bytes(p, p->elements))))
+    if (needs_kept(p) &&
+        !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
+                                piece_kept_results(p) * piece_bytes(p, p->elements))))
+        return -ENOMEM;
+    if (p->terms.follows && servings_create(job) < 0)
         return -ENOMEM;
     if (!p->terms.rule)
         return 0;
-    if (p->terms.follows && servings_create(job) < 0)
-        return -ENOMEM;
     p->parameters = parameters_create(p);
     return p->parameters ? 0 : -ENOMEM;
 }

@@ -26,6 +26,17 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
     return &job->choices[round % CHOICES_PER_JOB];
 }
 
+/* The full number is the one nearest to the newest known set. */
+void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root)
+{
+    uint64_t newest = 0;
+    if (p->job_round > 0 || !quorum_follows(p, operation))
+        return;
+    for (int k = 0; k < CHOICES_PER_JOB; k++)
+        newest = p->job->choices[k].round > newest ? p->job->choices[k].round : newest;
+    p->job_round = newest + (uint64_t)(int64_t)(int32_t)(root - (uint32_t)newest);
+}
+
 static bool has(const struct record_chosen *choice, const struct rank *rank)
 {
     return round_set_count(choice, rank->worker->number) > 0;

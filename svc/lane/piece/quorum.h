@@ -15,18 +15,29 @@ static inline bool quorum_is_loose(const struct piece *p)
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
 /* Returns the number of the piece's round among the rounds of the job; 0: unknown. In a piece with
- * terms.follows, a round without an update has the number of the next update. */
+ * terms.follows, a round that does not follow has the number of the next one that does. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
     if (!p->terms.follows)
         return round;
     return p->job_round > 0 ? p->job_round + round - p->round : 0;
 }
+/* Returns whether a round of the piece with this operation is one of the job's, with the job's
+ * set. */
+static inline bool quorum_follows(const struct piece *p, const struct operation *operation)
+{
+    if (!p->terms.follows || !operation)
+        return false;
+    return p->terms.rule ? operation->updates : operation_is_reduction(operation);
+}
 /* Returns whether the open round of a piece with terms.follows needs all ranks. */
 static inline bool quorum_is_whole(const struct piece *p)
 {
-    return p->terms.follows && p->operation && !p->operation->updates;
+    return p->terms.follows && p->operation && !quorum_follows(p, p->operation);
 }
+/* Sets the number of the job's open round, if it is unknown, from an announcement of that round:
+ * `root` has the low half. */
+void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root);
 /* Returns the round that the rank may announce next. */
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
 /* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all have left. */

@@ -1,7 +1,8 @@
 /* The rounds that ranks outside a set take, and the wait of a later round for them. Lanes keep the
  * states of two rounds, so the results of round r are lost when round r + 2 is made: the leader
- * lane delays that close for a rank that takes r, but not for long. Owns struct takers. RULES.md:
- * A87. */
+ * lane delays that close for a rank that takes r, but not for long. Of sums, lanes keep the results
+ * of `lag` rounds, and the leader lane waits for each rank. Owns struct takers. RULES.md: A87,
+ * A95. */
 #include "svc/lane/piece/takers.h"
 
 #include "svc/base/clock.h"
@@ -24,6 +25,7 @@
 
 struct taker {
     uint64_t round;  /* round that the rank takes; 0: none */
+    uint64_t held;   /* newest round of which the rank needs no stored result any more */
     uint64_t landed; /* round of the report that waits for an answer */
     bool asks;       /* a report waits for an answer */
     uint8_t tries;   /* rounds taken since the announcement */
@@ -81,6 +83,16 @@ static void taker_take(struct taker *t, uint64_t round)
     t->tries += t->tries < TRIES_MAX;
 }
 
+static void taker_hold(struct taker *t, uint64_t round)
+{
+    t->held = round > t->held ? round : t->held;
+}
+
+void takers_hold_before(const struct rank *rank, uint64_t round)
+{
+    taker_hold(taker_of(rank), round - 1);
+}
+
 void takers_begin(const struct rank *rank, uint64_t round)
 {
     struct taker *t = taker_of(rank);
@@ -97,6 +109,8 @@ void takers_landed(const struct rank *rank, uint64_t round)
     t->asks = true;
     t->landed = round;
     t->round = 0;
+    if (round != RECORD_ROUND_NONE)
+        taker_hold(t, round);
 }
 
 struct rank *takers_asking(struct piece *p)
@@ -115,6 +129,8 @@ uint64_t takers_answer(const struct rank *rank)
     struct taker *t = taker_of(rank);
     uint64_t newest = rank->piece->round - 1;
     takers_forget(rank);
+    if (rank->piece->terms.lag > 0)
+        return newest; /* no mean is skipped, and the next close waits for the rank */
     if (t->landed != RECORD_ROUND_NONE)
         t->in_vain = 0;
     if (t->landed != RECORD_ROUND_NONE && (t->landed == newest || t->tries == TRIES_MAX))
@@ -194,11 +210,25 @@ static void takers_give_up(struct piece *p)
     }
 }
 
+/* Returns whether a rank lacks the oldest result that the lanes store. */
+static bool takers_lag(const struct piece *p)
+{
+    for (uint32_t i = 0; i < p->members; i++) {
+        enum worker_state state = p->ranks[i].worker->state;
+        bool may_land = state != WORKER_LEFT && state != WORKER_LOST;
+        if (may_land && p->takers->of[i].held + p->terms.lag < p->round)
+            return true;
+    }
+    return false;
+}
+
 bool takers_hold(struct piece *p)
 {
     struct takers *ts = p->takers;
     if (!ts)
         return false;
+    if (p->terms.lag > 0)
+        return takers_lag(p);
     uint64_t wait_ns = takers_wait_ns(p), now_ns = p->job->lane->now_ns;
     if (wait_ns > 0 && ts->until_ns == 0)
         takers_start(ts, now_ns + wait_ns);
@@ -218,11 +248,15 @@ void takers_closed(struct piece *p)
     if (ts->closed_ns > 0)
         ts->spans_ns[ts->spans++ % SPANS] = now_ns - ts->closed_ns;
     ts->closed_ns = now_ns;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part)
+            taker_hold(&ts->of[i], p->round);
+    }
 }
 
 /* ---- the state that moves ---- */
 
-/* The usual time of a round, then the round that each rank takes. */
+/* The usual time of a round, then the round that each rank takes, or holds if the job has a lag. */
 void takers_save(const struct piece *p, uint64_t *ret_words)
 {
     const struct takers *ts = p->takers;
@@ -230,7 +264,7 @@ void takers_save(const struct piece *p, uint64_t *ret_words)
         return;
     ret_words[0] = usual_ns(ts);
     for (uint32_t i = 0; i < p->members; i++)
-        ret_words[i + 1] = ts->of[i].round;
+        ret_words[i + 1] = p->terms.lag > 0 ? ts->of[i].held : ts->of[i].round;
 }
 
 bool takers_load(struct piece *p, const uint64_t *words)
@@ -243,7 +277,9 @@ bool takers_load(struct piece *p, const uint64_t *words)
     for (uint32_t i = 0; i < p->members; i++) {
         if (words[i + 1] > RECORD_ROUND_MOST)
             return false;
-        if (words[i + 1] > 0)
+        if (p->terms.lag > 0)
+            taker_hold(&ts->of[i], words[i + 1]);
+        else if (words[i + 1] > 0)
             taker_take(&ts->of[i], words[i + 1]);
     }
     ts->spans_ns[0] = words[0];

@@ -10,6 +10,8 @@
 struct takers *takers_create(struct piece *p);
 void takers_free(struct piece *p);
 
+/* The rank has announced this round of the hidden tensor, so it holds all rounds before. */
+void takers_hold_before(const struct rank *rank, uint64_t round);
 /* The rank's announcement was late, and the answer names this round: the rank takes its results. A
  * piece without takers ignores the call. */
 void takers_begin(const struct rank *rank, uint64_t round);
@@ -25,11 +27,14 @@ uint64_t takers_answer(const struct rank *rank);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
 
-/* Returns whether the open round may not close yet, because a rank still takes the results of a
- * round two or more before it, which lanes are about to overwrite. The first call for a round sets
- * the end of the wait; a rank that has not landed by then is waited for no longer. */
+/* Returns whether the open round may not close yet, because a rank lacks results which lanes are
+ * about to overwrite. In a job whose lanes update parameters, this is a rank that takes a round two
+ * or more before: the first call for a round sets the end of the wait, and a rank that has not
+ * landed by then is waited for no longer. With terms.lag, this is any rank that is further behind,
+ * and the wait has no end. */
 bool takers_hold(struct piece *p);
-/* Measures the time since the last close. Called when a round closes. */
+/* Measures the time since the last close, and counts the results of the round for the ranks of its
+ * set. Called when a round closes, while ranks have their parts. */
 void takers_closed(struct piece *p);
 
 /* The state that moves with the piece: takers_words() numbers. takers_load() returns false if a

@@ -185,6 +185,7 @@ void round_count(struct rank *rank, struct announcement *a)
     if (p->announced++ == 0)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
     p->traced.last = (uint16_t)rank->worker->number;
+    quorum_learn(p, a->operation, a->root);
     if (p->failure)
         tell_error(rank->worker, a);
     else if (p->job->has_left && quorum_is_hopeless(p, &left))
@@ -299,7 +300,7 @@ static void close_round(struct piece *p)
 static void open_round(struct piece *p)
 {
     p->round++;
-    if (p->job_round > 0 && p->operation && p->operation->updates)
+    if (p->job_round > 0 && quorum_follows(p, p->operation))
         p->job_round++;
     p->announced = 0;
     p->operation = NULL;
@@ -437,7 +438,8 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    p->has_kept = p->has_kept && p->is_answer; /* `kept` may be written in part only */
+    if (p->terms.lag == 0)
+        p->has_kept = p->has_kept && p->is_answer; /* `kept` may be written in part only */
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);

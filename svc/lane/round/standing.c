@@ -288,6 +288,8 @@ void round_settle(struct piece *p, uint64_t committed)
     p->round = committed + 1;
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
         p->has_kept = false; /* the stored result belongs to a round that is repeated (W15) */
+    if (!p->has_kept)
+        p->kept_from = p->round; /* the results before are lost, and a rank that lacks one fails */
     const char *loss = find_loss(p);
     replica_know(p);
     if (loss)

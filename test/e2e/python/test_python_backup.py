@@ -1,7 +1,13 @@
 """Backup workers in the package gradpool, without torch, against a real service: the rule of a job,
 and ends of rounds."""
+import collections
 import concurrent.futures
 import errno
+import os
+import time
+import unittest.mock
+
+import numpy
 
 import harness
 import ranks
@@ -11,7 +17,7 @@ from python_case import Case, full, setUpModule, tearDownModule  # noqa: F401
 WORKERS = 3
 
 
-class Rounds(Case):
+class Backup(Case):
     def join_all(self, **options):
         name = self.id().rsplit('.', 1)[-1]
         client = gradpool.connect()
@@ -19,6 +25,13 @@ class Rounds(Case):
         return [client.join(name, rank, WORKERS, durability='none', **options)
                 for rank in range(WORKERS)]
 
+    def end(self, jobs, ranks_of_round):
+        """Ends a round on some ranks at the same time. Returns their ends."""
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            return list(pool.map(lambda rank: jobs[rank].end_round(loss=0.5), ranks_of_round))
+
+
+class Rounds(Backup):
     def begin(self):
         """Joins all ranks and sets the parameters to those of rank 0. Returns jobs, tensors and
         parameters by rank."""
@@ -29,11 +42,6 @@ class Rounds(Case):
                         for job, tensor, mine in zip(jobs, tensors, values)]:
             request.wait()
         return jobs, tensors, values
-
-    def end(self, jobs, ranks_of_round):
-        """Ends a round on some ranks at the same time. Returns their ends."""
-        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            return list(pool.map(lambda rank: jobs[rank].end_round(loss=0.5), ranks_of_round))
 
     def test_a_late_gradient_is_dropped_and_parameters_stay_equal(self):
         jobs, tensors, values = self.begin()
@@ -111,7 +119,8 @@ class Rounds(Case):
         with self.raises(gradpool.Mismatch, 'least is -1'):
             gradpool.Backup('static:2', least=-1)
         self.assertEqual(repr(gradpool.Backup('static:2', least=1)),
-                         "Backup('static:2', least=1, absence=None, gradients=1, rate='fixed')")
+                         "Backup('static:2', least=1, absence=None, lag=None, "
+                         "gradients=1, rate='fixed')")
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
@@ -124,6 +133,136 @@ class Rounds(Case):
         with self.raises(gradpool.Mismatch, 'has no backup workers'):
             job.end_round()
         self.assertEqual(job.passed(), 0)
+
+
+LONG = (5 << 20) // 4       # elements of two pieces
+
+
+class Sums(Backup):
+    """Rounds of tensors without update rules: the workers step, and miss no mean."""
+
+    def begin_sums(self, elements=100, **options):
+        jobs = self.join_all(**{'backup': 'static:2', **options})
+        return jobs, [job.declare('t', elements) for job in jobs]
+
+    def push(self, jobs, tensors, ranks_of_round, number):
+        """Ends a round on some ranks. Returns ends and means by rank."""
+        means = [full(0) for _ in jobs]
+        requests = [jobs[rank].push_pull(tensors[rank], full(10 * number + rank), means[rank])
+                    for rank in ranks_of_round]
+        ends = self.end(jobs, ranks_of_round)
+        for request in requests:
+            request.wait()
+        return ends, means
+
+    def test_a_late_rank_gets_the_mean_of_every_round_that_it_missed(self):
+        jobs, tensors = self.begin_sums()
+        for number in 1, 2, 3:
+            ends, means = self.push(jobs, tensors, range(2), number)
+            self.assertEqual(ends, [(number, 0, 2, WORKERS, False)] * 2)
+            self.assertEqual(means[1].tolist(), full(10 * number + 0.5).tolist())
+            self.assertFalse(jobs[0].next_round())
+        ends, means = self.push(jobs, tensors, [2], 1)
+        self.assertEqual((ends[0].number, ends[0].missed, ends[0].is_dropped), (1, 1, True))
+        self.assertEqual(means[2].tolist(), full(10.5).tolist())
+        for number in 2, 3:
+            self.assertTrue(jobs[2].next_round())
+            self.assertEqual(means[2].tolist(), full(10 * number + 0.5).tolist())
+        self.assertFalse(jobs[2].next_round())
+        ends, means = self.push(jobs, tensors, [0, 2], 4)
+        self.assertEqual(ends, [(4, 0, 2, WORKERS, False)] * 2)
+        self.assertEqual(means[2].tolist(), full(41).tolist())
+
+    def test_rounds_wait_for_a_rank_that_is_too_far_behind(self):
+        jobs, tensors = self.begin_sums(backup=gradpool.Backup('static:2', lag=1))
+        self.push(jobs, tensors, range(2), 1)
+        means = [full(0) for _ in jobs]
+        requests = [jobs[rank].push_pull(tensors[rank], full(rank), means[rank])
+                    for rank in range(2)]
+        for rank in range(2):
+            with self.raises(gradpool.Timeout, 'round 2'):
+                jobs[rank].end_round(timeout_ms=100)
+        self.assertTrue(self.push(jobs, tensors, [2], 1)[0][0].is_dropped)
+        self.assertFalse(jobs[2].next_round())
+        self.assertEqual([end.number for end in self.end(jobs, range(2))], [2, 2])
+        for request in requests:
+            request.wait()
+
+    def train(self, rank, job, tensors, rounds):
+        """Steps by every mean. Returns the sum of the parameters after each round, and how often the
+        gradient was dropped."""
+        parameters = [numpy.zeros(tensor.elements, numpy.float32) for tensor in tensors]
+        means = [numpy.zeros_like(values) for values in parameters]
+        sums, dropped = {}, 0
+
+        def step(number):
+            for values, mean in zip(parameters, means):
+                values -= mean
+            sums[number] = [float(values.sum(dtype=numpy.float64)) for values in parameters]
+        while len(sums) < rounds:
+            time.sleep(0.01 if rank == 2 else 0)    # the work of a slow rank
+            gradients = [full((rank + 1) / (len(sums) + 1), tensor.elements) for tensor in tensors]
+            requests = [job.push_pull(*items) for items in zip(tensors, gradients, means)]
+            end = job.end_round()
+            for request in requests:
+                request.wait()
+            dropped += end.is_dropped
+            step(end.number)
+            while job.next_round():
+                step(len(sums) + 1)
+        return sums, dropped
+
+    def no_rank_diverges(self, transport):
+        with unittest.mock.patch.dict(os.environ, GRADPOOL_TRANSPORT=transport):
+            jobs, tensors = self.begin_sums(LONG)
+        both = [[tensor, job.declare('short', 10)] for job, tensor in zip(jobs, tensors)]
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            trained = list(pool.map(self.train, range(WORKERS), jobs, both, [30] * WORKERS))
+        seen = collections.defaultdict(set)
+        for sums, _ in trained:
+            self.assertEqual(sorted(sums), list(range(1, len(sums) + 1)))
+            for number, values in sums.items():
+                seen[number].add(tuple(values))
+        self.assertEqual({len(values) for values in seen.values()}, {1})
+        self.assertGreater(sum(dropped for _, dropped in trained), 0)
+
+    def test_no_rank_diverges_over_shared_memory(self):
+        self.no_rank_diverges('shm')
+
+    def test_no_rank_diverges_over_tcp(self):
+        self.no_rank_diverges('tcp')
+
+    def test_a_push_before_the_missed_means_is_refused(self):
+        jobs, tensors = self.begin_sums()
+        for number in 1, 2:
+            self.push(jobs, tensors, range(2), number)
+        means = full(0)
+        request = jobs[2].push_pull(tensors[2], full(1), means)
+        self.end(jobs, [2])
+        with self.raises(gradpool.GradpoolError, 'has a request that nobody waited for'):
+            jobs[2].next_round()
+        request.wait()
+        with self.raises(gradpool.GradpoolError, 'lacks the results of rounds 2 to 2 of the job'):
+            jobs[2].push_pull(tensors[2], full(1), means)
+        with self.raises(gradpool.GradpoolError, 'lacks the result of round 2'):
+            jobs[2].end_round()
+        self.assertTrue(jobs[2].next_round())
+        self.assertEqual(means.tolist(), full(20.5).tolist())
+        request = jobs[2].push_pull(tensors[2], full(1), means)
+        with self.assertRaises(gradpool.Timeout):
+            jobs[2].end_round(timeout_ms=1)
+        with self.raises(gradpool.GradpoolError, 'round 3 is not ended'):
+            jobs[2].next_round()
+
+    def test_tensors_with_and_without_a_rule_are_not_mixed(self):
+        jobs, _ = self.begin_sums()
+        with self.raises(gradpool.Mismatch, 'either tensors with update rules or tensors without'):
+            jobs[0].declare('parameters', 100, rule='sgd')
+
+    def test_operations_with_blocks_are_refused(self):
+        jobs, tensors = self.begin_sums()
+        with self.raises(gradpool.GradpoolError, 'reduces and broadcasts only'):
+            jobs[0].push_pull(tensors[0], full(1), None, 'gather')
 
 
 if __name__ == '__main__':

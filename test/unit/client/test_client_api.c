@@ -186,13 +186,13 @@ static void join_with_backup_workers(uint32_t rank)
     ok(gp_job_join(clients[rank], &spec, &jobs[rank]));
 }
 
-static void sums_and_parts_of_the_ranks_have_no_backup_workers(void **state)
+static void parts_of_the_ranks_have_no_backup_workers(void **state)
 {
     const uint32_t ranks[] = {0};
     gp_tensor *t;
     gp_tensor_spec specs[] = {
-        {.name = "t", .dtype = GP_F32, .elements = 4},
         {.name = "t", .dtype = GP_F32, .elements = 4, .quorum = GP_FIRST, .bound = 1},
+        {.name = "t", .dtype = GP_F32, .elements = 0},
         {.name = "t", .dtype = GP_F32, .elements = 0, .rule = GP_SGD},
         {.name = "t",
          .dtype = GP_F32,
@@ -223,7 +223,7 @@ static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(q[rank], 0));
     failed(gp_round_end(jobs[0], 0, 1000, NULL), -EINVAL,
-           "tensor 't' has no update in round 1 of the job", NULL);
+           "tensor 't' has no gradient in round 1 of the job", NULL);
     failed(gp_update(t[1], values[1], values[1], NULL, &q[1]), -EINVAL,
            "rank 1 gives the settings of an update", NULL);
     ok(gp_update(t[0], values[0], values[0], &settings, &q[0]));
@@ -561,7 +561,7 @@ int main(void)
         ALONE(jobs_that_cannot_be_are_refused),
         ALONE(backup_workers_travel_in_the_join),
         ALONE(rounds_end_in_jobs_with_backup_workers_only),
-        ALONE(sums_and_parts_of_the_ranks_have_no_backup_workers),
+        ALONE(parts_of_the_ranks_have_no_backup_workers),
         ALONE(a_wait_before_the_end_of_its_round_is_a_deadlock),
         CASE(tensors_that_cannot_be_are_refused),
         CASE(pushes_that_cannot_be_are_refused),

@@ -22,17 +22,20 @@
 
 static const char *kind;
 static struct rig rig;
+static uint32_t lag; /* 0: the lanes of the job update parameters */
 
 static int stop(void **state)
 {
     rig_stop(&rig);
+    lag = 0;
     return 0;
 }
 
 static void place(bool recovering)
 {
     const struct lane_piece hidden = {
-        .id = HIDDEN, .terms = {.quorum = QUORUM_FIRST, .bound = 2, .leads = LEADS_ROUNDS}};
+        .id = HIDDEN,
+        .terms = {.quorum = QUORUM_FIRST, .bound = 2, .leads = LEADS_ROUNDS, .lag = lag}};
     rig_place_piece(&rig, RANKS, hidden, recovering);
 }
 
@@ -202,6 +205,86 @@ static void a_dropped_piece_waits_no_longer(void **state)
     assert_int_equal(lane_next_ns(rig.lane), 0);
 }
 
+/* --- the wait of sums --- */
+
+/* Rank LATE is in no set, and the job has come to the round that waits for it. */
+static void begin_lagging(void)
+{
+    lag = 2;
+    start(false);
+    close_round(1);
+    close_round(2);
+    rig.clock_ns += 3600 * NS_PER_S; /* the wait has no end */
+    announce_two(3);
+    expect_waits(3, 0);
+}
+
+static void no_rank_is_further_behind_than_the_lag(void **state)
+{
+    begin_lagging();
+    end(LATE, 1); /* the rank has no result yet */
+    expect_waits(3, 0);
+    expect_answer(1, 2);
+    report(LATE, 1);
+    expect_closed(3);
+    expect_answer(2, 2); /* one more to take */
+    announce_two(4);
+    expect_waits(4, 0);
+    report(LATE, 2);
+    expect_closed(4);
+    expect_answer(3, 3);
+}
+
+static void a_rank_that_announces_holds_all_rounds_before(void **state)
+{
+    lag = 2;
+    start(false);
+    end(LATE, 1);
+    end(0, 1);
+    rig_until(&rig, has_commit(LATE, 1) && has_commit(0, 1));
+    end(1, 1);
+    rig_until(&rig, rig.workers[1].closed_count == 1);
+    report(1, 1);
+    close_round(2);
+    close_round(3); /* rank LATE was in the set of round 1, and needs no stored result of it */
+    announce_two(4);
+    expect_waits(4, 0);
+    end(LATE, 2);
+    expect_waits(4, 0);
+    report(LATE, 2);
+    expect_closed(4);
+}
+
+static void a_rank_that_has_left_may_be_behind(void **state)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    begin_lagging();
+    assert_int_equal(fabric_send(rig.workers[LATE].conn, &leave, sizeof leave, NULL, 0), 0);
+    expect_closed(3);
+}
+
+static void a_new_owner_knows_what_ranks_hold(void **state)
+{
+    static char moved[LANE_STATE_HEAD_BYTES];
+    const uint32_t piece = HIDDEN;
+    const uint64_t round = 2;
+    begin_lagging();
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
+    assert_true(bytes > 0);
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    place(true);
+    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, HIDDEN, 0, moved, (size_t)bytes), 0);
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
+    stand(LATE, 2, RECORD_IDLE); /* of the hidden tensor only */
+    announce_two(3);
+    expect_waits(3, 0);
+    report(LATE, 1);
+    expect_closed(3);
+    announce_two(4);
+    expect_waits(4, 0);
+}
+
 /* --- the answer --- */
 
 static void a_rank_takes_a_newer_round_once_then_begins(void **state)
@@ -350,6 +433,10 @@ int main(int argc, char **argv)
         CASE(a_pause_of_all_ranks_makes_no_wait_longer),
         CASE(a_rank_that_has_left_is_not_waited_for),
         CASE(a_dropped_piece_waits_no_longer),
+        CASE(no_rank_is_further_behind_than_the_lag),
+        CASE(a_rank_that_announces_holds_all_rounds_before),
+        CASE(a_rank_that_has_left_may_be_behind),
+        CASE(a_new_owner_knows_what_ranks_hold),
         CASE(a_rank_takes_a_newer_round_once_then_begins),
         CASE(a_rank_with_the_newest_round_begins),
         CASE(a_new_leader_lane_answers_when_it_knows_the_round),

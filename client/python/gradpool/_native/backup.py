@@ -13,10 +13,12 @@ class Backup:
                  so far: "auto", "dbw", "blind", "adasync:2"
       least      fewest gradients of a round; None: 2
       absence    rounds wait for a rank that has missed so many; None: for no rank
+      lag        in a job without update rules: rounds that a rank may be behind, to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients"""
 
-    def __init__(self, rule, least=None, absence=None, gradients=1, rate='fixed'):
+    def __init__(self, rule, least=None, absence=None, lag=None, gradients=1,
+                 rate='fixed'):
         name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
         if name not in BACKUP_RULES:
             raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
@@ -26,16 +28,18 @@ class Backup:
                            "adasync, as in 'static:12', and to no other rule")
         if rate not in BACKUP_RATES:
             raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
-        self.rule, self.least, self.absence = rule, least, absence
+        self.rule, self.least, self.absence, self.lag = rule, least, absence, lag
         self.gradients, self.rate = gradients, rate
         self._spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
             absence=U32_MAX if absence is None else number(absence, 'absence', U32_MAX),
+            lag=0 if lag is None else number(lag, 'lag', U32_MAX),
             gradients=number(gradients, 'gradients', U32_MAX), rate=BACKUP_RATES[rate])
 
     def __repr__(self):
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
+                f'lag={self.lag}, '
                 f'gradients={self.gradients}, rate={self.rate!r})')
 
 

@@ -119,6 +119,7 @@ _PROTOTYPES = {
     'gp_update_group': (_INT, _HANDLE, _POINTER(Item), _SIZE, _POINTER(Settings),
                         _POINTER(_HANDLE)),
     'gp_round_end': (_INT, _HANDLE, ctypes.c_double, _INT, _POINTER(RoundEnd)),
+    'gp_round_next': (_INT, _HANDLE, _INT),
     'gp_job_passed': (_U64, _HANDLE),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
     'gp_send': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),

@@ -9,6 +9,7 @@ import time
 import weakref
 
 from .._native.binding import check, INT_MAX, lib, number
+from .._native.memory import Loan
 from ..errors import error_of, GradpoolError, Timeout
 from .completion import complete, complete_slowly, is_here
 
@@ -115,6 +116,7 @@ class Round:
         except GradpoolError as error:
             self._finish(error)
         else:
+            self._loan = self._rounds.keep(self.tensors, self._loan)
             self._finish(None)
 
     def done(self, timeout_ms):
@@ -213,11 +215,20 @@ class Rounds:
     def __init__(self, job):
         self.job = job
         self._open = set()
+        self._kept = {}     # in a job with backup workers: the loan of each tensor's last round
         self._error, self._is_told = None, False    # of a dropped round; whether a call raised one
         self._lock = threading.RLock()      # a signal's handler may push, too
 
     def hold(self, round_):
         self._open.add(round_)
+
+    def keep(self, tensors, loan):
+        """Takes over the loan of a round that has its results if next_round() may write to them.
+        Returns the loan that ends with the round."""
+        if self.job.backup is None:
+            return loan
+        self._kept.update(dict.fromkeys(tensors, loan))
+        return Loan()
 
     def release(self, round_, error):
         """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
@@ -275,6 +286,7 @@ class Rounds:
         """Ends all rounds, because the job has been left."""
         for round_ in list(self._open):
             round_.cancel()
+        self._kept.clear()
 
 
 def _collect():
