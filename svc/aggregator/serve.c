@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum lane_leading leading_of(uint32_t flags)
+static enum lane_role role_of(uint32_t flags)
 {
     if (!(flags & TERMS_LEADS))
-        return LEADS_NOTHING;
+        return flags & TERMS_FOLLOWS ? FOLLOWS_ROUNDS : ROLE_NONE;
     return flags & TERMS_FOLLOWS ? LEADS_ROUNDS : LEADS_SETS;
 }
 
@@ -35,11 +35,10 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
                                      .keeper = spec->keeper,
                                      .terms = {.quorum = terms->quorum,
                                                .bound = terms->bound,
-                                               .leads = leading_of(flags),
+                                               .role = role_of(flags),
                                                .measures = terms->flags & TERMS_MEASURES,
                                                .rule = terms->rule,
-                                               .lag = terms->lag,
-                                               .follows = flags == TERMS_FOLLOWS},
+                                               .lag = terms->lag},
                                      .ranks = terms_are_for_all(terms) ? NULL : terms->ranks};
     return 0;
 }

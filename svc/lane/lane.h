@@ -72,12 +72,16 @@ uint64_t lane_next_ns(const struct lane *lane);
 void lane_pass_over(struct lane *lane, size_t fabric);
 
 /* Role of a piece for the sets of its job. */
-enum lane_leading {
-    LEADS_NOTHING,
+enum lane_role {
+    ROLE_NONE,
     /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
     LEADS_SETS,
     /* likewise in a job with backup workers: ranks outside a set get PASSED, and take results */
     LEADS_ROUNDS,
+    /* this piece has QUORUM_CHOSEN: its updates, or without a rule its sums, are rounds of the job,
+     * whose numbers the announcements name, and all its other rounds are those of all ranks (A85)
+     */
+    FOLLOWS_ROUNDS,
 };
 
 /* Terms of a tensor's declaration, apart from its shape. */
@@ -86,15 +90,11 @@ struct lane_terms {
     /* QUORUM_FIRST: number of ranks that complete a round. QUORUM_STALE: number of rounds by which
      * a rank may be ahead */
     uint32_t bound;
-    enum lane_leading leads;
+    enum lane_role role;
     bool measures;         /* the squares of inputs and results are summed */
     enum update_rule rule; /* 0: the lane stores no parameters */
-    /* this piece has QUORUM_CHOSEN: its updates, or without a rule its sums, are rounds of the job,
-     * whose numbers the announcements name, and all its other rounds are those of all ranks (A85)
-     */
-    bool follows;
-    /* number of results that the lane stores of a piece that follows without a rule. LEADS_ROUNDS:
-     * rounds of the job that a rank may be behind; 0: any number (A95) */
+    /* FOLLOWS_ROUNDS without a rule: number of results that the lane stores. LEADS_ROUNDS: rounds
+     * of the job that a rank may be behind; 0: any number (A95) */
     uint32_t lag;
 };
 

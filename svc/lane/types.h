@@ -59,8 +59,8 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
-    /* with terms.follows: number, in the job, of the open round, or of the next one if the open one
-     * is no update; 0: unknown */
+    /* with FOLLOWS_ROUNDS: number, in the job, of the open round, or of the next one if the open
+     * one is of all ranks; 0: unknown */
     uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
@@ -86,8 +86,7 @@ struct piece {
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
-    bool has_kept;                 /* `kept` has valid data */
-    uint64_t kept_from;            /* with terms.lag: first round whose result may be in `kept` */
+    uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
@@ -261,16 +260,11 @@ static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)
     return elements * reduce_element_bytes(p->dtype);
 }
 
-/* Returns the number of results that `kept` has room for. */
-static inline uint64_t piece_kept_results(const struct piece *p)
+static inline bool piece_leads(const struct piece *p)
 {
-    return p->terms.lag > 0 ? p->terms.lag : 1;
+    return p->terms.role == LEADS_SETS || p->terms.role == LEADS_ROUNDS;
 }
-/* Returns the stored result of a round. */
-static inline char *piece_kept(const struct piece *p, uint64_t round)
-{
-    return p->kept + round % piece_kept_results(p) * piece_bytes(p, p->elements);
-}
+static inline bool piece_follows(const struct piece *p) { return p->terms.role == FOLLOWS_ROUNDS; }
 
 /* Returns the transfer whose operation has completed, or NULL: the operation was another one's. */
 static inline struct transfer *job_transfer(struct lane_job *job, void *context)

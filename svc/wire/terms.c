@@ -38,11 +38,6 @@ static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
     return false;
 }
 
-static bool has_reserved(const struct terms *terms)
-{
-    return terms->reserved[0] || terms->reserved[1];
-}
-
 /* Returns whether a following tensor has either a rule or a lag, and of the other tensors at most
  * the leading one has a lag. */
 static bool suits_lag(const struct terms *terms)
@@ -57,7 +52,7 @@ const char *terms_fault(const struct terms *terms, uint32_t workers)
 {
     if (terms->quorum > QUORUM_ANY)
         return "the quorum is unknown";
-    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES | TERMS_FOLLOWS) || has_reserved(terms))
+    if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES | TERMS_FOLLOWS))
         return "a flag is unknown";
     if (terms->rule > TERMS_RULES_MAX)
         return "the update rule is unknown";

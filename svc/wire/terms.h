@@ -44,12 +44,11 @@ struct terms {
     uint32_t quorum; /* a value of enum quorum */
     uint32_t bound;
     uint32_t flags;
-    uint8_t rule; /* a value of enum update_rule: the lane stores parameters (W14); 0: none */
+    uint16_t rule; /* a value of enum update_rule: the lane stores parameters (W14); 0: none */
     /* with TERMS_FOLLOWS and without a rule: rounds of the job that a rank may be behind. The lane
      * stores the results of so many rounds, and the leader lane closes no round earlier. 0: the
      * tensors of the job have rules */
-    uint8_t lag;
-    uint8_t reserved[2]; /* always 0 */
+    uint16_t lag;
     /* the set, one bit for each rank; no bit: all ranks of the job */
     uint64_t ranks[TERMS_RANK_WORDS];
 };

@@ -8,6 +8,7 @@
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
+#include "svc/wire/backup_terms.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -62,6 +63,12 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
     return 0;
 }
 
+static uint16_t lag_of_sums(const struct gp_job *job)
+{
+    uint32_t lag = job->join_backup.lag;
+    return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
+}
+
 /* Returns the lag of the tensors that follow the job's sets: 0 if they have update rules. -1: the
  * job has no such tensor yet. */
 static int followers_lag(const struct gp_job *job)
@@ -82,7 +89,7 @@ static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *s
 {
     int lag = followers_lag(job);
     if (spec->flags & TERMS_LEADS && spec->flags & TERMS_FOLLOWS)
-        terms->lag = lag > 0 ? (uint8_t)lag : 0;
+        terms->lag = lag > 0 ? (uint16_t)lag : 0;
     if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
         return NULL;
     if (spec->quorum != GP_ALL || spec->ranks || spec->elements == 0)
@@ -90,7 +97,7 @@ static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *s
                "declare other tensors in a job without gp_job_spec.backup";
     terms->quorum = QUORUM_CHOSEN;
     terms->flags |= TERMS_FOLLOWS;
-    terms->lag = spec->rule ? 0 : job->backup.lag;
+    terms->lag = spec->rule ? 0 : lag_of_sums(job);
     if (lag >= 0 && lag != terms->lag)
         return "a job with backup workers has either tensors with update rules or tensors "
                "without; give all tensors of the job a rule, or none";

@@ -29,7 +29,6 @@ struct backup_rounds {
     uint32_t count; /* gradients that close a round; 0: the job has no backup workers */
     enum backup_phase phase;
     enum backup_report report;
-    uint8_t lag;                /* of sums: closed rounds that this rank may lack */
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
     uint64_t held;              /* newest round of the job whose results this rank has */

@@ -115,7 +115,6 @@ static void describe_backup(struct gp_job *job, const gp_backup_spec *spec)
                      .gradients = spec->gradients, .rate = (uint32_t)spec->rate);
     job->join.backup = &job->join_backup;
     job->backup.count = spec->k > spec->least ? spec->k : spec->least;
-    job->backup.lag = (uint8_t)(spec->lag > 0 ? spec->lag : BACKUP_TERMS_LAG);
 }
 
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)

@@ -5,6 +5,7 @@
 #include "svc/lane/chunk/pass.h"
 
 #include "svc/lane/chunk/stuck.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/state/replica.h"
 #include "svc/lane/worker/window.h"
@@ -82,7 +83,7 @@ static const void *look_at(const struct transfer *t, uint32_t place)
 
 static char *kept_at(const struct transfer *t)
 {
-    return piece_kept(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
+    return kept_result(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
 }
 
 /* Returns the lane's own input, which is summed before the inputs of workers: the running sum. In
@@ -92,7 +93,7 @@ static const void *own_input(const struct transfer *t)
     const struct piece *p = t->piece;
     if (p->elements == 0)
         return NULL;
-    if (p->is_answer || (quorum_is_loose(p) && p->has_kept))
+    if (p->is_answer || (quorum_is_loose(p) && p->kept_from > 0))
         return kept_at(t);
     return parameters_saved(t);
 }

@@ -8,6 +8,7 @@
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/turn/policy.h"
@@ -23,7 +24,7 @@
 static bool serve_has_kept(const struct piece *p, uint64_t round)
 {
     uint64_t last = round + p->terms.lag;
-    bool is_made = round < p->round && round >= p->kept_from;
+    bool is_made = p->kept_from > 0 && round >= p->kept_from && round < p->round;
     return is_made && (last > p->round || (last == p->round && p->state == PIECE_COLLECTING));
 }
 
@@ -36,7 +37,7 @@ static const void *serve_values(const struct piece *p, uint64_t round, uint64_t 
 {
     if (p->parameters)
         return parameters_at(p, round, first);
-    return p->kept ? piece_kept(p, round) + piece_bytes(p, first) : NULL;
+    return p->kept ? kept_result(p, round) + piece_bytes(p, first) : NULL;
 }
 
 /* Answers the rank, which has the result of `round`, or takes it next. */

@@ -173,9 +173,9 @@ static bool suits_terms(const struct piece *p, const struct operation *operation
 {
     if (!parameters_suit(p, operation))
         return false;
-    if (p->terms.quorum == QUORUM_ALL || (p->terms.follows && p->terms.rule))
+    if (p->terms.quorum == QUORUM_ALL || (piece_follows(p) && p->terms.rule))
         return true;
-    if (p->terms.follows)
+    if (piece_follows(p))
         return operation->code == RECORD_BROADCAST || operation_is_reduction(operation);
     if (quorum_is_loose(p))
         return operation->code == RECORD_SUM;
@@ -190,7 +190,7 @@ static bool root_is_sound(struct piece *p, const struct operation *operation, ui
 static bool gives_settings(const struct piece *p, const struct rank *rank,
                            const struct operation *operation)
 {
-    return operation->updates && (p->terms.follows || rank == &p->ranks[0]);
+    return operation->updates && (piece_follows(p) || rank == &p->ranks[0]);
 }
 
 static bool settings_are_sound(const struct piece *p, const struct rank *rank,
@@ -377,7 +377,7 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
         refuse(w, ready, job->failure, job->failure_text);
     } else if (p && ready->standing == RECORD_TAKES && !quorum_follows(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
-    } else if (p && p->terms.follows && ready->weight != RECORD_WEIGHT) {
+    } else if (p && piece_follows(p) && ready->weight != RECORD_WEIGHT) {
         refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");
     } else if (p && is_repeated(w, p, ready)) {
         return false;

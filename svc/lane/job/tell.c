@@ -95,7 +95,7 @@ static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
         .kind = RECORD_CLOSED, .word = a->word, .round = a->closed_round};
-    int error = announcement_piece(a)->terms.leads ? tell_set_now(w, a->closed_round) : 0;
+    int error = piece_leads(announcement_piece(a)) ? tell_set_now(w, a->closed_round) : 0;
     if (error == 0)
         error = fabric_send(w->conn, &closed, sizeof closed, NULL, 0);
     if (error == 0)

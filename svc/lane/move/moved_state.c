@@ -5,6 +5,7 @@
 
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
@@ -26,20 +27,20 @@ struct head {
     uint32_t members;
     uint64_t elements;
     uint64_t round;     /* newest committed round; 0: unknown */
-    uint64_t job_round; /* these two are values of struct piece */
-    uint64_t kept_from;
+    uint64_t job_round; /* value of piece.job_round */
     uint64_t body_bytes;
     uint64_t steps; /* this and the next two fields are for pieces with parameters */
     uint64_t swapped_round, steps_before; /* values of struct parameters */
     struct update_settings told;
-    uint8_t has_before, were_set, is_told, zero[5];
-    uint8_t dtype, quorum, rule, are_set;
-    int32_t failure;
+    uint8_t has_before, were_set, is_told, are_set;
+    uint8_t dtype, quorum, rule;
+    uint8_t kept_results; /* without parameters: number of the newest results in the array */
+    int64_t failure;
     char failure_text[LANE_TEXT_BYTES];
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
     struct record_chosen choices[CHOICES_PER_JOB];
 };
-_Static_assert(sizeof(struct head) == 144 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
+_Static_assert(sizeof(struct head) == 136 + LANE_TEXT_BYTES + 96 + CHOICES_PER_JOB * 120,
                "no holes");
 _Static_assert(sizeof(struct head) + (2 * LANE_WORKERS_MAX + 1) * sizeof(uint64_t) <=
                    LANE_STATE_HEAD_BYTES,
@@ -55,10 +56,13 @@ static uint64_t body_room(const struct piece *p)
     uint64_t bytes = piece_bytes(p, p->elements);
     if (p->parameters)
         return bytes * (1 + (uint64_t)update_moments(p->terms.rule));
-    return p->kept ? bytes * piece_kept_results(p) : 0;
+    return p->kept ? bytes * kept_room(p) : 0;
 }
 
-static bool is_kept(const struct piece *p) { return p->parameters ? p->round > 1 : p->has_kept; }
+static bool is_kept(const struct piece *p)
+{
+    return p->parameters ? p->round > 1 : p->kept_from > 0;
+}
 
 /* Returns whether the moved state includes the previous state, because an elastic job may have to
  * repeat a round that is committed here (A44). */
@@ -87,6 +91,13 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 /* ---- the former owner ---- */
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
+
+static uint8_t kept_results(const struct piece *p)
+{
+    uint64_t end = committed(p) + 1, room = kept_room(p);
+    uint64_t made = p->kept_from > 0 && p->kept_from < end ? end - p->kept_from : 0;
+    return (uint8_t)(made < room ? made : room);
+}
 
 /* Returns whether the piece has state. With a full quorum and no stored arrays, the workers have
  * all information. */
@@ -158,11 +169,11 @@ static void write_head(const struct piece *p, char *ret_head)
                         .elements = p->elements,
                         .round = committed(p),
                         .job_round = p->job_round,
-                        .kept_from = p->kept_from,
                         .body_bytes = body_bytes(p),
                         .dtype = (uint8_t)p->dtype,
                         .quorum = (uint8_t)p->terms.quorum,
                         .rule = (uint8_t)p->terms.rule,
+                        .kept_results = kept_results(p),
                         .failure = p->failure};
     if (p->parameters)
         note_parameters(p, &head);
@@ -237,15 +248,22 @@ static bool parameters_suit_head(const struct piece *p, const struct head *head)
            head->has_before <= (p->parameters != NULL) && head->swapped_round <= RECORD_ROUND_MOST;
 }
 
+static bool results_suit(const struct piece *p, const struct head *head)
+{
+    bool has_results = !p->parameters && head->body_bytes > 0;
+    return has_results == (head->kept_results > 0) && head->kept_results <= head->round &&
+           head->kept_results <= kept_room(p);
+}
+
 static bool suits(const struct piece *p, const struct head *head)
 {
     return head->magic == HEAD_MAGIC && head->members == p->members &&
            head->elements == p->elements && head->dtype == p->dtype &&
            head->quorum == p->terms.quorum && head->rule == p->terms.rule &&
            head->round <= RECORD_ROUND_MOST && head->job_round <= RECORD_ROUND_MOST &&
-           (p->terms.follows || head->job_round == 0) && head->kept_from <= head->round + 1 &&
-           head->failure <= 0 && head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) &&
-           body_suits(p, head);
+           (piece_follows(p) || head->job_round == 0) && head->failure <= 0 &&
+           head->failure >= -FAILURE_MOST && parameters_suit_head(p, head) && body_suits(p, head) &&
+           results_suit(p, head);
 }
 
 static bool take_clocks(struct piece *p, const char *clocks)
@@ -314,13 +332,12 @@ static int take_head(struct piece *p, const char *data, size_t bytes)
         return -EBADMSG;
     if (p->parameters)
         take_parameters(p->parameters, &head);
-    p->failure = head.failure;
+    p->failure = (int)head.failure;
     memcpy(p->failure_text, head.failure_text, sizeof p->failure_text);
     p->failure_text[sizeof p->failure_text - 1] = '\0';
-    p->has_kept = p->kept && head.body_bytes > 0;
     p->state_round = head.round;
     p->job_round = head.job_round;
-    p->kept_from = head.kept_from;
+    p->kept_from = head.kept_results > 0 ? head.round + 1 - head.kept_results : 0;
     p->state_bytes = head_bytes(p) + head.body_bytes;
     lane_leave(p->job->lane, p->job->id, head.left);
     return 0;

@@ -3,6 +3,7 @@
 #include "svc/lane/piece/piece.h"
 
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
@@ -52,7 +53,7 @@ static bool terms_are_sound(const struct lane_terms *terms, uint32_t members)
 {
     if (members == 0 || (unsigned)terms->quorum > QUORUM_ANY)
         return false;
-    if (terms->leads && terms->quorum != QUORUM_FIRST)
+    if ((terms->role == LEADS_SETS || terms->role == LEADS_ROUNDS) && terms->quorum != QUORUM_FIRST)
         return false;
     return terms->quorum != QUORUM_FIRST || (terms->bound >= 1 && terms->bound <= members);
 }
@@ -61,12 +62,13 @@ static bool rule_is_sound(const struct lane_piece *spec)
 {
     const struct lane_terms *terms = &spec->terms;
     bool is_known = update_moments(terms->rule) >= 0;
-    enum quorum quorum = terms->follows ? QUORUM_CHOSEN : QUORUM_ALL;
-    bool may_lag = (terms->follows && !terms->rule) || terms->leads == LEADS_ROUNDS;
+    bool follows = terms->role == FOLLOWS_ROUNDS;
+    enum quorum quorum = follows ? QUORUM_CHOSEN : QUORUM_ALL;
+    bool may_lag = (follows && !terms->rule) || terms->role == LEADS_ROUNDS;
     if (terms->lag > (may_lag ? TERMS_LAG_MAX : 0))
         return false;
     if (!terms->rule)
-        return !terms->follows || (terms->quorum == QUORUM_CHOSEN && terms->lag > 0);
+        return !follows || (terms->quorum == QUORUM_CHOSEN && terms->lag > 0);
     return is_known && terms->quorum == quorum && spec->dtype == REDUCE_F32;
 }
 
@@ -91,11 +93,10 @@ static int make_kept(struct piece *p, struct piece *before)
         before->parameters = NULL;
         return 0;
     }
-    if (needs_kept(p) &&
-        !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
-                                piece_kept_results(p) * piece_bytes(p, p->elements))))
+    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
+                                                 kept_room(p) * piece_bytes(p, p->elements))))
         return -ENOMEM;
-    if (p->terms.follows && servings_create(job) < 0)
+    if (piece_follows(p) && servings_create(job) < 0)
         return -ENOMEM;
     if (!p->terms.rule)
         return 0;
@@ -105,7 +106,7 @@ static int make_kept(struct piece *p, struct piece *before)
 
 static int make_takers(struct piece *p)
 {
-    if (p->terms.leads != LEADS_ROUNDS)
+    if (p->terms.role != LEADS_ROUNDS)
         return 0;
     p->takers = takers_create(p);
     return p->takers ? 0 : -ENOMEM;
@@ -199,7 +200,7 @@ static void carry_over(struct piece *p, struct piece *before)
         replica_carry_over(p);
     p->is_regrouped = true;
     p->state_round = before->round > 0 ? before->round - 1 : before->state_round;
-    p->has_kept = before->has_kept;
+    p->kept_from = before->kept_from;
     p->failure = before->failure;
     memcpy(p->failure_text, before->failure_text, sizeof p->failure_text);
     p->busy_ns = before->busy_ns;

@@ -64,7 +64,7 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
 {
     uint64_t number = quorum_job_round(p, round);
     const struct record_chosen *choice = choice_of(p->job, number);
-    bool has_sets = p->terms.quorum == QUORUM_CHOSEN || p->terms.leads;
+    bool has_sets = p->terms.quorum == QUORUM_CHOSEN || piece_leads(p);
     return has_sets && number > 0 && choice->round == number && has(choice, rank);
 }
 
@@ -98,7 +98,7 @@ static bool late_are_needed(struct piece *p, uint32_t able)
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
-    if (p->late == 0 || p->has_kept || p->terms.follows)
+    if (p->late == 0 || p->kept_from > 0 || piece_follows(p))
         return false;
     for (uint32_t i = 0; i < p->members; i++)
         able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;

@@ -15,10 +15,10 @@ static inline bool quorum_is_loose(const struct piece *p)
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
 /* Returns the number of the piece's round among the rounds of the job; 0: unknown. In a piece with
- * terms.follows, a round that does not follow has the number of the next one that does. */
+ * FOLLOWS_ROUNDS, a round that does not follow has the number of the next one that does. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
-    if (!p->terms.follows)
+    if (!piece_follows(p))
         return round;
     return p->job_round > 0 ? p->job_round + round - p->round : 0;
 }
@@ -26,14 +26,14 @@ static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
  * set. */
 static inline bool quorum_follows(const struct piece *p, const struct operation *operation)
 {
-    if (!p->terms.follows || !operation)
+    if (!piece_follows(p) || !operation)
         return false;
     return p->terms.rule ? operation->updates : operation_is_reduction(operation);
 }
-/* Returns whether the open round of a piece with terms.follows needs all ranks. */
+/* Returns whether the open round of a piece with FOLLOWS_ROUNDS needs all ranks. */
 static inline bool quorum_is_whole(const struct piece *p)
 {
-    return p->terms.follows && p->operation && !quorum_follows(p, p->operation);
+    return piece_follows(p) && p->operation && !quorum_follows(p, p->operation);
 }
 /* Sets the number of the job's open round, if it is unknown, from an announcement of that round:
  * `root` has the low half. */

@@ -117,14 +117,14 @@ static void answer_landed(struct piece *p)
 void round_go_on(struct piece *p)
 {
     answer_landed(p);
-    if (p->terms.follows)
+    if (piece_follows(p))
         line_up_takers(p);
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
         replica_is_awaited(p))
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
-    p->is_answer = p->late > 0 && !p->terms.follows && (p->has_kept || p->elements == 0);
+    p->is_answer = p->late > 0 && !piece_follows(p) && (p->kept_from > 0 || p->elements == 0);
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
@@ -141,7 +141,7 @@ void round_landed(struct rank *rank, uint64_t round)
 void round_answer_late(struct rank *rank, struct announcement *a)
 {
     announcement_drop_payload(rank->worker, a);
-    if (rank->piece->terms.follows && a->standing != RECORD_TAKES)
+    if (piece_follows(rank->piece) && a->standing != RECORD_TAKES)
         return; /* the leader lane has the answer, and the rank then takes a result */
     rank->late = a;
     rank->piece->late++;
@@ -225,7 +225,7 @@ static void tell_part(struct piece *p, struct rank *rank)
         p->late--;
         tell_closed(rank->worker, a, p->round - 1);
         takers_begin(rank, p->round - 1);
-    } else if (p->terms.leads) {
+    } else if (piece_leads(p)) {
         tell_chosen(rank->worker, a);
     } else if (!has_moved_on(rank, a)) {
         tell_commit(rank->worker, a);
@@ -236,7 +236,7 @@ static void tell_part(struct piece *p, struct rank *rank)
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
-    if (a && quorum_is_partial(p) && !p->terms.follows) {
+    if (a && quorum_is_partial(p) && !piece_follows(p)) {
         rank->late = a;
         p->late++;
     }
@@ -291,9 +291,10 @@ static void close_round(struct piece *p)
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
     }
-    if (p->terms.leads)
+    if (piece_leads(p))
         lead(p);
-    p->has_kept = p->kept != NULL;
+    if (p->kept && p->kept_from == 0)
+        p->kept_from = p->round;
     p->is_copy = false;
 }
 
@@ -438,8 +439,8 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    if (p->terms.lag == 0)
-        p->has_kept = p->has_kept && p->is_answer; /* `kept` may be written in part only */
+    if (p->terms.lag == 0 && !p->is_answer)
+        p->kept_from = 0; /* `kept` may be written in part only */
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);

@@ -71,7 +71,7 @@ static bool takes_all(const struct piece *p)
  * answers takers only: the leader lane answers other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
 {
-    if (rank->piece->terms.follows && a->standing != RECORD_TAKES)
+    if (piece_follows(rank->piece) && a->standing != RECORD_TAKES)
         return;
     rank->late = a;
     rank->piece->late++;
@@ -85,7 +85,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
         tell_error(rank->worker, a); /* no later result will come */
-    } else if (p->terms.follows && !quorum_was_chosen(p, rank, a->round)) {
+    } else if (piece_follows(p) && !quorum_was_chosen(p, rank, a->round)) {
         if (a->standing == RECORD_HOLDS)
             tell_commit(rank->worker, a); /* the leader lane decides about a later result */
         else
@@ -287,9 +287,7 @@ void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
-        p->has_kept = false; /* the stored result belongs to a round that is repeated (W15) */
-    if (!p->has_kept)
-        p->kept_from = p->round; /* the results before are lost, and a rank that lacks one fails */
+        p->kept_from = 0; /* the stored result belongs to a round that is repeated (W15) */
     const char *loss = find_loss(p);
     replica_know(p);
     if (loss)

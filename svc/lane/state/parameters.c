@@ -35,7 +35,7 @@ struct parameters *parameters_create(const struct piece *p)
     for (size_t i = 0; i < 2 * arrays; i++, next += bytes)
         q->state[i / arrays][i % arrays] = (float *)next;
     list_init(&q->replica.told.tell_link);
-    if (p->terms.follows && !ranks_settings_create(job, q)) {
+    if (piece_follows(p) && !ranks_settings_create(job, q)) {
         arena_free(job->lane->options.arena, &job->account, q);
         return NULL;
     }
@@ -68,7 +68,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
 {
     struct parameters *q = p->parameters;
     bool is_first = rank == &p->ranks[0];
-    if (p->terms.follows && operation->updates)
+    if (piece_follows(p) && operation->updates)
         q->ranks_settings[ready->round & 1][rank->worker->number] = rank->worker->settings;
     if (is_first && (rank->worker->has_settings || !p->job->is_elastic))
         q->told = rank->worker->settings;
@@ -196,7 +196,7 @@ void parameters_start(struct piece *p)
 {
     struct parameters *q = p->parameters;
     q->is_spare_dirty |= !p->operation || !p->operation->saves;
-    if (!p->terms.follows || !parameters_step(p))
+    if (!piece_follows(p) || !parameters_step(p))
         return;
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];

@@ -46,7 +46,7 @@ struct parameters {
     uint64_t steps_before;  /* value of steps before swapped_round */
     /* settings of rounds, at the index round & 1 */
     struct update_settings settings[2];
-    /* with terms.follows: settings that each rank announced, indexed by the last bit of the round
+    /* with FOLLOWS_ROUNDS: settings that each rank announced, indexed by the last bit of the round
      * and the number of the rank; NULL otherwise */
     struct update_settings *ranks_settings[2];
     bool is_spare_dirty;        /* a round that is not committed has written to the spare state */

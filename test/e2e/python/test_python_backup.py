@@ -189,8 +189,8 @@ class Sums(Backup):
             request.wait()
 
     def train(self, rank, job, tensors, rounds):
-        """Steps by every mean. Returns the sum of the parameters after each round, and how often the
-        gradient was dropped."""
+        """Steps by every mean. Returns the sum of the parameters after each round, and how often
+        the gradient was dropped."""
         parameters = [numpy.zeros(tensor.elements, numpy.float32) for tensor in tensors]
         means = [numpy.zeros_like(values) for values in parameters]
         sums, dropped = {}, 0
@@ -239,19 +239,19 @@ class Sums(Backup):
         means = full(0)
         request = jobs[2].push_pull(tensors[2], full(1), means)
         self.end(jobs, [2])
-        with self.raises(gradpool.GradpoolError, 'has a request that nobody waited for'):
+        with self.raises(gradpool.GradpoolError, 'wait for the request, then call gp_round_next()'):
             jobs[2].next_round()
         request.wait()
         with self.raises(gradpool.GradpoolError, 'lacks the results of rounds 2 to 2 of the job'):
             jobs[2].push_pull(tensors[2], full(1), means)
-        with self.raises(gradpool.GradpoolError, 'lacks the result of round 2'):
+        with self.raises(gradpool.GradpoolError, 'until it returns 0, then push and end the round'):
             jobs[2].end_round()
         self.assertTrue(jobs[2].next_round())
         self.assertEqual(means.tolist(), full(20.5).tolist())
         request = jobs[2].push_pull(tensors[2], full(1), means)
         with self.assertRaises(gradpool.Timeout):
             jobs[2].end_round(timeout_ms=1)
-        with self.raises(gradpool.GradpoolError, 'round 3 is not ended'):
+        with self.raises(gradpool.GradpoolError, 'round 3 is not ended; call gp_round_end() first'):
             jobs[2].next_round()
 
     def test_tensors_with_and_without_a_rule_are_not_mixed(self):

@@ -275,7 +275,7 @@ static void a_set_goes_over_a_connection_once(void **state)
 static void a_leader_names_reason_and_epoch_of_its_set(void **state)
 {
     struct lane_terms leads = first_two;
-    leads.leads = true;
+    leads.role = LEADS_SETS;
     start(leads, false);
     push(2, 1, 2);
     push(0, 1, 6);
@@ -290,7 +290,7 @@ static void a_leader_names_reason_and_epoch_of_its_set(void **state)
 
 static void a_set_of_all_ranks_says_so(void **state)
 {
-    start((struct lane_terms){.quorum = QUORUM_FIRST, .bound = RANKS, .leads = true}, false);
+    start((struct lane_terms){.quorum = QUORUM_FIRST, .bound = RANKS, .role = LEADS_SETS}, false);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         push(rank, 1, 3);
     expect_made(0, 1, 3);

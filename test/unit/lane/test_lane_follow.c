@@ -19,7 +19,8 @@ static const struct update_settings other = {.rate = 0.5};
 
 static void begin(enum update_rule rule)
 {
-    start_rule(RANKS, (struct lane_terms){.quorum = QUORUM_CHOSEN, .rule = rule, .follows = true},
+    start_rule(RANKS,
+               (struct lane_terms){.quorum = QUORUM_CHOSEN, .rule = rule, .role = FOLLOWS_ROUNDS},
                false);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         tell(rank, &usual);
@@ -221,7 +222,7 @@ static void a_rule_without_following_has_no_sets(void **state)
                                .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD}};
     begin(UPDATE_SGD);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", RANKS, 1, false, &piece, 1), -EINVAL);
-    piece.terms = (struct lane_terms){.quorum = QUORUM_CHOSEN, .follows = true};
+    piece.terms = (struct lane_terms){.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS};
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", RANKS, 1, false, &piece, 1), -EINVAL);
 }
 
@@ -436,7 +437,7 @@ static void a_slot_without_memory_fails_the_job_in_words(void **state)
     const struct lane_piece spec = {
         .id = W,
         .elements = ELEMENTS,
-        .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD, .follows = true}};
+        .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD, .role = FOLLOWS_ROUNDS}};
     rig_start(&rig, kind);
     rig_place_piece(&rig, RANKS, spec, false);
     rig_connect(&rig, 0, RIG_JOB, 0);
@@ -471,7 +472,7 @@ static void a_new_owner_knows_the_round_of_the_job(void **state)
     const struct lane_piece spec = {
         .id = W,
         .elements = ELEMENTS,
-        .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD, .follows = true}};
+        .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_SGD, .role = FOLLOWS_ROUNDS}};
     rig_place_piece(&rig, RANKS, spec, true);
     assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, (size_t)bytes), 0);
     assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);

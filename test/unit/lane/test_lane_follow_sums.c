@@ -1,6 +1,6 @@
-/* Pieces whose sums follow the sets of the job (A95, W22): the set of the job's round makes the sum,
- * and a rank outside the set takes the result of every round, in order. The test plays the leader
- * lane. */
+/* Pieces whose sums follow the sets of the job (A95, W22): the set of the job's round makes the
+ * sum, and a rank outside the set takes the result of every round, in order. The test plays the
+ * leader lane. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "svc/wire/terms.h"
@@ -33,7 +33,7 @@ static const struct lane_piece spec = {
     .dtype = REDUCE_F32,
     .elements = ELEMENTS,
     .tensor = "w",
-    .terms = {.quorum = QUORUM_CHOSEN, .follows = true, .lag = LAG}};
+    .terms = {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = LAG}};
 
 static int stop(void **state)
 {
@@ -201,13 +201,13 @@ static void an_operation_with_blocks_is_refused(void **state)
 static void terms_without_sense_are_refused(void **state)
 {
     static const struct lane_terms wrong[] = {
-        {.quorum = QUORUM_CHOSEN, .follows = true},
-        {.quorum = QUORUM_CHOSEN, .follows = true, .lag = TERMS_LAG_MAX + 1},
-        {.quorum = QUORUM_CHOSEN, .follows = true, .lag = 1, .rule = UPDATE_SGD},
-        {.quorum = QUORUM_ALL, .follows = true, .lag = 1},
+        {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS},
+        {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = TERMS_LAG_MAX + 1},
+        {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = 1, .rule = UPDATE_SGD},
+        {.quorum = QUORUM_ALL, .role = FOLLOWS_ROUNDS, .lag = 1},
         {.quorum = QUORUM_CHOSEN, .lag = 1},
-        {.quorum = QUORUM_FIRST, .bound = 1, .leads = LEADS_SETS, .lag = 1},
-        {.quorum = QUORUM_FIRST, .bound = 1, .leads = LEADS_ROUNDS, .lag = TERMS_LAG_MAX + 1}};
+        {.quorum = QUORUM_FIRST, .bound = 1, .role = LEADS_SETS, .lag = 1},
+        {.quorum = QUORUM_FIRST, .bound = 1, .role = LEADS_ROUNDS, .lag = TERMS_LAG_MAX + 1}};
     start(false);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct lane_piece piece = spec;

@@ -233,10 +233,10 @@ static void under_a_new_owner_the_late_wait_for_its_first_result(void **state)
 static void start_led(void)
 {
     start(3, (struct lane_terms){.quorum = QUORUM_CHOSEN}, false);
-    rig_place_piece(
-        &rig, 3,
-        (struct lane_piece){.id = 1, .terms = {.quorum = QUORUM_FIRST, .bound = 2, .leads = true}},
-        false);
+    rig_place_piece(&rig, 3,
+                    (struct lane_piece){
+                        .id = 1, .terms = {.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_SETS}},
+                    false);
 }
 
 /* Announces everything of the round. The leader's announcement comes last. */

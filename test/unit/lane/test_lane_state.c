@@ -317,7 +317,7 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
 static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS,
-                 (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2, .leads = true});
+                 (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_SETS});
     push(from, 0, 1, 2);
     push(from, 2, 1, 6);
     expect_commit(from, 0, 1);

@@ -35,7 +35,7 @@ static void place(bool recovering)
 {
     const struct lane_piece hidden = {
         .id = HIDDEN,
-        .terms = {.quorum = QUORUM_FIRST, .bound = 2, .leads = LEADS_ROUNDS, .lag = lag}};
+        .terms = {.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_ROUNDS, .lag = lag}};
     rig_place_piece(&rig, RANKS, hidden, recovering);
 }
 
@@ -372,12 +372,12 @@ static void the_nth_allocation_fails_and_leaves_none_behind(void **state)
         {.id = HIDDEN,
          .dtype = REDUCE_F32,
          .tensor = "hidden",
-         .terms = {.quorum = QUORUM_FIRST, .bound = 2, .leads = LEADS_ROUNDS}},
+         .terms = {.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_ROUNDS}},
         {.id = HIDDEN + 1,
          .dtype = REDUCE_F32,
          .elements = 1000,
          .tensor = "w",
-         .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_ADAM, .follows = true}}};
+         .terms = {.quorum = QUORUM_CHOSEN, .rule = UPDATE_ADAM, .role = FOLLOWS_ROUNDS}}};
     uint64_t bytes = 0, limit, failures = 0;
     rig_start(&rig, kind);
     for (uint64_t most = 64;; most += 64) {

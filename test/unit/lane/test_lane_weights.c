@@ -288,13 +288,14 @@ static void a_weight_that_no_rank_may_have_ends_the_connection(void **state)
 static void a_piece_that_follows_the_sets_of_a_job_has_no_weights(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 10);
-    rig_place_piece(&rig, 2,
-                    (struct lane_piece){
-                        .id = UPDATED,
-                        .dtype = REDUCE_F32,
-                        .elements = 10,
-                        .terms = {.rule = UPDATE_SGD, .quorum = QUORUM_CHOSEN, .follows = true}},
-                    false);
+    rig_place_piece(
+        &rig, 2,
+        (struct lane_piece){
+            .id = UPDATED,
+            .dtype = REDUCE_F32,
+            .elements = 10,
+            .terms = {.rule = UPDATE_SGD, .quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS}},
+        false);
     push(0, UPDATED, 1, RECORD_UPDATE, 10, 2);
     rig_until(&rig, rig.workers[0].errors_count == 1);
     assert_true(rig_says(&rig.workers[0], -EOPNOTSUPP,
