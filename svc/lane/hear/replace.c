@@ -117,7 +117,8 @@ void replace_fail(struct worker *w, int error)
     job_fail(job, -ECONNRESET,
              "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
              job->name, w->peer, job->lane->options.id, how, err_text(error),
-             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
+             how[0] ? "; look for a firewall or NAT between that host and the lane's"
+                    : "; see the log of that process");
 }
 
 void replace_connection(struct worker *w)
