@@ -439,8 +439,8 @@ static int report(struct fit *fit)
     jobs = calloc(most + 1, sizeof(*jobs));
     losses = calloc(most + 1, sizeof(*losses));
     if (!jobs || !losses)
-        error =
-            placement_refuse(fit->placement, -ENOMEM, "no memory for the losses of %zu jobs", most);
+        error = placement_refuse(fit->placement, -ENOMEM,
+                                 "the packer has no memory for the losses of %zu jobs", most);
     for (size_t i = 0; i < request->lanes_count && error == 0; i++)
         if (fit->placement->lanes[i].taken)
             report_lane(fit, i, jobs, losses);
@@ -474,7 +474,7 @@ static int fit_init(struct fit *fit, struct placement *placement, const struct l
         .lanes_max = request->lanes_max ? request->lanes_max : lanes_min,
     };
     if (!fit->room_ns || !fit->order)
-        return placement_refuse(placement, -ENOMEM, "no memory for the room of %zu lanes",
+        return placement_refuse(placement, -ENOMEM, "the packer has no memory for %zu lanes",
                                 request->lanes_count);
     for (size_t i = 0; i < request->lanes_count; i++) {
         const struct packer_lane *lane = &request->lanes[i];

@@ -215,7 +215,9 @@ static int serve_drain(struct aggregator *a, const envelope *request)
 {
     const char *loses = request->drain_request->loses;
     if (*loses)
-        log_warn("asked to drain; state that had no other place ends here: %.900s", loses);
+        log_warn(
+            "this aggregator is drained, but some state has no other place and is lost: %.900s",
+            loses);
     else
         log_info("asked to drain");
     a->is_draining = true;

@@ -41,8 +41,10 @@ static int copy_prepare_piece(struct piece *p)
     p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
     char lack[SHORTAGE_BYTES];
     return error < 0
-               ? client_error(error, "tensor '%s': no room for a copy of its parameters: %s",
-                              t->name, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
+               ? client_error(
+                     error,
+                     "tensor '%s': this worker has no memory for a copy of the parameters: %s",
+                     t->name, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
                : 0;
 }
 

@@ -60,12 +60,11 @@ static void link_replace(struct link *l, int error)
     link_name(l, name, sizeof name);
     if (error == -ETIMEDOUT)
         err_set(&l->failure, error,
-                "%s no longer answered on a connection that had been open; another one is made",
-                name);
+                "%s stopped answering on an open connection; this worker connects again", name);
     else
         err_set(&l->failure, error,
-                "the connection to %s at %.100s has ended (%s); another one is made", name, l->ofi,
-                err_text(error));
+                "the connection to %s at %.100s has ended (%s); this worker connects again", name,
+                l->ofi, err_text(error));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     revisit(l, error != -ETIMEDOUT);
 }

@@ -86,7 +86,9 @@ static int read_interface(const char *given, gp_client *client)
     if (!name || !*name)
         return 0;
     client->interface_name = strdup(name);
-    return client->interface_name ? 0 : client_error(-ENOMEM, "out of memory");
+    return client->interface_name ? 0
+                                  : client_error(-ENOMEM, "gp_connect: this process has no memory "
+                                                          "for the client; raise its memory limit");
 }
 
 static int read_endpoint(const char *given, gp_client *client)
@@ -94,8 +96,8 @@ static int read_endpoint(const char *given, gp_client *client)
     struct err err = {0};
     const char *text = given ? given : getenv("GRADPOOL_ENDPOINT");
     if (!text || !*text)
-        return client_error(-EDESTADDRREQ, "no endpoint: pass one, or set GRADPOOL_ENDPOINT to "
-                                           "gradpool://host:port");
+        return client_error(-EDESTADDRREQ, "gp_connect: no endpoint is given; pass one, or set "
+                                           "GRADPOOL_ENDPOINT to gradpool://host:port");
     if (endpoint_parse(text, &client->endpoint, &err) < 0)
         return client_error_from(&err);
     endpoint_format(&client->endpoint, client->endpoint_text, sizeof client->endpoint_text);
@@ -231,10 +233,12 @@ int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_
     static const gp_options defaults;
     pthread_once(&once, start_log);
     if (!ret_client)
-        return client_error(-EINVAL, "gp_connect: no place for the result");
+        return client_error(-EINVAL, "gp_connect: ret_client is NULL; pass a pointer");
     gp_client *client = calloc(1, sizeof *client);
     if (!client)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM,
+            "gp_connect: this process has no memory for the client; raise its memory limit");
     client->generation = generation_now();
     pthread_mutex_init(&client->lock, NULL);
     list_init(&client->jobs);

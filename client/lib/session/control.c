@@ -107,7 +107,9 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
-        error = err_set(err, -EPROTO, "%s answered a join with something else",
+        error = err_set(err, -EPROTO,
+                        "the coordinator at %s did not answer the join request with a JoinReply; "
+                        "install one version of gradpool on all hosts",
                         c->options.endpoint_text);
     }
     gradpool__wire__envelope__free_unpacked(reply, NULL);
@@ -331,7 +333,8 @@ static void lose_channel(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
     struct channel *channel = take_ptr(c->channel);
-    log_info("the coordinator at %s is away (%s); training goes on without it",
+    log_info("the connection to the coordinator at %s has ended (%s); training continues, and this "
+             "worker connects again",
              c->options.endpoint_text, channel_failure(channel));
     drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
@@ -388,14 +391,14 @@ static void publish(struct control *c, struct channel *channel)
     list_for_each_entry (struct control_call, call, &c->calls, node)
         send_call(c, call);
     pthread_mutex_unlock(&c->lock);
-    log_info("the coordinator at %s is back", c->options.endpoint_text);
+    log_info("this worker is connected to the coordinator at %s again", c->options.endpoint_text);
 }
 
 static void refuse_calls(struct control *c, const struct err *err)
 {
     pthread_mutex_lock(&c->lock);
     if (!c->refusal.code)
-        log_warn("the coordinator at %s does not take job '%s' rank %u back: %s",
+        log_warn("the coordinator at %s refuses the return of job '%s' rank %u: %s",
                  c->options.endpoint_text, c->options.join->job, c->options.join->rank, err->text);
     c->refusal = *err;
     pthread_mutex_unlock(&c->lock);
@@ -450,7 +453,9 @@ int control_create(const struct control_options *options, struct control **ret_c
     char lack[SHORTAGE_BYTES];
     struct control *c = calloc(1, sizeof *c);
     if (!c)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "this process has no memory for the connection to the coordinator; raise "
+                       "its memory limit");
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake_fd < 0) {
         int error = -errno;

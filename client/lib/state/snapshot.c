@@ -85,10 +85,8 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
                        "save the tensor in the script",
                        t->name);
     if (t->request)
-        return err_set(
-            err, -EBUSY,
-            "tensor '%s' has a request that nobody waited for; wait for the request first",
-            t->name);
+        return err_set(err, -EBUSY, "tensor '%s' has an open request; wait for the request first",
+                       t->name);
     return 0;
 }
 
@@ -168,8 +166,8 @@ static int await_all(struct snapshot *s)
     pthread_mutex_unlock(&job->lock);
     return is_done ? 0
                    : client_error(-ETIMEDOUT,
-                                  "job '%s': a rank that came late has not called "
-                                  "gp_job_snapshot() or gp_job_restore()",
+                                  "job '%s': a late worker has not called gp_job_snapshot() or "
+                                  "gp_job_restore() in time; call the function on all ranks",
                                   job->name);
 }
 
@@ -213,15 +211,17 @@ static int judge(const struct snapshot *s)
     int64_t failure = s->least->failure;
     if (failure)
         return client_error(failure_code(failure),
-                            "job '%s': rank %u failed (%s), and its own error says why",
+                            "job '%s': rank %u failed (%s); see the error of that rank",
                             s->job->name, failure_rank(failure), err_text(failure_code(failure)));
     if (s->least->print != -s->least->negative_print)
         return client_error(-EINVAL,
-                            "job '%s': ranks have declared different tensors with update rules",
+                            "job '%s': ranks have declared different tensors with update rules; "
+                            "declare the same ones on all ranks",
                             s->job->name);
     if (s->least->step > AT_BEGIN && s->least->rank != s->root)
-        return client_error(-ECONNRESET, "job '%s': rank %u, which had the file, is gone",
-                            s->job->name, s->root);
+        return client_error(
+            -ECONNRESET, "job '%s': rank %u was to read or write the file, but is lost; call again",
+            s->job->name, s->root);
     return 0;
 }
 
@@ -351,8 +351,8 @@ static int keep_ranks(gp_job *job)
     pthread_mutex_unlock(&job->lock);
     return may ? 0
                : client_error(-ETIMEDOUT,
-                              "job '%s': the coordinator has not let go of the job for "
-                              "gp_job_snapshot() or gp_job_restore()",
+                              "job '%s': the coordinator has not permitted gp_job_snapshot() or "
+                              "gp_job_restore() in time; call again",
                               job->name);
 }
 
@@ -371,8 +371,10 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
         finish(&s);
     }
     if (error == -ERESTART)
-        error =
-            client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
+        error = client_error(-EINVAL,
+                             "job '%s': some ranks called gp_job_snapshot(), others "
+                             "gp_job_restore(); call one of them on all ranks",
+                             job->name);
     pthread_mutex_lock(&job->lock);
     hold_note_saving(job, false);
     job_end_use(job);
@@ -389,7 +391,9 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     for (size_t i = 0; i < s->count; i++)
         described[i] = describe(s->tensors[i]);
     int error = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
-                     : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
+                     : err_set(&s->err, -EINVAL,
+                               "gp_job_snapshot: the path of rank %u is NULL or empty; name a file",
+                               s->root);
     free(described);
     return error;
 }
@@ -432,7 +436,8 @@ static void check_parameters(struct snapshot *s)
     pthread_mutex_lock(&s->job->lock);
     for (size_t i = 0; i < s->count && s->err.code == 0; i++) {
         if (s->tensors[i]->round == 0)
-            err_set(&s->err, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
+            err_set(&s->err, -ENODATA,
+                    "tensor '%s' has no parameters yet; broadcast the parameters first",
                     s->tensors[i]->name);
     }
     pthread_mutex_unlock(&s->job->lock);
@@ -491,7 +496,8 @@ static int check_file(struct snapshot *s, const struct state_file *f)
     for (size_t i = 0; i < f->count && error == 0 && f->count != s->count; i++) {
         if (!is_declared(s, f->tensors[i].name))
             error = err_set(&s->err, -EINVAL,
-                            "tensor '%s' of the snapshot was not declared with an update rule",
+                            "tensor '%s' of the snapshot was not declared with an update rule; "
+                            "declare the tensors of the saved model",
                             f->tensors[i].name);
     }
     for (size_t i = 0; i < f->count && error == 0; i++)
@@ -502,7 +508,9 @@ static int check_file(struct snapshot *s, const struct state_file *f)
 static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
 {
     if (!path)
-        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %u gave no path", s->root);
+        return err_set(&s->err, -EINVAL,
+                       "gp_job_restore: the path of rank %u is NULL or empty; name a file",
+                       s->root);
     int error = state_file_open(path, ret_file, &s->err);
     return error < 0 ? error : check_file(s, ret_file);
 }
@@ -555,6 +563,7 @@ int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t c
 {
     int error = job_check(job);
     if (error == 0 && count > 0 && !items)
-        error = client_error(-EINVAL, "gp_job_restore: count is %zu, but items is NULL", count);
+        error = client_error(
+            -EINVAL, "gp_job_restore: count is %zu, but items is NULL; pass count items", count);
     return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

@@ -189,7 +189,7 @@ class JobSnapshots(unittest.TestCase):
                 self.snapshot(job, rank) if rank else job.restore(self.path)
             return str(caught.exception)
         for text in self.each(both):
-            self.assertIn('save and restore at the same time', text)
+            self.assertIn('call one of them on all ranks', text)
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
@@ -244,10 +244,10 @@ class JobSnapshots(unittest.TestCase):
             return job.update(self.tensors[rank][0], numpy.ones_like(value), value, lr=1)
         for call in (self.snapshot, lambda job, rank: job.restore(self.path)):
             early = update(self.jobs[1], 1)
-            texts = self.refused(call, errno.EBUSY, "tensor 'v' has a request that nobody waited "
-                                 'for; wait for the request first')
+            texts = self.refused(call, errno.EBUSY, "tensor 'v' has an open request; "
+                                 'wait for the request first')
             self.assertEqual(sum('rank 1 failed (' in text for text in texts), 2, texts)
-            self.assertEqual(sum('), and its own error says why' in text for text in texts), 2)
+            self.assertEqual(sum('); see the error of that rank' in text for text in texts), 2)
             for request in [update(self.jobs[rank], rank) for rank in (0, 2)] + [early]:
                 request.wait(WAIT_MS)
         self.each(self.snapshot)

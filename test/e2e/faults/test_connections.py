@@ -96,7 +96,7 @@ class OwnName(unittest.TestCase):
         self.assertRegex(doctor.text(), r'warn.*node7 is 127\.0\.1\.1 on this host')
         joined = self.start('aggregator', '--join', endpoint.removeprefix('gradpool://'),
                             '--cores', 0)
-        joined.wait_for('where workers of other hosts do not reach them: give an address of this')
+        joined.wait_for('which workers of other hosts cannot reach; give an address of this')
 
     def test_lanes_listen_where_other_hosts_reach_them(self):
         serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
@@ -132,7 +132,7 @@ class Forgotten(unittest.TestCase):
         self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         for worker in workers:
-            worker.wait_for('no longer answered')
+            worker.wait_for('stopped answering')
         finish_training(*workers)
         self.assertEqual(self.service.pids(), [self.aggregator])
 

@@ -366,7 +366,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('moved, epoch 2', service.serve.text())
         # without another aggregator, this one waits for its jobs
         joined[1].signal(signal.SIGTERM)
-        joined[1].wait_for('is to end')
+        joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
@@ -417,7 +417,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('could not start 3 times in a row', serve.text())
 
     def test_too_few_open_files_are_said_and_end_serve(self):
-        for limit, words in ((24, 'serve needs 64 open files at least, and the limit is 24'),
+        for limit, words in ((24, 'serve needs 64 open files at least, but the limit is 24'),
                              (100, 'an aggregator with 8 lanes needs 208 open files at least')):
             serve = Process(['sh', '-c', f'ulimit -n {limit} && exec "$0" "$@"', GRADPOOL, 'serve',
                              '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',

@@ -295,7 +295,7 @@ class Ends(Case):
                           worker.text())
             self.assertIn('there has been no coordinator for 2 s (--orphan-timeout)', worker.text())
         until(lambda: not self.service.local_aggregators(), 'the aggregator has ended')
-        self.assertIn('); lanes serve on', self.service.serve.text())
+        self.assertIn('); lanes continue', self.service.serve.text())
 
     def test_a_test_that_leaves_a_service_leaves_no_process(self):
         self.start()

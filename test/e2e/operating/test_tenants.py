@@ -82,7 +82,7 @@ class Keys(unittest.TestCase):
         self.assertIn(words, worker.text())
 
     def test_a_foreign_key_is_refused_at_both_ends(self):
-        logged = 'refused: not the key of tenant acme'
+        logged = 'refused: the key is not that of tenant acme'
         self.expect_refused(status(self.service.endpoint, FOREIGN), REFUSED, logged)
         worker = self.service.worker('foreign', 0, 1, environment=FOREIGN)
         self.assertNotEqual(worker.wait(), 0)
@@ -130,7 +130,7 @@ class Keys(unittest.TestCase):
         with contextlib.suppress(ConnectionResetError):
             while link.recv(100):
                 pass
-        self.expect_logged('no TLS handshake')
+        self.expect_logged('the TLS handshake failed')
 
     def test_silent_and_half_open_peers_hold_nobody_up_and_are_closed(self):
         links = [self.dial() for _ in range(100)]
@@ -258,7 +258,7 @@ class Aggregators(unittest.TestCase):
         workers[0].wait_for('round 50\n')
         self.service.serve.kill()
         self.service.start('serve-again')
-        self.aggregator.wait_for('joined again as aggregator 1')
+        self.aggregator.wait_for('joined again, as aggregator 1')
         finish_training(*workers)
         self.assertIsNone(self.aggregator.child.poll())
 
@@ -294,7 +294,7 @@ class OtherEnds(unittest.TestCase):
         for answer in (b'HTTP/1.1 400 Bad Request\r\n\r\n', b'\x0a\0\0\0\x08\x01\x12\x06nonono'):
             said = status(self.serve_once(answer), FOREIGN)
             self.assertEqual(said.returncode, 1)
-            self.assertIn('no TLS handshake', said.stderr)
+            self.assertIn('the TLS handshake failed', said.stderr)
 
     def test_a_connection_that_ends_in_the_greeting_names_the_service(self):
         listener = socket.create_server(('127.0.0.1', 0))
@@ -314,7 +314,7 @@ class OtherEnds(unittest.TestCase):
                    environment={**FOREIGN, 'GRADPOOL_CONNECT_TIMEOUT_MS': '500'})
         self.assertLess(watch.seconds(), 5)
         self.assertNotEqual(said.returncode, 0)
-        self.assertIn('no answer within the deadline', said.stderr + said.stdout)
+        self.assertIn('has not answered within the deadline', said.stderr + said.stdout)
 
     def test_from_this_host_plain_is_taken_beside_keys_unless_told_otherwise(self):
         service = Service(aggregators=1)

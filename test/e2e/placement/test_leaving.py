@@ -163,7 +163,7 @@ class Local(Case):
         old = self.owner()['pid']
         self.service.serve.kill()
         os.kill(old, signal.SIGTERM)
-        self.said('this aggregator is to end')
+        self.said('this aggregator begins to end')
         self.train(20, 40)      # steps need no coordinator
         self.service.start('again')
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -185,7 +185,7 @@ class Local(Case):
         os.kill(self.service.serve.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.service.serve.pid, signal.SIGCONT)
         os.kill(pid, signal.SIGTERM)
-        self.said('this aggregator is to end')
+        self.said('this aggregator begins to end')
         os.kill(pid, signal.SIGINT)
         watch = progress.Stopwatch()
         self.await_end(pid)
@@ -283,8 +283,8 @@ class ByHand(Case):
         for text in (alone.text(), self.service.serve.text()):
             self.assertIn("job stays loses the state of 2 tensors", text)
         self.assertIn('tasks and state move to other aggregators, within 1 s; a second signal ends '
-                      'this one at once', alone.text())
-        self.assertIn('asked to drain; state that had no other place ends here: ', alone.text())
+                      'this aggregator at once', alone.text())
+        self.assertIn('this aggregator is drained, but some state has no other place and is lost: ', alone.text())
         self.assertIn(' ends with a loss: ', self.service.serve.text())
 
     def test_a_drain_that_fails_is_undone_and_said(self):

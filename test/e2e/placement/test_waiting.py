@@ -37,7 +37,7 @@ class ForTheService(Case):
         self.serve(aggregators=1)
         self.service.stop()
         worker = self.service.worker('early', 0, 1, '--rounds', 3)
-        worker.wait_for('waits for the service at gradpool://127.0.0.1:')
+        worker.wait_for('no connection to the service at gradpool://127.0.0.1:')
         self.assertIn('GRADPOOL_CONNECT_TIMEOUT_MS', worker.text())
         self.service.start('again')
         self.assertEqual(result(worker)['wrong'], 0)

@@ -302,7 +302,7 @@ class Dtypes(Case):
     def test_what_is_not_narrower_is_refused(self):
         job = self.join()
         for dtype, wire in ('float16', 'float32'), ('float64', 'float32'), ('float32', 'int32'):
-            with self.raises(gradpool.Mismatch, "'t'", 'does not travel as'):
+            with self.raises(gradpool.Mismatch, "'t'", 'cannot travel as'):
                 job.declare('t', 3, dtype, wire=wire)
         job.declare('t', 3, wire='float16')
         with self.raises(gradpool.GradpoolError, 'travel as f16', 'bf16'):

@@ -140,7 +140,7 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
         channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL, &reply, &err),
         -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
-    expect_text(err.text, "connected, but no answer within the deadline");
+    expect_text(err.text, "is connected, but has not answered within the deadline");
     /* the next call must not accept the late answer of the abandoned one */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
@@ -245,7 +245,7 @@ static void another_version_is_told_with_both_numbers(void **state)
     assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
     assert_int_equal(incarnation, 5);
     char want[80];
-    snprintf(want, sizeof want, "we speak protocol version %u, gradpool 9.9 speaks 42",
+    snprintf(want, sizeof want, "speaks protocol version %u, but gradpool 9.9 speaks version 42",
              CHANNEL_VERSION);
     expect_text(err.text, want);
     pair_close(&pair);

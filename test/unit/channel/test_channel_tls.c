@@ -266,7 +266,7 @@ static void a_key_that_does_not_fit_is_refused_at_both_ends(void **state)
 {
     struct key wrong = stranger;
     snprintf(wrong.tenant, sizeof wrong.tenant, "acme");
-    expect_refused(&wrong, "refused: not the key of tenant acme");
+    expect_refused(&wrong, "refused: the key is not that of tenant acme");
 }
 
 static void a_tenant_that_nobody_knows_is_refused(void **state)
@@ -445,8 +445,9 @@ static void expect_no_tls(const char *bytes, size_t count, int code, const char 
 
 static void a_server_that_speaks_no_tls_is_told_apart(void **state)
 {
-    expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n", 28, -EPROTO, "is this a gradpool endpoint");
-    expect_no_tls("\x0a\0\0\0\x08\x01\x22\x06nonono", 14, -EPROTO, "no TLS handshake");
+    expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n", 28, -EPROTO,
+                  "check that the endpoint is gradpool's");
+    expect_no_tls("\x0a\0\0\0\x08\x01\x22\x06nonono", 14, -EPROTO, "the TLS handshake failed");
 }
 
 static int make_keys(void **state)

@@ -151,7 +151,7 @@ static void ranks_that_are_none_are_refused(void **state)
            "RANK is 'one', expected a number from 0 to", NULL);
     fixture_set("RANK", "2");
     failed(gp_job_spec_from_environment(&spec), -EINVAL,
-           "RANK is 2, but WORLD_SIZE is 2: ranks count from 0", NULL);
+           "RANK is 2, but WORLD_SIZE is 2; the first rank is 0", NULL);
     fixture_set("RANK", "-1");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "'-1'", NULL);
     unsetenv("WORLD_SIZE");

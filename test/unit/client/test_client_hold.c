@@ -287,7 +287,7 @@ static void one_that_was_declared_just_now_is_waited_for(void **state)
     await_heard();
     push_in_vain(1);
     expect_state(1, STATE(FAILED));
-    expect_why(-EAGAIN, "less than 2 iterations in a row");
+    expect_why(-EAGAIN, "fewer than 2 consecutive iterations");
     let_go(1);
     wait_all(1);
     run(1);

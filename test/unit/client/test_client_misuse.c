@@ -30,17 +30,16 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
     gp_job_spec spec = {"other", 0, 2};
     gp_tensor_spec tensor = {.name = "w", .dtype = GP_F32, .elements = 1};
     declare("w", 1, t);
-    failed(gp_connect(rig.endpoint, NULL, NULL), -EINVAL, "gp_connect: no place for the result",
+    failed(gp_connect(rig.endpoint, NULL, NULL), -EINVAL, "gp_connect: ret_client is NULL", NULL);
+    failed(gp_job_join(clients[0], &spec, NULL), -EINVAL, "gp_job_join: client or ret_job is NULL",
            NULL);
-    failed(gp_job_join(clients[0], &spec, NULL), -EINVAL,
-           "gp_job_join: no client, or no place for the result", NULL);
     failed(gp_job_spec_from_environment(NULL), -EINVAL,
-           "gp_job_spec_from_environment: no place for the result", NULL);
-    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "gp_job_membership: no place for the result",
+           "gp_job_spec_from_environment: ret_spec is NULL", NULL);
+    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "gp_job_membership: ret_membership is NULL",
            NULL);
     failed(gp_tensors_declare(jobs[0], &tensor, 1, NULL), -EINVAL,
-           "gp_tensors_declare: no specs, or no place for the result", NULL);
-    failed(gp_alloc(jobs[0], 1, NULL), -EINVAL, "gp_alloc: no place for the result", NULL);
+           "gp_tensors_declare: specs or ret_tensors is NULL", NULL);
+    failed(gp_alloc(jobs[0], 1, NULL), -EINVAL, "gp_alloc: ret_memory is NULL", NULL);
     failed(gp_push_pull(t[0], &one, &one, GP_SUM, NULL), -EINVAL, "no place for the request", NULL);
     failed(gp_push_pull(t[0], &one, NULL, GP_SUM, &q), -EINVAL,
            "tensor 'w': no place for the result", NULL);
@@ -52,8 +51,8 @@ static void a_call_without_an_object_or_a_file_says_so(void **state)
 {
     failed(gp_barrier(NULL, 1), -EINVAL, "no job given", NULL);
     failed(gp_tensor_undeclare(NULL), -EINVAL, "no tensor given", NULL);
-    failed(gp_job_timeline_start(jobs[0], ""), -EINVAL, "gp_job_timeline_start: no file named",
-           NULL);
+    failed(gp_job_timeline_start(jobs[0], ""), -EINVAL,
+           "gp_job_timeline_start: the path is NULL or empty", NULL);
     failed(gp_job_restore(jobs[0], "file", NULL, 3), -EINVAL,
            "gp_job_restore: count is 3, but items is NULL", NULL);
     failed(gp_job_read(jobs[0], NULL, 3), -EINVAL, "gp_job_read: count is 3, but states is NULL",

@@ -109,7 +109,7 @@ static void membership_of_nothing_is_refused(void **state)
 {
     gp_membership m;
     failed(gp_job_membership(NULL, &m), -EINVAL, NULL);
-    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "no place", NULL);
+    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "ret_membership is NULL", NULL);
     failed(gp_job_resize(NULL, 2, 0), -EINVAL, NULL);
 }
 
@@ -136,7 +136,7 @@ static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
 {
     tell(1, 4, 3);
     failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
-           "workers: waits for rank 2 (has not joined), 3 (has not joined) after 500 ms", NULL);
+           "workers after 500 ms: rank 2 (has not joined), 3 (has not joined)", NULL);
 }
 
 static void ranks_that_do_not_go_are_named_but_oneself(void **state)
@@ -192,7 +192,7 @@ static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
     tell(2, 4, 3);
     pthread_join(r.thread, NULL);
     assert_int_equal(r.result, -ECANCELED);
-    assert_non_null(strstr(r.text, "another rank asked for 4"));
+    assert_non_null(strstr(r.text, "another rank's resize to 4"));
 }
 
 static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
@@ -478,7 +478,7 @@ static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
     ok(gp_deal_declare(late, &deal, NULL, 0, NULL));
     failed(gp_step_begin(late, SHORT_MS, &step), -ETIMEDOUT,
            "job 'job': rank 2 has not entered all tensors after 50 ms; the other ranks have not ",
-           "come to the end of a step. Call gp_step_begin() again to go on waiting", NULL);
+           "ended a step. Call gp_step_begin() again to continue waiting", NULL);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)

@@ -226,8 +226,9 @@ static void memory_is_that_of_the_lane_and_of_its_node(void **state)
     packer_plan_fini(&plan);
     f->tensors[0].state_bytes = 8000; /* includes moments */
     fleet_refuse(f, "shared", -ENOSPC, "3 short of memory (best 7999)");
-    fleet_refuse(f, "least-loaded", -ENOSPC, "the roomiest has 7999 bytes left");
-    fleet_refuse(f, "hash", -ENOSPC, "it has 7999 bytes left");
+    fleet_refuse(f, "least-loaded", -ENOSPC,
+                 "the lane with the most free memory has only 7999 bytes");
+    fleet_refuse(f, "hash", -ENOSPC, "but has only 7999 bytes");
     f->nodes[0].memory_bytes = UINT64_MAX;
     f->lanes[0].memory_bytes = 11999;
     f->lanes[1].memory_bytes = 3999;
