@@ -59,8 +59,8 @@ static void start_failed(struct slot *slot, const char *how)
     if (++slot->start_failures < START_FAILURES_MAX || s->phase != SERVICE_UP ||
         others_are_needed(s))
         return;
-    log_error("giving up: the local aggregator on cores %s could not start %u times in a row (%s); "
-              "the lines above say why",
+    log_error("the service ends: the local aggregator on cores %s could not start %u times in a "
+              "row (%s); see the lines above for the reason",
               slot->cores, slot->start_failures, how);
     s->on->service->gives_up(s, -EIO);
 }
@@ -130,7 +130,8 @@ static int start(struct slot *slot, struct err *err)
     if (error < 0)
         return error;
     slot->watch.fd = slot->process.watch_fd;
-    log_info("started a local aggregator on cores %s, pid %d", slot->cores, slot->process.pid);
+    log_info("the service started a local aggregator on cores %s, pid %d", slot->cores,
+             slot->process.pid);
     return loop_watch(s->loop, &slot->watch, EPOLLIN);
 }
 
@@ -366,13 +367,13 @@ static void share_cores(struct service *s, const struct cores *cores)
         lanes_before += slot->lanes_count;
     }
     if (s->options->scales && s->options->lanes_min > lanes_before)
-        log_warn("--lanes-min %u: %zu lane%s is all that the aggregators on this host bring; more "
-                 "can only come with aggregators that join",
+        log_warn("--lanes-min %u: the local aggregators have only %zu lane%s; join other "
+                 "aggregators for more (gradpool aggregator)",
                  s->options->lanes_min, lanes_before, lanes_before == 1 ? "" : "s");
     if (total < s->fleet->slots_count)
-        log_warn("%zu local aggregators share %zu core%s: give fewer with --aggregators, or more "
-                 "--cores",
-                 s->fleet->slots_count, total, total == 1 ? "" : "s");
+        log_warn(
+            "%zu local aggregators share %zu core%s: lower --aggregators, or give more --cores",
+            s->fleet->slots_count, total, total == 1 ? "" : "s");
 }
 
 static int check_ports(const struct service *s, const struct cores *cores, struct err *err)

@@ -106,9 +106,10 @@ static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
     if (fd < 0 && shortage_is_refusal(-errno)) {
-        log_warn_rarely("the system call pidfd_open is refused (%s): the end of a process is seen "
-                        "by its connection or a pipe; allow it in the seccomp profile",
-                        err_text(-errno));
+        log_warn_rarely(
+            "the system call pidfd_open is refused (%s): the service detects the end of a process "
+            "only by its connection or a pipe; allow pidfd_open in the seccomp profile",
+            err_text(-errno));
         return pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
     }
     close_end(&fd);
@@ -127,7 +128,7 @@ static int local_start(struct provisioner *p, const struct provision *what,
     int ends[2] = {-1, -1};
     int r = open_pipe(ends);
     if (r < 0)
-        return err_set(err, r, "cannot watch an aggregator: %s",
+        return err_set(err, r, "the service cannot watch a local aggregator: %s",
                        shortage_text(r, SHORTAGE_OTHER, text, sizeof text));
     build(&command, what);
     pid_t pid = fork();
@@ -135,7 +136,7 @@ static int local_start(struct provisioner *p, const struct provision *what,
         r = -errno;
         close_end(&ends[0]);
         close_end(&ends[1]);
-        return err_set(err, r, "cannot start an aggregator: %s",
+        return err_set(err, r, "the service cannot start a local aggregator: %s",
                        shortage_text(r, SHORTAGE_THREADS, text, sizeof text));
     }
     if (pid == 0)
@@ -146,7 +147,8 @@ static int local_start(struct provisioner *p, const struct provision *what,
         int error = -errno;
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        return err_set(err, error, "cannot watch an aggregator: %s", err_text(error));
+        return err_set(err, error, "the service cannot watch a local aggregator: %s",
+                       err_text(error));
     }
     *ret_it = (struct provisioned){.pid = pid, .watch_fd = fd};
     return 0;

@@ -278,7 +278,7 @@ void scaling_window(struct service *s)
         scaling_look_free(&look);
     }
     if (error < 0)
-        log_warn("growth: nothing is decided in this window: %s; the next one decides",
+        log_warn("growth: this window ends without a decision: %s; the next window decides",
                  err_text(error));
 }
 

@@ -127,7 +127,7 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
             continue;
         if (meant) {
             peer_fail(p, request, -EINVAL,
-                      "more than one tenant has a job %.127s: say whose (--tenant)", name);
+                      "more than one tenant has a job %.127s: name the tenant with --tenant", name);
             return NULL;
         }
         meant = job;

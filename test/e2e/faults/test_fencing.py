@@ -142,7 +142,7 @@ class Fencing(unittest.TestCase):
         before = digest_of(memory)
         process.signal(signal.SIGCONT)
         process.wait_for('counted as lost: it joins as a new one')
-        self.assertIn('is not known here any more', process.text())
+        self.assertIn('counts as lost: its connection had ended for too long', process.text())
         self.assertEqual(digest_of(memory), before)
         training.check()
         training.train(2)

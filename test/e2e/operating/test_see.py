@@ -77,7 +77,7 @@ class Decisions(Running):
         self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors go to lanes? [12].*: '
                                 'a free lane, so that the job is measured without others')
         os.kill(self.service.pids()[0], signal.SIGKILL)
-        self.service.serve.wait_for('is gone, and its 1 lane with it')
+        self.service.serve.wait_for('has ended, with its 1 lane')
         self.service.serve.wait_for('of a lost lane go')
         self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane go(es)? to lane.*:'
                                 ' [a-z]')

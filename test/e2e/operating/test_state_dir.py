@@ -157,8 +157,8 @@ class Lost(Case):
     def test_a_database_without_the_pieces_of_a_tensor_is_said_and_nothing_starts(self):
         with contextlib.closing(sqlite3.connect(self.database)) as database, database:
             self.assertGreater(database.execute('DELETE FROM pieces').rowcount, 0)
-        self.assertIn(f'{self.database}: pieces are missing. Put the file back from a copy; or '
-                      f'start with nothing: move {self.database}* away', self.refused())
+        self.assertIn(f'{self.database}: rows of pieces are missing. Restore the file from a copy; or '
+                      f'move {self.database}* away, to start without jobs and tenants', self.refused())
 
     def test_with_all_files_moved_away_a_service_starts_with_nothing(self):
         for path in self.state.glob('state.db*'):

@@ -264,7 +264,7 @@ class Aggregators(unittest.TestCase):
 
     def test_one_whose_key_is_revoked_gives_up(self):
         self.assertEqual(self.service.tenant('revoke', 'node8').returncode, 0)
-        self.aggregator.wait_for('giving up: ')
+        self.aggregator.wait_for('the service ends: ')
         self.assertIn('was refused', self.aggregator.text())
         self.aggregator.wait()
 

@@ -155,7 +155,8 @@ static void who_stays_away_too_long_is_lost(void **state)
     /* the process was killed */
     assert_int_equal(waitpid(hung->process, NULL, WNOHANG), hung->process);
     rig->processes[0] = 0;
-    kept_log_expect(" runs, but has left its control connection: killing it");
+    kept_log_expect(
+        " runs, but has not renewed its control connection: the service kills the process");
 }
 
 static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
@@ -314,7 +315,7 @@ static void a_foreign_grant_is_refused(void **state)
     end_ask_refused(e, &request, -EPERM, "the grant is not of this service");
     join.grant = "";
     join.aggregator = 9;
-    end_ask_refused(e, &request, -ESTALE, "aggregator 9 is not known here any more");
+    end_ask_refused(e, &request, -ESTALE, "aggregator 9 counts as lost");
     join.aggregator = 0;
     join.n_lanes = 0;
     end_ask_refused(e, &request, -EINVAL,

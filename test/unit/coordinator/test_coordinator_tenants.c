@@ -165,7 +165,7 @@ static void plain_is_refused_with_the_next_step_where_a_key_is_required(void **s
     rig_connect_locally(rig, CLIENT);
     struct key acme = add(rig, "acme", false);
     rig_connect_with_key(rig, CLIENT, &acme);
-    kept_log_expect("a key is asked for of all that come over TCP");
+    kept_log_expect("all connections over TCP need a key");
 }
 
 static void an_aggregator_needs_an_operator_s_key(void **state)
