@@ -49,7 +49,7 @@ struct worker {
 /* Returns whether the join failed because the job does not want this rank. */
 static bool is_not_wanted(int code)
 {
-    return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
+    return code == -EPROTO && strstr(gp_last_error(), "workers, without rank ");
 }
 
 /* Returns whether a later join may succeed. The service may not know yet that the rank's former

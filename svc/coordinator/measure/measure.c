@@ -179,11 +179,11 @@ static void note(struct job *job, enum profile_news news)
     /* a declare may wait for this measurement */
     kept_check_soon(job->service, declare_handle);
     if (news == PROFILE_NARROWED)
-        return log_info(
-            "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",
-            tenant_prefix(job->tenant, prefix), job->name, job->profile->lanes,
-            job->profile->narrow.enough, job->profile->narrow.few,
-            profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
+        return log_info("job %s%s runs alone on %u lanes: %u lanes are enough, %u are too few; its "
+                        "loss is %.1f %%",
+                        tenant_prefix(job->tenant, prefix), job->name, job->profile->lanes,
+                        job->profile->narrow.enough, job->profile->narrow.few,
+                        profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
     struct profile_times known = profile_known(job->profile);
     log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,

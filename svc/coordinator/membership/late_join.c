@@ -30,7 +30,7 @@ static bool has_new(const struct job *job)
 
 static void told_at_once(const struct job *job, const char *why)
 {
-    log_info("job %s: late workers enter in mid-iteration: %s", job->name, why);
+    log_info("job %s: late workers enter in the middle of an iteration: %s", job->name, why);
 }
 
 bool entering_is_strict(const struct job *job)

@@ -197,7 +197,8 @@ static void thaw_all(struct job *job)
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
-    log_warn("job %s: its workers have changed, its lanes follow later", job->name);
+    log_warn("job %s: its lanes could not follow a change of workers; the coordinator tries again",
+             job->name);
     thaw_all(job);
     regrouping_end(job);
     service_retry_later(s);
@@ -215,7 +216,7 @@ static void finish(struct job *job)
     uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
     struct service *s = job->service;
     regrouping_end(job);
-    log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
+    log_info("job %s: %u workers now take part in rounds, version %u, epoch %u", job->name,
              members_count(job), version, epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
     job->service->on->job->tensors_are_settled(job);
@@ -501,7 +502,7 @@ void regrouping_check(struct job *job)
         return;
     }
     moving_worker_leaves(job); /* aborts a migration that has not switched yet */
-    saving_give_way(job, "its workers come or go");
+    saving_give_way(job, "its workers join or leave");
     if (!moving_is_busy(job))
         return begin(job, r);
     free(r);

@@ -86,7 +86,7 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
     if (error < 0)
         migration_refused(m, error,
                           error == -ENOMEM ? "gradpool serve is out of memory"
-                                           : "an aggregator is gone");
+                                           : "an aggregator has ended");
     else if (m->pending == 0)
         then(m);
 }

@@ -367,7 +367,7 @@ void moving_worker_leaves(const struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m))
-            migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
+            migration_refused(m, -EAGAIN, "a worker left the job during the move");
 }
 
 void moving_aggregator_away(struct aggregator *a)
@@ -376,7 +376,7 @@ void moving_aggregator_away(struct aggregator *a)
         bool takes_part =
             has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
         if (!migration_is_over(m) && !is_switched(m) && takes_part)
-            migration_refused(m, -ECONNRESET, "an aggregator left its control connection");
+            migration_refused(m, -ECONNRESET, "the control connection of an aggregator has ended");
     }
 }
 
@@ -386,7 +386,8 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             has_keeper(m, keeper, lane))
-            migration_refused(m, -EAGAIN, "no holder has room for copies of the moving tasks");
+            migration_refused(m, -EAGAIN,
+                              "no replica holder has memory for copies of the moving tasks");
 }
 
 void moving_aggregator_lost(struct aggregator *a)
@@ -397,8 +398,7 @@ void moving_aggregator_lost(struct aggregator *a)
         if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
         if (!migration_is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
-            migration_refused(m, -ECONNRESET,
-                              "the holder of the copies of the moving tasks was lost");
+            migration_refused(m, -ECONNRESET, "the replica holder of the moving tasks was lost");
     }
 }
 

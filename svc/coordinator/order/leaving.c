@@ -170,7 +170,7 @@ void leaving_end_jobs(const struct aggregator *a)
                  "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
                  "to other aggregators in time (--leave-timeout)",
                  s->ending->takes_along, bound, bound == 1 ? "" : "s");
-        log_warn("job %s has been ended: %s%s%s", job->name, why, *stay ? ": " : "", stay);
+        log_warn("the service ended job %s: %s%s%s", job->name, why, *stay ? ": " : "", stay);
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
     }
@@ -186,7 +186,7 @@ static void let_go(struct aggregator *a)
     if (*loses)
         log_warn("%s ends with a loss: %s", name, loses);
     else
-        log_info("%s ends; nothing is lost with it", name);
+        log_info("%s ends; no state is lost", name);
     events_note(a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
     if (a->service->fleet->leave_done)
         leaving_end_jobs(a);

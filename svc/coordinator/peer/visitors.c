@@ -87,8 +87,8 @@ static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 
 static void send_off(struct service *s, struct peer *victim)
 {
-    log_warn_rarely("%s has joined nothing for longest and is closed: %zu such connections "
-                    "(--idle-connections-max, ulimit -n)",
+    log_warn_rarely("%s was closed, because %zu connections belong to no job and this one is the "
+                    "oldest; raise --idle-connections-max and ulimit -n",
                     channel_peer(victim->channel), s->door->visitors_count);
     visitors_forget(victim);
     peer_break(victim);
@@ -121,10 +121,11 @@ int visitors_admit(struct peer *p, struct tenant *tenant, struct err *err)
     int error =
         limits_check(&tenant->limits, LIMIT_TENANT_CONNECTIONS, who, tenant->connections, 1, err);
     if (error == 0 && tenant->connections >= share(s))
-        error = err_set(err, -EDQUOT,
-                        "%.128s: control connections: has %u, and more than %" PRIu64 " would take "
-                        "descriptors from others; whoever runs gradpool serve can raise ulimit -n",
-                        who, tenant->connections, share(s));
+        error = err_set(
+            err, -EDQUOT,
+            "%.128s: this tenant has %u control connections, and more than %" PRIu64
+            " would take descriptors from other tenants; ask the operator to raise ulimit -n",
+            who, tenant->connections, share(s));
     if (error < 0)
         log_warn_rarely("%s: refused: %s", channel_peer(p->channel), err->text);
     return error;

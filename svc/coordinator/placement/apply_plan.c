@@ -59,8 +59,8 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
 {
     if (plan->pieces_count > DECLARE_PIECES_MAX)
         return err_set(err, -EMSGSIZE,
-                       "these tensors make %zu pieces; one declare may make at most %u: "
-                       "declare them in several calls",
+                       "the tensors of this declaration have %zu pieces, but one call may declare "
+                       "at most %u; declare them in several calls",
                        plan->pieces_count, DECLARE_PIECES_MAX);
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {

@@ -418,8 +418,8 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
         return false;
     bool is_own = other->tenant == job->tenant;
     err_set(err, -EINPROGRESS,
-            "the job fits within its loss limit beside no job that is not measured yet, such as "
-            "%s%.64s; its rounds are counted",
+            "the job's loss limit does not permit lanes of a job that is not measured yet, such as "
+            "%s%.64s; the service is measuring that job",
             is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
             is_own ? other->name : "");
     return true;
@@ -437,12 +437,13 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
         return job->terms->is_trial
                    ? 0
-                   : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
+                   : err_set(err, -EINPROGRESS,
+                             "the service starts an aggregator for the job, within %g s",
                              (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && waits_for_any(job, request, why))
         return err_set(err, -EINPROGRESS,
-                       "%s; a lane is waited for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)", reason,
-                       (double)waiting_lane_ns(job) / NS_PER_S);
+                       "%s; the job waits for a lane for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)",
+                       reason, (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&

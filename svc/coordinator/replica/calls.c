@@ -131,7 +131,8 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     if (is_unfit && keeper)
         keeping_relieve(keeper, job, told->lane, text);
     else if (!is_silent)
-        log_warn("job %s: copies of the tasks on lane %u: %s", job->name, told->lane, text);
+        log_warn("job %s: an order about replicas of the tasks on lane %u failed: %s", job->name,
+                 told->lane, text);
     if (!is_silent || code == -ETIMEDOUT)
         service_retry_later(s);
 }

@@ -171,8 +171,8 @@ static void limits_told(struct service *s, void *data, const envelope *reply, in
                         const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane did not get the new limits of a tenant: %s; they are sent again with the "
-                 "next pieces of the tenant",
+        log_warn("a lane did not receive the new limits of a tenant: %s; the coordinator sends "
+                 "them again with the next pieces of the tenant",
                  text);
 }
 

@@ -49,7 +49,7 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     size_t bytes = gradpool__wire__envelope__get_packed_size(request), before = kept_of(p);
     if (before + bytes > KEPT_BYTES_MAX)
         return peer_fail(p, request->id, -EDQUOT,
-                         "%zu bytes of requests wait for %s already: ask for less at a time",
+                         "%zu bytes of requests wait for %s already: send fewer requests at a time",
                          before, what);
     struct kept *kept = malloc(sizeof *kept + bytes);
     if (!kept)

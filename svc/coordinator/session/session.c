@@ -155,7 +155,7 @@ static void lost_because(struct session *session, const char *why)
     if (peer)
         peer_break(peer);
     if (job->terms->continues && !job->failure) {
-        log_warn("%s is gone%s; its job goes on", SESSION_NAME(session), why);
+        log_warn("%s is gone%s; its job continues without this rank", SESSION_NAME(session), why);
         job->service->on->job->session_is_lost(session);
     } else {
         jobs_fail(job, session, -ECONNRESET,

@@ -67,7 +67,8 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     if (!reply)
         return saving_break(sv, code, "no snapshot: %s", text);
     if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len < part->bytes)
-        return saving_break(sv, -EBADMSG, "a lane did not send the state that it said it had");
+        return saving_break(sv, -EBADMSG,
+                            "a lane did not send all of the state that it had announced");
     memcpy(part->data, reply->state_reply->data.data, part->bytes);
     if (--sv->batch->pending == 0)
         send_batch(sv);

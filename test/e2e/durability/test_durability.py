@@ -347,7 +347,7 @@ class ByOperator(Case):
         self.declare_two()
         with self.iterating(lambda job, tensors, values, number:
                             self.update_both(job, tensors[:1 + number % 2], values, number)):
-            self.refuses(1, "tensor 'at times' had", 'not updated once an iteration',
+            self.refuses(1, "tensor 'at times' had", 'not every tensor is updated once an iteration',
                          job='apart')
         self.assertFalse(self.path.exists())
 
@@ -397,7 +397,7 @@ class ByOperator(Case):
         self.join('idle')
         self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
         self.refuses(1, 'path of its file is empty', output='')
-        self.refuses(1, 'has no parameters: nothing was broadcast')
+        self.refuses(1, 'has no parameters: none were broadcast yet')
         self.start()
         os.mkfifo(self.path)    # a special file, like /dev/null
         self.refuses(1, 'no regular file')

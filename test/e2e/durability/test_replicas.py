@@ -192,7 +192,7 @@ class Replicas(Case):
         self.start()
         self.train(0, 3)
         self.assertFalse(self.is_copied())
-        self.assertIn('no other aggregator is there to keep copies', self.service.serve.text())
+        self.assertIn('because the service has no other aggregator', self.service.serve.text())
         self.kill_owner()
         with ranks.expects(self, gradpool.GradpoolError, 'died with the lane', 'snapshot'):
             self.train(3, 4)

@@ -213,7 +213,7 @@ class Losses(Case):
             with join(0) as job:
                 with self.assertRaises(gradpool.GradpoolError) as raised:
                     join(1)
-                self.assertIn('rank 1 is not one of them until it is resized',
+                self.assertIn('workers, without rank 1',
                               str(raised.exception))
                 with self.assertRaises(gradpool.Timeout):
                     job.resize(2, timeout_ms=100)

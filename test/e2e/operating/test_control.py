@@ -289,7 +289,7 @@ class OwnServices(unittest.TestCase):
             self.assertEqual(worker.wait(), 0, worker.text())
         text = service.serve.text()
         self.assertEqual(text.count('was removed or replaced while in use'), 1)
-        self.assertIn('are lost when gradpool serve ends', text)
+        self.assertIn('in memory, but loses them when it ends', text)
         service.serve.signal(signal.SIGTERM)
         self.assertEqual(service.serve.wait(), 0)
 

@@ -68,7 +68,7 @@ class Moves(Case):
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
         self.assertIn('leaving: 1 job trains on without a coordinator', self.first.text())
-        self.assertIn(' without a coordinator on aggregators that were joined by hand, which wait',
+        self.assertIn(' without a coordinator, on aggregators of `gradpool aggregator`, which wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())
         self.assertEqual(self.service.local_aggregators(), [])

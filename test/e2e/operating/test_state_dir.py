@@ -39,7 +39,7 @@ class Trust(Case):
         self.state.mkdir()
         for mode in 0o777, 0o770, 0o1777:
             self.state.chmod(mode)
-            self.assertIn(f'has mode {mode:04o}, so other users can replace what is in it',
+            self.assertIn(f'has mode {mode:04o}, so other users can replace its files',
                           self.refused())
         self.assertEqual(list(self.state.iterdir()), [])
 
@@ -64,7 +64,7 @@ class Trust(Case):
             for target in precious, self.folder / 'dangling':
                 (self.state / name).unlink(missing_ok=True)
                 (self.state / name).symlink_to(target)
-                self.assertIn(f'{name} is a symbolic link, which is not followed', self.refused())
+                self.assertIn(f'{name} is a symbolic link, which gradpool serve does not follow', self.refused())
         self.assertEqual(precious.read_text(), 'precious')
         self.assertEqual(precious.stat().st_mode & 0o777, 0o666 & ~self.umask())
         self.assertFalse((self.folder / 'dangling').exists())
@@ -172,7 +172,7 @@ class Lost(Case):
                 lambda: self.database.write_bytes(os.urandom(8192)):
             shutil.copy(self.service.state / 'state.db', self.database)
             harm()
-            self.assertIn('start with nothing: move', self.refused())
+            self.assertIn('away, to start without jobs and tenants', self.refused())
 
     def test_after_a_restart_of_the_host_what_was_not_on_disk_is_missed_aloud(self):
         self.log.unlink()

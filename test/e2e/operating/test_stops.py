@@ -274,14 +274,14 @@ class Ends(Case):
         self.service.serve.signal(signal.SIGINT)
         self.service.serve.wait_for('stopping (SIGINT)')
         self.assertEqual(self.service.stop(signal.SIGTERM), 128 + signal.SIGTERM)
-        self.assertIn('ending at once', self.service.serve.text())
+        self.assertIn('gradpool serve ends at once', self.service.serve.text())
         self.check_end(workers)
 
     def test_sighup_ends_nothing(self):
         self.start(aggregators=1)
         workers, pids = self.train(), self.service.pids()
         self.service.serve.signal(signal.SIGHUP)
-        self.service.serve.wait_for('nothing to reload')
+        self.service.serve.wait_for('reloads no files')
         harness.finish_training(*workers)
         self.assertEqual(self.service.pids(), pids)
 

@@ -229,7 +229,7 @@ class Crowd(unittest.TestCase):
         started = time.monotonic()
         until(come, 'those that are silent longest go', process=service.serve)
         self.assertIn('--idle-connections-max', service.serve.text())
-        lines = [line for line in service.serve.text().splitlines() if 'joined nothing' in line]
+        lines = [line for line in service.serve.text().splitlines() if 'belong to no job' in line]
         self.assertLessEqual(len(lines), 1 + time.monotonic() - started)
         self.assertIn(status(f'unix:{service.state}/control.sock').returncode, (0, 3))
         for worker in workers:

@@ -240,7 +240,7 @@ class Timelines(unittest.TestCase):
         code, _, errors = self.ask('--seconds', '0.1')
         self.assertEqual(code, 1)
         self.assertIn('a timeline of job job is being recorded already', errors)
-        self.assertIn(' is being recorded already: try again when it is over', errors)
+        self.assertIn(' is being recorded already: try again when that timeline has ended', errors)
         self.assertFalse(self.file.exists())
         first.kill()
         first.communicate()

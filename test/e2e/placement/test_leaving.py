@@ -117,7 +117,7 @@ class Local(Case):
         text = self.service.serve.text()
         for pid in left:
             self.assertIn(f'the local aggregator with pid {pid} has ended: exit code 0', text)
-        allowed = 'level=info|GRADPOOL_TEST_|no other aggregator is there to keep copies'
+        allowed = 'level=info|GRADPOOL_TEST_|because the service has no other aggregator'
         self.assertEqual([s for s in text.splitlines() if not re.search(allowed, s)], [])
 
     def test_the_only_aggregator_is_replaced_first_over_shm(self):

@@ -117,7 +117,7 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
     keeping_lane_hears(&m.k, m.k.keeper, m.k.owner->aggregator, false);
     keeping_expect_silence(m.k.keeper, m.k.owner);
     end_expect_none(m.k.owner, BODY(COPIES_END));
-    kept_log_expect("an operator asked for it");
+    kept_log_expect("an operator ordered it");
 }
 
 static void it_gets_tickets_while_the_task_is_on_its_way(void **state)
@@ -221,7 +221,7 @@ static void who_has_no_room_for_the_copy_is_relieved(void **state)
     m.k.owner->refuses = BODY(COPIES_REQUEST);
     m.order = keeping_order_move(m.asker, m.k.keeper);
     expect_moved_with(&m, third);
-    kept_log_expect(" keeps no copies of the tasks on lane ");
+    kept_log_expect(" stores no replicas of the tasks on lane ");
 }
 
 static void who_does_not_reach_the_target_is_relieved(void **state)
@@ -235,7 +235,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
     expect_ticket(m.k.owner, -ESTALE);
     expect_moved_with(&m, third);
-    kept_log_expect("no holder has room for copies of the moving tasks");
+    kept_log_expect("no replica holder has memory for copies of the moving tasks");
     kept_log_expect("the holder does not reach the lane");
 }
 
@@ -250,7 +250,7 @@ static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void *
     keeping_expect_moved(m.asker, m.order); /* the move was tried again */
     expect_ended(&m, m.k.keeper);
     keeping_lane_hears(&m.k, m.k.keeper, 0, false);
-    kept_log_expect("nobody can keep a copy of task 1 where it would go");
+    kept_log_expect("task 1 would have no replica holder at its new place");
     kept_log_expect("a move waits: ");
 }
 
@@ -294,7 +294,7 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     message_free(end_expect(m.k.owner, BODY(THAW_REQUEST)));
     keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
-    kept_log_expect("the holder of the copies of the moving tasks was lost");
+    kept_log_expect("the replica holder of the moving tasks was lost");
 }
 
 /* The source has not released the task yet. */
@@ -328,7 +328,7 @@ static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **sta
     keeping_open(third);
     m.order = keeping_order_move(m.asker, third);
     end_expect_none(third, BODY(PLACE_REQUEST));
-    kept_log_expect("a copy of task 1 is being read");
+    kept_log_expect("the replica of task 1 is being read");
 }
 
 /* --- tensors and jobs that end meanwhile --- */
@@ -362,7 +362,7 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
         assert_int_equal(message->copies_end->n_pieces, 0);
         message_free(message);
     }
-    kept_log_expect("a worker left the job meanwhile");
+    kept_log_expect("a worker left the job during the move");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

@@ -286,7 +286,7 @@ static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
     k.owner->refuses = 0;
     keeping_lane_hears(&k, k.owner, 0, false);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
-    kept_log_expect(": copies of the tasks on lane ");
+    kept_log_expect(": an order about replicas of the tasks on lane ");
 }
 
 /* --- a restart --- */

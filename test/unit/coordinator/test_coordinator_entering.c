@@ -111,7 +111,7 @@ static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
     members_declared(s.workers[2].end, id, &ranks);
     assert_int_equal(ranks, ALL);
     expect_let_go(&s, 0, hold);
-    kept_log_expect(": rounds are made by 2 workers, version 1, epoch 2");
+    kept_log_expect(": 2 workers now take part in rounds, version 1, epoch 2");
 }
 
 static void he_enters_at_once_where_iterations_have_no_end(void **state)
@@ -123,7 +123,7 @@ static void he_enters_at_once_where_iterations_have_no_end(void **state)
     expect_let_go(&s, 0, hold);
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
-    kept_log_expect(": late workers enter in mid-iteration: ");
+    kept_log_expect(": late workers enter in the middle of an iteration: ");
 }
 
 static void somebody_who_goes_is_not_waited_with(void **state)
@@ -198,7 +198,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
     expect_let_go(&s, 1, hold);
-    kept_log_expect("shall have 4 workers instead of 3");
+    kept_log_expect("is resized to 4 workers, from 3");
 }
 
 /* Rounds of "w" need rank 2, which still waits for its declaration. So no iteration ends. */

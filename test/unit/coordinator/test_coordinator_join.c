@@ -174,7 +174,7 @@ static void a_connection_is_for_one_job(void **state)
     struct end *e = rig_join(*state, "a", 0, 1, NULL, NULL);
     join_request(&request, &join, "b", 0, 1);
     end_ask_refused(e, &request, -EINVAL,
-                    "this connection has joined job a already; a connection is for one job");
+                    "this connection has joined job a already; open another connection");
     end_leave(e);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
@@ -187,8 +187,7 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, &first);
     struct end *one = rig_join(*state, "resnet", 1, 2, NULL, NULL);
     end_leave(zero);
-    refused(*state, "resnet", 0, 2, -ESTALE,
-            "rank 0 of job resnet has left, so that the job is to end");
+    refused(*state, "resnet", 0, 2, -ESTALE, "rank 0 has left, so job resnet is ending");
     end_leave(one);
     rig_join(*state, "resnet", 0, 5, NULL, &second);
     assert_true(second != first);
@@ -285,8 +284,7 @@ static void a_refused_join_names_the_process_that_is_still_in_the_former_job(voi
     end_leave(zero);
     refused(rig, "resnet", 0, 2, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
     refused(rig, "resnet", 0, 5, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
-    refused(rig, "resnet", 4, 5, -ESTALE,
-            "rank 0 of job resnet has left, so that the job is to end");
+    refused(rig, "resnet", 4, 5, -ESTALE, "rank 0 has left, so job resnet is ending");
 }
 
 static void a_join_waits_until_a_failed_job_has_ended(void **state)

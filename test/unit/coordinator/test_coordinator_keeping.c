@@ -87,8 +87,9 @@ static unsigned lacks, has_again;
 
 static void count_lines(enum log_level level, const char *line)
 {
-    lacks += level == LOG_LEVEL_WARN && strstr(line, "no other aggregator is there") != NULL;
-    has_again += strstr(line, "have copies again") != NULL;
+    lacks += level == LOG_LEVEL_WARN &&
+             strstr(line, "because the service has no other aggregator") != NULL;
+    has_again += strstr(line, "have replicas again") != NULL;
 }
 
 static void copies_begin_with_the_next_aggregator_that_joins(void **state)

@@ -49,7 +49,7 @@ static void who_has_nothing_ends_at_once(void **state)
     struct end *e = rig_aggregator(*state, 1);
     say_ending(e, PATIENCE_MS);
     expect_end(e, "");
-    kept_log_expect(" ends; nothing is lost with it");
+    kept_log_expect(" ends; no state is lost");
     kept_log_expect(" is to end: its tasks and copies move to others, for ");
 }
 
@@ -63,7 +63,7 @@ static void its_tasks_go_to_another_first(void **state)
     WIRE(Piece) piece;
     moving_declare(m.worker, "more", &piece);
     assert_int_equal(piece.lane, m.target->lanes[0]);
-    kept_log_expect("their aggregator is to end");
+    kept_log_expect("their aggregator is ending");
 }
 
 static void tasks_on_their_way_to_it_leave_it_too(void **state)

@@ -191,7 +191,8 @@ static void a_message_whose_rest_does_not_come_ends_its_connection(void **state)
     assert_non_null(peer);
     timer_start(peer->service->loop, &peer->timer, 0);
     end_expect_closed(half);
-    kept_log_expect(": the rest of a message of 16777216 bytes did not come within 30 s; closed");
+    kept_log_expect(": the rest of a message of 16777216 bytes did not arrive within 30 s; the "
+                    "connection was closed");
 }
 
 static void the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes(void **state)

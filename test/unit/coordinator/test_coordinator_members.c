@@ -66,7 +66,7 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
 {
     struct member zero = members_join(*state, ELASTIC(0));
     struct joining two = {.rank = 2, .workers = 3, .workers_max = 4};
-    members_join_refused(*state, two, -EPROTO, "shall have 2 workers: rank 2 is not one of them");
+    members_join_refused(*state, two, -EPROTO, "was resized to 2 workers, without rank 2");
     members_resize(zero.end, 3);
     assert_true(members_join(*state, two).is_late);
     expect_members(zero.end, 7, 3);
@@ -75,10 +75,9 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
 /* As in README.md, all ranks use the same command. */
 static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
 {
-    members_join_refused(*state, ELASTIC(2), -EPROTO,
-                         "begins with 2 workers: rank 2 may come when");
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "begins with 2 workers; start rank 2 after");
     struct member zero = members_join(*state, ELASTIC(0));
-    members_join_refused(*state, ELASTIC(2), -EPROTO, "rank 2 is not one of them until it is res");
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "workers, without rank 2");
     members_join_refused(*state, ELASTIC(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
     members_resize(zero.end, 3);
     assert_true(members_join(*state, ELASTIC(2)).is_late);
@@ -140,7 +139,7 @@ static void a_lane_that_lost_a_worker_puts_it_out(void **state)
     end_expect_closed(one.end);
     expect_members(zero.end, 5, 3);
     end_expect_none(zero.end, BODY(JOB_FAILURE));
-    kept_log_expect("; its job goes on");
+    kept_log_expect("; its job continues without this rank");
 }
 
 static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)
@@ -318,7 +317,7 @@ static void a_resize_is_told_to_all_and_asks_only(void **state)
     members_resize(zero.end, 1);
     expect_members(zero.end, 3, 1); /* rank 1 is a member until it leaves */
     expect_members(one.end, 3, 1);
-    members_join_refused(*state, ELASTIC(1), -EPROTO, "rank 1 is not one of them");
+    members_join_refused(*state, ELASTIC(1), -EPROTO, "workers, without rank 1");
     end_leave(one.end);
     expect_members(zero.end, 1, 1);
 }

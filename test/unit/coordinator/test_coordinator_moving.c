@@ -242,7 +242,7 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
     m.source->ignores = 0;
     message_free(moving_answer(&m, NULL));
     expect_drop(&m, m.source, 0);
-    kept_log_expect("the source of a migration did not drop the pieces that have moved: ");
+    kept_log_expect("the source lane of a migration did not drop the moved pieces: ");
 }
 
 /* --- losses --- */
@@ -339,7 +339,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);
     expect_thaw(&m);
     expect_moved(&m, 3); /* the order is still carried out */
-    kept_log_expect("an aggregator left its control connection");
+    kept_log_expect("the control connection of an aggregator has ended");
     kept_log_expect(" has lost its control connection");
 }
 

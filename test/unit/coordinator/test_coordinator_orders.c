@@ -234,12 +234,12 @@ static void what_cannot_be_ordered_is_refused(void **state)
                    "there is no aggregator 99; see gradpool status");
     lane_find(m.rig->coordinator->service, lane)->use = LANE_CLOSING;
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EBUSY,
-                   " is being emptied: name another, or try again");
+                   " is being emptied: choose another lane, or try again");
     lane_find(m.rig->coordinator->service, lane)->use = LANE_OPEN;
     moving_drain(&m, lane, 0, false);
     message_free(moving_answer(&m, NULL));
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL,
-                   "is drained: give it back first (gradpool drain --undo)");
+                   "is drained: end the drain first (gradpool drain --undo)");
 }
 
 static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
@@ -248,7 +248,8 @@ static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
     char number[16], both[64];
     uint32_t task = m.piece.task, lane = m.target->lanes[0];
     snprintf(number, sizeof number, "%u", task);
-    snprintf(both, sizeof both, "say `job:%u' for all its tasks, or `task:%u'", task, task);
+    snprintf(both, sizeof both, "write `job:%u' for all tasks of the job, or `task:%u'", task,
+             task);
     struct end *named = rig_join(m.rig, number, 0, 1, NULL, NULL);
     expect_refused(&m, order_move(&m, number, task, lane), -EINVAL, both);
     order_move(&m, number, 0, lane);

@@ -322,7 +322,7 @@ static void a_foreign_grant_is_refused(void **state)
                     "aggregator refused: the aggregator offers no lanes, or too many");
     join.n_lanes = 1;
     join.node = "a\nb";
-    end_ask_refused(e, &request, -EINVAL, "host name has other characters than a host name may");
+    end_ask_refused(e, &request, -EINVAL, "host name has characters that a host name may not");
     join.node = "";
     end_ask_refused(rig_aggregator(*state, 1), &request, -EINVAL,
                     "this connection has joined already");
@@ -459,7 +459,7 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
     /* without this message, a rank disconnected from the lane would not be informed */
-    expect_failed(one, "said by lane");
+    expect_failed(one, "reported by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));
     end_expect_none(first, BODY(FAILURE));

@@ -39,7 +39,8 @@ static void expect_waits(struct rig *rig, const char *name)
     struct end *worker = rig_join(rig, name, 0, 1, &session, &id);
     end_declare_one(worker, "w", 1000);
     envelope *notice = end_expect(worker, BODY(NOTICE));
-    assert_non_null(strstr(notice->notice->text, "beside no job that is not measured yet"));
+    assert_non_null(
+        strstr(notice->notice->text, "does not permit lanes of a job that is not measured yet"));
     message_free(notice);
     end_leave(worker);
     rig_settle(rig);

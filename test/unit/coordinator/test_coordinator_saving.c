@@ -213,7 +213,7 @@ static void all_that_stand_are_read_and_go_on(void **state)
         end_expect_none(c.lanes[i], BODY(THAW_REQUEST));
     end_it(&c);
     expect_thawed(&c);
-    kept_log_expect(" tensors have stood still after round 7 for ");
+    kept_log_expect(" tensors were held after round 7 for ");
 }
 
 static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
@@ -318,7 +318,7 @@ static void pieces_that_stand_behind_different_rounds_are_waited_for(void **stat
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->round, RIG_ROUND);
     message_free(reply);
-    kept_log_expect(": a round of some of its pieces is made again; try again");
+    kept_log_expect(": some of its pieces repeat a round; try again");
 }
 
 static void a_tensor_that_is_not_there_is_named(void **state)
@@ -341,7 +341,7 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 1;
     ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -EOPNOTSUPP,
-                   "tensor 'b' has a set of ranks of its own, which a snapshot cannot hold");
+                   "tensor 'b' has a set of ranks of its own, which a snapshot cannot store");
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 0;
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     ask_of(&c, c.asker, "resnet");
@@ -359,7 +359,7 @@ static void tensors_that_are_not_updated_once_an_iteration_are_named(void **stat
     expect_hold(&c);
     says(&c, STATE(FAILED), -EOPNOTSUPP, "tensor 'w' had no update");
     expect_refused(&c, c.request, -EOPNOTSUPP,
-                   "tensor 'w' had no update: they are not updated once an iteration each");
+                   "tensor 'w' had no update: not every tensor is updated once an iteration");
     expect_let_go(&c);
     for (int i = 0; i < 2; i++)
         end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
@@ -404,7 +404,7 @@ static void a_rank_that_is_away_holds_nobody_up(void **state)
     expect_hold(&c);
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
-    kept_log_expect(": no connected rank trains all its tensors");
+    kept_log_expect(": no connected rank has declared all its tensors");
     kept_log_expect("a snapshot waits: ");
 }
 
@@ -486,7 +486,8 @@ static void a_lane_that_is_gone_ends_it(void **state)
     struct end *gone = c.lanes[0];
     end_close(gone);
     message_free(end_expect(c.lanes[1], BODY(THAW_REQUEST)));
-    expect_refused(&c, ask_next(&c), -ECONNRESET, "no snapshot: an aggregator is gone; try again");
+    expect_refused(&c, ask_next(&c), -ECONNRESET,
+                   "no snapshot: an aggregator has ended; try again");
 }
 
 static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state)
@@ -516,7 +517,7 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
     reply = end_expect_reply(other, second);
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     message_free(reply);
-    kept_log_expect(" is being taken already");
+    kept_log_expect(" is being made already");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

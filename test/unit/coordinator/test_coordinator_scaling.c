@@ -383,7 +383,7 @@ static void of_one_worker_no_more_waits_than_fits_a_message(void **state)
     envelope *refusal = end_expect_reply(worker, end_declare(worker, COUNT, names, elements));
     assert_int_equal(refusal->body_case, BODY(FAILURE));
     assert_int_equal(refusal->failure->code, -EDQUOT);
-    assert_non_null(strstr(refusal->failure->text, " already: ask for less at a time"));
+    assert_non_null(strstr(refusal->failure->text, " already: send fewer requests at a time"));
     message_free(refusal);
     end_expect_none(worker, BODY(DECLARE_REPLY));
 }
