@@ -82,9 +82,9 @@ static void serve_fail(struct serving *s, int code)
     s->is_last = false;
     if (code == -EAGAIN || is_lost)
         return;
-    job_fail(w->job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+    job_fail(w->job, code, "tensor '%s': no access to the memory of rank %u of job '%s' (%s)",
              s->rank->piece->tensor, w->number, w->job->name,
-             code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+             code == -EFAULT ? "freed, or its pages are gone" : err_text(code));
 }
 
 static uint32_t serve_chunk(struct serving *s)

@@ -81,9 +81,9 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     if (code != -EAGAIN && is_lost && (job->is_elastic || worker_may_return(w)))
         t->is_broken = true;
     else if (code != -EAGAIN)
-        job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+        job_fail(job, code, "tensor '%s': no access to the memory of rank %u of job '%s' (%s)",
                  t->piece->tensor, w->number, job->name,
-                 code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+                 code == -EFAULT ? "freed, or its pages are gone" : err_text(code));
     return code;
 }
 

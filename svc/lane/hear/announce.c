@@ -228,7 +228,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     }
     const struct rank *rank = piece_rank(p, w->number);
     if (!rank) {
-        refuse(w, ready, -EINVAL, "the tensor was declared for other ranks");
+        refuse(w, ready, -EINVAL,
+               "the tensor was declared without this rank; push on the declared ranks only");
         return false;
     }
     if (operation && operation->inputs == INPUT_ROOT && p->job->is_elastic &&
@@ -238,7 +239,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (!operation || !root_is_sound(p, operation, ready->root)) {
-        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; is the library newer?");
+        refuse(w, ready, -EOPNOTSUPP,
+               "unknown operation or root; install one version of gradpool on all hosts");
         return false;
     }
     if (!suits_terms(p, operation)) {
@@ -249,7 +251,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     }
     if (ready->dtype != p->dtype) { /* every rank receives this error */
         piece_fail(
-            p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s; push what was declared",
+            p, -EINVAL, "tensor '%s': rank %u pushes %s, but declared %s; push the declared dtype",
             p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
         refuse(w, ready, p->failure, p->failure_text);
         return false;
@@ -344,7 +346,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         return false;
     }
     if (is_new && !list_is_empty(&a->tell_link)) {
-        refuse(w, ready, -EPROTO, "announced before the round two back was committed");
+        refuse(w, ready, -EPROTO,
+               "the announcement came before the commit of the round two rounds before");
         return false;
     }
     if (is_new) {
@@ -389,13 +392,13 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
     } else if (p && ready->standing == RECORD_TAKES && !ready_may_take(p, operation)) {
-        refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
+        refuse(w, ready, -EOPNOTSUPP, "only jobs with backup workers can fetch results");
     } else if (p && p->terms.follows && ready->weight != RECORD_WEIGHT) {
         refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {
-        refuse(w, ready, -ESTALE, "moved: not served here; wait for the new route");
+        refuse(w, ready, -ESTALE, "the piece has moved to another lane; wait for the new route");
     } else if (check(w, p, operation, ready)) {
         return take(piece_rank(p, w->number), operation, ready, data, payload);
     }

@@ -80,7 +80,7 @@ static void rank_replace(struct rank *rank)
     p->announced -= counts(p, rank);
     forget_said(rank);
     if (differs)
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost during a round",
                    p->tensor, rank->worker->number);
     if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
         p->operation = NULL; /* the next announcement sets the operation */

@@ -173,10 +173,10 @@ void lending_refused(struct worker *w)
     text_bytes(w->lending.refused_bytes, more, sizeof more);
     text_bytes(is_quota ? most->tenant_bytes_max : own, may, sizeof may);
     snprintf(text, sizeof text,
-             "tenant may lend %s to this aggregator, and %s more is beyond that; lend less, or %s",
+             "the tenant may lend %s to this aggregator, and %s more exceed that; lend less, or %s",
              may, more, is_quota ? "raise --tenant-lent-max" : "add aggregators");
-    log_warn("job '%s' rank %u (%s) is cut off from lane %u: %s", job->name, w->number, w->peer,
-             job->lane->options.id, text);
+    log_warn("job '%s' rank %u (%s): lane %u closed the connection: %s", job->name, w->number,
+             w->peer, job->lane->options.id, text);
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
@@ -195,8 +195,8 @@ void lending_check(struct worker *w)
     if (!is_too_much(job))
         return;
     say_why(job, text, sizeof text);
-    log_warn("job '%s' rank %u (%s) is cut off from lane %u: %s", job->name, w->number, w->peer,
-             job->lane->options.id, text);
+    log_warn("job '%s' rank %u (%s): lane %u closed the connection: %s", job->name, w->number,
+             w->peer, job->lane->options.id, text);
     job_fail(job, -EDQUOT, "lane %u, with rank %u: %s", job->lane->options.id, w->number, text);
     fabric_disconnect(w->conn);
 }

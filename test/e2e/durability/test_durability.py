@@ -396,7 +396,7 @@ class ByOperator(Case):
         self.refuses(3, 'there is no job idle')
         self.join('idle')
         self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
-        self.refuses(1, 'path of its file is empty', output='')
+        self.refuses(1, 'path of the snapshot is empty', output='')
         self.refuses(1, 'has no parameters: none were broadcast yet')
         self.start()
         os.mkfifo(self.path)    # a special file, like /dev/null
@@ -457,9 +457,9 @@ class Refusals(Case):
         data = bytearray(self.path.read_bytes())
         data[-100] ^= 1
         self.path.write_bytes(data)
-        self.fails(lambda job: job.restore(self.path), 'has changed since it was written')
+        self.fails(lambda job: job.restore(self.path), 'its checksum is wrong')
         self.path.write_text('no snapshot at all, but text')
-        self.fails(lambda job: job.restore(self.path), 'not a snapshot file')
+        self.fails(lambda job: job.restore(self.path), 'the file is no snapshot')
         self.path.unlink()
         self.assertEqual(self.fails(lambda job: job.restore(self.path), str(self.path)).errno,
                          errno.ENOENT)

@@ -141,7 +141,7 @@ class Fencing(unittest.TestCase):
         memory = lent_memory()
         before = digest_of(memory)
         process.signal(signal.SIGCONT)
-        process.wait_for('counted as lost: it joins as a new one')
+        process.wait_for('counted as lost, so it joins as a new one')
         self.assertIn('counts as lost: its connection had ended for too long', process.text())
         self.assertEqual(digest_of(memory), before)
         training.check()

@@ -158,9 +158,9 @@ def fetch(url, method='GET'):
 
 def web_of(service):
     """Waits for the address of the service's web server in its log. Returns it."""
-    until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
+    until(lambda: 'the web server shows metrics on ' in service.serve.text(), 'the web server is up',
           process=service.serve)
-    return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
+    return re.search(r'the web server shows metrics on (http://\S+)/metrics', service.serve.text()).group(1)
 
 
 class Web(Running):

@@ -343,7 +343,7 @@ class Timelines(unittest.TestCase):
         self.file = self.folder / 'no' / 'such'
         code, _, errors = self.ask()
         self.assertEqual(code, 1)
-        self.assertRegex(errors, 'cannot write .*/no/such: No such file')
+        self.assertRegex(errors, 'the timeline .*/no/such cannot be written: No such file')
         self.file = pathlib.Path('/dev/full')
         code, out, errors = self.ask(job='secret')
         self.assertEqual((code, out), (1, ''))

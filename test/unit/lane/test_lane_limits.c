@@ -217,7 +217,7 @@ static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void
     rig_settle(&rig);
     rig_say(&rig, 0, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
     rig_until(&rig, rig.workers[1].errors_count > 0);
-    assert_true(rig_says(&rig.workers[1], -EFAULT, "cannot reach the memory of rank 1"));
+    assert_true(rig_says(&rig.workers[1], -EFAULT, "no access to the memory of rank 1"));
     assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
 }
 

@@ -184,8 +184,8 @@ static void where_the_first_make_a_round_its_tensor_fails(void **state)
     rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
     say(2, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[2].errors_count == 1);
-    assert_true(
-        rig_says(&rig.workers[1], -EOWNERDEAD, ": the connection of rank 0 was lost in mid-round"));
+    assert_true(rig_says(&rig.workers[1], -EOWNERDEAD,
+                         ": the connection of rank 0 was lost during a round"));
     assert_int_equal(rig.workers[1].words_count + rig.workers[2].words_count, 0);
     say(ONCE_MORE, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);

@@ -111,14 +111,14 @@ static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
     expect_ask(1, 0);
     kept_log_begin();
     holder_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
-    kept_log_expect(": lane 1 cannot be reached, to keep copies: ");
+    kept_log_expect(": this replica holder cannot reach lane 1: ");
     assert_false(holder_next_ask(k, &ask));
     expect_ask(1, 1);
     holder_ticket(k, JOB, 1, 0, "", "", &ticket);
     expect_ask(1, 2);
     grant(1);
     expect_told(1, 1);
-    kept_log_expect(": keeps copies for lane 1, by ");
+    kept_log_expect(": this replica holder stores replicas of lane 1, by ");
     end_connection(1);
     expect_ask(1, 3); /* a connection that is closed at once counts as a failure */
 }
@@ -173,7 +173,7 @@ static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
     assert_in_range(holder_timeout_ms(k), 1, 1000);
     kept_log_begin();
     expect_ask(1, 1);
-    kept_log_expect(": lane 1 does not answer, to keep copies");
+    kept_log_expect(": lane 1 does not answer this replica holder");
     assert_true(clock_now_ns() - before_ns >= NS_PER_S);
     assert_int_equal(use().connections, 0);
     grant(1);

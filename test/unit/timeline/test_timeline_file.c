@@ -255,7 +255,7 @@ static void what_finds_no_room_leaves_it_as_it_was(void **state)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), -EFBIG);
     assert_string_equal(text_of(rig), before);
     assert_true(is_whole(before));
-    assert_non_null(strstr(err.text, "it has what came before, 1 rounds"));
+    assert_non_null(strstr(err.text, "the file has the first 1 rounds"));
     assert_int_equal(rig->totals.rounds, 1);
     free(before);
 }

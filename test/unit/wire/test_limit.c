@@ -75,7 +75,7 @@ static void a_tenant_s_own_limits_are_kept_as_text(void **state)
     assert_int_equal(limits_set_own(&own, &service, LIMIT_JOB_BYTES, "8K", &err), 0);
     assert_int_equal(limits_set_own(&own, &service, LIMIT_TENANT_JOBS, "3", &err), 0);
     assert_int_equal(limits_set_own(&own, &service, LIMIT_LANE_MEMORY, "1G", &err), -EINVAL);
-    assert_string_equal(err.text, "expected a limit that a tenant can have of its own");
+    assert_string_equal(err.text, "expected a limit that can be set for one tenant");
     assert_int_equal(limits_set_own(&own, &service, LIMITS, "1", &err), -EINVAL);
     limits_write_own(&own, text, sizeof text);
     assert_string_equal(text, "job-bytes=8192 tenant-jobs=3");

@@ -199,8 +199,8 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
 
 static int provider_missing(const char *provider, const char *why)
 {
-    log_error("transport=ofi provider=%s error=\"%s\" next=\"see fi_info -t FI_EP_MSG for what "
-              "this host offers; nothing else is tried in its place\"",
+    log_error("transport=ofi provider=%s error=\"%s\" next=\"run fi_info -t FI_EP_MSG to see the "
+              "providers of this host; gradpool tries no other provider\"",
               provider, why);
     return -ENOSYS;
 }
