@@ -427,7 +427,7 @@ static void rejoin(struct aggregator *a)
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {
-            log_error("giving up: %s", err.text);
+            log_error("this aggregator ends: %s", err.text);
             if (!is_refused)
                 tell_workers_of_end(a);
             a->is_draining = true;

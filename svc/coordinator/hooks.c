@@ -1,5 +1,5 @@
-/* The listeners of all hooks, in the order of their calls. This file owns no state and decides
- * nothing. */
+/* All listeners of the hooks, in the order of their calls. This file owns no state, and makes no
+ * decisions. */
 #include "svc/coordinator/hooks.h"
 
 #include "svc/coordinator/aggregator/ping.h"

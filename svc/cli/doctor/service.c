@@ -154,7 +154,7 @@ void doctor_service(struct view_checks *checks, const char *endpoint_url)
     if (!endpoint_url)
         doctor_say(checks, "endpoint", VIEW_WARN,
                    "name a service with --endpoint or GRADPOOL_ENDPOINT",
-                   "no service was checked, because no endpoint was given");
+                   "no service was checked, because none was named");
     else if (endpoint_parse(endpoint_url, &endpoint, &err) < 0)
         doctor_say(checks, "endpoint", VIEW_FAIL, "give an endpoint such as gradpool://node7:7077",
                    "%s", err.text);

@@ -286,7 +286,7 @@ int aggregator_restore(struct service *s, const struct store_aggregator *row)
     a->slot = row->slot;
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
-    /* A local aggregator that has ended while no coordinator ran is lost at once. */
+    /* A local aggregator whose process ended while no coordinator ran counts as lost at once. */
     bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
     aggregator_away(a, dead          ? 0
                        : a->identity ? AGGREGATOR_LOCAL_AWAY_NS

@@ -70,7 +70,8 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* Corrects the counters of a lane. `before` has the corrected counters that belong to `was`. */
+/* Corrects the counters of a lane. `before` has the corrected values of the earlier counters
+ * `was`. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;

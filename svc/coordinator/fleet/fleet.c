@@ -298,7 +298,8 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* If the slot's former aggregator is still ending, the next one starts after that end. */
+/* If the former aggregator of the slot is still ending, the next aggregator starts after that
+ * end. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;

@@ -62,8 +62,8 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* Frees the lost aggregator that the new one replaces, so that `status` shows one row for each
- * slot. */
+/* Frees the lost aggregator whose slot the new aggregator uses, so that `status` shows one row for
+ * each slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
     list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)

@@ -182,7 +182,7 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        /* the child is not reaped yet, so its number is still its own */
+        /* this process has not reaped the child, so no other process can have its number */
         kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);

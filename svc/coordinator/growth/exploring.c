@@ -33,8 +33,8 @@ struct origin {
 
 struct exploring {
     struct explore state;
-    /* membership: grows whenever something other than this file has changed the job (X8). moved_ns:
-     * time of the job's last move that this file knows. */
+    /* membership: increases when code outside this file has changed the job (X8). moved_ns: time of
+     * the job's last move that this file knows. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
     /* Pieces of the experiment and their former lanes, stored until no piece is left to move
@@ -265,9 +265,9 @@ struct leaver {
     struct lane *target;
 };
 
-/* Lists the pieces of the experiment that are not on their former lane yet. A piece is skipped
- * if it is undeclared, has no lane, or its former lane is not open. `ret_leavers` has room for all
- * origins, or is NULL. */
+/* Lists the pieces of the experiment that have not returned to their former lane. Pieces that are
+ * undeclared, have no lane, or whose former lane is not open are skipped. `ret_leavers` has room
+ * for all origins, or is NULL. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;

@@ -20,7 +20,7 @@ struct trip {
     struct task_move *moves;
     struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
     size_t count, at, batch;
-    struct moved moved; /* sums over all batches so far */
+    struct moved moved; /* sums over all batches of the trip until now */
     trip_done_fn done;  /* NULL: the trip belongs to growth */
 };
 

@@ -59,7 +59,7 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
     if (is->core_wait_ns < was->core_wait_ns || is->lane_busy_ns < was->lane_busy_ns)
-        return 0; /* the lane has restarted its counters */
+        return 0; /* the counters are smaller than before, because the lane has restarted */
     double part = lane_ns > own_ns ? (double)own_ns / (double)lane_ns : 1;
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
@@ -389,8 +389,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* A running timer is never postponed, because a job that declares one tensor after another calls
- * this function often. */
+/* A running timer keeps its time: a job that declares one tensor after another calls this function
+ * often, and would postpone the timer forever. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

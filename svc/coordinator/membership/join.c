@@ -93,7 +93,7 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
     return false;
 }
 
-/* Returns the part of the terms that no lane serves yet; NULL: none. */
+/* Returns the name of the first term that lanes do not support; NULL: lanes support all. */
 static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
                                const struct backup_terms *terms)
 {
@@ -318,7 +318,7 @@ static void take_place(struct job *job, struct session *session)
         job->ranks->changed_ns = clock_now_ns();
 }
 
-/* Stores the join and then adds the session (K1). After an error nothing has changed. */
+/* Stores the join, then adds the session (K1). An error leaves job and session unchanged. */
 static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
                 struct err *err)
 {
@@ -380,9 +380,9 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Makes the join wait until a former job has ended. Returns false if it has waited too long. A
- * rank that is away counts as lost after 3/4 of that time; in the rest, lanes and ranks are
- * informed. */
+/* Delays the join until a former job has ended. Returns false if the join has waited too long.
+ * After 3/4 of the time a disconnected rank counts as lost; in the rest of the time lanes and ranks
+ * are informed. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -504,7 +504,7 @@ void join_handle(struct peer *p, const envelope *request)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
     resume(p, request->id, session);
-    keeping_check(session->job); /* the job's durability is known from here on (K57) */
+    keeping_check(session->job); /* from here on the durability of the job is known (K57) */
 }
 
 void leave_handle(struct peer *p, const envelope *request)

@@ -81,8 +81,8 @@ static bool enter_without_hold(struct job *job, const char *why)
     return enter_at_once(job);
 }
 
-/* Returns whether the rank has entered some tensors and has declared more since, which it has not
- * entered yet. */
+/* Returns whether the rank has entered some of its tensors, and has declared others later that it
+ * has not entered. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];

@@ -349,7 +349,8 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    r->pending = 1; /* one extra count until all calls are sent */
+    /* counts the loop itself, so that no answer ends the step before all calls are sent */
+    r->pending = 1;
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
     if (--r->pending == 0)
@@ -358,8 +359,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* The aggregator may have lost the releases, or its pieces may move without a release. Therefore
- * the regrouping fails and begins again. */
+/* The aggregator may have lost the releases, and its pieces may move without a release. Therefore
+ * the regrouping begins anew. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -429,8 +430,9 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Informs lanes of ranks that were lost after the regrouping began. A piece completes its round
- * before its release, and would wait for such a rank. The next regrouping removes these ranks. */
+/* Informs lanes of ranks that were lost after the beginning of the regrouping. Otherwise a piece
+ * would wait for such a rank, because a released piece completes its round first. The next
+ * regrouping removes these ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};

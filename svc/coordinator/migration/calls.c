@@ -164,8 +164,8 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* Handles the answer of a source. An aggregator that is away or lost need not answer. When it is
- * back, it is sent a drop (K9). */
+/* Handles the answer of a source. The migration does not wait for a disconnected or lost source; K9
+ * repeats the drop when the aggregator returns. */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);

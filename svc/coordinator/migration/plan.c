@@ -1,5 +1,5 @@
-/* Plan of a migration: which pieces move, and whether they may move now. Nothing changes before all
- * checks have passed. migration.c has the steps. */
+/* Plan of a migration: the pieces that move, and checks whether they may move now. Nothing changes
+ * unless all checks have passed. migration.c has the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/claim.h"
@@ -55,8 +55,8 @@ int moving_check(const struct job *job, struct err *err)
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s join or leave; try again later",
                        job->name);
-    /* A worker that is away may miss the message by which its lane has released the pieces
-     * (K20). */
+    /* A disconnected worker may miss the route change, and would not know that the lane has
+     * released the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(

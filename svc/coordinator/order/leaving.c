@@ -84,8 +84,9 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Returns whether the aggregator holds replicas that another aggregator could copy. When all local
- * aggregators leave, a single other one may be the owner, which cannot hold its own replica. */
+/* Returns whether the aggregator holds replicas that another aggregator could hold. If all local
+ * aggregators leave and only one other remains, this one may own the piece, and cannot hold the
+ * piece's replica. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -252,7 +253,7 @@ static void check(struct aggregator *a)
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
-        return look_again(a, l->by_ns); /* an aggregator that is back announces its end again */
+        return look_again(a, l->by_ns); /* a returning aggregator announces its end again */
     if (l->is_moving)
         return;
     if (is_hopeless || (!has_tasks(a) && !has_copies(a)))

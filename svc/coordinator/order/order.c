@@ -82,7 +82,7 @@ static void hold_moved(const struct order *order)
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
-    /* removed first, so that orders_lane_back() skips this order */
+    /* removes the order from the list first, so that orders_lane_back() skips it */
     list_remove(&order->link);
     list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {

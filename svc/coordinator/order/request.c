@@ -165,8 +165,8 @@ static void withhold(struct lane *lane, uint64_t order)
     log_info("an operator drained lane %u of %s", lane->id, AGGREGATOR_NAME(lane->aggregator));
 }
 
-/* Withholds the named lanes, or returns them to use, and returns their number. order->lanes counts
- * the lanes whose state has changed. */
+/* Closes the named lanes for new tasks, or opens them again. Returns their number. order->lanes
+ * counts the lanes that have changed. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
                          struct order *order)
 {

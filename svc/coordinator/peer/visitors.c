@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
-/* For this time after its last message, a visitor may be about to join a job. Within this time it
- * is closed only if descriptors run out. */
+/* A visitor whose last message is younger than this may be about to join a job. Such a visitor is
+ * closed only if descriptors run out. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)

@@ -155,8 +155,8 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     else
         deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
                      &answer);
-    /* A task stays whole. If the policy has split it, all of it moves to the lane of its first
-     * piece. */
+    /* A task is never divided: if the policy has divided it, the whole task moves to the lane of
+     * its first piece. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

@@ -159,8 +159,8 @@ static bool is_there(const struct lane *lane)
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Returns whether the lane is offered to the packer. Tasks that have to leave their lane may also
- * use a closing lane, which then stays open. */
+/* Returns whether the packer may use the lane. Tasks that must leave their lane may also use a
+ * closing lane, which then stays open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
@@ -241,7 +241,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Removes closed lanes from the offer until only as many are left as may open. */
+/* Removes closed lanes from the offer until the rest may be opened. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -301,9 +301,9 @@ static bool somebody_is_there(const struct packer_request *request)
     return false;
 }
 
-/* Returns whether a refusal by the packer is final. It is ignored if the job is not measured,
- * trains already, or has lost its lane. It is also ignored if the lanes have no other job, or if
- * there is no loss limit. Tasks that only leave a drained lane may stay there. */
+/* Returns whether a refusal by the packer is final. A refusal is ignored if the job is not
+ * measured, trains already, or has lost its lane; also if no lane has another job, or if there is
+ * no loss limit. Tasks that only leave a drained lane may stay on that lane. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {

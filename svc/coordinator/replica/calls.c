@@ -104,7 +104,8 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= is_unfit; /* a holder that did not answer may have begun to copy */
+        /* a holder that did not answer has perhaps begun to copy */
+        piece->keeping.begins |= is_unfit;
         piece->keeping.is_unfit |= is_unfit;
     }
 }

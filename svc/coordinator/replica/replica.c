@@ -37,8 +37,8 @@ static bool may_have_keepers(const struct job *job)
 
 /* --- choice --- */
 
-/* Returns whether an operator has drained all lanes of the aggregator, so that it will end. It is
- * chosen last. */
+/* Returns whether an operator has drained all lanes of the aggregator. Such an aggregator will end,
+ * and is the last choice as a replica holder. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -98,13 +98,13 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-/* Sets the holder and the former holder. If the present holder becomes the former one, its flag
- * "was informed" is kept. */
+/* Sets the replica holder and the former holder. If the current holder becomes the former one, its
+ * flag "was informed" is copied. */
 static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    /* a former holder becomes the holder again; its copy may still be needed */
+    /* a former holder becomes the holder again; the lane may still need its copy */
     bool returns = keeper == now->former;
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
@@ -330,7 +330,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
         now->is_unfit |= now->keeper == a->id;
         if (now->former != a->id)
             continue;
-        now->former = 0; /* the lane cannot read this copy either */
+        now->former = 0; /* the lane cannot connect to this holder, and so cannot read its copy */
         now->lane_knows = false;
         keeping_end_piece(job, a->id, piece->id);
     }
@@ -408,7 +408,7 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Tells a holder to drop copies. A holder that is away is told when it is back. */
+/* Orders a holder to drop copies. A disconnected holder receives the order when it returns. */
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {

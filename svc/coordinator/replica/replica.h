@@ -54,7 +54,7 @@ enum keeping_whom {
     TELL_FORMER, /* to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
-/* Describes a piece for its holder, as placed with this epoch. */
+/* Fills in the description of a piece for its replica holder, under the given epoch. */
 WIRE(CopySpec)
 keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins);
 int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,

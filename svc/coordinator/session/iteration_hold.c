@@ -199,7 +199,8 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* No iteration boundary was observed yet. A rank that is idle this long is assumed to be at one. */
+/* The end of an iteration was never observed. A rank that begins no round for this time is assumed
+ * to be at the end of one. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -221,7 +222,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* later messages describe work from before the hold */
+        return; /* later messages describe the time before the hold */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;

@@ -110,8 +110,8 @@ static int keep(const struct session *session, struct err *err)
     return store_put_one(session->job->service->store, &row, err);
 }
 
-/* Returns the session of the job whose process was the first to end, of those that have neither
- * left nor been lost; NULL: none has ended. */
+/* Returns the session whose process was the first of the job to end, without sessions that have
+ * left or are lost; NULL: no process has ended. */
 static struct session *first_to_end(const struct job *job)
 {
     struct session *first = NULL;
@@ -206,8 +206,8 @@ void session_cut_off(struct session *session, uint32_t lane)
 
 void session_process_ended(struct session *session) { lost_in_order(session); }
 
-/* Called when the process has ended. Its Goodbye may still be unread in the socket. Therefore all
- * messages are handled in turns, and then the session ends. */
+/* Called when the process has ended. Its Goodbye may still be unread in the socket, so the session
+ * ends only after all messages were handled in turns. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);

@@ -148,7 +148,8 @@ static int ask_next(struct saving *sv)
 void saving_read(struct saving *sv)
 {
     int error = 0;
-    timer_stop(&sv->timer); /* off while calls are open, because these have their own deadlines */
+    /* the timer stops while calls are open, because each call has its own deadline */
+    timer_stop(&sv->timer);
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");

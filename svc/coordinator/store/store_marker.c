@@ -42,8 +42,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            /* A power failure has truncated the line. Only one thing is known: the database was in
-             * use. */
+            /* A power failure has truncated the line. The file then proves only that the database
+             * was in use. */
             1;
     }
     return 0;
@@ -85,7 +85,9 @@ int store_marker_open(struct store_marker *marker, struct err *err)
 {
     marker->fd = open(marker->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return marker->fd < 0
-               ? err_set(err, -errno, "cannot write %s: %s", marker->path, err_text(-errno))
+               ? err_set(err, -errno,
+                         "gradpool serve cannot write %s: %s; check the disk and the folder's mode",
+                         marker->path, err_text(-errno))
                : 0;
 }
 
@@ -95,7 +97,7 @@ void store_marker_write(struct store_marker *marker)
     read_boot(boot);
     int bytes = snprintf(line, sizeof line, FORM, marker->changes, marker->synced, boot);
     if (pwrite(marker->fd, line, (size_t)bytes, 0) != bytes)
-        log_warn_rarely(
-            "gradpool serve cannot write %s: %s; a later loss of the log would not be detected",
-            marker->path, err_text(-errno));
+        log_warn_rarely("gradpool serve cannot write %s: %s; check the disk and the folder's mode; "
+                        "until then a later loss of the log would not be detected",
+                        marker->path, err_text(-errno));
 }

@@ -158,8 +158,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Adds the tensors that the caller does not know. Numbers ascend, so these are the last tensors of
- * the job. Returns whether all of them were added. */
+/* Adds the tensors that the caller does not know: the last ones of the job, because numbers ascend.
+ * Returns whether all of them fitted. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;

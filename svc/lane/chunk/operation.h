@@ -17,8 +17,9 @@ struct operation {
     const char *name;
     enum operation_inputs inputs;
     enum reduce_operation reduce;
-    bool divides;  /* the sum is divided once, at the end, by the number of inputs */
-    bool splits;   /* an input has one block for each member; each member receives its own block */
+    bool divides; /* the sum is divided once, at the end, by the number of inputs */
+    /* an input has one block for each member, and each member receives its block of every input */
+    bool splits;
     bool collects; /* a result has one block from each member */
     bool updates;  /* the result is the updated parameters */
     bool saves;    /* a result has one block for each array of the state */

@@ -125,7 +125,8 @@ class CommandLine(unittest.TestCase):
     def test_an_aggregator_refuses_options_before_it_joins(self):
         for option, value, words in (
                 ('--join', 'http://localhost', 'http'), ('--cores', '4000', '4000'),
-                ('--interface', 'none9', 'none9'), ('--advertise', 'a b', "'a b'"),
+                ('--interface', 'none9', 'this host has no such network interface'),
+                ('--advertise', 'a b', "'a b'"),
                 ('--data-port', '65535', 'would end above 65535')):
             answer = run('aggregator', '--join', '127.0.0.1:1', '--lanes-per-core', '2', option,
                          value)

@@ -109,7 +109,7 @@ class Stays(Case):
             job.push_pull(tensor, values).wait(durability.WAIT_MS)
             self.stop_other()
             self.terminate()
-            self.said('job moves has been ended: ')
+            self.said('the service ended job moves: ')
             self.check_fails('2 tensors could not move to other aggregators in time')
             self.assertEqual(self.service.serve.wait(), 0)
             self.assertIn('job moves loses the state of 2 tensors', self.first.text())

@@ -48,7 +48,7 @@ class Host(Case):
     def test_each_side_of_the_host_is_looked_at_and_all_is_well(self):
         checks = self.doctor()
         self.assertEqual(list(checks), [*HOST, 'endpoint'])
-        self.finds(checks['endpoint'], 'warn', 'no service was checked', '--endpoint')
+        self.finds(checks['endpoint'], 'warn', 'no service was checked, because none was named', '--endpoint')
         for name in 'libraries', 'memfd', 'futex', 'shm', 'tcp', 'python':
             self.finds(checks[name], 'ok')
         self.assertNotIn('fail', [check['verdict'] for check in checks.values()])

@@ -133,7 +133,7 @@ class Lost(Case):
                 harm()
                 said = self.refused()
                 self.assertRegex(said, r'state\.db lacks the last \d+ of \d+ changes')
-                self.assertIn('its write-ahead log', said)
+                self.assertIn('changes: its write-ahead log', said)
 
     def test_what_is_left_of_a_lost_log_is_used_once_the_marker_is_removed(self):
         self.log.unlink()

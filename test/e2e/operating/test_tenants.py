@@ -82,7 +82,7 @@ class Keys(unittest.TestCase):
         self.assertIn(words, worker.text())
 
     def test_a_foreign_key_is_refused_at_both_ends(self):
-        logged = 'refused: the key is not that of tenant acme'
+        logged = 'connection refused: the key is not that of tenant acme'
         self.expect_refused(status(self.service.endpoint, FOREIGN), REFUSED, logged)
         worker = self.service.worker('foreign', 0, 1, environment=FOREIGN)
         self.assertNotEqual(worker.wait(), 0)
@@ -264,7 +264,7 @@ class Aggregators(unittest.TestCase):
 
     def test_one_whose_key_is_revoked_gives_up(self):
         self.assertEqual(self.service.tenant('revoke', 'node8').returncode, 0)
-        self.aggregator.wait_for('the service ends: ')
+        self.aggregator.wait_for('this aggregator ends: ')
         self.assertIn('was refused', self.aggregator.text())
         self.aggregator.wait()
 

@@ -25,7 +25,7 @@ static void a_message_arrives_as_it_was_sent(void **state)
     assert_int_equal(channel_receive(b, &none), -EAGAIN);
     channel_destroy(a);
     assert_int_equal(channel_receive(b, &none), -ECONNRESET);
-    expect_text(channel_failure(b), "closed the connection");
+    expect_text(channel_failure(b), "the peer closed the connection");
     channel_destroy(b);
 }
 

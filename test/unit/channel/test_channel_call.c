@@ -245,7 +245,7 @@ static void another_version_is_told_with_both_numbers(void **state)
     assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
     assert_int_equal(incarnation, 5);
     char want[80];
-    snprintf(want, sizeof want, "speaks protocol version %u, but gradpool 9.9 speaks version 42",
+    snprintf(want, sizeof want, "this program speaks protocol version %u, but gradpool 9.9 speaks",
              CHANNEL_VERSION);
     expect_text(err.text, want);
     pair_close(&pair);

@@ -266,19 +266,19 @@ static void a_key_that_does_not_fit_is_refused_at_both_ends(void **state)
 {
     struct key wrong = stranger;
     snprintf(wrong.tenant, sizeof wrong.tenant, "acme");
-    expect_refused(&wrong, "refused: the key is not that of tenant acme");
+    expect_refused(&wrong, "connection refused: the key is not that of tenant acme");
 }
 
 static void a_tenant_that_nobody_knows_is_refused(void **state)
 {
-    expect_refused(&stranger, "refused: there is no tenant stranger");
+    expect_refused(&stranger, "connection refused: there is no tenant stranger");
 }
 
 static void a_revoked_tenant_is_refused(void **state)
 {
     struct key revoked = good;
     snprintf(revoked.tenant, sizeof revoked.tenant, "revoked");
-    expect_refused(&revoked, "refused: tenant revoked was revoked");
+    expect_refused(&revoked, "connection refused: tenant revoked was revoked");
 }
 
 /* Returns the bytes with which a server refuses this key. */

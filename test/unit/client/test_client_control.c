@@ -195,7 +195,7 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     failed(gp_wait(request, WAIT_MS), -ESTALE, "counts as lost", NULL);
     failed(gp_push_pull(tensors[0], values, values, GP_SUM, &request), -ESTALE, "counts as lost",
            NULL);
-    kept_log_expect(" does not take job 'job' rank 0 back: ");
+    kept_log_expect(" refuses the return of job 'job' rank 0: ");
 }
 
 static void a_lane_without_a_ticket_is_named_in_the_error(void **state)

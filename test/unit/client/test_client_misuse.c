@@ -105,7 +105,8 @@ static void states_of_no_use_are_refused(void **state)
            "tensor 'plain' was declared without an update rule, so lanes keep no state", NULL);
     declare_with(0, (gp_tensor_spec){.name = "ruled", .elements = 1, .rule = GP_SGD});
     read = (gp_state){t[0], NULL, 0};
-    failed(gp_job_read(jobs[0], &read, 1), -EINVAL, "tensor 'ruled': no place for its state", NULL);
+    failed(gp_job_read(jobs[0], &read, 1), -EINVAL,
+           "tensor 'ruled': the pointer to the arrays of its state is NULL", NULL);
 }
 
 static void more_than_memory_holds_is_refused_without_touching_any(void **state)

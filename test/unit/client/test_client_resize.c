@@ -136,7 +136,8 @@ static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
 {
     tell(1, 4, 3);
     failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
-           "workers after 500 ms: rank 2 (has not joined), 3 (has not joined)", NULL);
+           "workers after 500 ms: rank 2 (has not joined), 3 (has not joined)",
+           "; look at these ranks, or raise timeout_ms", NULL);
 }
 
 static void ranks_that_do_not_go_are_named_but_oneself(void **state)

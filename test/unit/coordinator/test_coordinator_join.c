@@ -173,8 +173,9 @@ static void a_connection_is_for_one_job(void **state)
     WIRE(JoinRequest) join;
     struct end *e = rig_join(*state, "a", 0, 1, NULL, NULL);
     join_request(&request, &join, "b", 0, 1);
-    end_ask_refused(e, &request, -EINVAL,
-                    "this connection has joined job a already; open another connection");
+    end_ask_refused(
+        e, &request, -EINVAL,
+        "this connection has joined job a already; open another connection for another job");
     end_leave(e);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
@@ -449,7 +450,8 @@ static void another_version_is_refused_with_both(void **state)
     request.body_case = BODY(HELLO);
     request.hello = &hello;
     char both[64];
-    snprintf(both, sizeof both, "speaks protocol version %d, you speak 99", CHANNEL_VERSION);
+    snprintf(both, sizeof both, "speaks protocol version %d, this client speaks 99",
+             CHANNEL_VERSION);
     end_ask_refused(e, &request, -EPROTO, both);
     end_expect_closed(e);
     kept_log_expect(" speaks protocol version 99, expected ");

@@ -307,7 +307,7 @@ static void who_may_resize_and_to_what(void **state)
     resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
                    "join a job first");
     resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,
-                   "keeps its 2 workers");
+                   "cannot change its 2 workers");
     expect_members(zero.end, 3, 2);
 }
 

@@ -227,7 +227,7 @@ static void what_cannot_be_ordered_is_refused(void **state)
                    "there is no job bert; see gradpool jobs");
     expect_refused(&m, order_move(&m, "", 77, lane), -ENOENT,
                    "there is no task 77; see gradpool explain JOB");
-    expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "which job");
+    expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "the order names no job and no task");
     expect_refused(&m, moving_drain(&m, 99, 0, false), -ENOENT,
                    "there is no lane 99; see gradpool status");
     expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT,

@@ -312,10 +312,11 @@ static void a_foreign_grant_is_refused(void **state)
     join.grant = "0123";
     request.body_case = BODY(AGGREGATOR_JOIN);
     request.aggregator_join = &join;
-    end_ask_refused(e, &request, -EPERM, "the grant is not of this service");
+    end_ask_refused(e, &request, -EPERM, "the aggregator's grant is not of this service");
     join.grant = "";
     join.aggregator = 9;
-    end_ask_refused(e, &request, -ESTALE, "aggregator 9 counts as lost");
+    end_ask_refused(e, &request, -ESTALE,
+                    "aggregator 9 counts as lost: its connection had ended for too long");
     join.aggregator = 0;
     join.n_lanes = 0;
     end_ask_refused(e, &request, -EINVAL,

@@ -538,7 +538,7 @@ static void an_interface_narrows_where_to_listen(void **state)
     assert_int_equal(endpoint_listen(&other, "lo", &fd, &err), -EADDRNOTAVAIL);
     expect_text(err.text, "the interface has address 127.0.0.1");
     assert_int_equal(endpoint_listen(&any, "no-such-if0", &fd, &err), -ENODEV);
-    expect_text(err.text, "interface 'no-such-if0': there is none");
+    expect_text(err.text, "interface 'no-such-if0': this host has no such interface");
 }
 
 static void the_local_address_is_of_the_interface_or_the_socket(void **state)
