@@ -251,7 +251,7 @@ class Losses(Case):
             with client.join('other', 0, 2) as job:
                 with self.assertRaises(gradpool.GradpoolError) as raised:
                     job.resize(1)
-                self.assertIn('keeps its 2 workers', str(raised.exception))
+                self.assertIn('cannot change its 2 workers', str(raised.exception))
 
 
 class Resizes(Case):

@@ -189,7 +189,7 @@ static void a_timeline_that_cannot_be_begun_or_ended_is_logged(void **state)
 {
     kept_log_begin();
     ok(gp_job_timeline_stop(jobs[1]));
-    kept_log_expect("rank 1 writes no timeline of job 'job': nothing is stopped");
+    kept_log_expect("rank 1 writes no timeline of job 'job', so the call has no effect");
     gp_disconnect(clients[0]);
     fixture_set("GRADPOOL_TIMELINE", "/nowhere/timeline");
     fixture_join(0, NULL);

@@ -352,7 +352,7 @@ static void a_wrong_dtype_is_told_to_every_rank(void **state)
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100, .dtype = 9});
     rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
     assert_int_equal(rig.workers[0].error.code, -EINVAL);
-    assert_true(says(&rig.workers[0], "rank 1 pushes ?, declared as f32"));
+    assert_true(says(&rig.workers[0], "rank 1 pushes ?, but declared f32"));
 }
 
 static void a_rank_may_leave_once_it_has_its_result(void **state)

@@ -99,9 +99,9 @@ static void lanes_out_of_order_are_refused(void **state)
     struct fixture *f = fixture_new(3, 1);
 
     f->lanes[2].id = f->lanes[1].id - 1;
-    fixture_refuse(f, NULL, -EINVAL, "12 comes after 13");
+    fixture_refuse(f, NULL, -EINVAL, "lane 12 comes after lane 13");
     f->lanes[2].id = f->lanes[1].id;
-    fixture_refuse(f, NULL, -EINVAL, "13 comes after 13");
+    fixture_refuse(f, NULL, -EINVAL, "lane 13 comes after lane 13");
     fixture_free(f);
 }
 

@@ -255,7 +255,7 @@ static void network_is_that_of_the_lane_and_of_its_node(void **state)
     packer_plan_fini(&plan);
     f->lanes[2].nic_bytes_per_s = 99999;
     fleet_refuse(f, "shared", -ENOSPC, "3 short of 100000 bytes/s (best 99999)");
-    fleet_refuse(f, "hash", -ENOSPC, "its network has 99999 left");
+    fleet_refuse(f, "hash", -ENOSPC, "its network has only 99999 left");
     f->lanes[0].nic_bytes_per_s = f->lanes[1].nic_bytes_per_s = 50000;
     fleet_refuse(f, "least-loaded", -ENOSPC, "100000 bytes/s of network on one lane");
     free(f);
@@ -366,7 +366,8 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 3);
     packer_plan_fini(&plan);
-    fleet_refuse(f, "dedicated", -ENOSPC, "dedicated needs 4 lanes without another job, 3 of 4");
+    fleet_refuse(f, "dedicated", -ENOSPC,
+                 "dedicated needs 4 lanes without another job, but only 3 of 4");
     f->workers = 1; /* the number of running ones */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);

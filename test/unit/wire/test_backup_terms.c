@@ -59,7 +59,7 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
     refuses((struct backup_terms){.rule = BACKUP_TERMS_ADASYNC}, WORKERS,
             "job 'resnet': backup.k is 0 for 4 workers with rule 'adasync'; set k to 1 to 4");
     refuses((struct backup_terms){.rule = BACKUP_TERMS_AUTO, .k = 2}, WORKERS,
-            "job 'resnet': backup.k is 2, and rule 'auto' chooses k itself; set k to 0");
+            "job 'resnet': backup.k is 2, but rule 'auto' chooses k itself; set k to 0");
     t.least = 5;
     refuses(t, WORKERS, "job 'resnet': backup.least is 5 for 4 workers; set least to 0 to 4");
     t = three;
