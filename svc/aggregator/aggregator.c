@@ -30,7 +30,7 @@
 /* longest wait for a coordinator, if there are neither workers nor copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-/* descriptors of one lane: a dozen for the lane itself, the others for its first workers */
+/* descriptors of one lane: about twelve for the lane, the rest for its first workers */
 #define DESCRIPTORS_LANE 24
 
 /* All threads inherit the mask, so only the control loop receives signals. */
@@ -75,8 +75,8 @@ static int find_host(struct aggregator *a, struct err *err)
     return 0;
 }
 
-/* Warns if workers on other hosts cannot use the address. On Debian, a host resolves its own name
- * to 127.0.1.1, so this happens if --join contains this name. */
+/* Warns if workers on other hosts cannot use the address. This happens if --join contains the name
+ * of this host, because Debian resolves a host's own name to 127.0.1.1. */
 static void warn_of_loopback(const struct aggregator *a)
 {
     struct endpoint data = {0};
@@ -239,8 +239,8 @@ static int take_options(struct aggregator *a, struct err *err)
     return error;
 }
 
-/* Joins the coordinator for the first time. A signal ends the process during this join, because the
- * coordinator does not know this process yet. */
+/* Joins the coordinator for the first time. A signal during this join ends the process at once,
+ * because the coordinator does not know the process yet. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();

@@ -19,7 +19,7 @@
 struct engine_sleep {
     bool is_asleep; /* the driver sleeps */
     uint32_t *bell; /* bell on which the driver sleeps; NULL: it sleeps on descriptors */
-    /* one for each kind of driver, so that no driver consumes another's kick */
+    /* one eventfd for each kind of driver, so that a driver receives only its own kicks */
     int kick_fds[DRIVER_NONE];
     int forward_fd; /* eventfd that the forwarder signals */
     bool has_forwarder;

@@ -168,7 +168,8 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  err_text(error));
 }
 
-/* A piece that has moved is not here: its ranks repeat the record to the new owner. */
+/* Ignores a report about a piece that has moved away: the ranks repeat the report to the new
+ * owner. */
 static void take_landed(struct worker *w, const struct record_landed *landed)
 {
     struct piece *p = piece_find(w->job, landed->piece);

@@ -46,8 +46,8 @@ struct lane_thread {
     atomic_bool has_news; /* a call or a stop is pending; read between turns without the mutex */
 };
 
-/* Continues without shared memory. The lane then serves workers on its own host over the network,
- * more slowly. */
+/* Continues without shared memory. Workers on the same host then use the network, which is
+ * slower. */
 static int go_without(struct lane_thread *t, int error)
 {
     if (!shortage_is_refusal(error) || !t->options.ofi_address)

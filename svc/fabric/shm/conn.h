@@ -54,13 +54,13 @@ struct shm_fabric {
     /* NULL: the fabric belongs to a worker. A fabric that listens belongs to a lane and never
      * connects. */
     struct shm_lane *lane;
-    struct shm_mapper *mapper; /* only a lane has one */
+    struct shm_mapper *mapper; /* NULL for workers: only a lane maps regions */
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
     int (*may_lend)(void *owner, uint64_t bytes);
 
-    struct shm_watch *watch; /* only a worker has one; NULL before the first connection */
+    struct shm_watch *watch; /* NULL for lanes, and before the first connection of a worker */
 };
 
 struct shm_completion {
@@ -139,7 +139,7 @@ void shm_conn_farewell(struct shm_conn *c);
 void shm_conn_look(struct shm_conn *c);
 /* Adds the connection to those whose peer the next flush may have to wake. */
 void shm_conn_note(struct shm_conn *c);
-/* Returns whether a function that has returned -EAGAIN would succeed now. */
+/* Returns whether a function that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
 /* Removes the connection from its group, or from fabric.ungrouped. */
 void shm_conn_leave_group(struct shm_conn *c);

@@ -40,7 +40,8 @@ uint32_t operation_steps(const struct operation *operation, uint32_t members);
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 
-/* Returns whether the operation reduces one input of each member to one result for all. */
+/* Returns whether the operation combines the inputs of all members into one result for all of
+ * them. */
 static inline bool operation_is_reduction(const struct operation *operation)
 {
     return operation->inputs == INPUT_ALL && !operation->splits && !operation->collects;

@@ -188,9 +188,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether the reads of one whole long chunk are posted, which is the limit. The reads of
- * the next chunk are posted together with the results of this one (post_place()). Inputs are then
- * summed before they leave the cache. */
+/* Returns whether all reads of one long chunk are posted: the most at a time. The reads of the next
+ * chunk are posted with the results of this chunk (post_place()), so its inputs are summed while
+ * they are in the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;

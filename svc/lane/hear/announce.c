@@ -81,7 +81,9 @@ static bool keep_payload(struct worker *w, struct announcement *a, const void *d
                          const void *payload)
 {
     if (a->operation->splits || a->operation->restores)
-        return false; /* the payload has only one of several blocks */
+        /* the inline payload has only one of several blocks, so the input is read from lent
+         * memory */
+        return false;
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
         return false;
@@ -311,8 +313,8 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Returns whether a payload of the round may be stored: only for the open round and the next one,
- * which opens soon. A held piece may open no further round here. */
+/* Returns whether the lane may store a payload of the round: only for the open round, and for the
+ * next one, which opens soon. A held piece opens no further round on this lane. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -405,8 +407,9 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     return false;
 }
 
-/* Frees a dropped piece whose round failed before its first chunk, because no transfer will
- * free the piece. Pending errors are sent first, because the piece's announcements store them. */
+/* Frees a dropped piece whose round failed before its first chunk: no transfer will free such a
+ * piece. Errors that are still unsent are sent first, because they are stored in the announcements
+ * of the piece. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)
@@ -425,8 +428,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether other ranks wait for this one: for its standing while the ranks report theirs,
- * otherwise for its announcement of the round. `round` 0: the query of a late worker, about the
+/* Returns whether other ranks wait for this rank: for its standing while the lane collects
+ * standings, otherwise for its announcement of the round. `round` 0: a late worker asks about the
  * open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {

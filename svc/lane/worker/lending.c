@@ -88,7 +88,7 @@ static bool is_too_much(const struct lane_job *job)
 }
 
 /* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". The text is short, because a
- * record to a worker has little room. */
+ * record to a worker has few bytes for it. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
@@ -113,7 +113,8 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Regions that are not mapped yet are included, because several lanes check at the same time. */
+/* Counts regions whose mapping is in progress, too, because several lanes check at the same
+ * time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;

@@ -336,7 +336,7 @@ int ofi_errno(ssize_t code)
     ssize_t positive = code < 0 ? -code : code;
     switch (positive) {
     case 0: return 0;
-    /* Operations are canceled only because their connection has ended. */
+    /* libfabric cancels an operation only when its connection has ended */
     case FI_ECANCELED:
     case FI_ENOTCONN:
     case EPIPE:
