@@ -75,18 +75,20 @@ GP_API int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spe
 /* Results of gp_step_begin(), besides 0. */
 #define GP_LEAVES 1 /* the job has to shrink, and all shares of this rank are used: leave the job */
 #define GP_TRAINED 2 /* the last epoch is complete */
-#define GP_CARRIES 3 /* workers have come: copy the state of the model, then begin the step again */
+/* workers have joined: copy the state of the model, then begin the step again */
+#define GP_CARRIES 3
 
-/* This rank has no state of the model yet: results of this step are to be dropped. */
+/* this rank has no state of the model: drop the results of this step */
 #define GP_STEP_ENTERS 1u
 
 typedef struct gp_step {
     uint64_t number; /* from 1 */
     uint64_t epoch;  /* from 0 */
-    uint64_t cursor; /* samples of the epoch that were dealt before this step, for the first time */
+    /* number of samples of the epoch that earlier steps have dealt, each counted once */
+    uint64_t cursor;
     uint32_t workers; /* ranks that share the samples */
-    uint32_t place;   /* number of these ranks below this one */
-    uint32_t batch;   /* samples of all of them */
+    uint32_t place;   /* number of those ranks that are lower than this one */
+    uint32_t batch;   /* number of samples of this step, of all those ranks together */
     uint32_t weight;  /* samples of this rank; 0: its gradient is not read */
     uint32_t flags;   /* GP_STEP_ENTERS */
     uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */

@@ -1,5 +1,5 @@
-/* Owns the order of a comparison. All systems with one number of workers are started together. Only
- * one runs at a time, and the others sleep, so all systems of a cell meet the same state of the
+/* Owns the order of a comparison. All systems with the same number of workers are started together.
+ * One system runs while the others sleep, so all systems of a cell meet the same state of the
  * machine. */
 #include "bench/compare/compare.h"
 

@@ -48,7 +48,7 @@ struct crew {
 struct segment {
     uint32_t rounds;
     const uint32_t *pause_us;              /* pause of each rank before each round; NULL: none */
-    uint64_t worker_cpu_ns, server_cpu_ns; /* results, as all following fields */
+    uint64_t worker_cpu_ns, server_cpu_ns; /* from here on results */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;
     uint64_t *round_ns; /* times of workers * rounds rounds */

@@ -14,7 +14,7 @@ struct turn_figures {
 };
 
 struct turns {
-    const struct system *systems; /* the first system is the one that turns_ratio() divides by */
+    const struct system *systems; /* all systems; turns_ratio() divides by the first one */
     size_t systems_count;
     uint32_t workers, turns_count, rounds; /* workers of a system; turns; rounds of a turn */
     struct crew crews[TURNS_SYSTEMS_MAX];

@@ -22,7 +22,7 @@ extern const struct load loads[LOADS];
 
 struct running_load {
     const struct service *service;
-    pid_t pid;       /* 0: nothing runs */
+    pid_t pid;       /* 0: no process runs */
     char tenant[32]; /* "": no tenant */
     char output[PATH_MAX + 64];
 };

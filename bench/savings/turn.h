@@ -27,7 +27,7 @@ struct turn {
     const char *transport;
     /* whether the service parks unneeded lanes: then every open lane is allocated */
     bool scales;
-    size_t jobs_looks; /* every jobs_looks-th look also reads the jobs; 0: none does */
+    size_t jobs_looks; /* each jobs_looks-th look also reads the jobs; 0: no look does */
     struct turn_job jobs[PLAN_JOBS_MAX];
     /* The service's answers. */
     struct turn_look {

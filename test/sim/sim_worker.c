@@ -68,8 +68,7 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
     }
 }
 
-/* Sends the settings of a round, unless the lane has the same from before on this connection
- * (W14). */
+/* Sends the settings of a round, unless this connection has sent the same settings before (W14). */
 static int send_settings(struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
 {
     struct sim_link *link = &w->links[w->views[piece->id - 1].lane];
@@ -199,8 +198,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED. The worker was late and has the result of another round. Its next round is the
- * one after that (W12). */
+/* Handles CLOSED: the worker was late, and has the result of another round. Its next round follows
+ * that one (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {

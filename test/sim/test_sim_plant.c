@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* as many as in test_sim_lane */
+/* the same number as in test_sim_lane */
 #define WORLDS 800
 #define WORLDS_A_PROCESS 40
 #define FOUND 9

@@ -113,7 +113,7 @@ static int come(struct worker *w)
         r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
-    /* the member that should have resized the job was killed */
+    /* the member that had to resize the job was killed */
     if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r))
         return 1;
     if (r == 0)

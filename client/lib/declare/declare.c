@@ -248,8 +248,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Opens failed links again. This comes before the request, so that every later failure is an error
- * of this declare. */
+/* Opens failed links again. Called before the request, so that every later failure is an error of
+ * this declaration. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)

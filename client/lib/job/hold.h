@@ -42,7 +42,7 @@ struct hold {
     bool stands;      /* `pusher` waits for other ranks */
     bool is_behind;   /* a push of an iteration after `last` waits */
     bool saves;       /* gp_job_snapshot() or gp_job_restore() is running */
-    /* the coordinator has answered that this call has to wait for the end of the hold */
+    /* the coordinator has answered that the call waits for the end of the hold */
     bool is_taken;
     int state;       /* last reported state, an enum of the protocol */
     bool is_telling; /* a report has no reply yet */

@@ -24,7 +24,7 @@ struct slot;
 /* A snapshot or restore that has timed out. The next snapshot or restore ends this one first
  * (L31). */
 struct unfinished {
-    struct gp_request *request; /* NULL: none */
+    struct gp_request *request; /* the request of the unfinished round; NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
     /* next: number of the tensor to push after the agreement of all ranks; 0: none */
     uint32_t root, next;

@@ -13,8 +13,8 @@ struct piece;
 
 /* One push of one tensor, and the memory that the lane reads and writes. */
 struct push {
-    const void *gradient; /* input of the caller; NULL: this rank has none */
-    void *result;         /* result of the caller; NULL: this rank wants none */
+    const void *gradient; /* the caller's input; NULL: the push of this rank has no input */
+    void *result;         /* the caller's result; NULL: this rank receives no result */
     struct slab_place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* settings of an update, if this rank sends them (W14) */
@@ -63,7 +63,7 @@ struct gp_tensor {
     uint64_t steps[3];
     bool knows_steps;      /* false: this worker joined after the parameters were set */
     uint64_t steps_round;  /* round of the number of updates that a lane has sent (L28) */
-    uint32_t entering;     /* number of pieces whose round is unknown yet */
+    uint32_t entering;     /* number of pieces of a late worker whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
     /* number of pieces in the open round without a result, and without a COMMIT */
     uint32_t without_result, without_commit;

@@ -28,8 +28,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the former connection on the next one. `uses_ticket`: a ticket that
- * the lane has sent may be used (W7). */
+/* Repeats the announcements of the ended connection on the next one. `uses_ticket`: the worker may
+ * use a ticket that the lane has sent (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -86,7 +86,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        /* the lane has dropped the job with the ticket that it sent (L19) */
+        /* the lane has dropped the job, and with it the ticket (L19) */
         l->has_ticket = false;
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);

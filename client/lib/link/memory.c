@@ -22,7 +22,7 @@ static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
     pthread_mutex_lock(&job->lock);
     int error = slabs_reserve(&job->slabs, bytes, &memory);
     if (error == 0)
-        link_flush_all(job); /* lanes map the new slab before they need it */
+        link_flush_all(job); /* lanes map the new slab before the first round needs it */
     pthread_mutex_unlock(&job->lock);
     if (error == 0 && populate(memory, bytes) < 0) {
         memory_free(job, memory);

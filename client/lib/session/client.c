@@ -167,7 +167,8 @@ int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int 
 void client_disconnect_operator(int *fd, struct channel *channel)
 {
     if (*fd >= 0)
-        /* a child that was forked meanwhile may have a copy of the socket */
+        /* shutdown() is needed, because a child that was forked during this call may have a copy of
+         * the socket */
         shutdown(*fd, SHUT_RDWR);
     if (channel)
         channel_destroy(channel);
@@ -210,7 +211,8 @@ static int greet(gp_client *client)
         open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
     if (!channel)
         return client_error_from(&err);
-    /* a child that was forked meanwhile has a copy of the socket */
+    /* shutdown() is needed, because a child that was forked during this call has a copy of the
+     * socket */
     shutdown(channel_fd(channel), SHUT_RDWR);
     if (error < 0)
         client_error(error, "the coordinator at %s: %s", client->endpoint_text,

@@ -34,7 +34,7 @@ struct control {
     uint64_t tick_at_ns; /* this field and those above are owned by the thread */
     /* owned by the thread; before its start by the caller of control_connect() */
     struct endpoint_names names;
-    pthread_mutex_t lock;    /* protects everything below */
+    pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */
     struct channel *channel; /* NULL while the coordinator is away */
     int fd; /* socket of the channel, also while the channel is being created: a child closes it */
@@ -116,8 +116,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     return error;
 }
 
-/* Returns whether a coordinator has answered with a refusal. Other errors come from the network, or
- * mean that the coordinator is away. */
+/* Returns whether a coordinator has refused the call. All other errors come from the network or
+ * from the absence of a coordinator. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
 /* Adds the coordinator's name to the text about the end of a connection. */
@@ -321,8 +321,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings: a coordinator that is away can neither end its hold nor request
- * rounds. */
+/* Ends holds and recordings, because a disconnected coordinator can neither end its hold nor
+ * request rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
@@ -421,7 +421,8 @@ static void resume(struct control *c)
         err.code = error;
         if (refused)
             refuse_calls(c, &err);
-        if (error == -ESTALE) /* the callers get this error at once instead of a time-out */
+        /* the callers receive this error at once, and need not wait for a time-out */
+        if (error == -ESTALE)
             pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = error, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};

@@ -66,7 +66,7 @@ int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns
 bool control_is_up(struct control *c);
 /* Stores the coordinator's reason for which the job waits; "": none. */
 void control_note(struct control *c, const char *reason);
-/* Copies that reason. False: none, or the coordinator is away. */
+/* Copies the reason. Returns false if there is none, or if the coordinator is disconnected. */
 bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes);
 
 /* For fork.c: between these two calls the connection does not change. The child closes the

@@ -106,7 +106,7 @@ static uint64_t longest(const struct snapshot *s)
     return most;
 }
 
-/* Computes one hash of all names and shapes. */
+/* Computes one hash over the names and shapes of all tensors. */
 static void take_print(struct snapshot *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -117,7 +117,7 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* Lists all tensors, also failed ones, because ranks compare their declarations. */
+/* Lists all tensors, even failed ones, because ranks compare their declarations. */
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -225,7 +225,8 @@ static int judge(const struct snapshot *s)
     return 0;
 }
 
-/* Runs one agreement. `steps`: number of updates of this rank; afterwards that of the job. */
+/* Runs one agreement of all ranks. `steps`: the number of updates of this rank; afterwards the
+ * number of the job. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -248,7 +249,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
     return error;
 }
 
-/* Stores the round that the next call ends first, because other ranks wait in it. */
+/* Stores the open round, in which other ranks wait. The next call ends this round first. */
 static void leave_unfinished(const struct snapshot *s)
 {
     s->job->unfinished = (struct unfinished){.request = s->unfinished,
@@ -284,8 +285,8 @@ static int push_next(gp_job *job, struct unfinished *u)
     return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
 }
 
-/* Ends a call that has timed out. -ETIMEDOUT: a rank is still late. Other errors of that call are
- * ignored. */
+/* Ends a call that has timed out before. -ETIMEDOUT: a rank is still late. Other errors of the
+ * former call are ignored. */
 static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
@@ -321,7 +322,7 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     ret->least = ret->ours + 1;
     find_tensors(ret);
     r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
-    /* the same on every rank, because all have declared the same tensors */
+    /* this result is the same on every rank, because all ranks have declared the same tensors */
     if (r == 0 && ret->count == 0)
         r = client_error(-EINVAL,
                          "no tensor of job '%s' has an update rule, so a snapshot would be empty; "
@@ -341,7 +342,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Holds the set of ranks: workers that join meanwhile enter after the call. */
+/* Holds the set of ranks: workers that join during the call enter after the call. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -356,7 +357,7 @@ static int keep_ranks(gp_job *job)
                               job->name);
 }
 
-/* One attempt. -ERESTART: other ranks had timed out and have begun again, so all ranks have to. */
+/* One attempt. -ERESTART: other ranks have timed out and begun again, so all ranks begin again. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,

@@ -275,7 +275,7 @@ static int begin_end_carry(const struct beginning *b)
 
 /* ---- members ---- */
 
-/* Returns whether this rank has left the deal, and all its shares are confirmed. */
+/* Returns whether this rank has left the deal and all its shares are confirmed. */
 static bool begin_is_free(const struct beginning *b)
 {
     const struct step_deal *deal = b->steps->deal;
@@ -290,7 +290,7 @@ static bool begin_is_free(const struct beginning *b)
 }
 
 /* Sends one record more than this rank's shares need, because a complete record proves that all
- * ranks have the record before. If this rank left earlier, the others might repeat that record
+ * ranks have the record before it. If this rank left earlier, the others might repeat that record
  * without this rank, and its last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, bool is_full)
 {

@@ -130,7 +130,7 @@ void script_unlock(struct service_rig *rig);
 /* Waits for a change. The caller has locked the rig. Fails the test after 10 s. */
 void script_wait(struct service_rig *rig);
 
-/* All of these need the lock. */
+/* The caller of these functions holds the lock. */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
 void script_restart_control(struct service_rig *rig); /* uses the same port, on `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);

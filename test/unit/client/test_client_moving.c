@@ -298,7 +298,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* W13: one tensor may be a round behind the first one. */
+/* W13: another tensor may be one round behind the first tensor. */
 static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
 {
     declare("w", ELEMENTS, t);

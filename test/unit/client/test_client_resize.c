@@ -323,7 +323,7 @@ static void a_round_that_has_landed_is_held(void **state)
     expect_alone(2);
 }
 
-/* W15: all pieces of a tensor have the same answer. */
+/* W15: a rank gives the same answer for all pieces of a tensor. */
 static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
 {
     script_lock(&rig);

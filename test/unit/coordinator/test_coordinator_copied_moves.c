@@ -169,7 +169,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
     assert_int_equal(told->copies_request->copies[0]->piece, other.id);
     message_free(told);
     keeping_open(m.k.keeper);
-    record_of(third)->is_stopping = true; /* then its copies must move, too */
+    record_of(third)->is_stopping = true; /* a stopping aggregator must hand over its copies, too */
     m.order = keeping_order_move(m.asker, m.k.keeper);
     told = end_expect(m.k.owner, BODY(COPIES_REQUEST));
     assert_int_equal(told->copies_request->n_copies, 2);
@@ -282,7 +282,7 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
     keeping_expect_moved(m.asker, m.order);
 }
 
-/* Rounds of the source wait for its holder, so another one is chosen at once. */
+/* Rounds of the source wait for its replica holder, so another holder is chosen at once. */
 static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
 {
     struct moving m = begin(*state);

@@ -138,7 +138,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
     k.owner->ignores = BODY(GRANT_REQUEST);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
-    end_close(k.owner); /* happens before the owner has answered */
+    end_close(k.owner); /* the owner's connection ends before its answer */
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
 }
 
@@ -225,7 +225,7 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     message_free(message);
 }
 
-/* The request that started the copy may have been lost. */
+/* The coordinator's first request for the copy may have been lost. */
 static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
 {
     struct kept k = keeping_begun(*state);

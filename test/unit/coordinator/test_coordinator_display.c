@@ -173,7 +173,8 @@ static void a_start_that_fails_lets_it_go(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    for (unsigned i = 0; i < 2; i++) { /* before a service runs, and with one */
+    /* the first pass is before the service runs, the second while it runs */
+    for (unsigned i = 0; i < 2; i++) {
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",
                                               .display = display()};

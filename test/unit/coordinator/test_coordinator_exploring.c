@@ -88,7 +88,7 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*rig_last_event(rig, "move"));
 }
 
-/* The lane works only while it has its core, so its own clock shows no difference. */
+/* The lane works only while it has its core, so the lane's own clock shows no difference. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;
@@ -157,7 +157,7 @@ static void come_back(struct rig *rig, struct job_on_two *j)
     message_free(end_ask(j->worker, &request));
 }
 
-/* Meanwhile the job cannot move, so nothing is decided. */
+/* While a worker is away, the job cannot move, so no decision is made. */
 static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void **state)
 {
     struct rig *rig = *state;

@@ -210,7 +210,7 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* Waits as long as a test may last. So only an event ends the wait. */
+/* Waits as long as a test may last, so that only an event can end the wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;

@@ -130,7 +130,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-/* The first holder's copy may not have been read yet, even if other holders follow. */
+/* Perhaps no owner has read the copy of the first holder, even if other holders follow. */
 static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);

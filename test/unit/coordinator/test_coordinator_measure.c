@@ -512,7 +512,8 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
 }
 
-/* A new process has lanes with new numbers. The coordinator knows none of their rows. */
+/* A restarted aggregator has lanes with new numbers, so the coordinator knows none of their
+ * rows. */
 static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
 {
     struct rig *rig = *state;

@@ -349,7 +349,7 @@ static void found_without(struct rig *rig, uint32_t missing, struct member *ret_
     for (uint32_t rank = 0; rank < 4; rank++)
         if (rank != missing)
             members_declared(ret_members[rank].end, ids[rank], &ranks);
-    assert_int_equal(ranks, 15); /* these ranks wait for each other */
+    assert_int_equal(ranks, 15); /* these four ranks wait for each other */
 }
 
 static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)

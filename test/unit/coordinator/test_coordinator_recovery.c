@@ -61,7 +61,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
-/* The lane still ends its former use of these pieces. */
+/* The lane is still completing earlier operations of these pieces. */
 static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
 {
     struct rig *rig = *state;

@@ -240,7 +240,7 @@ static void another_leaves(struct scene *s, enum step step)
     end_leave(s->workers[1].end);
     go_on(s);
     expect_served(s, 1);
-    assert_int_equal(s->shadow.regroupings, 2); /* the changes follow one after the other */
+    assert_int_equal(s->shadow.regroupings, 2); /* both changes were made, one after the other */
     assert_int_equal(shadow_piece(&s->shadow, PIECE)->epoch, 3);
 }
 

@@ -234,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* Like a function that fails before it has created a topology. */
+/* Calls the destructor as a function does that fails before it has created a topology. */
 static void destroying_nothing_leaves_other_topologies_alone(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

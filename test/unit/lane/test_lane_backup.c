@@ -245,7 +245,7 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
-/* No worker had a copy before. */
+/* Before the offer no worker had a copy. */
 static void an_offer_is_taken_at_once_and_told_when_it_is_whole(void **state)
 {
     start(2, UPDATE_ADAM);

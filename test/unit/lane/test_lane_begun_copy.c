@@ -84,8 +84,8 @@ static void enter(uint32_t rank)
                          .has_no_output = true});
 }
 
-/* A late worker enters after the same round in all pieces of a tensor. A copy says nothing about
- * the other pieces. */
+/* A late worker enters after the same round in all pieces of a tensor, and a copy has no
+ * information about the other pieces. */
 static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **state)
 {
     lose_lane_behind_a_copy_that_begins();

@@ -486,7 +486,7 @@ static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The tensor has failed, so the piece keeps its ranks. */
+/* The tensor has failed, so the ranks of the piece do not change. */
 static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
 {
     const uint32_t other = OTHER;

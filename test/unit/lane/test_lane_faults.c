@@ -284,7 +284,8 @@ static void say_goodbye(uint32_t i)
     assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
 }
 
-/* A rank leaves after others have announced the next round. It will never be in this round. */
+/* A rank leaves after other ranks have announced the next round, in which this rank will never take
+ * part. */
 static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
@@ -519,8 +520,8 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* The piece waits for its first chunk behind another piece. Therefore no end of a transfer
- * drops it. */
+/* The piece waits for its first chunk behind another piece, so no transfer of the piece can drop
+ * it. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };

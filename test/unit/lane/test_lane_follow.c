@@ -277,7 +277,7 @@ static void a_taker_of_a_round_that_is_gone_learns_the_newest(void **state)
         round_of_two(round);
     take_round(2, 2);
     expect_closed(2, 1, 2, 4);
-    assert_int_equal(rig.workers[2].words_count, 1); /* no bytes have come */
+    assert_int_equal(rig.workers[2].words_count, 1); /* the rank received no bytes of a result */
     take_round(2, 4);
     expect_closed(2, 2, 4, 4);
     assert_int_equal(rig.workers[2].words[1], 1004);
@@ -380,7 +380,7 @@ static void a_stopped_taker_delays_no_other_taker(void **state)
     expect_closed(1, 1, 3, 3);
     expect_parameters(1);
     rig.workers[2].is_stopped = false;
-    expect_closed(2, 1, 2, 2); /* the state before is still here */
+    expect_closed(2, 1, 2, 2); /* the lane still has the state of the round before */
 }
 
 static bool is_frozen(void)

@@ -135,7 +135,7 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
 }
 
-/* A holder that has removed the stamps has no copy, whatever messages it received before. */
+/* A holder that has removed the stamps has no copy, even if it received other messages before. */
 static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
@@ -298,7 +298,7 @@ static void what_was_never_set_needs_no_copy(void **state)
     keep(KEEPER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* this lane has no other information */
+    expect_figures(0, 0); /* the lane has no other figures */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_keeper(KEEPER);

@@ -106,7 +106,7 @@ static void a_light_one_is_next_when_it_comes(void **state)
     }
 }
 
-/* An entry that pauses may be first only for as long as a light entry would. */
+/* An entry that pauses may be served first only as long as an entry that uses little time. */
 static void one_that_comes_and_goes_has_no_more_than_the_rest(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};

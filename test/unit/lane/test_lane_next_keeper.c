@@ -16,7 +16,8 @@ static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **st
 {
     start_with_keeper(3);
     memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
-    name(NUMBER(OTHER), true); /* the rounds are known, so the holder counts at once */
+    /* the rounds of the pieces are known, so the holder is used at once */
+    name(NUMBER(OTHER), true);
     expect_let_go(KEEPER);
     announce_all(4);
     expect_waiting();

@@ -331,7 +331,7 @@ static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
 
 /* --- W5 --- */
 
-/* One rank has its part in the landing area, and another rank does not. All parts differ. */
+/* One rank has its part in the landing area, another has not. The parts of all ranks differ. */
 static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
 {
     rig_start(&rig, kind);

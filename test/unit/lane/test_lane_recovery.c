@@ -199,8 +199,7 @@ static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* The other rank has the COMMIT of round 6, and this rank has the result. Only its word was
- * lost. */
+/* The other rank has the COMMIT of round 6. This rank has the result, but its word was lost. */
 static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
@@ -299,8 +298,8 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* This rank's sum contains only its own gradient. If it were copied, the other ranks' gradients
- * would be lost. */
+/* The running sum of this rank contains only its own gradient. A copy of it would lose the
+ * gradients of other ranks. */
 static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
@@ -316,7 +315,7 @@ static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void 
     }
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
     float sum = rig_landing(&rig, 1, 0)[7];
-    /* its own gradient, and perhaps the other's from before */
+    /* the sum contains this rank's gradient, and perhaps the other rank's earlier one */
     assert_true(sum == 2.0f || sum == 3.0f);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 2);

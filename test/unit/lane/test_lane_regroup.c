@@ -57,7 +57,7 @@ static void start(uint64_t ranks, uint64_t elements, struct lane_terms terms)
     rig.count = RANKS;
 }
 
-/* Words contain round and epoch, so an announcement in another epoch has another answer. */
+/* A word contains round and epoch, so each epoch has other words for the same round. */
 static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
 
 static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
@@ -476,7 +476,8 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* has no commit, and no other rank has the result */
+    /* the rank has the result without a commit, and no other rank has the result */
+    stand(0, 2, RECORD_HOLDS);
     stand(1, 2, RECORD_ANNOUNCE);
 }
 

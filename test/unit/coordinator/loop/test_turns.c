@@ -155,7 +155,8 @@ static void operators_go_first_within_theirs_and_aggregators_always(void **state
     turn_wait(&turns, &chief->turn);
     run(2 * NS_PER_S);
     struct member *victim = add(2, &other, 100 * US, false);
-    assert_true(waits_ns(victim) <= 500 * MS); /* the operator has exceeded its budget meanwhile */
+    /* at this point the operator has exceeded its budget */
+    assert_true(waits_ns(victim) <= 500 * MS);
     struct member *lane = add(3, &aggregators, 100 * US, true);
     for (int i = 0; i < 100; i++) {
         turns_take(&turns, now_ns);

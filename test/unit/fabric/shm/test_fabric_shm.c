@@ -373,7 +373,8 @@ static void expect_standing(struct rig *rig)
     rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
 }
 
-/* The lane has read CLOSED. Until its next poll it may still write through its mappings. */
+/* The lane has read the peer's close, but may still write through its mappings until its next
+ * poll. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
     struct rig *rig = *state;

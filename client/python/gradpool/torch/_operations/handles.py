@@ -29,7 +29,7 @@ class Handle:
         return self._operation.brought
 
     def then(self, make):
-        """Returns this Handle with another result: make() of the former result."""
+        """Returns this Handle with a changed result: make() is called with the former result."""
         former = self._result
         self._result = lambda: make(former())
         return self

@@ -35,7 +35,7 @@ _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
 _NAME_BYTES = 160           # longest name of a tensor in the service
 _TOLD_CHARS = 80            # longest description of one operation in a list of several
-# A waiting thread checks only its own operation for this long, and then all open ones.
+# For this long a waiting thread checks only its own operation; then it checks all open ones.
 _PATIENCE_S = 0.05
 # Total bytes of the first lengths, which get their own tensors. A new length costs marks on all of
 # these tensors.
