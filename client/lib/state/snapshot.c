@@ -437,8 +437,7 @@ static void check_parameters(struct snapshot *s)
     pthread_mutex_lock(&s->job->lock);
     for (size_t i = 0; i < s->count && s->err.code == 0; i++) {
         if (s->tensors[i]->round == 0)
-            err_set(&s->err, -ENODATA,
-                    "tensor '%s' has no parameters yet; broadcast the parameters first",
+            err_set(&s->err, -ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
                     s->tensors[i]->name);
     }
     pthread_mutex_unlock(&s->job->lock);

@@ -238,8 +238,7 @@ int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request)
 {
     int error = check_kept(tensor);
     if (error == 0 && tensor->round == 0)
-        error = client_error(-ENODATA,
-                             "tensor '%s' has no parameters yet; broadcast the parameters first",
+        error = client_error(-ENODATA, "tensor '%s' has no parameters yet: broadcast them first",
                              tensor->name);
     return error < 0 ? error : push_save(tensor, arrays, ret_request);
 }

@@ -73,10 +73,10 @@ static void say_greeting(struct view_checks *checks, int error, const struct cha
                    "GRADPOOL_KEY_FILE",
                    "%s", err->text);
     else
-        doctor_say(
-            checks, "answer", VIEW_FAIL,
-            "see the log of the service, and check firewalls and proxies on the way to the service",
-            "%s", err->text);
+        doctor_say(checks, "answer", VIEW_FAIL,
+                   "see the log of the service, and check firewalls and proxies between this host "
+                   "and the service",
+                   "%s", err->text);
 }
 
 static void judge_lanes(struct view_checks *checks, const struct view_status *status)

@@ -145,8 +145,8 @@ class Refusals(Case):
         jobs = self.join('unset', 'shm')
         gradient = numpy.zeros(4, numpy.float32)
         for job in jobs:
-            with ranks.expects(self, gradpool.GradpoolError, "'w' has no parameters yet; broadcast "
-                               'the parameters first'):
+            with ranks.expects(self, gradpool.GradpoolError, "'w' has no parameters yet: broadcast "
+                               'them first'):
                 job.update(job.declare('w', 4, rule='sgd'), gradient, lr=0.1)
         tensors, values = self.declare(jobs, 'sgd', numpy.arange(4, dtype=numpy.float32))
         self.step(jobs, tensors, values, [gradient + 1] * len(jobs), {'lr': 0.5})

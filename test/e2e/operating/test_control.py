@@ -370,6 +370,7 @@ class OwnServices(unittest.TestCase):
         joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
+        self.assertIn('this aggregator is ending already', joined[1].text())
         self.assertRegex(service.serve.text(), 'has no tasks left, and leaves.*\n.*has ended')
         for worker in workers:  # the workers wait for the next lane, and log this
             worker.wait_for('is gone, and no lane is left')

@@ -347,7 +347,7 @@ class Timelines(unittest.TestCase):
         self.file = pathlib.Path('/dev/full')
         code, out, errors = self.ask(job='secret')
         self.assertEqual((code, out), (1, ''))
-        self.assertRegex(errors, '^gradpool: /dev/full could not be written: No space left')
+        self.assertRegex(errors, '^gradpool: the timeline /dev/full could not be written: No space left')
         for options in (['--seconds', '0'], ['--seconds', 'x'], ['--seconds', '4000']):
             code, _, errors = self.ask(*options)
             self.assertEqual(code, 2, errors)
