@@ -124,7 +124,7 @@ class Limit(unittest.TestCase):
                 self.train(limit_mib)
                 self.doCleanups()
 
-    def test_they_train_where_userfaultfd_is_refused(self):
+    def test_workers_train_where_userfaultfd_is_refused(self):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):

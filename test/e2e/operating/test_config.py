@@ -69,7 +69,7 @@ class Printed(Case):
             self.assertEqual(set(re.findall(r'^#?([a-z-]+) ', own, re.M)),
                              names - {'config', 'print-config', 'usage'})
 
-    def test_what_is_printed_gives_the_same_values(self):
+    def test_the_printed_configuration_gives_the_same_values(self):
         self.write('[serve]\nname = a\nloss-limit = 2.5%\nrequire-tls = on\n'
                    '[aggregator]\nkernels = c\njoin = /x\n')
         first = self.print('--cores', '0', GRADPOOL_STOP='jobs')

@@ -117,7 +117,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(answer.returncode, 2, (option, value))
             self.assertIn(words, answer.stderr)
 
-    def test_what_is_no_mistake_on_the_command_line_is_exit_code_1(self):
+    def test_an_error_outside_the_command_line_gives_exit_code_1(self):
         answer = run('serve', '--state-dir', '/proc/none')
         self.assertEqual(answer.returncode, 1)
         self.assertIn('/proc/none', answer.stderr)

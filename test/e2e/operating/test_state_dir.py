@@ -121,7 +121,7 @@ class Lost(Case):
         # the job's worker no longer runs, so a known job ends at once
         return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
 
-    def test_what_is_whole_is_found_again(self):
+    def test_an_intact_state_is_found_again(self):
         self.assertEqual(self.start(), (['acme'], True))
 
     def test_a_lost_or_damaged_log_is_said_and_nothing_starts(self):
@@ -135,7 +135,7 @@ class Lost(Case):
                 self.assertRegex(said, r'state\.db lacks the last \d+ of \d+ changes')
                 self.assertIn('changes: its write-ahead log', said)
 
-    def test_what_is_left_of_a_lost_log_is_used_once_the_marker_is_removed(self):
+    def test_the_rest_of_a_lost_log_is_used_after_the_marker_is_removed(self):
         self.log.unlink()
         self.refused()
         self.marker.unlink()

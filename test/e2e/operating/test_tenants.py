@@ -215,7 +215,7 @@ class Revoke(unittest.TestCase):
 class Crowd(unittest.TestCase):
     """Opens more connections than allowed. None of them joins a job."""
 
-    def test_they_go_one_by_one_and_a_job_and_the_operator_do_not_notice(self):
+    def test_idle_connections_are_closed_one_by_one_without_effect_on_a_job(self):
         service = Service('--idle-connections-max', '20', aggregators=1)
         self.addCleanup(service.end)
         port = int(service.endpoint.rsplit(':', 1)[1])

@@ -142,10 +142,10 @@ class CopiedMoves(unittest.TestCase):
               f'{len(self.training.gradients)} rounds (seed {crash.SEED})')
         self.assertEqual(deaths, [DEATHS, DEATHS])
 
-    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_shm(self):
+    def test_no_death_in_a_move_loses_the_state_shm(self):
         self.die_at_steps('shm')
 
-    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_tcp(self):
+    def test_no_death_in_a_move_loses_the_state_tcp(self):
         self.die_at_steps('tcp')
 
 

@@ -274,7 +274,7 @@ class ByHand(Case):
         self.check(STEPS)
         self.assertNotIn('loses the state', self.service.serve.text())
 
-    def test_what_has_no_place_in_time_is_named_on_both_sides(self):
+    def test_tasks_without_a_place_in_time_are_named_on_both_sides(self):
         alone = self.by_hand('alone', '--leave-timeout', '1')
         self.begin('stays')
         self.train(0, 3)

@@ -85,7 +85,7 @@ class Sums(Case):
         for workers in jobs:
             finish_training(*workers)
 
-    def test_what_cannot_be_moved_is_said(self):
+    def test_an_impossible_move_is_refused(self):
         workers = self.train('job', 'shm')
         for words, code, text in ((('move', 'job', '99'), 3, 'no lane 99'),
                                   (('move', 'nobody', '1'), 3, 'no job nobody'),

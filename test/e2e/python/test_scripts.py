@@ -482,7 +482,7 @@ class UnevenInputs(Case):
     def test_a_rank_that_has_joined_brings_zeros_to_copies_of_buckets(self):
         self.ends_with_zeros('rank_runs_out_of_copies')
 
-    def test_what_join_cannot_do_is_refused_when_it_is_made(self):
+    def test_an_unsupported_join_is_refused_when_it_is_created(self):
         for stepped, divided, disabled in self.run_ranks('rank_joins_otherwise'):
             self.has_words(stepped, 'optimizer', 'Attach the model without')
             for text in divided:

@@ -77,7 +77,7 @@ static void put_unasked(int fd)
     put_message(fd, &drain);
 }
 
-static void what_comes_unasked_during_a_call_is_handed_on(void **state)
+static void an_unrequested_message_during_a_call_is_passed_on(void **state)
 {
     for (int listens = 0; listens < 2; listens++) {
         struct pair pair = pair_open();
@@ -304,7 +304,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_call_gets_the_reply_with_its_number),
-        cmocka_unit_test(what_comes_unasked_during_a_call_is_handed_on),
+        cmocka_unit_test(an_unrequested_message_during_a_call_is_passed_on),
         cmocka_unit_test(a_failure_becomes_code_and_text),
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
         cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),

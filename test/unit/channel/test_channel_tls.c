@@ -131,7 +131,7 @@ static void a_handshake_that_dribbles_in_byte_by_byte_is_whole(void **state)
     wire_close(&w);
 }
 
-static void what_is_sent_before_the_handshake_waits_and_asks_for_no_event(void **state)
+static void bytes_before_the_handshake_wait_without_an_event(void **state)
 {
     struct wire w = wire_open(&good);
     struct failure f;
@@ -203,7 +203,7 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
 
 /* If this send counted as a failure, the channel would always return "later". Then neither end
  * would read again. */
-static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
+static void bytes_that_wait_for_a_tls_read_leave_after_the_read(void **state)
 {
     struct wire w = wire_open(&good);
     struct failure f;
@@ -460,11 +460,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_proven_key_lets_both_talk_and_names_the_tenant),
         cmocka_unit_test(a_handshake_that_dribbles_in_byte_by_byte_is_whole),
-        cmocka_unit_test(what_is_sent_before_the_handshake_waits_and_asks_for_no_event),
+        cmocka_unit_test(bytes_before_the_handshake_wait_without_an_event),
         cmocka_unit_test(nothing_that_is_said_can_be_read_on_the_way),
         cmocka_unit_test(a_message_of_nearly_the_most_passes_sealed),
         cmocka_unit_test(a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog),
-        cmocka_unit_test(what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read),
+        cmocka_unit_test(bytes_that_wait_for_a_tls_read_leave_after_the_read),
         cmocka_unit_test(a_child_that_closes_and_exits_says_nothing_to_the_peer),
         cmocka_unit_test(a_key_that_does_not_fit_is_refused_at_both_ends),
         cmocka_unit_test(a_tenant_that_nobody_knows_is_refused),

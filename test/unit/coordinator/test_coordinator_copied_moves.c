@@ -96,7 +96,7 @@ static void expect_ticket(struct end *keeper, int code)
 
 /* --- the move succeeds --- */
 
-static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **state)
+static void the_next_holder_has_the_copies_before_the_switch(void **state)
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.keeper);
@@ -120,7 +120,7 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
     kept_log_expect("an operator ordered it");
 }
 
-static void it_gets_tickets_while_the_task_is_on_its_way(void **state)
+static void the_next_holder_gets_tickets_while_the_task_moves(void **state)
 {
     struct moving m = order(*state);
     keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
@@ -214,7 +214,7 @@ static void expect_moved_with(struct moving *m, struct end *third)
     assert_true(record_of(m->k.owner)->unfit_until_ns > clock_now_ns());
 }
 
-static void who_has_no_room_for_the_copy_is_relieved(void **state)
+static void a_next_holder_without_memory_is_replaced(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -224,7 +224,7 @@ static void who_has_no_room_for_the_copy_is_relieved(void **state)
     kept_log_expect(" stores no replicas of the tasks on lane ");
 }
 
-static void who_does_not_reach_the_target_is_relieved(void **state)
+static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -370,14 +370,14 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_keeps_copies_from_then_on_has_them_before_the_switch),
-        CASE(it_gets_tickets_while_the_task_is_on_its_way),
+        CASE(the_next_holder_has_the_copies_before_the_switch),
+        CASE(the_next_holder_gets_tickets_while_the_task_moves),
         CASE(a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy),
         CASE(two_tasks_with_two_keepers_are_copied_apart),
         CASE(a_move_that_is_given_up_changes_no_keeper),
         CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
-        CASE(who_has_no_room_for_the_copy_is_relieved),
-        CASE(who_does_not_reach_the_target_is_relieved),
+        CASE(a_next_holder_without_memory_is_replaced),
+        CASE(a_next_holder_that_cannot_reach_the_target_is_replaced),
         CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
         CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),

@@ -413,7 +413,7 @@ static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **stat
     message_free(reply);
 }
 
-static void who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket(void **state)
+static void the_ticket_after_a_failed_connection_is_delayed(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -489,7 +489,7 @@ int main(void)
         CASE(no_two_tickets_are_alike),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
         CASE(a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back),
-        CASE(who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket),
+        CASE(the_ticket_after_a_failed_connection_is_delayed),
         CASE(a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again),
         CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
     };

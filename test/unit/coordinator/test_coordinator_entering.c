@@ -202,7 +202,7 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
 }
 
 /* Rounds of "w" need rank 2, which still waits for its declaration. So no iteration ends. */
-static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
+static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(void **state)
 {
     uint64_t id, more, hold;
     struct scene s = begin(*state);
@@ -292,7 +292,7 @@ int main(void)
         CASE(in_a_job_with_steps_who_goes_does_not_take_him_in),
         CASE(in_a_job_with_steps_he_enters_when_all_others_have_gone),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
-        CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
+        CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
         CASE(the_rank_is_held_until_he_has_declared_all),
         CASE(a_snapshot_that_holds_a_rank_gives_way),
     };

@@ -520,7 +520,7 @@ static void only_requests_are_refused(void **state)
     }
 }
 
-static void what_needs_a_job_is_refused_without(void **state)
+static void requests_of_a_job_are_refused_without_a_join(void **state)
 {
     WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -587,7 +587,7 @@ int main(void)
         CASE(garbage_closes_its_own_connection_only),
         CASE(roles_are_kept_apart),
         CASE(only_requests_are_refused),
-        CASE(what_needs_a_job_is_refused_without),
+        CASE(requests_of_a_job_are_refused_without_a_join),
         CASE(jobs_are_shown_with_their_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,7 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
 }
 
 /* The PlaceRequest names the lane's holder. The lane would wait forever for a former one. */
-static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
+static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig), *fourth;
@@ -333,7 +333,7 @@ static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void *
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
+static void figures_from_before_the_holder_was_named_free_no_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -394,7 +394,7 @@ int main(void)
         CASE(copies_begin_with_the_next_aggregator_that_joins),
         CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
         CASE(a_new_owner_may_look_at_the_first_copy_however_often_others_follow),
-        CASE(who_was_a_keeper_of_an_owner_before_is_not_waited_for),
+        CASE(a_former_holder_of_a_lost_owner_is_not_awaited),
         CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
         CASE(a_keeper_that_is_lost_is_followed_by_another),
         CASE(without_another_the_lane_goes_on_alone),
@@ -403,7 +403,7 @@ int main(void)
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
         CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
         CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
-        CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
+        CASE(figures_from_before_the_holder_was_named_free_no_holder),
         CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

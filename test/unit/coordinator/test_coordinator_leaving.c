@@ -44,7 +44,7 @@ static void has_state(struct moving *m)
     job->tensors[0]->terms.rule = UPDATE_ADAM;
 }
 
-static void who_has_nothing_ends_at_once(void **state)
+static void an_aggregator_without_tasks_ends_at_once(void **state)
 {
     struct end *e = rig_aggregator(*state, 1);
     say_ending(e, PATIENCE_MS);
@@ -100,7 +100,7 @@ static void at_the_deadline_it_is_said_who_loses_what(void **state)
     expect_end(m.source, "job resnet loses the state of 1 tensor");
 }
 
-static void what_is_stuck_until_the_deadline_is_named_with_the_reason(void **state)
+static void tasks_that_cannot_leave_in_time_are_named_with_the_reason(void **state)
 {
     struct moving m = moving_begin(*state);
     has_state(&m);
@@ -259,12 +259,12 @@ static void without_others_jobs_end_and_then_the_local_ones_at_once(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_has_nothing_ends_at_once),
+        CASE(an_aggregator_without_tasks_ends_at_once),
         CASE(its_tasks_go_to_another_first),
         CASE(tasks_on_their_way_to_it_leave_it_too),
         CASE(a_drained_lane_is_better_than_none),
         CASE(at_the_deadline_it_is_said_who_loses_what),
-        CASE(what_is_stuck_until_the_deadline_is_named_with_the_reason),
+        CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
         CASE(one_that_joins_in_time_takes_it),
         CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),
         CASE(with_fixed_ports_the_next_starts_when_they_are_free),

@@ -199,7 +199,7 @@ static void a_task_moves_to_and_fro(void **state)
 
 /* --- refusals --- */
 
-static void who_refuses_a_step_leaves_the_task_where_it_was(void **state)
+static void a_refused_step_leaves_the_task_on_its_lane(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->state_bytes = 1000;
@@ -353,7 +353,7 @@ int main(void)
         CASE(state_travels_part_by_part_before_the_switch),
         CASE(a_task_that_is_there_already_is_left_alone),
         CASE(a_task_moves_to_and_fro),
-        CASE(who_refuses_a_step_leaves_the_task_where_it_was),
+        CASE(a_refused_step_leaves_the_task_on_its_lane),
         CASE(a_lane_that_says_nothing_is_not_waited_for_for_ever),
         CASE(a_drop_that_is_not_answered_is_sent_again),
         CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),

@@ -133,7 +133,7 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
 }
 
 /* All three limits share one case, because each requires a wait. */
-static void who_stays_away_too_long_is_lost(void **state)
+static void an_aggregator_that_is_away_too_long_is_lost(void **state)
 {
     struct rig *rig = *state;
     struct end *remote = rig_aggregator(rig, 1);
@@ -347,7 +347,7 @@ static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)
     end_expect_none(zero, BODY(ROUTE_CHANGE));
 }
 
-static void what_it_should_hold_and_does_not_is_placed_again(void **state)
+static void pieces_that_a_returning_aggregator_lacks_are_placed_again(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_aggregator(rig, 1);
@@ -362,7 +362,7 @@ static void what_it_should_hold_and_does_not_is_placed_again(void **state)
     message_free(end_expect(zero, BODY(DECLARE_REPLY)));
 }
 
-static void what_it_holds_and_should_not_is_dropped(void **state)
+static void superfluous_pieces_of_a_returning_aggregator_are_dropped(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
@@ -522,7 +522,7 @@ int main(void)
         CASE(a_declare_that_waits_for_a_lost_aggregator_goes_to_the_next),
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_waits_and_names_the_aggregator),
-        CASE(who_stays_away_too_long_is_lost),
+        CASE(an_aggregator_that_is_away_too_long_is_lost),
         CASE(one_on_another_host_that_says_goodbye_is_not_waited_for),
         CASE(a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended),
         CASE(a_job_without_pieces_there_does_not_notice),
@@ -533,8 +533,8 @@ int main(void)
         CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
         CASE(a_foreign_grant_is_refused),
         CASE(an_aggregator_that_comes_back_keeps_what_it_holds),
-        CASE(what_it_should_hold_and_does_not_is_placed_again),
-        CASE(what_it_holds_and_should_not_is_dropped),
+        CASE(pieces_that_a_returning_aggregator_lacks_are_placed_again),
+        CASE(superfluous_pieces_of_a_returning_aggregator_are_dropped),
         CASE(an_answer_of_the_former_owner_does_not_make_a_piece_ready),
         CASE(a_rank_that_was_away_gets_the_new_routes_when_it_resumes),
         CASE(a_job_that_failed_on_a_lane_has_failed_for_every_rank),

@@ -170,7 +170,7 @@ static void all_tensors_change_in_one_message(void **state)
     message_free(change);
 }
 
-static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
+static void a_late_worker_takes_part_after_its_declaration(void **state)
 {
     struct scene s = begin(*state);
     uint64_t ranks;
@@ -186,7 +186,7 @@ static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
     assert_int_equal(ranks, ALL);
 }
 
-static void what_is_declared_after_he_came_is_for_him_at_once(void **state)
+static void a_tensor_declared_after_a_late_join_has_the_late_worker_at_once(void **state)
 {
     struct scene s = begin(*state);
     uint64_t ranks;
@@ -244,7 +244,7 @@ static void another_leaves(struct scene *s, enum step step)
     assert_int_equal(shadow_piece(&s->shadow, PIECE)->epoch, 3);
 }
 
-static void who_leaves_meanwhile_makes_another_one(void **state)
+static void a_leave_during_a_regrouping_causes_another(void **state)
 {
     at_both_steps(*state, another_leaves);
 }
@@ -257,7 +257,7 @@ static void another_is_lost(struct scene *s, enum step step)
     expect_served(s, 1);
 }
 
-static void who_is_lost_meanwhile_makes_another_one(void **state)
+static void a_loss_during_a_regrouping_causes_another(void **state)
 {
     at_both_steps(*state, another_is_lost);
 }
@@ -285,7 +285,7 @@ static void the_loss_is_told_again(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1);
 }
 
-static void what_is_known_already_changes_nothing(void **state)
+static void a_known_membership_changes_nothing(void **state)
 {
     at_both_steps(*state, the_loss_is_told_again);
 }
@@ -340,7 +340,7 @@ static void another_is_declared(struct scene *s, enum step step)
     shadow_until(&s->shadow, s->lane, PIECE + 1, LEFT);
 }
 
-static void what_is_declared_meanwhile_is_for_those_who_are_left(void **state)
+static void a_tensor_declared_during_a_regrouping_has_the_remaining_ranks(void **state)
 {
     at_both_steps(*state, another_is_declared);
 }
@@ -511,7 +511,7 @@ static void the_coordinator_dies_and_workers_are_back_first(struct scene *s, enu
     expect_served(s, LEFT);
 }
 
-static void whoever_is_back_first(void **state)
+static void a_regrouping_continues_when_workers_return_first(void **state)
 {
     at_each_step(*state, the_coordinator_dies_and_workers_are_back_first);
 }
@@ -573,17 +573,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(lanes_let_go_then_one_switch_then_lanes_then_workers),
         CASE(all_tensors_change_in_one_message),
-        CASE(who_comes_late_is_in_rounds_once_he_has_declared),
-        CASE(what_is_declared_after_he_came_is_for_him_at_once),
+        CASE(a_late_worker_takes_part_after_its_declaration),
+        CASE(a_tensor_declared_after_a_late_join_has_the_late_worker_at_once),
         CASE(a_tensor_of_others_is_left_alone),
         CASE(a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone),
-        CASE(who_leaves_meanwhile_makes_another_one),
-        CASE(who_is_lost_meanwhile_makes_another_one),
+        CASE(a_leave_during_a_regrouping_causes_another),
+        CASE(a_loss_during_a_regrouping_causes_another),
         CASE(a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile),
-        CASE(what_is_known_already_changes_nothing),
+        CASE(a_known_membership_changes_nothing),
         CASE(a_rank_is_free_when_lanes_have_forgotten_who_had_it),
         CASE(a_job_that_ends_meanwhile_is_dropped),
-        CASE(what_is_declared_meanwhile_is_for_those_who_are_left),
+        CASE(a_tensor_declared_during_a_regrouping_has_the_remaining_ranks),
         CASE(a_tensor_that_is_undeclared_meanwhile_is_gone),
         CASE(a_refusal_before_the_switch_thaws_and_is_tried_again),
         CASE(a_refusal_behind_the_switch_fails_the_job),
@@ -592,7 +592,7 @@ int main(void)
         CASE(a_lane_that_is_away_does_not_keep_another_from_following),
         CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),
         CASE(a_coordinator_that_comes_back_finishes_it),
-        CASE(whoever_is_back_first),
+        CASE(a_regrouping_continues_when_workers_return_first),
         CASE(a_move_waits_for_it),
         CASE(a_move_that_can_be_undone_gives_way),
     };

@@ -69,7 +69,7 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
 
-static void who_trains_slowly_is_not_idle(void **state)
+static void a_job_with_long_rounds_is_not_idle(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -203,7 +203,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_job_that_never_trains_makes_nobody_refusable),
-        CASE(who_trains_slowly_is_not_idle),
+        CASE(a_job_with_long_rounds_is_not_idle),
         CASE(after_a_restart_jobs_take_what_is_known_of_them),
         CASE(lanes_are_asked_again_for_what_history_lacks),
         CASE(a_network_is_not_filled_beyond_its_speed),

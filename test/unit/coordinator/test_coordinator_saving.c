@@ -230,7 +230,7 @@ static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-static void who_rests_for_a_while_is_at_an_end(void **state)
+static void a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -239,7 +239,7 @@ static void who_rests_for_a_while_is_at_an_end(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-static void what_another_hold_is_told_is_passed_over(void **state)
+static void a_report_for_another_hold_is_ignored(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -329,7 +329,7 @@ static void a_tensor_that_is_not_there_is_named(void **state)
 
 /* --- jobs without a snapshot --- */
 
-static void what_cannot_be_saved_is_told_at_once(void **state)
+static void an_impossible_snapshot_is_refused_at_once(void **state)
 {
     struct saving_case c = begin(*state);
     expect_refused(&c, ask_of(&c, c.asker, "resnot"), -ENOENT, "there is no job resnot");
@@ -365,7 +365,7 @@ static void tensors_that_are_not_updated_once_an_iteration_are_named(void **stat
         end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
 }
 
-static void what_may_pass_is_tried_again(void **state)
+static void a_snapshot_is_tried_again_after_a_temporary_obstacle(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -418,7 +418,7 @@ static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
     expect_let_go(&c);
 }
 
-static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
+static void a_snapshot_waits_until_the_lane_knows_the_round(void **state)
 {
     struct saving_case c = begin(*state);
     struct end *lane = end_of(&c, "w");
@@ -453,7 +453,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 
 /* --- events during a snapshot --- */
 
-static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
+static void a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue(void **state)
 {
     struct saving_case c = begin(*state);
     end_of(&c, "w")->refuses = BODY(RELEASE_REQUEST);
@@ -469,7 +469,7 @@ static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
     expect_refused(&c, ask_next(&c), -EINVAL, "no such snapshot");
 }
 
-static void who_asked_and_is_gone_holds_up_nobody(void **state)
+static void the_end_of_the_caller_ends_the_snapshot(void **state)
 {
     struct saving_case c = begin(*state);
     ask(&c);
@@ -527,21 +527,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(all_that_stand_are_read_and_go_on),
         CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
-        CASE(who_rests_for_a_while_is_at_an_end),
-        CASE(what_another_hold_is_told_is_passed_over),
+        CASE(a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration),
+        CASE(a_report_for_another_hold_is_ignored),
         CASE(a_rank_reads_what_it_names_and_nobody_is_held),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
         CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
         CASE(a_tensor_that_is_not_there_is_named),
-        CASE(what_cannot_be_saved_is_told_at_once),
+        CASE(an_impossible_snapshot_is_refused_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
-        CASE(what_may_pass_is_tried_again),
+        CASE(a_snapshot_is_tried_again_after_a_temporary_obstacle),
         CASE(a_rank_that_is_away_holds_nobody_up),
         CASE(parameters_that_nobody_has_set_are_no_snapshot),
-        CASE(what_a_lane_does_not_know_yet_is_waited_for),
+        CASE(a_snapshot_waits_until_the_lane_knows_the_round),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),
-        CASE(what_a_lane_refuses_ends_it_and_all_go_on),
-        CASE(who_asked_and_is_gone_holds_up_nobody),
+        CASE(a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue),
+        CASE(the_end_of_the_caller_ends_the_snapshot),
         CASE(a_lane_that_is_gone_ends_it),
         CASE(tasks_stay_and_a_second_snapshot_waits_until_it_is_over),
     };

@@ -202,7 +202,7 @@ static void operations_out_of_bounds_are_refused(void **state)
     region_destroy(&region);
 }
 
-static void what_was_posted_ends_before_the_connection_does(void **state)
+static void posted_operations_end_before_the_connection(void **state)
 {
     struct rig *rig = *state;
     static char local[3][100];
@@ -357,7 +357,7 @@ const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_message_comes_after_the_writes_before_it),
     FABRIC_CASE(operations_out_of_bounds_are_refused),
     FABRIC_CASE(an_unknown_region_is_refused),
-    FABRIC_CASE(what_was_posted_ends_before_the_connection_does),
+    FABRIC_CASE(posted_operations_end_before_the_connection),
     FABRIC_CASE(a_withdrawn_region_is_gone_and_its_id_free),
     FABRIC_CASE(one_region_is_lent_on_two_connections),
     FABRIC_CASE(every_byte_of_a_big_transfer_is_right),

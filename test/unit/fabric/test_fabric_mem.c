@@ -261,7 +261,7 @@ static void a_full_queue_says_so_and_room_follows_once(void **state)
     world_close(&w);
 }
 
-static void what_passes_is_counted(void **state)
+static void packets_are_counted(void **state)
 {
     struct world w;
     char local[16];
@@ -420,7 +420,7 @@ static void every_posted_operation_ends_before_the_connection_does(void **state)
     }
 }
 
-static void who_is_killed_hears_and_says_no_more(void **state)
+static void a_killed_fabric_neither_receives_nor_sends(void **state)
 {
     struct world w;
     struct fabric_conn *c;
@@ -577,13 +577,13 @@ int main(void)
         cmocka_unit_test(one_seed_gives_one_transcript),
         cmocka_unit_test(a_third_message_waits_and_all_behind_it),
         cmocka_unit_test(a_full_queue_says_so_and_room_follows_once),
-        cmocka_unit_test(what_passes_is_counted),
+        cmocka_unit_test(packets_are_counted),
         cmocka_unit_test(bytes_that_change_before_written_are_noticed),
         cmocka_unit_test(a_stopped_worker_serves_nothing_until_it_goes_on),
         cmocka_unit_test(a_kill_keeps_some_first_part_of_what_was_sent),
         cmocka_unit_test(a_write_of_a_killed_lane_lands_whole_in_part_or_not),
         cmocka_unit_test(every_posted_operation_ends_before_the_connection_does),
-        cmocka_unit_test(who_is_killed_hears_and_says_no_more),
+        cmocka_unit_test(a_killed_fabric_neither_receives_nor_sends),
         cmocka_unit_test(memory_that_was_taken_back_is_not_touched),
         cmocka_unit_test(a_refused_post_changes_nothing_but_the_time),
         cmocka_unit_test(a_post_that_kills_the_connection_ends_both_sides),

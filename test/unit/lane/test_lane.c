@@ -296,7 +296,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
 }
 
 /* The announcement of the next round replaces the commit message of the former one. */
-static void who_announces_the_next_round_is_told_no_commit(void **state)
+static void a_rank_that_has_announced_the_next_round_gets_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
     bool is_inline = strcmp(kind, "ofi") == 0;
@@ -575,7 +575,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_repeated_announcement_of_a_committed_round_is_no_error),
     CASE(opposite_orders_of_many_inline_tensors_do_not_block),
     CASE(an_inline_payload_is_summed_out_of_the_receive_buffer),
-    CASE(who_announces_the_next_round_is_told_no_commit),
+    CASE(a_rank_that_has_announced_the_next_round_gets_no_commit),
     CASE(a_tensor_of_many_chunks_is_summed_whole),
     CASE(more_workers_than_a_pass_takes_sum_to_the_same_bits),
     CASE(broadcast_gives_everybody_the_root_s_values),

@@ -220,7 +220,7 @@ static void a_round_that_some_hold_is_done_again_from_the_state_before(void **st
     follow_adam(5, 6);
 }
 
-static void who_kept_the_last_round_and_announced_the_next_is_believed(void **state)
+static void a_rank_with_the_last_result_and_the_next_announcement_is_accepted(void **state)
 {
     lose_lane_after(3);
     keep(1, 1, 3, 2);
@@ -290,7 +290,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
     assert_int_equal(rig.workers[1].backed_count, 0); /* this copy is not needed */
 }
 
-static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
+static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)
 {
     lose_lane_after(3);
     keep(0, RECORD_ROUND_NONE, 0, 0);
@@ -339,12 +339,12 @@ int main(int argc, char **argv)
         CASE(every_committed_state_lies_in_the_copy),
         CASE(a_new_owner_goes_on_from_the_copy_to_the_same_bits),
         CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
-        CASE(who_kept_the_last_round_and_announced_the_next_is_believed),
+        CASE(a_rank_with_the_last_result_and_the_next_announcement_is_accepted),
         CASE(a_copy_that_began_too_late_is_no_copy),
         CASE(of_two_that_claim_a_copy_the_newer_has_it),
         CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
-        CASE(who_has_a_copy_comes_before_who_offers_to_make_one),
+        CASE(an_existing_copy_precedes_an_offer_of_a_new_one),
         CASE(a_copy_outside_of_what_is_lent_cuts_its_worker_off),
     };
     kind = argc > 1 ? argv[1] : "shm";

@@ -36,12 +36,9 @@ static void expect_told(uint8_t standing)
     expect_kept(KEEPER, 5);
 }
 
-static void who_holds_the_result_is_told_that_it_was_committed(void **state)
-{
-    expect_told(RECORD_HOLDS);
-}
+static void a_rank_with_the_result_learns_of_its_commit(void **state) { expect_told(RECORD_HOLDS); }
 
-static void who_waits_for_the_result_is_told_that_it_was_committed(void **state)
+static void a_rank_that_waits_for_the_result_learns_of_its_commit(void **state)
 {
     expect_told(RECORD_ANNOUNCE);
 }
@@ -142,8 +139,8 @@ static void nor_where_they_came_with_the_piece(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_holds_the_result_is_told_that_it_was_committed),
-        CASE(who_waits_for_the_result_is_told_that_it_was_committed),
+        CASE(a_rank_with_the_result_learns_of_its_commit),
+        CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
         CASE(a_state_that_is_here_goes_back_whatever_its_copy_says),
         CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
         CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),

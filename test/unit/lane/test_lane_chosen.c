@@ -154,7 +154,7 @@ static void the_open_round_is_made_by_its_set_though_the_leader_is_further(void 
     expect_late(2, 5, 5, 4);
 }
 
-static void what_one_holds_is_copied_though_nobody_knows_the_set(void **state)
+static void the_result_of_one_rank_is_copied_even_without_the_set(void **state)
 {
     start(chosen_ones, true);
     hold(0, 5, 42);
@@ -168,7 +168,7 @@ static void what_one_holds_is_copied_though_nobody_knows_the_set(void **state)
     }
 }
 
-static void who_was_in_the_last_round_has_its_result(void **state)
+static void a_rank_of_the_last_round_has_its_result(void **state)
 {
     start(chosen_ones, true);
     choose(1, 5, 1 << 0 | 1 << 1);
@@ -184,7 +184,7 @@ static void who_was_in_the_last_round_has_its_result(void **state)
     expect_late(2, 5, 6, 4);
 }
 
-static void who_was_in_a_round_long_past_goes_on_from_there(void **state)
+static void a_rank_of_a_round_long_ago_continues_after_that_round(void **state)
 {
     start(chosen_ones, true);
     choose(1, 4, 1 << 1 | 1 << 2);
@@ -416,7 +416,7 @@ static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
 }
 
 /* W15: another piece of the tensor has not reached this round. */
-static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **state)
+static void a_kept_result_of_a_repeated_round_is_no_answer(void **state)
 {
     start_elastic(first_two);
     push(0, 1, 2);
@@ -509,9 +509,9 @@ int main(int argc, char **argv)
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
         CASE(the_open_round_is_made_by_its_set_though_the_leader_is_further),
-        CASE(what_one_holds_is_copied_though_nobody_knows_the_set),
-        CASE(who_was_in_the_last_round_has_its_result),
-        CASE(who_was_in_a_round_long_past_goes_on_from_there),
+        CASE(the_result_of_one_rank_is_copied_even_without_the_set),
+        CASE(a_rank_of_the_last_round_has_its_result),
+        CASE(a_rank_of_a_round_long_ago_continues_after_that_round),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
         CASE(where_no_set_is_known_nobody_waits_for_ever),
         CASE(a_holder_of_a_result_knows_its_set),
@@ -526,7 +526,7 @@ int main(int argc, char **argv)
         CASE(another_set_than_that_of_one_who_is_gone_cuts_nobody_off),
         CASE(the_first_go_on_without_one_who_is_gone),
         CASE(the_late_get_what_the_lane_has_kept_through_a_change),
-        CASE(what_was_kept_of_a_round_that_is_done_again_is_no_answer),
+        CASE(a_kept_result_of_a_repeated_round_is_no_answer),
         CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
         CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),
     };

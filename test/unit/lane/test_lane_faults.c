@@ -229,7 +229,7 @@ static void a_dropped_job_gives_all_its_memory_back(void **state)
     assert_int_equal(use.arena_bytes, before);
 }
 
-static void what_jobs_hold_is_what_the_arena_says_within_five_percent(void **state)
+static void the_memory_of_jobs_equals_the_arenas_count_within_five_percent(void **state)
 {
     struct lane_use use;
     struct lane_job_use jobs[4];
@@ -301,7 +301,7 @@ static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **stat
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
-static void what_was_said_before_the_goodbye_may_be_said_again_after_it(void **state)
+static void announcements_before_a_goodbye_may_be_repeated_after_it(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
     for (uint32_t rank = 0; rank < 2; rank++)
@@ -560,11 +560,11 @@ static const struct CMUnitTest cases[] = {
     CASE(a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on),
     CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
     CASE(a_dropped_job_gives_all_its_memory_back),
-    CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),
+    CASE(the_memory_of_jobs_equals_the_arenas_count_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
     CASE(a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it),
     CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
-    CASE(what_was_said_before_the_goodbye_may_be_said_again_after_it),
+    CASE(announcements_before_a_goodbye_may_be_repeated_after_it),
     CASE(a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause),
     CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
     CASE(a_wrong_dtype_is_told_to_every_rank),

@@ -32,7 +32,7 @@ static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **st
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-static void who_offers_before_it_is_named_is_remembered(void **state)
+static void a_holder_that_offers_before_it_is_named_is_stored(void **state)
 {
     start_with_keeper(2);
     connect_keeper(OTHER);
@@ -47,7 +47,7 @@ static void who_offers_before_it_is_named_is_remembered(void **state)
     expect_kept(OTHER, 4);
 }
 
-static void who_has_gone_before_it_is_named_is_forgotten(void **state)
+static void a_holder_that_ends_before_it_is_named_is_removed(void **state)
 {
     start_with_keeper(2);
     connect_keeper(OTHER);
@@ -428,7 +428,7 @@ static void a_piece_does_not_move_before_its_copy_was_read(void **state)
     rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
 }
 
-static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
+static void a_received_state_is_copied_before_any_standing(void **state)
 {
     size_t bytes = meet_at_another_lane();
     uint32_t news = rig.rests;
@@ -541,8 +541,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(rounds_wait_for_the_next_keeper_which_gets_the_state_first),
-        CASE(who_offers_before_it_is_named_is_remembered),
-        CASE(who_has_gone_before_it_is_named_is_forgotten),
+        CASE(a_holder_that_offers_before_it_is_named_is_stored),
+        CASE(a_holder_that_ends_before_it_is_named_is_removed),
         CASE(a_round_that_was_under_way_goes_to_the_next_keeper),
         CASE(without_a_keeper_rounds_go_on),
         CASE(the_updates_behind_a_state_are_those_of_its_own_half),
@@ -563,7 +563,7 @@ int main(int argc, char **argv)
         CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
         CASE(a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again),
         CASE(a_piece_does_not_move_before_its_copy_was_read),
-        CASE(what_was_sent_is_copied_before_any_worker_speaks),
+        CASE(a_received_state_is_copied_before_any_standing),
         CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
         CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),

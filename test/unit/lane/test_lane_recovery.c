@@ -186,7 +186,7 @@ static void a_new_owner_copies_a_result_that_somebody_keeps(void **state)
     assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
 }
 
-static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state)
+static void a_round_whose_result_all_ranks_have_is_committed(void **state)
 {
     start_recovering(2, 100);
     rig_input(&rig, 0, 4096)[7] = 1.0f;
@@ -200,7 +200,7 @@ static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state
 }
 
 /* The other rank has the COMMIT of round 6. This rank has the result, but its word was lost. */
-static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
+static void a_rank_with_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
     rig_landing(&rig, 1, 4096)[7] = 42.0f;
@@ -300,7 +300,7 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
 
 /* The running sum of this rank contains only its own gradient. A copy of it would lose the
  * gradients of other ranks. */
-static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
+static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
     rig_landing(&rig, 0, 0)[7] = 1.0f;
@@ -352,7 +352,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
     CASE(a_new_owner_copies_a_result_that_somebody_holds),
     CASE(a_new_owner_commits_what_another_knows_to_be_committed),
-    CASE(what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others),
+    CASE(the_running_sum_of_a_rank_is_no_result_for_others),
     CASE(too_few_that_know_the_last_round_are_an_error_not_a_standstill),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
@@ -361,8 +361,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
     CASE(a_new_owner_copies_a_result_that_somebody_keeps),
-    CASE(what_all_keep_is_committed_and_the_next_round_is_summed),
-    CASE(who_keeps_a_result_is_not_two_rounds_behind),
+    CASE(a_round_whose_result_all_ranks_have_is_committed),
+    CASE(a_rank_with_a_result_is_not_two_rounds_behind),
     CASE(a_result_is_kept_for_a_new_owner_only),
     CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
     CASE(ranks_that_hold_results_of_different_operations_do_no_harm),

@@ -165,7 +165,7 @@ static void do_round(uint64_t round, uint64_t ranks, float sum)
 
 /* ---- lost ranks ---- */
 
-static void who_is_lost_is_told_and_fails_nothing(void **state)
+static void a_lost_rank_is_reported_and_fails_no_round(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -218,7 +218,7 @@ static void a_round_under_way_is_given_up_with_the_rank_that_is_lost(void **stat
     do_round(1, 3, 3);
 }
 
-static void who_is_named_as_gone_is_cut_off(void **state)
+static void a_rank_reported_as_gone_is_disconnected(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -254,7 +254,7 @@ static void expect_missing(uint32_t rank, uint64_t ranks)
     assert_int_equal(rig.workers[rank].missing.ranks[0], ranks);
 }
 
-static void who_enters_comes_after_the_round_that_is_over(void **state)
+static void a_new_rank_enters_after_the_completed_round(void **state)
 {
     start(3, SHORT, (struct lane_terms){0});
     do_round(1, 3, 3);
@@ -481,7 +481,7 @@ static void replace_by_who_has_room(void)
     stand(1, 2, RECORD_ANNOUNCE);
 }
 
-static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
+static void a_rank_that_enters_a_copied_round_gets_the_steps_after_it(void **state)
 {
     start_parameters(SHORT);
     update(7, 2, 20);
@@ -496,7 +496,7 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
 }
 
 /* The round is not copied to the late worker, whose copy of the state was being written. */
-static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **state)
+static void a_late_worker_that_is_lost_with_a_copy_delays_no_rank(void **state)
 {
     start_parameters(LONG / 4);
     if (strcmp(kind, "shm") == 0)
@@ -538,7 +538,7 @@ static void parameters_do_not_leave_before_their_new_ranks_have_said_where_they_
     assert_true(standing.state_bytes > SHORT * sizeof(float));
 }
 
-static void what_keeps_nothing_may_leave_at_any_time(void **state)
+static void a_piece_without_state_may_move_at_any_time(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -576,13 +576,13 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
-        CASE(who_is_lost_is_told_and_fails_nothing),
+        CASE(a_lost_rank_is_reported_and_fails_no_round),
         CASE(a_round_that_nobody_holds_is_done_by_those_who_are_left),
         CASE(a_round_that_somebody_holds_stays_what_it_was),
         CASE(a_round_under_way_is_given_up_with_the_rank_that_is_lost),
-        CASE(who_is_named_as_gone_is_cut_off),
+        CASE(a_rank_reported_as_gone_is_disconnected),
         CASE(a_goodbye_fails_nothing_either),
-        CASE(who_enters_comes_after_the_round_that_is_over),
+        CASE(a_new_rank_enters_after_the_completed_round),
         CASE(a_round_that_is_copied_needs_nobody_new),
         CASE(a_lost_rank_may_come_back),
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
@@ -591,10 +591,10 @@ int main(int argc, char **argv)
         CASE(a_step_that_somebody_holds_is_kept),
         CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
-        CASE(who_enters_a_round_that_is_copied_hears_the_steps_after_it),
-        CASE(who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up),
+        CASE(a_rank_that_enters_a_copied_round_gets_the_steps_after_it),
+        CASE(a_late_worker_that_is_lost_with_a_copy_delays_no_rank),
         CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
-        CASE(what_keeps_nothing_may_leave_at_any_time),
+        CASE(a_piece_without_state_may_move_at_any_time),
         CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);

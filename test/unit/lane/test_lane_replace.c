@@ -67,7 +67,7 @@ static void nobody_was_hurt(void)
     assert_int_equal(rig.failures, 0);
 }
 
-static void what_was_announced_before_does_not_count(void **state)
+static void announcements_of_the_former_connection_are_void(void **state)
 {
     kept_log_begin();
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
@@ -410,7 +410,7 @@ static void a_job_that_is_dropped_waits_for_no_rank(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
-    CASE(what_was_announced_before_does_not_count),
+    CASE(announcements_of_the_former_connection_are_void),
     CASE(an_idle_rank_goes_on_with_the_next_round),
     CASE(a_commit_that_was_lost_is_told_again),
     CASE(a_round_under_way_is_done_again),

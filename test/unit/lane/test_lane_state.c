@@ -395,7 +395,7 @@ static void a_failure_is_told_wherever_a_worker_stands(void **state)
     expect_error(to, 1, -EOWNERDEAD);
 }
 
-static void who_has_left_is_known_to_the_next(void **state)
+static void the_next_owner_knows_the_ranks_that_have_left(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){0});
     do_round(from, 1, 5);
@@ -582,7 +582,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it),
     CASE(a_failure_moves_along),
     CASE(a_failure_is_told_wherever_a_worker_stands),
-    CASE(who_has_left_is_known_to_the_next),
+    CASE(the_next_owner_knows_the_ranks_that_have_left),
     CASE(a_goodbye_to_a_frozen_piece_ends_its_round_as_ever),
     CASE(a_job_that_fails_while_frozen_fails_as_ever),
     CASE(a_drop_ends_a_release_and_frees_the_piece),

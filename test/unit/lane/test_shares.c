@@ -54,7 +54,7 @@ static void the_last_part_is_for_those_who_have_little(void **state)
     assert_false(shares_allow("third", true, SHARE_DESCRIPTORS, 13));
 }
 
-static void what_is_given_back_can_be_had_again(void **state)
+static void a_returned_share_can_be_used_again(void **state)
 {
     shares_add("evil", SHARE_LENT, 800);
     shares_add("evil", SHARE_LENT, -300);
@@ -72,7 +72,7 @@ int main(void)
         CASE(a_tenant_has_half_where_others_are),
         CASE(one_alone_has_all_but_what_the_process_needs),
         CASE(the_last_part_is_for_those_who_have_little),
-        CASE(what_is_given_back_can_be_had_again),
+        CASE(a_returned_share_can_be_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

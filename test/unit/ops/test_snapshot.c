@@ -224,7 +224,7 @@ static void top_shows_lanes_with_shares_and_jobs_with_cores(void **state)
     snapshot_destroy(s);
 }
 
-static void what_is_not_known_is_a_dash_in_text_and_left_out_of_json(void **state)
+static void an_unknown_value_is_a_dash_in_text_and_absent_from_json(void **state)
 {
     struct rig_service now = rig_before();
     struct snapshot *s = rig_snapshot(&now);
@@ -328,7 +328,7 @@ int main(void)
         cmocka_unit_test(a_counter_that_went_back_began_anew),
         cmocka_unit_test(a_reply_that_is_another_is_refused_and_stays_the_callers),
         cmocka_unit_test(top_shows_lanes_with_shares_and_jobs_with_cores),
-        cmocka_unit_test(what_is_not_known_is_a_dash_in_text_and_left_out_of_json),
+        cmocka_unit_test(an_unknown_value_is_a_dash_in_text_and_absent_from_json),
         cmocka_unit_test(a_job_that_the_reader_may_not_see_is_other),
         cmocka_unit_test(only_the_largest_shares_are_named),
         cmocka_unit_test(figures_have_the_unit_that_reads_best),

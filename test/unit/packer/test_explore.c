@@ -184,7 +184,7 @@ static void a_slow_piece_is_left_alone_where_it_is(void **state)
     }
 }
 
-static void who_recovers_gets_its_part_back(void **state)
+static void a_lane_that_recovers_gets_its_pieces_back(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -223,7 +223,7 @@ static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
 }
 
 /* The experiment has no effect: rounds of this world always have the same length. */
-static void what_is_no_better_goes_back(void **state)
+static void a_change_without_a_gain_is_undone(void **state)
 {
     struct explore_move moves[PIECES];
     struct world w;
@@ -445,10 +445,10 @@ int main(void)
         cmocka_unit_test(nothing_happens_where_nothing_is_wrong),
         cmocka_unit_test(a_slow_lane_is_relieved_within_five_windows),
         cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
-        cmocka_unit_test(who_recovers_gets_its_part_back),
+        cmocka_unit_test(a_lane_that_recovers_gets_its_pieces_back),
         cmocka_unit_test(a_skewed_start_is_evened_out),
         cmocka_unit_test(pieces_that_are_lumps_end_as_even_as_they_can),
-        cmocka_unit_test(what_is_no_better_goes_back),
+        cmocka_unit_test(a_change_without_a_gain_is_undone),
         cmocka_unit_test(never_keeps_what_overlaps),
         cmocka_unit_test(lanes_that_are_late_whatever_they_have_are_emptied),
         cmocka_unit_test(no_lane_gets_more_than_its_room),

@@ -104,7 +104,7 @@ static void crumbs_stay_where_the_job_is(void **state)
     free(f);
 }
 
-static void what_the_job_placed_before_counts(void **state)
+static void earlier_pieces_of_the_job_count(void **state)
 {
     struct fleet *f = fleet_of_job(2, 100 * MS);
     struct packer_plan plan;
@@ -436,7 +436,7 @@ static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
     return placed;
 }
 
-static void whatever_comes_nobody_exceeds_his_limit(void **state)
+static void no_job_exceeds_its_limit_in_any_sequence(void **state)
 {
     uint64_t seed = (uint64_t)time(NULL);
     size_t placed = 0;
@@ -554,7 +554,7 @@ int main(void)
         cmocka_unit_test(a_lane_opens_only_when_no_open_one_will_do),
         cmocka_unit_test(the_lane_that_the_job_is_on_wins_a_tie),
         cmocka_unit_test(crumbs_stay_where_the_job_is),
-        cmocka_unit_test(what_the_job_placed_before_counts),
+        cmocka_unit_test(earlier_pieces_of_the_job_count),
         cmocka_unit_test(a_large_tensor_is_packed_by_pieces),
         cmocka_unit_test(a_strict_resident_keeps_others_away),
         cmocka_unit_test(a_limit_within_the_margin_means_lanes_of_its_own),
@@ -567,7 +567,7 @@ int main(void)
         cmocka_unit_test(no_job_gets_more_lanes_than_it_may_have),
         cmocka_unit_test(a_refusal_names_what_is_missing_and_how_far),
         cmocka_unit_test(a_job_that_is_not_measured_gets_lanes_of_its_own),
-        cmocka_unit_test(whatever_comes_nobody_exceeds_his_limit),
+        cmocka_unit_test(no_job_exceeds_its_limit_in_any_sequence),
         cmocka_unit_test(extreme_numbers_are_placed_or_refused),
         cmocka_unit_test(two_hundred_tasks_find_room_beside_a_thousand_jobs),
     };

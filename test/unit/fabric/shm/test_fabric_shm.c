@@ -83,7 +83,7 @@ static void both_ends_know_the_process_at_the_other(void **state)
     assert_string_equal(fabric_peer(rig->at_worker[0]), expected);
 }
 
-static void what_was_sent_before_a_disconnect_still_arrives(void **state)
+static void messages_before_a_disconnect_arrive(void **state)
 {
     struct rig *rig = *state;
     struct region region;
@@ -579,7 +579,7 @@ int main(void)
         FABRIC_CASE(addresses_are_names_in_the_abstract_space),
         FABRIC_CASE(a_fabric_is_a_lanes_or_a_workers),
         FABRIC_CASE(both_ends_know_the_process_at_the_other),
-        FABRIC_CASE(what_was_sent_before_a_disconnect_still_arrives),
+        FABRIC_CASE(messages_before_a_disconnect_arrive),
         FABRIC_CASE(completions_beyond_the_queue_wait_for_room),
         FABRIC_CASE(a_withdrawal_passes_a_full_ring),
         FABRIC_CASE(messages_that_are_held_stay_whole),

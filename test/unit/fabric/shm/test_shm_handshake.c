@@ -63,7 +63,7 @@ static void rings_and_bells_of_another_size_are_refused(void **state)
     }
 }
 
-static void what_is_not_memory_is_refused(void **state)
+static void descriptors_other_than_memory_are_refused(void **state)
 {
     struct rig *rig = *state;
     int pipe_fds[2], file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -261,7 +261,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         LIAR_CASE(rings_that_could_shrink_are_refused),
         LIAR_CASE(rings_and_bells_of_another_size_are_refused),
-        LIAR_CASE(what_is_not_memory_is_refused),
+        LIAR_CASE(descriptors_other_than_memory_are_refused),
         LIAR_CASE(memory_that_the_lane_could_not_write_is_refused),
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),

@@ -214,7 +214,7 @@ static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **stat
 }
 
 /* The worker's process has left, but another process still writes to the ring. */
-static void what_is_published_after_a_goodbye_does_not_count(void **state)
+static void records_after_a_goodbye_are_ignored(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_admitted(rig);
@@ -409,7 +409,7 @@ int main(void)
         LIAR_CASE(regions_count_against_a_limit_and_withdrawing_gives_back),
         LIAR_CASE(garbage_among_the_descriptors_ends_the_connection),
         LIAR_CASE(descriptors_without_a_byte_in_a_regions_place_are_closed),
-        LIAR_CASE(what_is_published_after_a_goodbye_does_not_count),
+        LIAR_CASE(records_after_a_goodbye_are_ignored),
         LIAR_CASE(a_lane_never_blocks_on_what_it_shares),
         LIAR_CASE(a_former_worker_wakes_nobody),
         LIAR_CASE(a_page_that_fails_reads_as_zeros_and_is_reported),
