@@ -12,7 +12,7 @@ struct transfer;
 struct replica {
     /* worker or replica holder that has lent the memory of the copy; NULL: no copy */
     struct worker *worker;
-    uint32_t region; /* that process's region with the copy */
+    uint32_t region; /* region of that process with the copy */
     /* the memory of the state is registered with the fabrics, so that the copy can be written */
     bool is_known;
     uint64_t offset[2]; /* offsets of the halves, at the index round & 1 */

@@ -347,8 +347,8 @@ class ByOperator(Case):
         self.declare_two()
         with self.iterating(lambda job, tensors, values, number:
                             self.update_both(job, tensors[:1 + number % 2], values, number)):
-            self.refuses(1, "tensor 'at times' had", 'not every tensor is updated once an iteration',
-                         job='apart')
+            self.refuses(1, "tensor 'at times' had",
+                         'not every tensor is updated once an iteration', job='apart')
         self.assertFalse(self.path.exists())
 
     def test_a_snapshot_has_one_iteration_with_tensors_that_wait_for_each_other(self):

@@ -48,7 +48,8 @@ class Host(Case):
     def test_each_side_of_the_host_is_looked_at_and_all_is_well(self):
         checks = self.doctor()
         self.assertEqual(list(checks), [*HOST, 'endpoint'])
-        self.finds(checks['endpoint'], 'warn', 'no service was checked, because none was named', '--endpoint')
+        self.finds(checks['endpoint'], 'warn', 'no service was checked, because none was named',
+                   '--endpoint')
         for name in 'libraries', 'memfd', 'futex', 'shm', 'tcp', 'python':
             self.finds(checks[name], 'ok')
         self.assertNotIn('fail', [check['verdict'] for check in checks.values()])
@@ -58,7 +59,8 @@ class Host(Case):
         self.assertEqual((answer.returncode, answer.stderr), (0, ''))
         for name in HOST:
             self.assertRegex(answer.stdout, rf'(?m)^(ok|warn)\s+{name}\s+\S')
-        self.assertRegex(answer.stdout, r'(?m)^warn  endpoint .*\n +-> name a service with --endpoint')
+        self.assertRegex(answer.stdout,
+                         r'(?m)^warn  endpoint .*\n +-> name a service with --endpoint')
 
     def test_few_open_files_are_a_failure_with_what_to_do(self):
         def few():

@@ -158,9 +158,10 @@ def fetch(url, method='GET'):
 
 def web_of(service):
     """Waits for the address of the service's web server in its log. Returns it."""
-    until(lambda: 'the web server shows metrics on ' in service.serve.text(), 'the web server is up',
+    until(lambda: 'the web server shows metrics on ' in service.serve.text(), 'metrics are shown',
           process=service.serve)
-    return re.search(r'the web server shows metrics on (http://\S+)/metrics', service.serve.text()).group(1)
+    return re.search(r'the web server shows metrics on (http://\S+)/metrics',
+                     service.serve.text()).group(1)
 
 
 class Web(Running):

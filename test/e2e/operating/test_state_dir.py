@@ -64,7 +64,8 @@ class Trust(Case):
             for target in precious, self.folder / 'dangling':
                 (self.state / name).unlink(missing_ok=True)
                 (self.state / name).symlink_to(target)
-                self.assertIn(f'{name} is a symbolic link, which gradpool serve does not follow', self.refused())
+                self.assertIn(f'{name} is a symbolic link, which gradpool serve does not follow',
+                              self.refused())
         self.assertEqual(precious.read_text(), 'precious')
         self.assertEqual(precious.stat().st_mode & 0o777, 0o666 & ~self.umask())
         self.assertFalse((self.folder / 'dangling').exists())
@@ -157,8 +158,9 @@ class Lost(Case):
     def test_a_database_without_the_pieces_of_a_tensor_is_said_and_nothing_starts(self):
         with contextlib.closing(sqlite3.connect(self.database)) as database, database:
             self.assertGreater(database.execute('DELETE FROM pieces').rowcount, 0)
-        self.assertIn(f'{self.database}: rows of pieces are missing. Restore the file from a copy; or '
-                      f'move {self.database}* away, to start without jobs and tenants', self.refused())
+        self.assertIn(f'{self.database}: rows of pieces are missing. Restore the file from a copy; '
+                      f'or move {self.database}* away, to start without jobs and tenants',
+                      self.refused())
 
     def test_with_all_files_moved_away_a_service_starts_with_nothing(self):
         for path in self.state.glob('state.db*'):

@@ -284,7 +284,8 @@ class ByHand(Case):
             self.assertIn("job stays loses the state of 2 tensors", text)
         self.assertIn('tasks and state move to other aggregators, within 1 s; a second signal ends '
                       'this aggregator at once', alone.text())
-        self.assertIn('this aggregator is drained, but some state has no other place and is lost: ', alone.text())
+        self.assertIn('this aggregator is drained, but some state has no other place and is lost: ',
+                      alone.text())
         self.assertIn(' ends with a loss: ', self.service.serve.text())
 
     def test_a_drain_that_fails_is_undone_and_said(self):
