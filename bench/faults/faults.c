@@ -202,8 +202,8 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* Stops a process for a while. Its pid stays valid, because the bench waits for its end only
- * later. */
+/* Stops a process for some time. Its pid stays valid, because the bench calls wait() for the
+ * process only later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -477,7 +477,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     hostile_find_listen(c.listen);
-    c.setting.listen = c.listen; /* the address stays the same after a restart */
+    c.setting.listen = c.listen; /* the service has the same address after a restart */
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};
     int r = run(&c);
     if (r == 0)

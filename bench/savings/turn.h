@@ -1,5 +1,5 @@
-/* One turn: jobs join, train and leave on a service. Meanwhile the state of the service is queried
- * repeatedly (a look). */
+/* One turn: jobs join, train and leave on a service. During the turn the bench reads the state of
+ * the service repeatedly; each reading is called a look. */
 #ifndef GRADPOOL_BENCH_SAVINGS_TURN_H
 #define GRADPOOL_BENCH_SAVINGS_TURN_H
 
@@ -38,8 +38,8 @@ struct turn {
     size_t looks_count;
     double seconds;             /* time from the first to the last look */
     double allocated_s, used_s; /* core-seconds */
-    /* Measured while all jobs were present, or over the whole turn if this time was shorter than
-     * one look. */
+    /* Values while all jobs were present. If this time was shorter than one look: values over the
+     * whole turn. */
     double offered; /* CPU seconds of all lanes in a second */
     double busiest; /* CPU seconds of the busiest lane in a second */
     uint32_t lanes_most;

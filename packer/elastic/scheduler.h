@@ -46,7 +46,8 @@ enum scheduler_kind {
     SCHEDULER_REPORTED,  /* job, step, rung, value */
     /* job: its processes have ended by verdict, end of training, or failure */
     SCHEDULER_ENDED,
-    SCHEDULER_END_ORDERED, /* job: its workers are asked to leave; it ends with the last one */
+    /* job: its workers are ordered to leave, and the job ends with its last worker */
+    SCHEDULER_END_ORDERED,
     SCHEDULER_REST_ORDERED,
     SCHEDULER_GO_ON_ORDERED,
     SCHEDULER_WORKER_IN,   /* job, rank; pause_s: pause of the others, 0: none */

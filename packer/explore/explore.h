@@ -23,7 +23,8 @@
 /* number of windows in which an arm is not tried after its first roll-back */
 #define EXPLORE_HOLD_WINDOWS 4
 #define EXPLORE_HOLDS_MAX 5 /* number of consecutive roll-backs that double EXPLORE_HOLD_WINDOWS */
-#define EXPLORE_GAP_NS UINT64_C(30000000000) /* a longer time between looks ends the window */
+/* a pause between looks that is longer than this ends the window */
+#define EXPLORE_GAP_NS UINT64_C(30000000000)
 
 enum explore_arm {
     EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
@@ -37,7 +38,7 @@ enum explore_arm {
 enum explore_verb {
     EXPLORE_NOTHING,
     EXPLORE_MOVE, /* try `arm` with `moves` */
-    EXPLORE_KEEP, /* the last try was better and stays */
+    EXPLORE_KEEP, /* the last experiment was successful, so its moves are kept */
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
@@ -103,7 +104,7 @@ struct explore {
     enum explore_arm arm; /* arm of the current try */
     uint64_t membership, last_ns;
     uint64_t windows, tries; /* counted since the start, also over explore_reset() */
-    /* whether the next look is ignored, because its counts began before a change */
+    /* the next look is ignored, because its counts begin before a change */
     bool passes_over;
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the last window before the try */

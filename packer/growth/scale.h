@@ -39,9 +39,9 @@
 /* Options. 0 means the default, which ends each comment. */
 struct scale_options {
     const char *policy; /* policy with a rule of loss; "shared" */
-    uint32_t lanes_min; /* number of lanes that always stay open; 1 */
+    uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
     uint32_t lanes_max; /* maximum number of open lanes; no maximum */
-    /* number of empty lanes that stay open for the next unmeasured job; none */
+    /* number of empty lanes that stay open for the next unmeasured job; default 0 */
     uint32_t lanes_spare;
     uint32_t low_ppm;         /* a drain may begin below this load of a used lane; SCALE_LOW_PPM */
     uint64_t drain_hold_ns;   /* time of low load before a drain; 30 s */

@@ -330,8 +330,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Limits the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Lanes that are closed
- * in `ret_room_ns` (negative) stay closed. */
+/* Limits the additional lane time on the job's own lanes so that its loss is at most `loss`, plus
+ * `more_ns`. Lanes that are closed in `ret_room_ns` (negative) stay closed. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;

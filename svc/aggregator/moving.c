@@ -187,7 +187,7 @@ static int send_standings(struct aggregator *a, const struct release *r)
                         .recovering = r->is_recovering);
 }
 
-/* Calls `ask` for each release, and answers those whose result is not -EAGAIN. */
+/* Calls `ask` for each release, and sends the answers for all results except -EAGAIN. */
 static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *context))
 {
     int sent = 0;

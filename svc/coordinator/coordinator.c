@@ -265,7 +265,7 @@ static bool create_plain(struct service *s)
     return true;
 }
 
-/* Creates the state of each room. A room comes after the rooms on which it depends. */
+/* Creates the state of each room, in an order in which a room follows the rooms that it needs. */
 static int create_rooms(struct service *s)
 {
     static int (*const rooms[])(struct service * s) = {

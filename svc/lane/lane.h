@@ -76,7 +76,8 @@ enum lane_leading {
     LEADS_NOTHING,
     /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
     LEADS_SETS,
-    /* likewise in a job with backup workers: ranks outside a set get PASSED, and take results */
+    /* as above, in a job with backup workers: ranks outside a set receive PASSED, and request
+     * results */
     LEADS_ROUNDS,
 };
 

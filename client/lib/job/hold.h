@@ -58,8 +58,8 @@ void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t
 /* Records that the rounds of a call begin or are queued. */
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations);
-/* Records a declared tensor. The present iteration then counts no more, and the end of an iteration
- * is unknown until further iterations have had a round of each tensor. */
+/* Records a newly declared tensor. The present iteration is then no longer counted, and the end of
+ * an iteration is unknown until further iterations have had a round of each tensor. */
 void hold_note_tensor(gp_tensor *t);
 /* Records that a tensor is removed. */
 void hold_forget_tensor(const gp_tensor *t);

@@ -74,7 +74,7 @@ struct gp_job {
     bool is_in_barrier;
     struct backup_rounds backup;
     struct job_steps *steps; /* weight, deal and step records; NULL: weight 1, and no deal */
-    /* not protected by the lock: belongs to the caller of snapshot and restore */
+    /* field of the calls of snapshot and restore; the lock does not protect this field */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */
     int read_fd;     /* socket of gp_job_read(); -1: none */

@@ -258,8 +258,8 @@ static void try_later(struct link *l)
     link_request_ticket(l);
 }
 
-/* Makes the next attempt with a new ticket. The old one may be used up, or belong to a lost
- * aggregator. */
+/* Makes the next attempt with a new ticket, because the old ticket may be used, or may be for a
+ * lost aggregator. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;

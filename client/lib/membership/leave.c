@@ -40,8 +40,8 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Returns whether every other rank has the results that this worker has. An earlier leave would
- * look like a loss. */
+/* Returns whether every other rank has the results that this worker has. If the worker left before,
+ * the service would treat the leave as a loss. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;

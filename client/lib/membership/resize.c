@@ -55,8 +55,8 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
     return NULL;
 }
 
-/* Returns whether a later resize is in force. The coordinator informs all ranks of a resize, then
- * replies. So a different number comes from a later resize. */
+/* Returns whether a later resize has replaced this one. The coordinator informs all ranks of a
+ * resize before it replies, so a different number belongs to a later resize. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;

@@ -145,8 +145,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     return error;
 }
 
-/* Creates a channel. Looks up the host again, because the coordinator may have another address
- * after a start elsewhere (L13). */
+/* Creates a channel. Resolves the host name again, because a coordinator that was started on
+ * another host has another address (L13). */
 static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
                         bool *ret_refused, struct err *err)
 {

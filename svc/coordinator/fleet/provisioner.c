@@ -62,9 +62,9 @@ static void become(const struct command *command, char **environment, int pipe_e
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. While the
-     * program loads, a library's constructor installs handlers for both. They would end the process
-     * without a message. */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. Otherwise
+     * these signals would end the process without a message while the program loads, because a
+     * library's constructor installs handlers for both. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);

@@ -285,7 +285,7 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* Called when the moves have ended. If some pieces could not move back, the next look tries again
+/* Called when the moves have ended. If some pieces could not return, the next look tries again
  * (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {

@@ -19,7 +19,7 @@ struct job_terms {
     struct backup_terms backup;       /* all 0: every round waits for all ranks */
     uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
     bool is_trial;     /* the job is a dry run: no lane opens, and no process starts */
-    bool is_operators; /* the dry run belongs to an operator */
+    bool is_operators; /* an operator has requested the dry run */
 };
 
 #endif

@@ -274,9 +274,9 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
     return process_identity(*ret_pid);
 }
 
-/* Returns the identity of the worker's process if the process runs on this host and in the same PID
- * namespace. Elsewhere its number may belong to another process (K59). Returns 0 if only the end of
- * the connection can show that the worker has ended. */
+/* Returns the identity of the worker's process if the process is on this host and in the same PID
+ * namespace. Otherwise returns 0: the number may be another process's (K59), and only the end of
+ * the connection shows the end of the worker. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;

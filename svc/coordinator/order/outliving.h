@@ -10,7 +10,7 @@ struct service;
 struct service_end {
     struct service *service;
     struct timer drain_timer, give_up_timer;
-    /* Sentence that says why local aggregators end with the service; NULL: they continue. */
+    /* text with the reason why local aggregators end with the service; NULL: they continue */
     const char *takes_along;
     bool ends_container; /* the container ends when this process does */
     /* 0: the service ends in order. Positive: number of a second signal. Negative: errno value of

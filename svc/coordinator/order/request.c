@@ -140,8 +140,8 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
-/* Returns the state of a lane after its drain was undone: parked if no more lanes may open,
- * otherwise open. */
+/* Returns the state of a lane whose drain was undone: parked if no more lanes may open, otherwise
+ * open. */
 static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;

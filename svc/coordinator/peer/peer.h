@@ -87,7 +87,7 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
 void peer_read_out(struct peer *p);
 /* Queues the peer for a turn, as if a message had arrived. */
 void peer_wait_for_turn(struct peer *p);
-/* Resumes reading from the peer if the reason for the pause is gone. */
+/* Resumes reading from the peer if the reason for the pause no longer exists. */
 void peer_check_held(struct peer *p);
 /* Closes the peer. The event loop frees it after the current handler. */
 void peer_break(struct peer *p);

@@ -25,8 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Descriptors are counted. The value of the newest descriptor says nothing about their number,
- * because the kernel reuses low values. */
+/* Descriptors are counted, because the number of the newest descriptor shows nothing: the kernel
+ * reuses low numbers. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();

@@ -204,7 +204,7 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
-/* Sums the last counters about copies. Other fields stay 0. */
+/* Sums the newest counters of copies. The other fields stay 0. */
 static WIRE(JobUse) * count_copies(const struct job *job)
 {
     WIRE(JobUse) *sum = malloc(sizeof *sum);

@@ -41,7 +41,8 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-/* Returns whether the round in progress needs a copy in the memory of a rank that is gone. */
+/* Returns whether the round in progress needs a copy in the memory of a rank that has left the
+ * job. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;

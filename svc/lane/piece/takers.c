@@ -103,7 +103,7 @@ struct rank *takers_asking(struct piece *p)
 {
     const struct takers *ts = p->takers;
     for (uint32_t i = 0; ts->asking > 0 && i < p->members; i++) {
-        /* the answer goes to an announcement */
+        /* the rank has announced, so the answer can be sent */
         if (ts->of[i].asks && rank_newest(&p->ranks[i])->round > 0)
             return &p->ranks[i];
     }

@@ -314,7 +314,7 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Lets the completion thread end the operation if it is older than `age_s` and no thread
+        """Hands the operation to the completion thread if it is older than `age_s` and no thread
         ends it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
@@ -358,7 +358,7 @@ class Operation(Work):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def let_go(self):
-        """Lets the completion thread end the operation. Destructors call this method, which runs no
+        """Hands the operation to the completion thread. Destructors call this method, which runs no
         other code."""
         if self._is_left():
             complete(self)

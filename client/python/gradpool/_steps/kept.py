@@ -50,7 +50,8 @@ class Kept:
         return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
 
     def check_job(self):
-        """Raises an error, on all ranks alike, if the lanes' moments cannot be read any more."""
+        """Raises the same error on all ranks if the moments on the lanes cannot be read any
+        more."""
         if self.has_stepped and not self.is_loaded and self._is_lost() and any(
                 MOMENTS[self._rule_of(one)] for one in self._tensors):
             raise self._lost()

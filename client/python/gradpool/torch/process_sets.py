@@ -150,7 +150,7 @@ class Sequences:
         self.roll.end()
 
     def hand_over_all(self):
-        """Lets the completion thread end the open operations of all sets."""
+        """Hands the open operations of all sets to the completion thread."""
         for operation in self.door.open():
             operation.hand_over()
 

@@ -402,7 +402,7 @@ class NamedOperation(Operation):
         return self._has_begun
 
     def is_over(self):
-        """Lets the completion thread check for ranks in join() that will not take part."""
+        """Hands the check for ranks in join() that will not take part to the completion thread."""
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
