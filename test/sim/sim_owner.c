@@ -17,8 +17,8 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
     return p && !p->is_dropped ? p : NULL;
 }
 
-/* Returns whether a lane owns the piece. The target of a move owns it only after the routes are
- * written, whatever messages it had before. */
+/* Returns whether a lane owns the piece. The target of a move owns the piece only after the routes
+ * are written, even if it received other messages before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;

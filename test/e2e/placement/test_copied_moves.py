@@ -88,12 +88,12 @@ class CopiedMoves(unittest.TestCase):
                   'a task has moved, or somebody died of it', process=self.service.serve)
             left = mortal.steps_left()
             mortal.die_at(0)
-            mover.kill()  # a running mover would be asked for 10 s
+            mover.kill()  # without the kill, the command would try to move the job for 10 s
         return mortal, left
 
     def count_steps(self, victim):
-        """Returns the number of steps of a move. It grows if other messages are sent meanwhile, or
-        if the move is repeated."""
+        """Returns the number of steps of a move. The number increases if other messages are sent at
+        the same time, or if the move is repeated."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left

@@ -65,7 +65,7 @@ class Case(durability.Case):
                     self.start_again()
                     steps = 0
                 self.train(steps, steps + 1)
-                time.sleep(0.002)   # stands for the computation of a step
+                time.sleep(0.002)   # takes the place of the computation of a step
                 steps += 1
             harmed.result()
         self.check(end)

@@ -177,7 +177,7 @@ def compute_late(torch, gpu, rank, job, begins):
             gpu.launch(lambda result=result: found.append(result.clone()))
         del wait, result
     for buffer in [job.alloc(4 * LENGTH) for _ in range(OTHERS)]:
-        # other code uses the free memory and asks no stream
+        # other code uses the free memory without waiting for a stream
         ctypes.memset(buffer, 0, len(buffer))
     gpu.finish()
     return sorted(sorted(set(one.tolist())) for one in found)

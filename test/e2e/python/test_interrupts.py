@@ -1,5 +1,5 @@
-"""Tests Ctrl-C in backward() of a DistributedDataParallel model. KeyboardInterrupt comes after a
-whole step. While another rank is missing, it comes before the step."""
+"""Tests Ctrl-C in backward() of a DistributedDataParallel model. KeyboardInterrupt is raised after
+a whole step; while another rank is missing, it is raised before the step."""
 import os
 import signal
 import threading

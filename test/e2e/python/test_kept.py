@@ -38,7 +38,7 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            # DDP needs this pass; the gradients of ones come from the sum below
+            # DDP needs this pass; the sum below sets the gradients to ones
             self.model(self.ones())
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()

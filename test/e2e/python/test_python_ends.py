@@ -13,8 +13,8 @@ from python_case import Case, full, setUpModule, tearDownModule   # noqa: found 
 
 TIMEOUT_S = 60
 
-# A thread of the package runs torch code for a long time without the interpreter's lock. The script
-# ends meanwhile.
+# A thread of the package runs torch code for a long time without the interpreter's lock, and the
+# script ends during this time.
 BUSY = '''
 import threading, torch
 from gradpool._process.completion import complete

@@ -184,7 +184,7 @@ def state_here():
 
 
 def settle(first):
-    """Waits until this process has no more objects than at first."""
+    """Waits until this process has as few objects as at the beginning."""
     if not first:
         first.append(state_here())
     harness.until(lambda: all(now <= then for now, then in zip(state_here(), first[0])),

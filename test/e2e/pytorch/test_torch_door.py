@@ -125,8 +125,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation needs one push for each tensor, and one for all small gradients
-    together. It asks no other rank."""
+    """A known operation needs one push for each tensor, and one for all small gradients together.
+    The rank sends no other message."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 

@@ -283,7 +283,7 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- looking --- */
 
-/* Makes a program that stands for `gradpool`. It appends its arguments as a line to the file
+/* Makes a program in place of `gradpool`. The program appends its arguments as a line to the file
  * "asked". */
 static struct service service_that(const char *answers)
 {

@@ -152,7 +152,7 @@ static atomic_bool is_over;
 static void *pass_barriers(void *job)
 {
     while (!is_over)
-        (void)gp_barrier(job, 20); /* rank 1 does not come */
+        (void)gp_barrier(job, 20); /* rank 1 does not call gp_barrier() */
     return NULL;
 }
 

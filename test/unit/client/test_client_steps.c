@@ -214,7 +214,7 @@ static void a_second_thread_is_refused(void **state)
     declare_deal(1, usual);
     ok(gp_step_begin(jobs[0], WAIT_MS, &step));
     assert_int_equal(pthread_create(&thread, NULL, begin_second_step, &result), 0);
-    while (error != -EBUSY) /* a call that comes first waits for record 1 */
+    while (error != -EBUSY) /* the call that is first waits for record 1 */
         error = gp_step_begin(jobs[0], 1, &step);
     failed(error, -EBUSY, "another thread is in gp_step_begin() of job 'job'; ",
            "begin steps in one thread", NULL);
@@ -259,7 +259,8 @@ static void ranks_that_push_unequally_often_get_an_error(void **state)
         ok(gp_push_pull(more[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
     ok(gp_wait(requests[0], WAIT_MS));
     ok(gp_wait(requests[1], WAIT_MS));
-    ok(gp_tensor_undeclare(more[1])); /* this rank does not count its rounds any more */
+    /* from here on this rank does not count the rounds of this tensor */
+    ok(gp_tensor_undeclare(more[1]));
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         ok(gp_step_begin(jobs[rank], WAIT_MS, &step));
         ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));

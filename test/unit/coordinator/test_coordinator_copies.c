@@ -216,7 +216,7 @@ static void a_holder_that_refuses_copies_of_a_lane_loses_that_lane(void **state)
     assert_int_equal(other.lane, k.owner->lanes[1]);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
-    struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no more room */
+    struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no memory left */
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces stay */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));

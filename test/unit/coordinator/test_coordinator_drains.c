@@ -1,5 +1,5 @@
-/* Tests lanes drained and released by an operator: tasks that move, tasks that stay, and changes of
- * lanes meanwhile (K21). */
+/* Tests lanes that an operator drains and returns to use: tasks that move, tasks that stay, and
+ * changes of lanes during a drain (K21). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"

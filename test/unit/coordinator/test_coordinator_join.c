@@ -361,7 +361,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     struct rig *rig = *state;
     struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
     int pid = rig_spawn(rig);
-    join_as(rig, pid, 1); /* the connection stays open, as if a forked child had a copy */
+    join_as(rig, pid, 1); /* the connection stays open, as with a copy in a forked child */
     rig_kill(rig, pid);
     envelope *message = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(message->job_failure->code, -ECONNRESET);
@@ -372,8 +372,8 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }
 
-/* On this host the worker's PID belongs to another process. The end of that process says nothing
- * about the worker. */
+/* On this host the worker's PID belongs to another process, whose end has nothing to do with the
+ * worker. */
 static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
 {
     struct rig *rig = *state;

@@ -201,7 +201,7 @@ static void an_old_loss_report_does_not_apply_to_a_returned_rank(void **state)
     end_expect_none(one.end, BODY(JOB_FAILURE));
 }
 
-/* The connection stays open, as if a forked child had a copy. */
+/* The connection stays open, as with a copy in a forked child. */
 static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
 {
     struct rig *rig = *state;

@@ -253,7 +253,7 @@ static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
     struct end *named = rig_join(m.rig, number, 0, 1, NULL, NULL);
     expect_refused(&m, order_move(&m, number, task, lane), -EINVAL, both);
     order_move(&m, number, 0, lane);
-    envelope *reply = moving_answer(&m, NULL); /* the job has no tasks any more */
+    envelope *reply = moving_answer(&m, NULL); /* at this point the job has no tasks */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
     end_leave(named);

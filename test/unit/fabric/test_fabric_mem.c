@@ -50,7 +50,8 @@ struct world {
     char memory[256];
 };
 
-/* Returns the next event. Advances the clock only if there is none. NONE: no more events. */
+/* Returns the next event. Advances the clock only if no event is ready. NONE: no event will
+ * follow. */
 static struct fabric_event next_event(struct fabric *f)
 {
     struct fabric_event event = {0};

@@ -119,7 +119,7 @@ static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
 
 /* ---- a new owner, and a copy ---- */
 
-/* The copies lie between rank 0's input and its landing area. */
+/* The copies are between rank 0's input and its landing area. */
 static const uint64_t copies[2] = {ARRAYS * BYTES, 2 * ARRAYS *BYTES};
 
 #define NOTE 4711

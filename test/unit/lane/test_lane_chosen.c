@@ -1,6 +1,6 @@
-/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13).
- * Meanwhile their lane dies, or workers join and leave. Each round must end, or every rank must
- * receive the reason. */
+/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13), while
+ * their lane dies, or workers join and leave. Each round must end, or every rank must receive the
+ * reason. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"

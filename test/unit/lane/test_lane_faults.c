@@ -454,7 +454,7 @@ static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **stat
     assert_int_equal(failed.count, 1);
 }
 
-/* The piece cannot be placed again before its open round has ended, whatever the epoch. */
+/* The piece cannot be placed again before its open round has ended, under any epoch. */
 static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
 {
     enum { BIG = 1000000 };

@@ -105,7 +105,8 @@ static void expect_parameters(uint32_t rank)
     assert_memory_equal(rig_landing(&rig, rank, 0), model[0], BYTES);
 }
 
-/* Checks the answer to a taker. `asked`: the round that it wanted; `round`: that of the answer. */
+/* Checks the answer to a taker. `asked`: the round that the taker requested; `round`: the round of
+ * the answer. */
 static void expect_closed(uint32_t rank, int answers, uint64_t asked, uint64_t round)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -389,7 +390,7 @@ static bool is_frozen(void)
     return lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1;
 }
 
-/* The former owner writes no more when the new one begins. */
+/* The former owner has stopped writing when the new owner begins. */
 static void a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen(void **state)
 {
     const uint32_t piece = W;

@@ -98,7 +98,7 @@ static void earlier_pieces_stay_after_a_refusal(void **state)
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* An admitted job keeps its reserved memory, however much other jobs allocate. */
+/* An admitted job keeps its reserved memory, even if other jobs allocate all of the rest. */
 static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -138,7 +138,7 @@ static void look_at_failure(void *context, uint32_t job, int code, const char *t
         print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* The refusal itself has no room for a text, so the text comes with the job's failure. */
+/* The refusal has no field for a text, so the failure of the job carries the text. */
 static void refused_for_want_of_room(const struct rig_worker *w, struct expected e)
 {
     assert_int_equal(w->refused, -e.code);

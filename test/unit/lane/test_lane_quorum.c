@@ -239,7 +239,7 @@ static void start_led(void)
         false);
 }
 
-/* Announces everything of the round. The leader's announcement comes last. */
+/* Announces all pieces of the round; the leader's announcement is the last. */
 static void finish_iteration(uint32_t rank, uint64_t round)
 {
     rig_say(&rig, rank,

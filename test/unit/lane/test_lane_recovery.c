@@ -267,7 +267,7 @@ static void ranks_that_hold_results_of_different_operations_do_no_harm(void **st
     rig_until(&rig, lane_is_quiet(rig.lane));
 }
 
-/* No rank has announced the round, so the round does not start, whatever set is chosen. */
+/* No rank has announced the round, so the round does not start, even when a set is chosen. */
 static void a_standing_alone_starts_no_round(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};

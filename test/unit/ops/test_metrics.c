@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* After a start of the coordinator, a zero would look like a restarted counter. */
+/* After a start of the coordinator, a value of 0 would be read as a restart of the counter. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();

@@ -1,5 +1,6 @@
-/* Tests slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the lanes. A round
- * takes its compute time plus the time of its slowest lane. Noise comes from a seed. */
+/* Tests the rules for slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the
+ * lanes. A round takes its compute time plus the time of its slowest lane. A seed determines the
+ * noise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

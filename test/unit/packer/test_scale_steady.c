@@ -194,7 +194,7 @@ static double use_of(const struct pool *p)
     return use;
 }
 
-/* Adds or removes at most two jobs in a window. A waiting job asks again in the next window. */
+/* Adds or removes at most two jobs in a window. A waiting job tries again in the next window. */
 static void swing_jobs(struct swing *w, size_t wanted)
 {
     struct pool *p = w->p;

@@ -86,7 +86,7 @@ static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state
     connect_lane(2);
     settle();
     assert_int_equal(lanes[2].told_count, 0);
-    write_state(1, &lanes[1].told[0], 5); /* the lane has not been told of the move yet */
+    write_state(1, &lanes[1].told[0], 5); /* the lane does not know of the move yet */
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
     const struct record_backup *told = expect_told(2, 1);

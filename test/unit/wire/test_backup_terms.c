@@ -123,7 +123,7 @@ static void the_text_has_every_value(void **state)
     assert_null(backup_terms_rule_name(UINT32_MAX));
 }
 
-/* Whatever a peer sends, the check ends with 0 or -EINVAL and a text. */
+/* For any bytes of a peer, the check ends with 0, or with -EINVAL and a text. */
 static void random_terms_are_accepted_or_refused_with_a_text(void **state)
 {
     unsigned seed = 20261130;

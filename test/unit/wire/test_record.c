@@ -320,7 +320,7 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     accepts(RECORD_LANDED, landed.round, RECORD_ROUND_NONE);
     refuses(RECORD_LANDED, landed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_GO_ON, go_on.round, 0);
-    refuses(RECORD_GO_ON, go_on.gradient, 1); /* nobody asks for the first gradient */
+    refuses(RECORD_GO_ON, go_on.gradient, 1); /* no record GO_ON names the first gradient */
     accepts(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX);
     refuses(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX + 1);
     refuses(RECORD_MEASURE, measure.round, 0);

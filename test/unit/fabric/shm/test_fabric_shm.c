@@ -317,7 +317,8 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
     assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
     assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
     assert_true(clock_now_ns() - before_ns < FABRIC_FENCE_NS);
-    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would come late */
+    /* waits, because a wrong kill would happen only after some time */
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS);
     assert_int_equal(waitpid(lane, NULL, WNOHANG), 0);
     kill(lane, SIGKILL);
     waitpid(lane, NULL, 0);

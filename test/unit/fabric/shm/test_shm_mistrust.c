@@ -193,7 +193,7 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* In the place of a region's packet comes a packet without bytes. One packet remains at the end. */
+/* A packet without bytes replaces the packet of a region. One packet remains at the end. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;

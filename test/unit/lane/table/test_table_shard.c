@@ -87,7 +87,8 @@ static void a_row_never_moves(void **state)
     rig_fini(&rig);
 }
 
-/* Tests every length of a row. No two rows may overlap, and no row may lie in two blocks. */
+/* Tests every length of a row. No two rows may overlap, and no row may be divided between two
+ * blocks. */
 static void rows_of_every_length_keep_apart(void **state)
 {
     static const uint32_t lengths[] = {8, 16, 136, 2048, 4080, 4088, 4096, 8192, 49160};
