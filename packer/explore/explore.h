@@ -44,7 +44,7 @@ enum explore_verb {
 
 /* Options; 0 means the default. */
 struct explore_options {
-    uint32_t rounds, samples; /* default EXPLORE_ROUNDS; default EXPLORE_SAMPLES */
+    uint32_t rounds, samples; /* minimum counts of a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
     bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */
 };
 
@@ -66,7 +66,7 @@ struct explore_seen {
      * pieces. After a change all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
-    uint64_t rounds, elapsed_ns;      /* since the previous look */
+    uint64_t rounds, elapsed_ns;      /* counted since the previous look */
     const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
@@ -82,7 +82,7 @@ struct explore_decision {
     enum explore_arm arm;
     size_t moves_count;
     double before_ns, after_ns; /* round time before and during the try; for KEEP and BACK only */
-    char reason[256];           /* one sentence, also for EXPLORE_NOTHING */
+    char reason[256];           /* reason in one sentence, also for EXPLORE_NOTHING */
 };
 
 /* Mean and variance of weighted samples. */
@@ -93,7 +93,7 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    struct explore_meter handled; /* nanoseconds of each round */
+    struct explore_meter handled; /* handled time of each round in nanoseconds */
     struct explore_meter stalled; /* nanoseconds of each round, for one worker */
 };
 

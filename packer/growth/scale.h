@@ -82,7 +82,7 @@ struct scale_job {
     uint32_t loss_ppm;           /* measured loss; 0 also if it is unknown */
     uint32_t shared_ppm;         /* part of the loss that waits behind other jobs explain */
     bool knows_shared;           /* whether shared_ppm was measured */
-    struct packer_timing timing; /* period_ns 0: not measured */
+    struct packer_timing timing; /* period_ns is 0 if the job is not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
     bool is_ordered;             /* an operator's order pins the tasks to their lanes (G13) */
     /* whether the job trains and its period without other jobs is unknown (G11) */
@@ -142,8 +142,8 @@ enum scale_verb {
 };
 
 struct scale_move {
-    uint32_t task;   /* position of the task */
-    uint32_t target; /* id of the lane */
+    uint32_t task;   /* position of the task in the input */
+    uint32_t target; /* id of the lane to which the task moves */
 };
 
 struct scale_decision {
@@ -155,7 +155,7 @@ struct scale_decision {
     size_t lanes_count;
     struct scale_move *moves; /* sorted by task */
     size_t moves_count;
-    char reason[256]; /* one sentence, also for SCALE_NOTHING */
+    char reason[256]; /* reason in one sentence, also for SCALE_NOTHING */
 };
 
 struct scale {

@@ -13,7 +13,7 @@ struct hand {
     double dealt_ns; /* lane time of pieces assigned so far */
 };
 
-/* A piece without a lane. */
+/* A piece that has no lane yet. */
 struct card {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position of the tensor */

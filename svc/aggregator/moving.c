@@ -28,7 +28,7 @@ struct release {
     /* for the reply; complete when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
     bool is_recovering;    /* for the reply: a piece is recovering */
-    struct lane_wish wish; /* time of lane_release(), if is_behind */
+    struct lane_wish wish; /* time at which lane_release() should be called, if is_behind */
     bool is_behind;        /* released after a round, not at once (A38) */
     bool is_regrouping;    /* the pieces stay on this lane and continue with other ranks (A41) */
     bool is_begun;         /* lane_release() was called */
@@ -222,7 +222,7 @@ int moving_timeout_ms(const struct aggregator *a)
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 
-/* Cancels the request to release. */
+/* Cancels a pending request to release pieces. */
 static int take_back(struct lane *lane, void *context)
 {
     const struct release *r = context;

@@ -8,7 +8,7 @@
 #define ERR_TEXT_BYTES 640
 
 struct err {
-    int code; /* 0 or negative errno */
+    int code; /* 0, or a negative errno */
     char text[ERR_TEXT_BYTES];
 };
 

@@ -24,7 +24,7 @@ enum cli_exit {
 struct cli_command {
     const char *name, *summary; /* the table ends with a NULL name */
     int (*run)(int argc, char **argv);
-    bool has_help; /* has --help */
+    bool has_help; /* the command accepts --help */
     /* The command writes no log, so unknown variables are reported before it runs. */
     bool is_question;
 };

@@ -220,7 +220,7 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);
-    state_write_abandon(&f->writer); /* no effect after state_write_finish() */
+    state_write_abandon(&f->writer); /* has no effect after state_write_finish() */
     state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);

@@ -24,7 +24,7 @@ struct lookup {
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t over;
     bool is_over, is_given_up;
-    int result; /* from getaddrinfo() */
+    int result; /* result of getaddrinfo() */
     int error;  /* errno if the result is EAI_SYSTEM */
     struct addrinfo *list;
 };

@@ -67,7 +67,7 @@ struct fabric_event {
 struct fabric_options {
     /* ofi: network interface on which to listen and connect; NULL: any */
     const char *interface_name;
-    const char *provider;     /* ofi; NULL: "tcp" */
+    const char *provider;     /* provider of libfabric, for ofi; NULL: "tcp" */
     size_t payload_bytes_max; /* longest payload of a message; 0: payloads are refused */
     /* shm listener: users that may connect in addition to the user of this process */
     const uint32_t *allowed_uids;

@@ -32,14 +32,14 @@ struct hold_report {
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
     uint64_t id;     /* the coordinator's number of the hold; 0: no hold */
-    uint32_t scope;  /* scope whose iterations count */
+    uint32_t scope;  /* scope by which the hold counts iterations */
     uint64_t last;   /* last permitted iteration; rounds of later ones wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
     /* this rank cannot stop at the end of an iteration; `why` has the cause */
     bool has_failed;
     struct err why;
-    pthread_t pusher; /* the thread that pushed last */
-    bool stands;      /* `pusher` waits for other ranks */
+    pthread_t pusher; /* thread that called push last */
+    bool stands;      /* the thread `pusher` waits for other ranks */
     bool is_behind;   /* a push of an iteration after `last` waits */
     bool saves;       /* gp_job_snapshot() or gp_job_restore() is running */
     /* the coordinator has answered that the call waits for the end of the hold */

@@ -35,14 +35,14 @@ struct gp_job {
     struct gp_client *client;
     unsigned generation;   /* see generation.h */
     struct list node;      /* node in client.jobs */
-    struct list fork_node; /* used by fork.c */
+    struct list fork_node; /* node in the list of fork.c */
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
     uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
     bool is_elastic;            /* whether workers join and leave (L20) */
     bool join_is_late;          /* the job began before this join; owned by the control thread */
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join;       /* for the control thread */
+    Gradpool__Wire__JoinRequest join;       /* request with which the control thread joins */
     Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
     pthread_mutex_t declaring; /* for one declare or undeclare at a time; locked before `lock` */

@@ -51,7 +51,7 @@ struct gp_tensor {
     uint32_t id, index; /* index: position in the order of declarations */
     uint8_t dtype;      /* dtype of the data that the service sees */
     uint8_t values;     /* dtype in the memory of the caller */
-    bool is_routed;     /* number and pieces are known */
+    bool is_routed;     /* the coordinator has sent number and pieces */
     struct err failure;
     struct piece *pieces;
     uint32_t pieces_count;

@@ -169,7 +169,8 @@ void link_prepare(struct gp_job *job)
     if (job->client->transport == TRANSPORT_SHM)
         return;
     pthread_mutex_lock(&job->lock);
-    (void)link_open_fabric(job, "ofi", &job->engine.ofi); /* the first connection tries again */
+    /* if opening fails here, the first connection tries again */
+    (void)link_open_fabric(job, "ofi", &job->engine.ofi);
     pthread_mutex_unlock(&job->lock);
 }
 

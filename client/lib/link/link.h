@@ -40,9 +40,9 @@ struct link {
     uint64_t chosen_round[2]; /* rounds of the sets of ranks that were forwarded last */
     /* slabs with lower numbers are lent on this connection */
     uint32_t lent;
-    struct record_settings settings; /* settings that were sent last */
+    struct record_settings settings; /* last settings that this connection has sent */
     uint64_t stalled_ns;             /* time of waits for the lane, not reported yet (L24) */
-    bool was_queried;                /* a query was sent (stall.c) */
+    bool was_queried;                /* a query of stall.c was sent, and has no answer */
     bool is_hopeless;                /* `failure` is final: no other attempt is made */
     /* reason of the end; code 0: this side closed the link, or it is not closed */
     struct err failure;

@@ -103,7 +103,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             /* at the first join: gp_job_join() reads it afterwards */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
-            join->durability = reply->join_reply->durability; /* at the first join, too */
+            /* the first join also learns the durability */
+            join->durability = reply->join_reply->durability;
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {

@@ -424,7 +424,8 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     if (error < 0)
         return error;
     s->next = NULL;
-    error = agree(s, AT_TENSOR + s->count, NULL); /* the whole file is written */
+    /* all ranks agree that the whole file is written */
+    error = agree(s, AT_TENSOR + s->count, NULL);
     if (error == 0 && has_file(s))
         state_write_finish(w, &s->err);
     return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);

@@ -229,7 +229,7 @@ static int begin_take_carry(const struct beginning *b)
     int error = s->carried ? carry_read(s->carried, s->carried_total, &spec, s->deal) : -ENOMEM;
     s->deal->spec = spec;
     if (error == 0 && s->deal->record != s->number)
-        error = -EBADMSG; /* the state of another step */
+        error = -EBADMSG; /* the giver has sent the state of another step */
     if (error == -ENOMEM)
         return begin_fail(b, client_error(error, "gp_step_begin: this process has no memory for "
                                                  "the state of the deal; raise its memory limit"));

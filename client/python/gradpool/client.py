@@ -431,7 +431,8 @@ class Job(Owned):
             self._rounds.raise_dropped()
             for tensor in round_.tensors:
                 if tensor.handle is None or tensor.job is not self:
-                    self._known(tensor)     # this call raises the reason
+                    # raises an error with the reason, if the tensor is unknown
+                    self._known(tensor)
             error = begin(job, ctypes.byref(round_.handle))
             if error == -errno.EBUSY and not is_last_try:
                 return False

@@ -55,8 +55,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         self._names = Names(self._job, self._prefix, ranks)
         self._said = Said(self._job, name, self._prefix, ranks)
         self.order = Order(self._job, name, self._prefix, ranks)
-        self._channels = {}     # (*kind, source, target) -> Names
-        self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
+        self._channels = {}     # key (*kind, source, target) -> Names of the transfers
+        self._mailboxes = {}    # key (tag, dtype, elements) -> Mailbox of the messages
         self.timeout_s = timeout.total_seconds()
         self.failure = None
         self.open = set()       # operations in progress

@@ -19,8 +19,8 @@
 enum knob_source {
     KNOB_AS_COMMAND, /* the file, and the variable if knob_command.reads_variables */
     KNOB_VARIABLE,   /* the file, and the variable in every command */
-    KNOB_TYPED,      /* the file, but no variable */
-    KNOB_LINE,       /* no other source */
+    KNOB_TYPED,      /* an option of command line and file, without a variable */
+    KNOB_LINE,       /* an option of the command line only */
     KNOB_SECRET,     /* the variable, never the file; the value is never printed */
 };
 

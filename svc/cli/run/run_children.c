@@ -28,8 +28,8 @@
 /* Steps of ending, in this order. */
 enum ending {
     NOT_ENDING,
-    ASKED, /* the signal was forwarded */
-    TOLD,  /* SIGTERM was sent */
+    ASKED, /* a signal was forwarded to the processes */
+    TOLD,  /* SIGTERM was sent to the processes */
     KILLED,
 };
 

@@ -84,7 +84,7 @@ enum share_how {
     SHARE_OVER,      /* every lane exceeds a limit, and the job must not be refused */
     SHARE_MOVED,     /* the former lane was lost, and every other lane exceeds a limit */
     SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
-    SHARE_ORDERED,   /* named by an operator */
+    SHARE_ORDERED,   /* an operator has ordered the move to this lane */
     /* growth emptied the former lane, and all jobs stay within their loss limits */
     SHARE_GATHERED,
     SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
@@ -153,8 +153,8 @@ struct job_ranks {
     bool told_shrinking;    /* the advice of placement/shrinking.c was logged */
     bool tells_leavers;     /* some ranks have left, and the lanes are not informed yet */
     bool is_growing;        /* the resize of rank `grower` waits until other ranks have joined */
-    uint32_t grower;        /* rank whose gp_job_resize() waits */
-    uint32_t claims;        /* bits of enum claim */
+    uint32_t grower;        /* rank that waits in gp_job_resize() */
+    uint32_t claims;        /* current claims, as bits of enum claim */
     enum entering entering; /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     /* the current hold of a rank at the end of an iteration; NULL: none */

@@ -156,7 +156,7 @@ static void each_piece(struct job *job, visit_fn visit, void *context)
     }
 }
 
-/* The pieces of one lane. */
+/* Pieces that belong in one message to a lane. */
 struct gathering {
     const struct lane *lane;
     uint32_t *pieces;

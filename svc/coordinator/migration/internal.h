@@ -32,10 +32,10 @@ struct migration {
     /* number of the current group of calls; answers to an earlier group are dropped */
     uint32_t turn;
     uint32_t pending;  /* number of unanswered calls of the current group */
-    migration_fn then; /* next step */
+    migration_fn then; /* function of the next step */
     /* passes an event to the migration's state machine */
     void (*feed)(struct migration *m, enum migrator_event event);
-    bool asks_release;     /* a release was sent */
+    bool asks_release;     /* a request to release the pieces was sent */
     struct state_way *way; /* transfer of the state (state.c); NULL: none */
     uint64_t rested_ns;    /* time at which the first source had released its pieces */
     struct moved moved;

@@ -31,7 +31,7 @@ struct leaving {
     uint64_t start_by_ns; /* until then, tasks wait for the next local aggregator to start */
     uint64_t pause_ns;    /* pause before the next order */
     bool is_moving;       /* an order is in progress */
-    bool is_over;         /* the drain was requested */
+    bool is_over;         /* the aggregator was requested to drain */
     char why[256];        /* why tasks did not move in the last order */
     struct timer timer;
 };

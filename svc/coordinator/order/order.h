@@ -33,7 +33,7 @@ struct order {
     size_t tasks_count, tasks_at, batch;
     uint64_t patience_ns; /* time until which the order waits for a busy job */
     uint64_t pause_ns;    /* pause before the next attempt */
-    struct timer again;   /* fires at the next attempt */
+    struct timer again;   /* timer of the next attempt */
     /* `from_aggregator` is about to end. The order skips a busy job sooner, because another order
      * will try it again. */
     bool ends;

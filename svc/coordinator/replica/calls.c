@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The pieces of one message. */
+/* The pieces that one message names. */
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;

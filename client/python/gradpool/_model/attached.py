@@ -18,7 +18,7 @@ from .._process.membership import collect
 from ..errors import GradpoolError, mismatch
 
 _lock = threading.Lock()
-_beginnings = weakref.WeakKeyDictionary()       # Job -> _Beginnings
+_beginnings = weakref.WeakKeyDictionary()       # Job -> its _Beginnings
 _gone = None    # queue of Places whose models are dropped; a thread starts with the first one
 
 

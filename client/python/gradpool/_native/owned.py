@@ -29,7 +29,7 @@ class _Use:
         handle = owned._handle
         if handle is None:
             self.__exit__()
-            owned._live()   # this call raises the reason
+            owned._live()   # raises an error with the reason, if the handle has ended
         return handle
 
     def __exit__(self, *error):

@@ -97,7 +97,7 @@ class Sequences:
         # the first one yet.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
-        self.joined = Joined(self)      # texts of ranks in join()
+        self.joined = Joined(self)      # exchange of texts with ranks in join()
         self.roll = Roll(self)
         self.optimizers, self.dropped = 0, []
 

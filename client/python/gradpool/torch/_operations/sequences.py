@@ -105,10 +105,11 @@ class Sequence:
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
         self.open, self.failure = set(), None
         self.unnamed = 0 if plans_max > 1 else None
-        self.plans = collections.OrderedDict()      # text -> Plan
+        self.plans = collections.OrderedDict()      # text of an agreement -> its Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
-        self._words = None                          # [Slot of the ranks' words]
+        # list with the Slot for the ranks' words; None: not created yet
+        self._words = None
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken, self.said = [], False, 0
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
