@@ -216,7 +216,7 @@ static int greet(struct pair *pair, uint64_t *ret_incarnation, struct err *err)
                          clock_now_ns() + CALL_NS, ret_incarnation, err);
 }
 
-static void a_greeting_says_who_we_are_and_learns_the_incarnation(void **state)
+static void a_greeting_names_the_program_and_receives_the_incarnation(void **state)
 {
     struct pair pair = pair_open();
     struct channel *other;
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
         cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),
         cmocka_unit_test(only_requests_want_an_answer),
-        cmocka_unit_test(a_greeting_says_who_we_are_and_learns_the_incarnation),
+        cmocka_unit_test(a_greeting_names_the_program_and_receives_the_incarnation),
         cmocka_unit_test(another_version_is_told_with_both_numbers),
         cmocka_unit_test(a_reply_that_is_no_welcome_is_an_error),
         cmocka_unit_test(a_thousand_calls_are_answered_across_threads),

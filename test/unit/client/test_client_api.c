@@ -477,7 +477,7 @@ static void a_forked_child_gets_an_error_and_changes_nothing(void **state)
     }
 }
 
-static void a_child_may_read_what_lies_in_lent_memory(void **state)
+static void a_child_may_read_lent_memory(void **state)
 {
     int status;
     float *values = lent(0, 100);
@@ -568,7 +568,7 @@ int main(void)
         CASE(errors_belong_to_their_thread),
         CASE(memory_is_zeroed_aligned_and_reused),
         CASE(a_forked_child_gets_an_error_and_changes_nothing),
-        CASE(a_child_may_read_what_lies_in_lent_memory),
+        CASE(a_child_may_read_lent_memory),
         ALONE(a_child_does_not_keep_its_parents_connections_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,7 +135,7 @@ static void several_processes_of_a_machine_without_ranks_are_refused(void **stat
     }
 }
 
-static void an_environment_without_ranks_says_what_was_looked_for(void **state)
+static void an_environment_without_ranks_names_the_known_variables(void **state)
 {
     gp_job_spec spec;
     for (size_t i = 0; i < LAUNCHES; i++)
@@ -196,7 +196,7 @@ int main(void)
         CASE(machines_and_processes_are_checked),
         CASE(one_process_beside_several_is_refused),
         CASE(several_processes_of_a_machine_without_ranks_are_refused),
-        CASE(an_environment_without_ranks_says_what_was_looked_for),
+        CASE(an_environment_without_ranks_names_the_known_variables),
         CASE(ranks_that_are_none_are_refused),
         CASE(an_allocation_for_many_is_not_taken_for_one_of_them),
     };

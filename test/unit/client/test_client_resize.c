@@ -79,7 +79,7 @@ static void await_version(uint32_t version)
     }
 }
 
-static void before_anything_is_told_those_who_began_are_in(void **state)
+static void before_any_membership_message_the_initial_ranks_are_members(void **state)
 {
     gp_membership m = membership();
     assert_int_equal(m.version, 0);
@@ -208,7 +208,7 @@ static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
     assert_non_null(strstr(r.text, "rank 1 is gone"));
 }
 
-static void it_waits_until_its_tensors_are_made_by_those_who_came(void **state)
+static void a_resize_waits_until_tensors_have_their_new_ranks(void **state)
 {
     struct resizer r;
     declare("w", ELEMENTS, t);
@@ -487,7 +487,7 @@ static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(before_anything_is_told_those_who_began_are_in),
+        CASE(before_any_membership_message_the_initial_ranks_are_members),
         CASE(the_newest_membership_counts_and_only_ranks_that_the_job_may_have),
         CASE(membership_of_nothing_is_refused),
         CASE(what_the_service_refuses_is_told_in_its_words),
@@ -497,7 +497,7 @@ int main(void)
         CASE(it_returns_when_all_have_come),
         CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
         CASE(a_job_that_fails_meanwhile_ends_the_wait),
-        CASE(it_waits_until_its_tensors_are_made_by_those_who_came),
+        CASE(a_resize_waits_until_tensors_have_their_new_ranks),
         CASE(between_rounds_it_has_nothing_to_announce),
         CASE(a_round_that_nobody_holds_is_announced_to_the_new_set),
         CASE(a_round_that_has_landed_is_held),

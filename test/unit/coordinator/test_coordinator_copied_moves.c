@@ -283,7 +283,7 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
 }
 
 /* Rounds of the source wait for its replica holder, so another holder is chosen at once. */
-static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
+static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = rig_aggregator(m.k.rig, 1);
@@ -333,7 +333,7 @@ static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **sta
 
 /* --- tensors and jobs that end meanwhile --- */
 
-static void the_copy_of_what_is_undeclared_on_the_way_is_not_kept(void **state)
+static void the_copy_of_a_piece_undeclared_during_a_move_is_dropped(void **state)
 {
     struct moving m = order(*state);
     WIRE(UndeclareRequest) undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
@@ -381,9 +381,9 @@ int main(void)
         CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
         CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
-        CASE(a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another),
+        CASE(a_task_whose_next_holder_is_lost_stays_and_gets_another_holder),
         CASE(where_a_former_keeper_would_be_the_next_nothing_moves_yet),
-        CASE(the_copy_of_what_is_undeclared_on_the_way_is_not_kept),
+        CASE(the_copy_of_a_piece_undeclared_during_a_move_is_dropped),
         CASE(a_job_that_ends_on_the_way_leaves_no_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -169,7 +169,7 @@ static void a_holder_that_cannot_reach_a_lane_is_replaced(void **state)
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
 }
 
-static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void **state)
+static void without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
@@ -425,7 +425,7 @@ int main(void)
         CASE(a_lane_that_grants_nothing_is_to_be_asked_for_again),
         CASE(only_an_aggregator_that_has_joined_gets_tickets),
         CASE(a_holder_that_cannot_reach_a_lane_is_replaced),
-        CASE(without_a_third_the_lane_goes_on_without_who_does_not_reach_it),
+        CASE(without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder),
         CASE(a_holder_that_refuses_copies_of_a_lane_loses_that_lane),
         CASE(a_holder_without_memory_for_a_copy_is_replaced),
         CASE(a_holder_that_has_refused_is_not_chosen_for_some_time),

@@ -126,7 +126,7 @@ static void he_enters_at_once_where_iterations_have_no_end(void **state)
     kept_log_expect(": late workers enter in the middle of an iteration: ");
 }
 
-static void somebody_who_goes_is_not_waited_with(void **state)
+static void a_leaving_rank_is_not_awaited_with_late_workers(void **state)
 {
     uint64_t id;
     struct scene s = come_back(*state, &id);
@@ -156,7 +156,7 @@ static void in_a_job_with_steps_he_waits_until_a_rank_can_be_held(void **state)
     kept_log_expect(": late workers wait for the end of a step: ");
 }
 
-static void in_a_job_with_steps_who_goes_does_not_take_him_in(void **state)
+static void in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter(void **state)
 {
     uint64_t id;
     struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
@@ -287,9 +287,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(he_enters_when_a_rank_is_behind_an_iteration),
         CASE(he_enters_at_once_where_iterations_have_no_end),
-        CASE(somebody_who_goes_is_not_waited_with),
+        CASE(a_leaving_rank_is_not_awaited_with_late_workers),
         CASE(in_a_job_with_steps_he_waits_until_a_rank_can_be_held),
-        CASE(in_a_job_with_steps_who_goes_does_not_take_him_in),
+        CASE(in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter),
         CASE(in_a_job_with_steps_he_enters_when_all_others_have_gone),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
         CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),

@@ -32,7 +32,7 @@ static void ranks_of_one_job_share_its_number(void **state)
     assert_true(sessions[0] != sessions[1] && sessions[0] && sessions[1]);
 }
 
-static void a_taken_rank_is_refused_naming_who_has_it(void **state)
+static void a_taken_rank_is_refused_with_the_name_of_its_process(void **state)
 {
     rig_join(*state, "resnet", 0, 2, NULL, NULL);
     refused(*state, "resnet", 0, 2, -EEXIST,
@@ -561,7 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(ranks_of_one_job_share_its_number),
-        CASE(a_taken_rank_is_refused_naming_who_has_it),
+        CASE(a_taken_rank_is_refused_with_the_name_of_its_process),
         CASE(another_number_of_workers_is_refused_with_both),
         CASE(backup_workers_are_refused_until_a_lane_serves_them),
         CASE(jobs_that_change_or_keep_copies_have_no_backup_workers),

@@ -320,7 +320,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
 }
 
 /* The coordinator was about to replace the holder, and chooses it again. */
-static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
+static void a_former_holder_that_is_chosen_again_continues_with_its_copy(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = begin_with_another(&k);
@@ -368,7 +368,7 @@ static struct kept begin_with_local_keeper(struct rig *rig)
     return k;
 }
 
-static void one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first(void **state)
+static void an_aggregator_that_is_stopped_first_hands_over_its_copies(void **state)
 {
     struct kept k = begin_with_local_keeper(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -402,9 +402,9 @@ int main(void)
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
         CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
-        CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
+        CASE(a_former_holder_that_is_chosen_again_continues_with_its_copy),
         CASE(figures_from_before_the_holder_was_named_free_no_holder),
-        CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
+        CASE(an_aggregator_that_is_stopped_first_hands_over_its_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

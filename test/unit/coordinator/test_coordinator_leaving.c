@@ -89,7 +89,7 @@ static void a_drained_lane_is_better_than_none(void **state)
     expect_end(m.source, "");
 }
 
-static void at_the_deadline_it_is_said_who_loses_what(void **state)
+static void at_the_deadline_jobs_and_lost_states_are_named(void **state)
 {
     struct rig *rig = *state;
     struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
@@ -263,7 +263,7 @@ int main(void)
         CASE(its_tasks_go_to_another_first),
         CASE(tasks_on_their_way_to_it_leave_it_too),
         CASE(a_drained_lane_is_better_than_none),
-        CASE(at_the_deadline_it_is_said_who_loses_what),
+        CASE(at_the_deadline_jobs_and_lost_states_are_named),
         CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
         CASE(one_that_joins_in_time_takes_it),
         CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),

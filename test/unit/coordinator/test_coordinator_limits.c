@@ -182,7 +182,7 @@ static struct peer *peer_with_half_a_message(struct rig *rig)
 }
 
 /* The test sets the deadline to the past, in place of a wait of 30 s. */
-static void a_message_whose_rest_does_not_come_ends_its_connection(void **state)
+static void an_incomplete_message_ends_its_connection(void **state)
 {
     struct rig *rig = *state;
     struct end *half = rig_join(rig, "half", 0, 1, NULL, NULL);
@@ -239,7 +239,7 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
 }
 
 /* A worker whose ticket is refused would consider the lane lost. */
-static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
+static void tickets_above_the_limit_of_a_job_wait(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_JOB_REQUESTS, 2);
@@ -419,7 +419,7 @@ static void jobs_are_shown_with_their_use_and_limits(void **state)
 }
 
 /* A restarted coordinator counts the stored objects (K8). */
-static void a_restart_counts_what_is_there(void **state)
+static void a_restart_counts_the_stored_objects(void **state)
 {
     struct rig *rig = *state;
     uint64_t session;
@@ -454,10 +454,10 @@ int main(void)
         CASE(pieces_and_bytes_are_counted_too),
         CASE(a_request_above_a_limit_is_refused_before_placement),
         CASE(a_long_message_waits_for_memory_and_then_is_read),
-        CASE(a_message_whose_rest_does_not_come_ends_its_connection),
+        CASE(an_incomplete_message_ends_its_connection),
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
-        CASE(tickets_beyond_what_a_job_may_ask_for_wait),
+        CASE(tickets_above_the_limit_of_a_job_wait),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
         CASE(a_tensor_without_memory_on_one_lane_gets_another_lane),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
@@ -466,7 +466,7 @@ int main(void)
         CASE(a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in),
         CASE(a_lane_is_told_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
-        CASE(a_restart_counts_what_is_there),
+        CASE(a_restart_counts_the_stored_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

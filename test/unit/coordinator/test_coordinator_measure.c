@@ -280,7 +280,7 @@ static void without_a_named_limit_nobody_is_sent_away(void **state)
     assert_int_equal(measure_lane_of(rig, "a"), measure_lane_of(rig, "b"));
 }
 
-static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
+static void a_job_that_fits_nowhere_is_refused_with_the_missing_amount(void **state)
 {
     struct rig *rig = *state;
     uint64_t session;
@@ -514,7 +514,7 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
 
 /* A restarted aggregator has lanes with new numbers, so the coordinator knows none of their
  * rows. */
-static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
+static void all_rows_of_a_restarted_aggregator_are_requested(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1), *next;
@@ -584,14 +584,14 @@ int main(void)
         CASE(a_training_job_gets_a_lane_for_its_next_tensor),
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
         CASE(without_a_named_limit_nobody_is_sent_away),
-        CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
+        CASE(a_job_that_fits_nowhere_is_refused_with_the_missing_amount),
         CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane),
         CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
         CASE(without_the_rows_that_a_lane_leaves_out_its_answer_is_none),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
-        CASE(of_an_aggregator_that_starts_again_all_rows_are_asked_for),
+        CASE(all_rows_of_a_restarted_aggregator_are_requested),
         CASE(why_a_lane_was_chosen_is_told),
         CASE(the_measured_loss_is_shown_beside_the_predicted_one),
         CASE(how_rounds_end_is_part_of_the_prediction),

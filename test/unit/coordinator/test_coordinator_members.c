@@ -167,7 +167,7 @@ static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
     resize_refused(zero.end, 1, -ECONNRESET, "has failed");
 }
 
-static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
+static void a_loss_report_counts_once_and_only_from_a_lane_of_the_job(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1), *other = rig_aggregator(rig, 1);
@@ -434,7 +434,7 @@ int main(void)
         CASE(a_lane_that_lost_a_worker_puts_it_out),
         CASE(one_whose_connection_may_come_back_stays_in_while_it_lives),
         CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
-        CASE(a_loss_is_believed_once_and_only_of_who_can_know_it),
+        CASE(a_loss_report_counts_once_and_only_from_a_lane_of_the_job),
         CASE(an_old_loss_report_does_not_apply_to_a_returned_rank),
         CASE(a_disconnected_rank_stays_a_member_and_resumes_its_session),
         CASE(a_removed_rank_cannot_resume_its_session),

@@ -324,7 +324,7 @@ static WIRE(PieceHeld) held(const struct moving *m, const struct end *lane, uint
     return h;
 }
 
-static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
+static void a_returned_aggregator_learns_the_state_of_its_pieces(void **state)
 {
     struct moving m = moving_begin(*state);
     message_free(stop_at(&m, BODY(INSTALL_REQUEST)));
@@ -360,7 +360,7 @@ int main(void)
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),
         CASE(tasks_of_a_source_that_is_lost_are_placed_anew),
         CASE(a_source_that_is_lost_after_the_switch_changes_nothing),
-        CASE(one_that_was_away_is_told_what_became_of_its_pieces),
+        CASE(a_returned_aggregator_learns_the_state_of_its_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -402,7 +402,7 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     assert_non_null(strstr(rig_last_event(*state, "undrain"), " is undone: "));
 }
 
-static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)
+static void a_failed_drain_leaves_earlier_drained_lanes_drained(void **state)
 {
     struct rig *rig = *state;
     struct end *both = rig_aggregator(rig, 2), *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
@@ -468,7 +468,7 @@ int main(void)
         CASE(the_memory_of_a_task_includes_moments_and_results),
         CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
-        CASE(a_drain_that_fails_leaves_drained_what_was_so_before),
+        CASE(a_failed_drain_leaves_earlier_drained_lanes_drained),
         CASE(lost_tasks_move_to_a_drained_lane_if_no_other_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

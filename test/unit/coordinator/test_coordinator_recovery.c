@@ -330,7 +330,7 @@ static void a_foreign_grant_is_refused(void **state)
     kept_log_expect(" as operator");
 }
 
-static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)
+static void a_returning_aggregator_keeps_its_pieces(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
@@ -532,7 +532,7 @@ int main(void)
         CASE(when_local_ones_cannot_start_a_job_hears_why_the_service_ends),
         CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
         CASE(a_foreign_grant_is_refused),
-        CASE(an_aggregator_that_comes_back_keeps_what_it_holds),
+        CASE(a_returning_aggregator_keeps_its_pieces),
         CASE(pieces_that_a_returning_aggregator_lacks_are_placed_again),
         CASE(superfluous_pieces_of_a_returning_aggregator_are_dropped),
         CASE(an_answer_of_the_former_owner_does_not_make_a_piece_ready),

@@ -263,7 +263,7 @@ static void a_loss_during_a_regrouping_causes_another(void **state)
 }
 
 /* A round started for the lost rank would block the lane. */
-static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
+static void a_releasing_lane_is_informed_at_once_of_lost_ranks(void **state)
 {
     struct scene s = begin(*state);
     stop_at(&s, RELEASING);
@@ -305,7 +305,7 @@ static void he_comes_back(struct scene *s, enum step step)
     assert_int_equal(ranks, ALL);
 }
 
-static void a_rank_is_free_when_lanes_have_forgotten_who_had_it(void **state)
+static void a_rank_is_free_when_lanes_have_closed_its_former_connections(void **state)
 {
     at_both_steps(*state, he_comes_back);
 }
@@ -410,7 +410,7 @@ static void the_lane_is_away(struct scene *s, enum step step)
 }
 
 /* The piece is not placed again, because its state would be lost. */
-static void a_lane_that_was_away_follows_with_what_it_has(void **state)
+static void a_returned_lane_follows_the_change_with_its_pieces(void **state)
 {
     at_each_step(*state, the_lane_is_away);
     kept_log_expect(" did not release its pieces: ");
@@ -579,15 +579,15 @@ int main(void)
         CASE(a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone),
         CASE(a_leave_during_a_regrouping_causes_another),
         CASE(a_loss_during_a_regrouping_causes_another),
-        CASE(a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile),
+        CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
         CASE(a_known_membership_changes_nothing),
-        CASE(a_rank_is_free_when_lanes_have_forgotten_who_had_it),
+        CASE(a_rank_is_free_when_lanes_have_closed_its_former_connections),
         CASE(a_job_that_ends_meanwhile_is_dropped),
         CASE(a_tensor_declared_during_a_regrouping_has_the_remaining_ranks),
         CASE(a_tensor_that_is_undeclared_meanwhile_is_gone),
         CASE(a_refusal_before_the_switch_thaws_and_is_tried_again),
         CASE(a_refusal_behind_the_switch_fails_the_job),
-        CASE(a_lane_that_was_away_follows_with_what_it_has),
+        CASE(a_returned_lane_follows_the_change_with_its_pieces),
         CASE(pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere),
         CASE(a_lane_that_is_away_does_not_keep_another_from_following),
         CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),

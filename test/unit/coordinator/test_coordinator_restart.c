@@ -242,7 +242,7 @@ static void cannot_start(const struct coordinator_options *options, int code, co
         fail_msg("'%s' does not say '%s'", err.text, text);
 }
 
-static void a_second_service_on_the_state_dir_is_told_who_has_it(void **state)
+static void a_second_service_on_the_state_dir_learns_the_pid_of_the_first(void **state)
 {
     struct rig *rig = *state;
     char text[64];
@@ -390,7 +390,7 @@ int main(void)
         CASE(a_failed_job_is_still_failed_after_a_restart),
         CASE(a_worker_that_died_meanwhile_fails_its_job_at_once),
         CASE(the_incarnation_grows_with_every_start),
-        CASE(a_second_service_on_the_state_dir_is_told_who_has_it),
+        CASE(a_second_service_on_the_state_dir_learns_the_pid_of_the_first),
         CASE(a_state_dir_that_cannot_be_written_is_named),
         CASE(a_file_that_is_no_store_is_named),
         CASE(a_disk_that_is_full_at_the_start_is_said),

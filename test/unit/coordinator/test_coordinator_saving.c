@@ -268,7 +268,7 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
     return end_send(c->asker, &request);
 }
 
-static void a_rank_reads_what_it_names_and_nobody_is_held(void **state)
+static void a_rank_reads_the_named_tensors_without_a_hold(void **state)
 {
     struct saving_case c = begin(*state);
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* any quorum would do */
@@ -529,7 +529,7 @@ int main(void)
         CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
         CASE(a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration),
         CASE(a_report_for_another_hold_is_ignored),
-        CASE(a_rank_reads_what_it_names_and_nobody_is_held),
+        CASE(a_rank_reads_the_named_tensors_without_a_hold),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
         CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
         CASE(a_tensor_that_is_not_there_is_named),

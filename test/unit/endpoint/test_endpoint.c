@@ -103,7 +103,7 @@ static void expect_bad(const char *text, const char *part)
     assert_int_equal(endpoint_parse(text, &e, NULL), -EINVAL);
 }
 
-static void what_is_no_endpoint_is_refused_with_what_was_expected(void **state)
+static void an_invalid_endpoint_is_refused_with_the_expected_forms(void **state)
 {
     static const struct {
         const char *text, *part;
@@ -285,7 +285,7 @@ static void a_listener_is_reached_over_every_form_of_address(void **state)
     }
 }
 
-static void a_port_in_use_is_said_with_what_to_do(void **state)
+static void a_port_in_use_is_reported_with_the_next_step(void **state)
 {
     struct endpoint e = parse("127.0.0.1:0");
     struct err err = {0};
@@ -574,12 +574,12 @@ int main(void)
     sem_init(&has_returned, 0, 0);
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_form_is_understood),
-        cmocka_unit_test(what_is_no_endpoint_is_refused_with_what_was_expected),
+        cmocka_unit_test(an_invalid_endpoint_is_refused_with_the_expected_forms),
         cmocka_unit_test(what_is_too_long_is_refused),
         cmocka_unit_test(random_text_never_harms),
         cmocka_unit_test(loopback_is_told_from_the_world),
         cmocka_unit_test(a_listener_is_reached_over_every_form_of_address),
-        cmocka_unit_test(a_port_in_use_is_said_with_what_to_do),
+        cmocka_unit_test(a_port_in_use_is_reported_with_the_next_step),
         cmocka_unit_test(an_address_of_another_host_cannot_be_listened_on),
         cmocka_unit_test(a_port_where_nobody_listens_is_refused_at_once),
         cmocka_unit_test(an_address_that_does_not_answer_ends_by_the_deadline),

@@ -48,7 +48,7 @@ static void foreign_memory_is_lent_or_said_to_be_unsupported(void **state)
     assert_int_equal(fabric_lend(rig->at_worker[0], &region, FABRIC_REGIONS_MAX), -EINVAL);
 }
 
-static void a_read_brings_what_lies_in_the_region(void **state)
+static void a_read_returns_the_bytes_of_the_region(void **state)
 {
     struct rig *rig = *state;
     char local[64] = {0};
@@ -349,7 +349,7 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
 const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_region_surfaces_before_any_later_message),
     FABRIC_CASE(foreign_memory_is_lent_or_said_to_be_unsupported),
-    FABRIC_CASE(a_read_brings_what_lies_in_the_region),
+    FABRIC_CASE(a_read_returns_the_bytes_of_the_region),
     FABRIC_CASE(a_mapping_is_the_workers_memory_or_there_is_none),
     FABRIC_CASE(a_written_event_proves_that_the_bytes_lie_there),
     FABRIC_CASE(a_word_comes_after_all_bytes_before_it),

@@ -327,7 +327,7 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
 
 /* A killed worker has sent eight messages. The lane receives the first few, without a gap. Over
  * many seeds every number occurs. */
-static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
+static void a_kill_keeps_some_first_part_of_the_sent_bytes(void **state)
 {
     bool seen[9] = {0};
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -581,7 +581,7 @@ int main(void)
         cmocka_unit_test(packets_are_counted),
         cmocka_unit_test(bytes_that_change_before_written_are_noticed),
         cmocka_unit_test(a_stopped_worker_serves_nothing_until_it_goes_on),
-        cmocka_unit_test(a_kill_keeps_some_first_part_of_what_was_sent),
+        cmocka_unit_test(a_kill_keeps_some_first_part_of_the_sent_bytes),
         cmocka_unit_test(a_write_of_a_killed_lane_lands_whole_in_part_or_not),
         cmocka_unit_test(every_posted_operation_ends_before_the_connection_does),
         cmocka_unit_test(a_killed_fabric_neither_receives_nor_sends),

@@ -93,7 +93,7 @@ static void accounts_add_up_to_what_is_allocated(void **state)
     arena_destroy(arena);
 }
 
-static void an_account_holds_at_least_what_was_asked(void **state)
+static void an_account_has_at_least_the_requested_bytes(void **state)
 {
     struct arena *arena = new_arena();
     for (size_t bytes = 0; bytes < 5000; bytes += 7) {
@@ -303,7 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounts_add_up_to_what_is_allocated),
-        cmocka_unit_test(an_account_holds_at_least_what_was_asked),
+        cmocka_unit_test(an_account_has_at_least_the_requested_bytes),
         cmocka_unit_test(slots_lie_on_pages_and_are_zeroed_again),
         cmocka_unit_test(arenas_do_not_count_each_others_memory),
         cmocka_unit_test(the_end_of_the_arena_frees_all_memory),

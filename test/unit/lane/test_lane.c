@@ -484,7 +484,7 @@ static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
 
 /* --- rule 11: bits --- */
 
-static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **state)
+static void the_sum_is_in_rank_order_for_any_order_of_arrival(void **state)
 {
     static const float parts[3] = {1e8f, -1e8f, 1.0f}; /* (a + b) + c is 1, but a + (b + c) is 0 */
     rig_start_job(&rig, kind, 3, 1, 4);
@@ -528,7 +528,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
 }
 
 /* The next forward pass starts with the front layers, so their tensors are sent first. */
-static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
+static void the_larger_priority_is_ready_first_for_any_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};
     uint32_t words[3];
@@ -585,10 +585,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_wrong_dtype_or_size_or_extent_is_refused),
     CASE(a_query_names_the_ranks_that_have_not_announced),
     CASE(a_small_job_does_not_wait_for_a_big_one_to_end),
-    CASE(the_larger_priority_is_ready_first_whatever_the_order_of_arrival),
+    CASE(the_larger_priority_is_ready_first_for_any_order_of_arrival),
     CASE(of_equal_priority_first_come_is_first_ready),
     CASE(a_fabric_is_passed_over_for_one_turn_and_no_longer),
-    CASE(the_sum_goes_in_rank_order_whatever_the_order_of_arrival),
+    CASE(the_sum_is_in_rank_order_for_any_order_of_arrival),
 };
 
 int main(int argc, char **argv)

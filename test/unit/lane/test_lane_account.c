@@ -186,7 +186,7 @@ static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 }
 
 /* The large piece has ended when the small one starts. */
-static void the_end_of_a_round_is_what_came_last(void **state)
+static void the_end_of_a_round_is_its_last_event(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, 2, 1, 1, 60000, false);
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
         CASE(nobody_pays_for_more_than_there_was),
         CASE(a_round_waits_while_another_has_the_core),
         CASE(a_round_that_begins_in_a_turn_waits_from_there),
-        CASE(the_end_of_a_round_is_what_came_last),
+        CASE(the_end_of_a_round_is_its_last_event),
         CASE(a_round_that_runs_into_the_next_has_no_end),
         CASE(handled_rounds_do_not_overlap),
         CASE(handled_is_the_time_with_something_at_work),

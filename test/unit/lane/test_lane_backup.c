@@ -318,7 +318,7 @@ static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
     assert_memory_equal(copy_of(1, 5), model, sizeof model);
 }
 
-static void a_copy_outside_of_what_is_lent_cuts_its_worker_off(void **state)
+static void a_copy_outside_lent_memory_disconnects_its_worker(void **state)
 {
     start(2, UPDATE_ADAM);
     struct record_backup told = {
@@ -345,7 +345,7 @@ int main(int argc, char **argv)
         CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
         CASE(an_existing_copy_precedes_an_offer_of_a_new_one),
-        CASE(a_copy_outside_of_what_is_lent_cuts_its_worker_off),
+        CASE(a_copy_outside_lent_memory_disconnects_its_worker),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

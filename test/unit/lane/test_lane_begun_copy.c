@@ -45,7 +45,7 @@ static void a_rank_that_waits_for_the_result_learns_of_its_commit(void **state)
 
 /* Another piece of the tensor has not started the round. Therefore the remaining ranks repeat it
  * for all pieces (A44). */
-static void a_state_that_is_here_goes_back_whatever_its_copy_says(void **state)
+static void a_present_state_is_rolled_back_for_any_state_of_its_copy(void **state)
 {
     static float before[ARRAYS][ELEMENTS];
     start_with_keeper(2);
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_rank_with_the_result_learns_of_its_commit),
         CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
-        CASE(a_state_that_is_here_goes_back_whatever_its_copy_says),
+        CASE(a_present_state_is_rolled_back_for_any_state_of_its_copy),
         CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
         CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
         CASE(nor_where_they_came_with_the_piece),

@@ -340,7 +340,7 @@ static void a_result_is_fetched_in_jobs_with_backup_workers_only(void **state)
 
 /* --- workers come and go --- */
 
-static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void **state)
+static void a_round_whose_ranks_have_all_left_has_the_remaining_ranks(void **state)
 {
     start_elastic(chosen_ones);
     choose(0, 1, 1 << 2);
@@ -359,7 +359,7 @@ static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void 
     expect_late(0, 2, 2, 8);
 }
 
-static void a_round_is_made_without_the_chosen_one_who_is_gone(void **state)
+static void a_round_is_made_without_a_chosen_rank_that_has_left(void **state)
 {
     start_elastic(chosen_ones);
     choose(0, 1, 1 << 1 | 1 << 2);
@@ -373,7 +373,7 @@ static void a_round_is_made_without_the_chosen_one_who_is_gone(void **state)
     expect_late(0, 1, 1, 6);
 }
 
-static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **state)
+static void a_set_other_than_that_of_a_lost_rank_disconnects_no_rank(void **state)
 {
     start_elastic(chosen_ones);
     choose(2, 1, 1 << 0 | 1 << 2);
@@ -386,7 +386,7 @@ static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **stat
     expect_late(1, 1, 1, 2);
 }
 
-static void the_first_go_on_without_one_who_is_gone(void **state)
+static void the_first_ranks_continue_without_a_lost_rank(void **state)
 {
     start_elastic(first_two);
     push(1, 1, 6);
@@ -398,7 +398,7 @@ static void the_first_go_on_without_one_who_is_gone(void **state)
     expect_made(2, 1, 5);
 }
 
-static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
+static void late_ranks_get_the_kept_result_after_a_change(void **state)
 {
     start_elastic(first_two);
     push(0, 1, 2);
@@ -521,11 +521,11 @@ int main(int argc, char **argv)
         CASE(several_gradients_of_a_rank_cut_their_sender_off),
         CASE(a_record_for_backup_workers_cuts_its_sender_off),
         CASE(a_result_is_fetched_in_jobs_with_backup_workers_only),
-        CASE(a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left),
-        CASE(a_round_is_made_without_the_chosen_one_who_is_gone),
-        CASE(another_set_than_that_of_one_who_is_gone_cuts_nobody_off),
-        CASE(the_first_go_on_without_one_who_is_gone),
-        CASE(the_late_get_what_the_lane_has_kept_through_a_change),
+        CASE(a_round_whose_ranks_have_all_left_has_the_remaining_ranks),
+        CASE(a_round_is_made_without_a_chosen_rank_that_has_left),
+        CASE(a_set_other_than_that_of_a_lost_rank_disconnects_no_rank),
+        CASE(the_first_ranks_continue_without_a_lost_rank),
+        CASE(late_ranks_get_the_kept_result_after_a_change),
         CASE(a_kept_result_of_a_repeated_round_is_no_answer),
         CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
         CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),

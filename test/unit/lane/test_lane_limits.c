@@ -74,7 +74,7 @@ static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **stat
     assert_int_equal(held(), before);
 }
 
-static void pieces_cost_what_the_lane_says(void **state)
+static void pieces_use_the_memory_that_the_lane_reports(void **state)
 {
     rig_start(&rig, kind);
     assert_int_equal(place(9, 64, 1, 1), 0);
@@ -340,7 +340,7 @@ static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
 
 static const struct CMUnitTest cases[] = {
     CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
-    CASE(pieces_cost_what_the_lane_says),
+    CASE(pieces_use_the_memory_that_the_lane_reports),
     CASE(earlier_pieces_stay_after_a_refusal),
     CASE(room_for_a_window_is_there_from_the_first_connection_on),
     CASE(a_worker_without_memory_for_a_window_is_refused),

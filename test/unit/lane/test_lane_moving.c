@@ -68,7 +68,7 @@ static void announcements_before_the_end_of_the_round_wait_too(void **state)
     expect_commit(&moving.from, 1, 2);
 }
 
-static void a_thaw_serves_what_has_waited(void **state)
+static void a_thaw_serves_waiting_announcements(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 3);
@@ -296,7 +296,7 @@ static void a_standing_that_cannot_be_is_refused_and_the_piece_goes_on(void **st
 static const struct CMUnitTest cases[] = {
     CASE(a_round_that_has_begun_is_finished_and_no_other_begins),
     CASE(announcements_before_the_end_of_the_round_wait_too),
-    CASE(a_thaw_serves_what_has_waited),
+    CASE(a_thaw_serves_waiting_announcements),
     CASE(bits_without_a_quorum_wait_and_questions_are_answered),
     CASE(a_wish_waits_until_a_round_has_ended),
     CASE(a_wish_waits_for_two_rounds_time_at_most),

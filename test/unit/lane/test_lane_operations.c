@@ -332,7 +332,7 @@ static void a_leaver_ends_no_round_of_a_set_without_it(void **state)
 /* --- W5 --- */
 
 /* One rank has its part in the landing area, another has not. The parts of all ranks differ. */
-static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
+static void a_new_owner_repeats_results_that_differ_between_ranks(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, RANKS, 1, 1, 100, true);
@@ -402,7 +402,7 @@ static const struct CMUnitTest cases[] = {
     CASE(blocks_of_a_set_are_counted_within_it),
     CASE(a_rank_outside_the_set_is_refused),
     CASE(a_leaver_ends_no_round_of_a_set_without_it),
-    CASE(a_new_owner_does_again_what_differs_from_rank_to_rank),
+    CASE(a_new_owner_repeats_results_that_differ_between_ranks),
     CASE(a_new_owner_asks_only_the_set_where_it_stands),
 };
 

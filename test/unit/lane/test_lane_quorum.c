@@ -191,7 +191,7 @@ static void a_gather_of_the_first_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
 }
 
-static void a_new_owner_copies_what_one_holds_and_answers_the_late_from_it(void **state)
+static void a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it(void **state)
 {
     start(3, first_two, true);
     for (uint64_t e = 0; e < ELEMENTS; e++)
@@ -427,7 +427,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_never_goes_back_for_a_rank),
     CASE(the_first_go_on_without_one_that_has_left_but_not_without_two),
     CASE(a_gather_of_the_first_is_refused),
-    CASE(a_new_owner_copies_what_one_holds_and_answers_the_late_from_it),
+    CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
     CASE(under_a_new_owner_the_late_wait_for_its_first_result),
     CASE(the_leader_decides_whose_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),

@@ -66,7 +66,7 @@ static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-static void a_new_owner_commits_what_another_knows_to_be_committed(void **state)
+static void a_new_owner_commits_a_round_that_some_rank_knows_as_committed(void **state)
 {
     start_recovering(2, 100);
     rig_say(&rig, 0,
@@ -231,7 +231,7 @@ static void a_result_is_kept_for_a_new_owner_only(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
+static void a_new_owner_does_not_wait_for_a_rank_that_has_left(void **state)
 {
     start_recovering(3, 100);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 7, .round = 5, .elements = 100});
@@ -351,7 +351,7 @@ static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
     CASE(a_new_owner_copies_a_result_that_somebody_holds),
-    CASE(a_new_owner_commits_what_another_knows_to_be_committed),
+    CASE(a_new_owner_commits_a_round_that_some_rank_knows_as_committed),
     CASE(the_running_sum_of_a_rank_is_no_result_for_others),
     CASE(too_few_that_know_the_last_round_are_an_error_not_a_standstill),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
@@ -364,7 +364,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_whose_result_all_ranks_have_is_committed),
     CASE(a_rank_with_a_result_is_not_two_rounds_behind),
     CASE(a_result_is_kept_for_a_new_owner_only),
-    CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(a_new_owner_does_not_wait_for_a_rank_that_has_left),
     CASE(ranks_that_hold_results_of_different_operations_do_no_harm),
     CASE(a_standing_alone_starts_no_round),
 };

@@ -177,7 +177,7 @@ static void a_lost_rank_is_reported_and_fails_no_round(void **state)
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
 }
 
-static void a_round_that_nobody_holds_is_done_by_those_who_are_left(void **state)
+static void a_round_without_a_result_is_made_by_the_remaining_ranks(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -189,7 +189,7 @@ static void a_round_that_nobody_holds_is_done_by_those_who_are_left(void **state
     do_round(3, 3, 3);
 }
 
-static void a_round_that_somebody_holds_stays_what_it_was(void **state)
+static void a_round_with_a_result_keeps_its_result(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -429,7 +429,7 @@ static void expect_backed(uint32_t rank, int count, uint64_t round, float value)
     expect_copy(rank, round, value);
 }
 
-static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(void **state)
+static void a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left(void **state)
 {
     start_parameters(SHORT);
     offer(2);
@@ -548,7 +548,7 @@ static void a_piece_without_state_may_move_at_any_time(void **state)
 
 /* ---- running sums ---- */
 
-static void a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest(void **state)
+static void a_running_sum_continues_and_a_new_rank_starts_at_the_slowest_clock(void **state)
 {
     start(3, SHORT, (struct lane_terms){.quorum = QUORUM_ANY});
     push(0, 1, 1);
@@ -577,8 +577,8 @@ int main(int argc, char **argv)
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
         CASE(a_lost_rank_is_reported_and_fails_no_round),
-        CASE(a_round_that_nobody_holds_is_done_by_those_who_are_left),
-        CASE(a_round_that_somebody_holds_stays_what_it_was),
+        CASE(a_round_without_a_result_is_made_by_the_remaining_ranks),
+        CASE(a_round_with_a_result_keeps_its_result),
         CASE(a_round_under_way_is_given_up_with_the_rank_that_is_lost),
         CASE(a_rank_reported_as_gone_is_disconnected),
         CASE(a_goodbye_fails_nothing_either),
@@ -589,13 +589,13 @@ int main(int argc, char **argv)
         CASE(settings_that_nobody_has_told_are_not_guessed),
         CASE(a_step_that_is_done_again_starts_from_the_parameters_before_it),
         CASE(a_step_that_somebody_holds_is_kept),
-        CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
+        CASE(a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
         CASE(a_rank_that_enters_a_copied_round_gets_the_steps_after_it),
         CASE(a_late_worker_that_is_lost_with_a_copy_delays_no_rank),
         CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
         CASE(a_piece_without_state_may_move_at_any_time),
-        CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
+        CASE(a_running_sum_continues_and_a_new_rank_starts_at_the_slowest_clock),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

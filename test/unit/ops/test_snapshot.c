@@ -96,7 +96,7 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
 }
 
 /* Three quarters of lane 7, and half of idle lane 9. The tenant must not see the part of job 5. */
-static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
+static void a_tenant_sees_the_memory_and_time_of_its_jobs(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     before.hides_job = after.hides_job = true;
@@ -319,7 +319,7 @@ int main(void)
         cmocka_unit_test(a_lanes_core_is_shared_out_as_it_was_used_and_evenly_when_idle),
         cmocka_unit_test(cores_are_lanes_and_dedicated_ones_are_workers),
         cmocka_unit_test(a_job_of_one_worker_would_need_no_server),
-        cmocka_unit_test(a_tenant_is_told_what_its_own_jobs_hold_and_use),
+        cmocka_unit_test(a_tenant_sees_the_memory_and_time_of_its_jobs),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),

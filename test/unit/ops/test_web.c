@@ -176,7 +176,7 @@ static void until_closed(int fd)
 
 /* --- cases --- */
 
-static void each_page_says_what_it_is(void **state)
+static void each_page_has_its_content_type(void **state)
 {
     show();
     answers("/metrics", "HTTP/1.1 200", "Content-Type: text/plain; version=0.0.4");
@@ -388,7 +388,7 @@ static void an_idle_server_wants_nothing(void **state)
     assert_int_equal(poll(&fd, 1, 0), 0);
 }
 
-static void an_address_that_is_none_is_told_what_was_expected(void **state)
+static void an_invalid_address_is_refused_with_the_expected_form(void **state)
 {
     static const char *const wrong[] = {"",     "7078",  "127.0.0.1", "127.0.0.1:",    "[::1]",
                                         "h:-1", "h:1:2", "unix:/x:1", "http://h:7078", "h:70000"};
@@ -419,7 +419,7 @@ int main(void)
 {
     struct rlimit most;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_page_says_what_it_is, start, stop),
+        cmocka_unit_test_setup_teardown(each_page_has_its_content_type, start, stop),
         cmocka_unit_test_setup_teardown(before_the_first_snapshot_it_is_not_ready, start, stop),
         cmocka_unit_test_setup_teardown(an_aggregator_that_is_not_up_is_unhealthy, start, stop),
         cmocka_unit_test_setup_teardown(nothing_can_be_changed, start, stop),
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_crowd_that_says_nothing_holds_few_places_and_gives_way,
                                         start, stop),
         cmocka_unit_test_setup_teardown(an_idle_server_wants_nothing, start, stop),
-        cmocka_unit_test(an_address_that_is_none_is_told_what_was_expected),
+        cmocka_unit_test(an_invalid_address_is_refused_with_the_expected_form),
         cmocka_unit_test_setup_teardown(a_port_in_use_is_said, start, stop),
     };
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &most), 0);

@@ -139,7 +139,7 @@ static void a_server_is_given_where_it_gains_more_than_a_worker(void **state)
     expect_change(0, 1, 0, 1);
 }
 
-static void probing_jobs_below_what_they_need_come_first(void **state)
+static void probing_jobs_below_their_need_are_first(void **state)
 {
     struct elastic_job jobs[] = {job(1, 2, 2, 0.5), job(2, 1, 1, 100)};
     struct elastic_slots free = {1, 1};
@@ -172,7 +172,7 @@ int main(void)
         cmocka_unit_test(a_job_that_finds_no_room_waits_and_nothing_changes),
         cmocka_unit_test(remaining_workers_go_one_by_one_to_the_largest_gain),
         cmocka_unit_test(a_server_is_given_where_it_gains_more_than_a_worker),
-        cmocka_unit_test(probing_jobs_below_what_they_need_come_first),
+        cmocka_unit_test(probing_jobs_below_their_need_are_first),
         cmocka_unit_test(a_gain_that_does_not_pay_for_the_change_is_none),
     };
     return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);

@@ -162,7 +162,7 @@ static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 75000, 85000);
 }
 
-static void a_stricter_limit_takes_back_what_a_looser_one_gave(void **state)
+static void a_stricter_limit_undoes_the_trial_of_a_looser_one(void **state)
 {
     struct profile p = {0};
     struct narrow known = {.few = 1, .enough = 2, .spent_ppm = 12000};
@@ -203,7 +203,7 @@ int main(void)
         cmocka_unit_test(another_job_under_its_name_is_sought_anew),
         cmocka_unit_test(a_trial_on_too_few_lanes_is_no_sign_of_another_job),
         cmocka_unit_test(on_enough_lanes_the_mark_goes_with_the_job),
-        cmocka_unit_test(a_stricter_limit_takes_back_what_a_looser_one_gave),
+        cmocka_unit_test(a_stricter_limit_undoes_the_trial_of_a_looser_one),
         cmocka_unit_test(a_recalled_job_knows_the_number_of_lanes_that_it_needs),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

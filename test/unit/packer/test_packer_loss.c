@@ -328,7 +328,7 @@ static void no_job_gets_more_lanes_than_it_may_have(void **state)
     free(f);
 }
 
-static void a_refusal_names_what_is_missing_and_how_far(void **state)
+static void a_refusal_names_the_scarce_resource_and_the_missing_amount(void **state)
 {
     struct fleet *f = fleet_of_job(4, 100 * MS);
 
@@ -565,7 +565,7 @@ int main(void)
         cmocka_unit_test(nodes_and_residents_that_make_no_sense_are_refused),
         cmocka_unit_test(a_job_does_not_use_up_its_lanes_on_crumbs),
         cmocka_unit_test(no_job_gets_more_lanes_than_it_may_have),
-        cmocka_unit_test(a_refusal_names_what_is_missing_and_how_far),
+        cmocka_unit_test(a_refusal_names_the_scarce_resource_and_the_missing_amount),
         cmocka_unit_test(a_job_that_is_not_measured_gets_lanes_of_its_own),
         cmocka_unit_test(no_job_exceeds_its_limit_in_any_sequence),
         cmocka_unit_test(extreme_numbers_are_placed_or_refused),

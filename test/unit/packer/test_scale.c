@@ -212,7 +212,7 @@ static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **sta
     pool_free(p);
 }
 
-static void relief_waits_for_what_is_about_to_open(void **state)
+static void relief_waits_for_lanes_that_are_opening(void **state)
 {
     struct pool *p = crowded();
     p->lanes[3].is_changing = true;
@@ -419,7 +419,7 @@ int main(void)
         cmocka_unit_test(a_loss_that_sharing_does_not_explain_moves_no_job),
         cmocka_unit_test(relief_starts_an_aggregator_where_no_lane_will_do),
         cmocka_unit_test(a_job_above_its_limit_now_and_then_starts_few_aggregators),
-        cmocka_unit_test(relief_waits_for_what_is_about_to_open),
+        cmocka_unit_test(relief_waits_for_lanes_that_are_opening),
         cmocka_unit_test(a_job_that_stays_without_a_free_lane_is_reported),
         cmocka_unit_test(nobody_is_relieved_of_a_lane_that_is_being_drained),
         cmocka_unit_test(nobody_is_relieved_while_he_moves),

@@ -24,7 +24,7 @@ static void a_sharing_job_never_measured_alone_gets_a_lane_without_a_job(void **
     pool_free(p);
 }
 
-static void all_that_it_has_beside_others_goes_and_what_it_has_alone_stays(void **state)
+static void tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay(void **state)
 {
     struct pool *p = together(2);
     pool_open(p, 3);
@@ -128,7 +128,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_sharing_job_never_measured_alone_gets_a_lane_without_a_job),
-        cmocka_unit_test(all_that_it_has_beside_others_goes_and_what_it_has_alone_stays),
+        cmocka_unit_test(tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay),
         cmocka_unit_test(one_after_the_other_is_measured_and_comes_back),
         cmocka_unit_test(an_operator_s_order_holds_against_being_measured),
         cmocka_unit_test(where_no_lane_is_free_it_stays),

@@ -152,7 +152,7 @@ static void a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit(void **st
     pool_free(p);
 }
 
-static void the_lane_of_who_waits_is_not_taken(void **state)
+static void the_lane_of_a_waiting_job_is_not_taken(void **state)
 {
     struct pool *p = gathered();
     p->options.lanes_max = 2;
@@ -213,7 +213,7 @@ static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
 }
 
 /* The smallest sufficient number of lanes is found, whatever it is. Then nothing more happens. */
-static void the_fewest_are_found_whatever_they_are(void **state)
+static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {
         struct pool *p = alone(8);
@@ -245,11 +245,11 @@ int main(void)
         cmocka_unit_test(a_job_with_neighbours_or_in_a_move_is_not_tried),
         cmocka_unit_test(a_job_that_finds_no_lane_keeps_its_lanes_and_delays_no_other),
         cmocka_unit_test(a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit),
-        cmocka_unit_test(the_lane_of_who_waits_is_not_taken),
+        cmocka_unit_test(the_lane_of_a_waiting_job_is_not_taken),
         cmocka_unit_test(an_aggregator_starts_where_no_lane_is_left),
         cmocka_unit_test(a_job_that_cannot_move_delays_no_other),
         cmocka_unit_test(a_job_without_a_verdict_is_not_tried_all_the_time),
-        cmocka_unit_test(the_fewest_are_found_whatever_they_are),
+        cmocka_unit_test(the_fewest_sufficient_lanes_are_found),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

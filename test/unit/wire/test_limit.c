@@ -50,7 +50,7 @@ static void bytes_take_a_unit_and_numbers_do_not(void **state)
     assert_int_equal(limits.most[LIMIT_JOB_TENSORS], 12);
 }
 
-static void a_refusal_says_who_what_how_much_and_which_option(void **state)
+static void a_refusal_names_owner_limit_amount_and_option(void **state)
 {
     struct limits limits = defaults();
     struct err err;
@@ -99,7 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_default_is_within_its_bounds_and_reads_as_it_is_shown),
         cmocka_unit_test(bytes_take_a_unit_and_numbers_do_not),
-        cmocka_unit_test(a_refusal_says_who_what_how_much_and_which_option),
+        cmocka_unit_test(a_refusal_names_owner_limit_amount_and_option),
         cmocka_unit_test(a_tenant_s_own_limits_are_kept_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,7 +234,7 @@ static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
     rig_connect(rig, 1);
 }
 
-static void a_worker_cannot_write_what_lanes_sleep_by(void **state)
+static void a_worker_cannot_write_the_sleep_flag_of_a_lane(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_make(rig);
@@ -268,7 +268,7 @@ int main(void)
         LIAR_CASE(sockets_that_say_nothing_are_bounded_in_number),
         LIAR_CASE(strangers_are_taken_four_a_look_and_then_the_listener_rests),
         LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
-        LIAR_CASE(a_worker_cannot_write_what_lanes_sleep_by),
+        LIAR_CASE(a_worker_cannot_write_the_sleep_flag_of_a_lane),
     };
     return cmocka_run_group_tests_name("shm_handshake", cases, NULL, NULL);
 }

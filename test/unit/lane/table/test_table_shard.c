@@ -165,7 +165,7 @@ static void a_full_quota_bears_no_row(void **state)
     rig_fini(&rig);
 }
 
-static void a_lowered_allowance_keeps_what_exists(void **state)
+static void a_lowered_allowance_keeps_existing_rows(void **state)
 {
     static uint64_t keys[BATCH];
     uint32_t rows[BATCH];
@@ -334,7 +334,7 @@ int main(void)
         cmocka_unit_test(rows_of_every_length_keep_apart),
         cmocka_unit_test(a_layout_has_room_for_its_parts),
         cmocka_unit_test(a_full_quota_bears_no_row),
-        cmocka_unit_test(a_lowered_allowance_keeps_what_exists),
+        cmocka_unit_test(a_lowered_allowance_keeps_existing_rows),
         cmocka_unit_test(an_allowance_is_short_from_three_quarters_on),
         cmocka_unit_test(the_nth_allocation_fails),
         cmocka_unit_test(keys_with_the_same_tag_are_told_apart),
