@@ -331,7 +331,8 @@ static int check_specs(const gp_tensor_spec *specs, size_t count, gp_tensor **re
 {
     int error = 0;
     if (!specs || !ret_tensors)
-        return client_error(-EINVAL, "gp_tensors_declare: specs or ret_tensors is NULL; pass both");
+        return client_error(-EINVAL,
+                            "a declaration of tensors: specs or ret_tensors is NULL; pass both");
     for (size_t i = 0; i < count && error == 0; i++)
         error = check_spec(&specs[i], i);
     return error;

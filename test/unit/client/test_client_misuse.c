@@ -38,7 +38,7 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
     failed(gp_job_membership(jobs[0], NULL), -EINVAL, "gp_job_membership: ret_membership is NULL",
            NULL);
     failed(gp_tensors_declare(jobs[0], &tensor, 1, NULL), -EINVAL,
-           "gp_tensors_declare: specs or ret_tensors is NULL", NULL);
+           "a declaration of tensors: specs or ret_tensors is NULL", NULL);
     failed(gp_alloc(jobs[0], 1, NULL), -EINVAL, "gp_alloc: ret_memory is NULL", NULL);
     failed(gp_push_pull(t[0], &one, &one, GP_SUM, NULL), -EINVAL, "no place for the request", NULL);
     failed(gp_push_pull(t[0], &one, NULL, GP_SUM, &q), -EINVAL,
