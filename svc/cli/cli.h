@@ -38,7 +38,7 @@ int cli_main(int argc, char **argv, const struct cli_command *commands);
 struct cli_lanes {
     const char *advertise, *interface_name, *cores; /* NULL: the option is not set */
     const char *allow_uids;                         /* list of users as in the command line */
-    uint32_t uids[CLI_UIDS_MAX], uids_count;        /* the same list, parsed */
+    uint32_t uids[CLI_UIDS_MAX], uids_count;        /* the numbers in allow_uids */
     uint32_t lanes_per_core;
     uint32_t network_gbit; /* 0: the option is not set */
     uint16_t data_port;

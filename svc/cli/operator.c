@@ -68,7 +68,7 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));
     if (has_key)
-        /* channel_greet() reports an error of this call */
+        /* a failure of this call is reported by channel_greet() */
         (void)channel_use_key(*ret_channel, &key);
     key_forget(&key);
     return 0;

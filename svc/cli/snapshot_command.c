@@ -38,7 +38,7 @@ struct fetch {
     struct state_tensor *tensors;
     struct state_writer writer;
     size_t at;     /* index of the tensor whose arrays are being received */
-    uint64_t have; /* received bytes of these arrays */
+    uint64_t have; /* number of bytes of these arrays that were received */
     uint64_t bytes;
     char *arrays;
     uint64_t begun_ns, stood_ns;

@@ -101,8 +101,8 @@ void service_give_up(struct service *s, int code)
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Ends the service. A timer calls this function because a caller of service_give_up() may still use
- * a job that is freed here (K5). */
+/* Ends the service. A timer calls this function, because a caller of service_give_up() may still
+ * use a job that this function frees (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,

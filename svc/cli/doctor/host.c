@@ -18,7 +18,7 @@
 #define CLOCK_CALLS 100
 #define CLOCK_BATCHES 20
 #define CLOCK_NS_MAX 300 /* more for a clock that needs a system call */
-/* start of 2024; before this time, the clock was never set */
+/* start of 2024; an earlier time means that the clock was never set */
 #define WALL_LEAST_S 1704067200L
 #define FILES_LEAST 128 /* enough for a coordinator, or for an aggregator with some lanes */
 #define FILES_ENOUGH 4096

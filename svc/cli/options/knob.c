@@ -1,4 +1,5 @@
-/* An option: its variable, its default, and the types of values. No option is named here. */
+/* An option: its variable, its default, and the types of values. This file names no particular
+ * option. */
 #include "svc/cli/options/knob.h"
 
 #include "svc/base/text.h"

@@ -9,7 +9,7 @@
 
 enum lane_use {
     LANE_OPEN,
-    LANE_CLOSING, /* tasks are moving away; no new task is placed here */
+    LANE_CLOSING, /* tasks are leaving the lane, and no new task is placed on it */
     LANE_PARKED,  /* no tasks; no task is placed here until the lane opens again */
     /* drained by an operator; no task is placed here until the operator undoes the drain */
     LANE_WITHHELD,
@@ -38,8 +38,8 @@ struct lane {
     uint64_t network_bytes_per_s;
     uint64_t shared_ns;   /* last time at which several jobs had pieces on the lane; 0: never */
     uint64_t withheld_by; /* number of the drain that has closed this lane for new tasks */
-    /* Time of the last reply with rows of jobs. Later replies had none, because no row had changed
-     * (K61). */
+    /* Time of the last reply with rows of jobs. Later replies omit the rows, because none has
+     * changed (K61). */
     uint64_t rows_ns;
 };
 
@@ -62,7 +62,7 @@ struct aggregator {
     struct timer timer;
     uint64_t pinged_ns;      /* time of the ping that is not answered yet; 0: none */
     uint32_t periods_silent; /* number of consecutive ping periods without an answer */
-    uint64_t silent_ns;      /* total length of those periods */
+    uint64_t silent_ns;      /* total length of the silent periods */
     /* Until this time the aggregator is not chosen as a replica holder, because it had no memory or
      * could not connect to a lane. */
     uint64_t unfit_until_ns;

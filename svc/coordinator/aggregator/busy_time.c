@@ -92,8 +92,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Returns whether every row that the reply omits is stored here. If two requests overlap, the
- * stored rows may differ from those in the request. */
+/* Returns whether this coordinator stores every row that the reply omits. If two requests overlap,
+ * the stored rows may differ from those of the request. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {

@@ -88,7 +88,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* An answer without a call is ignored: the call has ended at its deadline. */
+    /* An answer without a call is ignored: the call ended at its deadline. */
 }
 
 bool call_went_unanswered(int code)

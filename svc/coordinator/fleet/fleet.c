@@ -34,7 +34,7 @@ static struct aggregator *aggregator_of(const struct slot *slot)
 
 static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
 
-/* Returns whether the slot has an aggregator that is not about to end. */
+/* Returns whether an aggregator uses the slot and is not about to end. */
 static bool is_manned(const struct slot *slot)
 {
     const struct aggregator *a = aggregator_of(slot);
@@ -280,7 +280,7 @@ void fleet_want_another(struct service *s)
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* Not counted: a slot that has to pause after too many starts. */
+/* Does not count a slot that pauses after too many starts. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);

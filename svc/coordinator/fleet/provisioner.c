@@ -165,7 +165,7 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        /* The pipe is closed, so the process is ending, and its exit code is not needed. */
+        /* The aggregator has closed the pipe, so it is ending, and its exit code is not needed. */
         kill(it->pid, SIGKILL);
         how = 0;
     }

@@ -209,7 +209,7 @@ static int see_pieces(struct job *job, struct sight *sight)
  * a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    /* also differs if other ranks train, even in the same number */
+    /* the layout also differs if other ranks train, even with the same number of ranks */
     uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
@@ -415,8 +415,8 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether the aggregator of a lane of the job or its experiment is away. Until it is back
- * or lost, no decision could be carried out. */
+/* Returns whether the aggregator of a lane of the job, or of its experiment, is away. Before the
+ * aggregator has returned or is lost, a decision could not be carried out. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;

@@ -27,7 +27,7 @@ enum piece_state {
 struct keeping {
     uint32_t keeper; /* number of the aggregator that is the replica holder; 0: none */
     uint32_t former; /* previous replica holder; the lane may not have read its copy yet; 0: none */
-    bool begins;     /* the holder has received no part of the copy yet */
+    bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
     bool keeper_knows, former_knows, lane_knows; /* was informed of the piece's lane and holder */
 };
@@ -102,7 +102,7 @@ struct share {
     struct seen seen;
     uint64_t looked_ns;   /* arrival of the last measurements that were used */
     struct estimate time; /* lane time of a round, estimated from samples */
-    bool was_alone;       /* `time` has a sample from a time without other jobs on the lane */
+    bool was_alone;       /* `time` has a sample from a period without other jobs on the lane */
     /* Lane time of a round: measured, or predicted before the first measurement; 0: unknown. */
     uint64_t lane_ns;
     /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
@@ -135,7 +135,7 @@ struct session {
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
-    bool was_closed;    /* if the worker is away: its connection was closed in order, not reset */
+    bool was_closed;    /* if the worker is away: the connection was closed normally, not reset */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
 };
 
@@ -149,13 +149,14 @@ enum entering {
 struct job_ranks {
     uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
     uint32_t version;          /* version of the membership; never decreases */
-    uint64_t changed_ns;    /* last change of `version`; 0: unchanged since this process started */
-    bool told_shrinking;    /* the advice of placement/shrinking.c was logged */
-    bool tells_leavers;     /* some ranks have left, and the lanes are not informed yet */
-    bool is_growing;        /* the resize of rank `grower` waits until other ranks have joined */
-    uint32_t grower;        /* rank that waits in gp_job_resize() */
-    uint32_t claims;        /* current claims, as bits of enum claim */
-    enum entering entering; /* how late workers enter rounds (late_join.c) */
+    uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
+    bool told_shrinking; /* the advice of placement/shrinking.c was logged */
+    bool tells_leavers;  /* some ranks have left, and the lanes are not informed yet */
+    /* rank `grower` waits in gp_job_resize() until other ranks have joined */
+    bool is_growing;
+    uint32_t grower;               /* rank that waits in gp_job_resize() */
+    uint32_t claims;               /* current claims, as bits of enum claim */
+    enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     /* the current hold of a rank at the end of an iteration; NULL: none */
     struct holding *holding;

@@ -84,7 +84,7 @@ static void note_first_round(struct job *job, const struct share *share, const W
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* no newer measurement has arrived (K61) */
+        return false; /* the lane has sent no newer measurement (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)

@@ -191,8 +191,8 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the join does not match the present job. A late rank may match even if other
- * ranks have left. */
+/* Returns whether the join contradicts the present job. A late worker may fit even if other ranks
+ * have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);

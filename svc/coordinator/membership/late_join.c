@@ -38,7 +38,7 @@ bool entering_is_strict(const struct job *job)
     return jobs_tensor_named(job, TERMS_STEPS_NAME) != NULL;
 }
 
-/* A rank is held again after RETRY_NS. */
+/* Tries to hold a rank again after RETRY_NS. */
 static void entering_wait(struct job *job, const char *why)
 {
     job->ranks->entering = ENTERING_NOT;

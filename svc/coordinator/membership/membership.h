@@ -19,7 +19,7 @@ void members_handle_resize(struct peer *p, const envelope *message);
 /* --- late_join.c --- */
 
 /* Returns whether late workers enter only between two iterations, because the job has step records.
- * Ranks that go are not awaited together with them. */
+ * Leaving ranks are then not awaited together with late workers. */
 bool entering_is_strict(const struct job *job);
 /* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
  * being held at the end of its iteration; regrouping_check() is called again once the rank is

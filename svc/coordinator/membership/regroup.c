@@ -32,7 +32,7 @@ struct regrouping {
     uint32_t tensors[];
 };
 
-/* Context of a call. When the answer arrives, the regrouping or the job may have ended. */
+/* Context of a call. When its answer arrives, the regrouping or the job may already have ended. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;

@@ -62,7 +62,7 @@ void moving_worker_leaves(const struct job *job);
  * have switched. When the aggregator returns, K9 decides about its pieces. */
 void moving_aggregator_away(struct aggregator *a);
 /* Like moving_aggregator_away(), for a lost aggregator. Called before recovery_aggregator_lost(),
- * which places its pieces again. */
+ * which places the aggregator's pieces again. */
 void moving_aggregator_lost(struct aggregator *a);
 /* Frees all migrations at the end of the service, without messages. */
 void moving_destroy(struct service *s);

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A task that is to move. */
+/* A task that should move. */
 struct wanted {
     uint32_t task, target;
     enum share_how how;

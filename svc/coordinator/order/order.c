@@ -77,8 +77,8 @@ static void hold_moved(const struct order *order)
     }
 }
 
-/* Returns the lanes of a failed drain to use. A withheld lane that still has tasks can neither be
- * used nor removed (K95). */
+/* Opens the lanes of a failed drain again. A withheld lane that still has tasks could neither get
+ * new tasks nor be stopped (K95). */
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;

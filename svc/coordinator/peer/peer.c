@@ -72,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* Handles a missed deadline. A peer that waits for its turn is not late, because the coordinator
- * itself is; its deadline is extended. */
+/* Handles a missed deadline. If the peer waits for its turn, the coordinator is late and not the
+ * peer, so the deadline is extended. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);

@@ -404,8 +404,8 @@ static bool waits_for_any(struct job *job, const struct packer_request *request,
            waiting_for_any(job);
 }
 
-/* Returns whether the job should wait because another job will be measured after a few rounds. The
- * refusal may then no longer hold. */
+/* Returns whether the job should wait, because another job will be measured after a few rounds, and
+ * the packer may then accept this job. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {

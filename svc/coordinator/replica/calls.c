@@ -110,7 +110,7 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
     }
 }
 
-/* Returns whether the code means that a holder has no room for more copies. */
+/* Returns whether the code means that a holder has no memory for more copies. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);

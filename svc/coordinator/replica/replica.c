@@ -339,8 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Holders are informed before they are changed. A new owner may need the copy of a holder that is
- * about to be replaced. */
+/* Informs holders before they are replaced, because a new owner may need the copy of such a
+ * holder. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))

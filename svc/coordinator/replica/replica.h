@@ -35,7 +35,7 @@ void keeping_aggregator_lost(struct aggregator *a);
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
-/* Does not choose the aggregator as a holder for one minute. The reason is logged. */
+/* Excludes the aggregator as a holder for one minute. The reason is logged. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* Called when an aggregator cannot connect to the lane. The aggregator is not chosen as a holder,
  * and the job's pieces on the lane receive other holders. */

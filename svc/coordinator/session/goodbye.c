@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Delay of the message. The ranks of a job usually end at the same time, and then no rank
- * needs it. */
+/* Delay of the message: the ranks of a job usually end together, and then the message is not
+ * needed. */
 #define TELL_NS (200 * NS_PER_MS)
 
 struct goodbyes {

@@ -124,7 +124,7 @@ static struct session *first_to_end(const struct job *job)
     return first;
 }
 
-/* Handles the end of the next process, which has waited for that of an earlier one. */
+/* Handles the end of the next process, which had to wait for the end of an earlier one. */
 static void end_next(const struct job *job)
 {
     struct session *next = first_to_end(job);
@@ -184,7 +184,8 @@ void session_silent(struct session *session, uint64_t silent_ns)
     lost_because(session, why);
 }
 
-/* The process may still be alive. JobFailure is the last message to it. */
+/* Ends the session although the process may be alive. JobFailure is the last message to the
+ * process. */
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
@@ -280,7 +281,7 @@ void session_broken(struct session *session, uint32_t lane)
     char why[128];
     session->broken_ns = clock_now_ns();
     if (session->state == SESSION_LEFT)
-        return leavers_changed(session->job); /* the lane was not informed that the rank has left */
+        return leavers_changed(session->job); /* no lane knows yet that the rank has left */
     if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
         return;
     snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
