@@ -241,8 +241,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (!operation || !root_is_sound(p, operation, ready->root)) {
-        refuse(w, ready, -EOPNOTSUPP,
-               "unknown operation or root; install one version of gradpool on all hosts");
+        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; use one version of gradpool");
         return false;
     }
     if (!suits_terms(p, operation)) {

@@ -476,8 +476,7 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    /* the rank has the result without a commit, and no other rank has the result */
-    stand(0, 2, RECORD_HOLDS);
+    stand(0, 2, RECORD_HOLDS); /* the only rank with the result, and without a commit */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 

@@ -309,8 +309,7 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    /* the lane continues as after a move that was undone */
-    lane_thaw(from->lane, RIG_JOB, moved, 1);
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as after a move that was undone */
     expect_closed(from, 1, 1, 8);
 }
 

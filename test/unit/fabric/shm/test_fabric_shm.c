@@ -317,8 +317,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
     assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
     assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
     assert_true(clock_now_ns() - before_ns < FABRIC_FENCE_NS);
-    /* waits, because a wrong kill would happen only after some time */
-    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS);
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would happen late */
     assert_int_equal(waitpid(lane, NULL, WNOHANG), 0);
     kill(lane, SIGKILL);
     waitpid(lane, NULL, 0);
@@ -374,8 +373,7 @@ static void expect_standing(struct rig *rig)
     rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
 }
 
-/* The lane has read the peer's close, but may still write through its mappings until its next
- * poll. */
+/* The lane has read CLOSED, but may still write through its mappings until its next poll. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
     struct rig *rig = *state;
