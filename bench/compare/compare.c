@@ -83,7 +83,8 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* Runs one turn. `counts`: whether its times are recorded; wrong elements always are. */
+/* Runs one turn. `counts`: the times of the turn are recorded. Wrong elements are recorded in any
+ * case. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {

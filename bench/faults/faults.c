@@ -47,7 +47,7 @@ struct conductor {
     struct snapshots snapshots;
     struct hostile hostile;
     char listen[HOSTILE_LISTEN_BYTES];
-    pid_t leaving; /* the aggregator that was asked to end and still runs; 0: none */
+    pid_t leaving; /* pid of the aggregator that was ordered to end and still runs; 0: none */
     uint64_t random;
     uint8_t ways[WAYS]; /* kinds of strikes left in this turn; each turn has every kind once */
     uint32_t ways_left;
@@ -194,7 +194,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* Restarts the coordinator as planned; the next one continues with the jobs. */
+/* Restarts the coordinator as planned; the jobs continue with the next coordinator. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);

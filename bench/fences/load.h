@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define LOADS 11
-#define LOAD_NICER 10 /* difference of the nice value to that of this process */
+#define LOAD_NICER 10 /* difference between the nice values of the load and of this process */
 
 struct load {
     const char *name; /* an attack of gradpool-bench-hostile */

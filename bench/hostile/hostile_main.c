@@ -60,7 +60,7 @@ static void say_ready(const struct tenant *t, const struct attack *attack)
     fflush(stdout);
 }
 
-/* Runs one attack until the end of its time, or until a signal. */
+/* Runs one attack until its time has ended, or until a signal. */
 static void run(struct tenant *t, const struct attack *attack, uint64_t ms, bool says_ready)
 {
     const pid_t parent = getpid();

@@ -123,8 +123,8 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* Runs in a separate thread: the resize waits for a member that leaves, which may first need
- * further rounds from this worker. */
+/* Runs in a separate thread, because the resize waits for a leaving member, which may need further
+ * rounds of this worker first. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;

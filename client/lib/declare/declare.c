@@ -203,7 +203,7 @@ static void fill_request(struct declaration *d)
     d->call.done = declared;
 }
 
-/* A declaration of a job that waits has the coordinator's reason. */
+/* If a job waits, its declaration has the coordinator's reason. */
 static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
     char reason[ERR_TEXT_BYTES / 2];

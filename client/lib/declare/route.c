@@ -180,7 +180,8 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);
-    piece_new_word(p); /* late messages of the former owner then match no piece (W5) */
+    /* with the new word, late messages of the former owner match no piece (W5) */
+    piece_new_word(p);
     if (!is_released && former != link && !p->lost)
         p->lost = former;
     p->link = link;

@@ -333,7 +333,7 @@ void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* another thread pushes, and continues */
+        return; /* another thread pushes now, and continues these pushes */
     hold->stands = stands;
     hold_check(job);
 }

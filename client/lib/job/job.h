@@ -40,12 +40,14 @@ struct gp_job {
     char host[64];
     uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
     bool is_elastic;            /* whether workers join and leave (L20) */
-    bool join_is_late;          /* the job began before this join; owned by the control thread */
+    /* the job had begun before this join; owned by the control thread */
+    bool join_is_late;
     gp_membership membership;
     Gradpool__Wire__JoinRequest join;       /* request with which the control thread joins */
     Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
-    pthread_mutex_t declaring; /* for one declare or undeclare at a time; locked before `lock` */
+    /* permits one declare or undeclare at a time; locked before `lock` */
+    pthread_mutex_t declaring;
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;

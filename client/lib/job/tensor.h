@@ -42,8 +42,8 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes; /* elements of one block; `bytes`: size of the block on the wire */
     struct terms terms;
-    /* members: number of ranks in the set; first_rank: the lowest; peer: a rank that is not this
-     * one */
+    /* members: number of ranks in the set; first_rank: the lowest of them; peer: any rank other
+     * than this one */
     uint32_t members, first_rank, peer;
     /* in an elastic job: ranks whose pushes make a round */
     uint64_t ranks[RECORD_MISSING_WORDS];

@@ -238,7 +238,7 @@ static void link_connect(struct link *l)
     link_retry(l, error, 0);
 }
 
-/* Returns whether this process lacks a resource. Another lane would not help. */
+/* Returns whether this process lacks a resource, so that another lane would not help. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;

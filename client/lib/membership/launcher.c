@@ -131,8 +131,8 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Returns an error for a process that is one of several and would silently train alone.
- * `size_name`: the variable with the value one; NULL: no launcher has set a rank. */
+/* Returns an error for a process of a job of several processes that would train alone without a
+ * message. `size_name`: the variable with the value 1; NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();
