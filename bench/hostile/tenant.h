@@ -43,7 +43,7 @@ struct attack {
 
 void attack_plans(struct tenant *t);     /* dry runs of a tensor of 512 GiB */
 void attack_lists(struct tenant *t);     /* many lists of jobs at a time */
-void attack_halves(struct tenant *t);    /* sends messages without their last byte */
+void attack_halves(struct tenant *t);    /* messages without their last byte */
 void attack_greetings(struct tenant *t); /* connections that never complete a greeting */
 void attack_storms(struct tenant *t);    /* joins, with or without a goodbye */
 void attack_untouched(struct tenant *t); /* huge regions without pages */
