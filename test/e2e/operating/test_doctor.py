@@ -193,7 +193,7 @@ class OfService(Case):
             port = listener.getsockname()[1]
             checks = self.look(code=1, endpoint=f'gradpool://127.0.0.1:{port}')
             thread.join()
-        self.finds(checks['protocol'], 'fail', 'speaks 99', 'same gradpool at both ends')
+        self.finds(checks['protocol'], 'fail', 'speaks version 99', 'same gradpool at both ends')
 
 
 class Build(Case):
