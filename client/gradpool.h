@@ -206,7 +206,7 @@ typedef struct gp_job_spec {
      * limit. */
     uint32_t loss_limit_ppm;
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
-    enum gp_worker_loss on_worker_loss; /* what happens to the job when a worker is lost */
+    enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
     gp_backup_spec backup; /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies, update rules */
 } gp_job_spec;
