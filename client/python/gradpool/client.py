@@ -43,7 +43,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms():
-    """Returns the time-out in milliseconds that 0 stands for."""
+    """Returns the time-out in milliseconds for the argument 0."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
@@ -71,7 +71,7 @@ class Client(Owned):
     def __init__(self, handle):
         super().__init__(handle)
         self._jobs = []
-        self._timeout_ms = default_timeout_ms()     # read once, as the library does
+        self._timeout_ms = default_timeout_ms()     # the variable is read once, as by the library
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None, backup=None):
@@ -141,8 +141,8 @@ class Tensor:
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
         self.job, self.name, self.elements = job, name, elements
-        self.dtype, self.ranks = dtype, ranks       # None: all ranks of the job
-        self.handle = handle                        # None after undeclare()
+        self.dtype, self.ranks = dtype, ranks       # ranks None: all ranks of the job
+        self.handle = handle                        # the handle is None after undeclare()
 
     @property
     def workers(self):
@@ -246,7 +246,7 @@ class Job(Owned):
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
     def _declared(self, name, elements, dtype, ranks, handle):
-        """A name that was declared before gives the same Tensor."""
+        """A second declaration of a name returns the same Tensor."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
@@ -320,7 +320,8 @@ class Job(Owned):
             tensor.handle, given, taken, number_of, request))
 
     def push_pull_group(self, items, operation='mean'):
-        """Pushes several (tensor, gradient, result or None) as one Request, like push_pull()."""
+        """Pushes several (tensor, gradient, result or None) as one Request, as push_pull() pushes
+        one."""
         _number_of(operation)
         tensors, array, loan = self._items(items, operation)
         return self.push_items(tensors, array, loan, operation)
@@ -336,7 +337,8 @@ class Job(Owned):
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
     def update_group(self, items, **settings):
-        """Updates several (tensor, gradient, parameters or None) as one Request, like update()."""
+        """Updates several (tensor, gradient, parameters or None) as one Request, as update()
+        updates one."""
         given = ctypes.byref(_settings(**settings)) if settings else None
         tensors, array, loan = self._items(items, 'mean')
         return self._start(tensors, loan, lambda handle, request: lib.gp_update_group(
@@ -429,7 +431,8 @@ class Job(Owned):
             self._rounds.raise_dropped()
             for tensor in round_.tensors:
                 if tensor.handle is None or tensor.job is not self:
-                    self._known(tensor)     # this call raises the reason
+                    # raises an error with the reason, if the tensor is unknown
+                    self._known(tensor)
             error = begin(job, ctypes.byref(round_.handle))
             if error == -errno.EBUSY and not is_last_try:
                 return False

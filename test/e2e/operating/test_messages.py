@@ -548,7 +548,7 @@ class Life(Case):
         self.assertEqual(joined.wait(), 0)
         check(self, joined.text())
         service.serve.signal(1)
-        service.serve.wait_for('nothing to reload')
+        service.serve.wait_for('reloads no files')
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
 
