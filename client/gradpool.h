@@ -80,7 +80,7 @@ enum gp_operation {
     GP_BROADCAST = 3, /* for gp_broadcast() only: the input of rank `root` on every worker */
     GP_MIN = 5,       /* NaN if any input is NaN */
     GP_MAX = 6,       /* NaN if any input is NaN */
-    GP_PRODUCT = 7,   /* in rank order */
+    GP_PRODUCT = 7,   /* product of the inputs, computed in rank order */
     GP_GATHER = 8,
     GP_ALL_TO_ALL = 9,
     GP_REDUCE_SCATTER = 10,
@@ -205,7 +205,7 @@ typedef struct gp_job_spec {
      * limit. */
     uint32_t loss_limit_ppm;
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
-    enum gp_worker_loss on_worker_loss; /* effect of a lost worker */
+    enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
     gp_backup_spec backup;              /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies */
 } gp_job_spec;
@@ -235,8 +235,8 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {
-    uint32_t version; /* grows with each change */
-    uint32_t workers; /* ranks in the job now */
+    uint32_t version; /* version of the set of ranks; grows with each change */
+    uint32_t workers; /* number of ranks that are in the job now */
     /* size set by the last resize: ranks with this number or a higher one have to leave */
     uint32_t wanted;
     /* set of these ranks: rank r is bit r % 64 of word r / 64; at first the ranks below
@@ -309,7 +309,7 @@ enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADA
 
 /* Settings of one update, all finite. A rule ignores the settings that it does not use. */
 typedef struct gp_settings {
-    double rate, weight_decay; /* every rule; 0 or more */
+    double rate, weight_decay; /* for every rule; 0 or more */
     /* GP_MOMENTUM, GP_NESTEROV; momentum 0 or more; dampening any value, for GP_NESTEROV 0 */
     double momentum, dampening;
     double beta1, beta2, epsilon; /* GP_ADAM, GP_ADAMW; 0 <= beta < 1; epsilon 0 or more */

@@ -55,7 +55,7 @@ GP_API int gp_job_weigh(gp_job *job, uint32_t weight);
  * depends on seed and epoch alone. */
 typedef struct gp_deal {
     uint64_t samples; /* of the data set, numbered from 0; 1 at least */
-    uint64_t epochs;  /* 1 at least */
+    uint64_t epochs;  /* number of epochs, at least 1 */
     uint64_t seed;
     uint32_t batch;    /* samples of one step, of all workers together: 1 to GP_WEIGHT_MAX */
     uint32_t prefetch; /* steps whose shares are known before the present one ends: 0 to 64 */
@@ -75,20 +75,22 @@ GP_API int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spe
 /* Results of gp_step_begin(), besides 0. */
 #define GP_LEAVES 1 /* the job has to shrink, and all shares of this rank are used: leave the job */
 #define GP_TRAINED 2 /* the last epoch is complete */
-#define GP_CARRIES 3 /* workers have come: copy the state of the model, then begin the step again */
+/* workers have joined: copy the state of the model, then begin the step again */
+#define GP_CARRIES 3
 
-/* This rank has no state of the model yet: results of this step are to be dropped. */
+/* this rank has no state of the model: drop the results of this step */
 #define GP_STEP_ENTERS 1u
 
 typedef struct gp_step {
-    uint64_t number; /* from 1 */
-    uint64_t epoch;  /* from 0 */
-    uint64_t cursor; /* samples of the epoch that were dealt before this step, for the first time */
+    uint64_t number; /* number of the step, from 1 */
+    uint64_t epoch;  /* number of the epoch, from 0 */
+    /* number of samples of the epoch that earlier steps have dealt, each counted once */
+    uint64_t cursor;
     uint32_t workers; /* ranks that share the samples */
-    uint32_t place;   /* number of these ranks below this one */
-    uint32_t batch;   /* samples of all of them */
+    uint32_t place;   /* number of those ranks that are lower than this one */
+    uint32_t batch;   /* number of samples of this step, of all those ranks together */
     uint32_t weight;  /* samples of this rank; 0: its gradient is not read */
-    uint32_t flags;   /* GP_STEP_ENTERS */
+    uint32_t flags;   /* GP_STEP_ENTERS, or 0 */
     uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */
 } gp_step;
 

@@ -57,7 +57,7 @@ struct packer_lane {
     enum packer_lane_state state;
     uint64_t nic_bytes_per_s; /* free bandwidth; 0 or UINT64_MAX: not limited */
     uint64_t job_lane_ns;     /* lane time of a round of the placed job, from earlier calls */
-    const struct packer_resident *residents; /* the measured ones among `jobs` */
+    const struct packer_resident *residents; /* the residents that are measured */
     size_t residents_count;
 };
 

@@ -58,12 +58,12 @@ static void warn_without_limit(const struct cli_serve *o)
     if (packer_losses(o->policy, &nobody, 0, &none) == 0)
         return;
     if (o->loss_limit_ppm > 0)
-        log_warn("--loss-limit does nothing: policy %s knows no loss limit; leave the option out, "
-                 "or use --policy shared",
+        log_warn("--loss-limit does nothing: policy %s has no loss limit; omit the option, or use "
+                 "--policy shared",
                  o->policy);
     if (o->names_scale)
-        log_warn("--scale on does nothing: policy %s knows no loss limit; leave the option out, or "
-                 "use --policy shared",
+        log_warn("--scale on does nothing: policy %s has no loss limit; omit the option, or use "
+                 "--policy shared",
                  o->policy);
 }
 
@@ -156,7 +156,7 @@ static int aggregator(int argc, char **argv)
                                          .leave_timeout_ns = o.lanes.leave_timeout_s * NS_PER_S};
     int ended;
     while ((ended = aggregator_run(&options)) == -ESTALE && !o.grant)
-        log_warn("this aggregator counted as lost: it joins as a new one; its former tasks have "
+        log_warn("this aggregator counted as lost, so it joins as a new one; its former tasks have "
                  "other lanes");
     return exit_code(ended);
 }

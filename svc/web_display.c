@@ -22,10 +22,11 @@ int web_display_open(const char *address, struct display *ret_display, struct er
     if (error < 0)
         return error;
     if (address)
-        log_info("metrics and report on %s/metrics and %s/report", web_url(web), web_url(web));
+        log_info("the web server shows metrics on %s/metrics and a report on %s/report",
+                 web_url(web), web_url(web));
     if (address && !web_is_loopback(web))
-        log_warn("--http: whoever reaches %s can read the names and figures of all jobs; use "
-                 "127.0.0.1, or guard the port",
+        log_warn("--http: everybody who reaches %s can read the names and figures of all jobs; use "
+                 "127.0.0.1, or protect the port",
                  web_url(web));
     *ret_display = (struct display){.context = web,
                                     .period_ns = address ? NS_PER_S : UNSEEN_NS,

@@ -172,7 +172,7 @@ void report_bars(const struct study *study, const struct report_kind *kind,
 
 bool report_equals(const struct grid_check *check, const struct virtual_result *result)
 {
-    /* A run that ends at its last target does not count its last round. */
+    /* If a run ends at its last target, its last round is not counted. */
     uint32_t last = result->reached[GRID_TARGETS - 1] >= 0 ? 1 : 0;
     if (result->rounds - last != check->rounds || fabs(result->k_mean - check->k_mean) > 0.00501)
         return false;

@@ -15,8 +15,8 @@ struct report_kind {
     bool is_json;
 };
 
-/* Prints the figures with a bar, as text or as one JSON line. `decisions`: with one gradient of a
- * rank, and with several. */
+/* Prints the figures and whether they meet their bars, as text or as one JSON line. `decisions`:
+ * time of a decision with one gradient of a rank, and with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
                  const struct decisions decisions[2]);
 /* Returns whether a run has the result of a check, to the digits of the check. */

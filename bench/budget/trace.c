@@ -98,7 +98,7 @@ static void follow(struct trace *t)
     }
 }
 
-/* Writes one number to the pipe, the result of the start, then traces. */
+/* Writes the result of the start to the pipe as one number, then traces. */
 static void run(struct trace *t, int pipe_fd, const pid_t *servers, size_t servers_count,
                 const pid_t *workers, size_t workers_count)
 {

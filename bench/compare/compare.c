@@ -1,5 +1,5 @@
-/* Owns the order of a comparison. All systems with one number of workers are started together. Only
- * one runs at a time, and the others sleep, so all systems of a cell meet the same state of the
+/* Owns the order of a comparison. All systems with the same number of workers are started together.
+ * One system runs while the others sleep, so all systems of a cell meet the same state of the
  * machine. */
 #include "bench/compare/compare.h"
 
@@ -83,7 +83,8 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* Runs one turn. `counts`: whether its times are recorded; wrong elements always are. */
+/* Runs one turn. `counts`: the times of the turn are recorded. Wrong elements are recorded in any
+ * case. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {

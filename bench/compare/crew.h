@@ -33,7 +33,7 @@ struct crew {
     uint32_t workers, seats;
     char address[64]; /* address of this process, to which seats connect */
     char job[64];
-    char folder[PATH_MAX]; /* folder for systems that need one; removed at the end */
+    char folder[PATH_MAX]; /* temporary folder for systems that need one */
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
@@ -48,7 +48,7 @@ struct crew {
 struct segment {
     uint32_t rounds;
     const uint32_t *pause_us;              /* pause of each rank before each round; NULL: none */
-    uint64_t worker_cpu_ns, server_cpu_ns; /* results, as all following fields */
+    uint64_t worker_cpu_ns, server_cpu_ns; /* this field and all later ones are results */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;
     uint64_t *round_ns; /* times of workers * rounds rounds */

@@ -149,7 +149,7 @@ static int push_pull(void *context)
     return r;
 }
 
-/* Tensors of a group are neighbours in memory, and are sent as one stream. */
+/* the tensors of a group are adjacent in memory, and are sent as one stream */
 static int resize(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result)
 {

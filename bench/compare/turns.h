@@ -14,12 +14,12 @@ struct turn_figures {
 };
 
 struct turns {
-    const struct system *systems; /* the first system is the one that turns_ratio() divides by */
+    const struct system *systems; /* all systems; turns_ratio() divides by the first one */
     size_t systems_count;
     uint32_t workers, turns_count, rounds; /* workers of a system; turns; rounds of a turn */
     struct crew crews[TURNS_SYSTEMS_MAX];
     struct turn_figures figures[TURNS_SYSTEMS_MAX][STATISTICS_TURNS_MAX];
-    uint64_t wrong; /* elements, all turns together */
+    uint64_t wrong; /* number of wrong elements over all turns */
 };
 
 /* Starts the workers of every system. Returns a negative errno, with a text on standard error;

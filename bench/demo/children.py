@@ -119,7 +119,7 @@ class Children:
         _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def start(self, name, argv, environment=None):
-        """Starts a child; its standard error goes to its log."""
+        """Starts a child. The log of the child receives its standard error."""
         log = self._folder / f'{name}.log'
         with open(log, 'ab') as errors:
             process = subprocess.Popen(

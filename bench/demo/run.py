@@ -169,7 +169,7 @@ def demonstrate(stage):
     if stage.network.can_cut:
         result.cut({run.job.name: jobs.longest_pause_s(run) for run in runs}, CUT_S)
     else:
-        # A separate run, so that move and kill do not affect the figures above.
+        # this separate run keeps the effect of the move and the kill out of the figures above
         disturbed, *_, seen = train(stage, 'disturbed', jobs.JOBS, disturb,
                                      DISTURB_HOLDS)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))

@@ -40,7 +40,7 @@ TRAININGS = {'digits': Training(make_cnn, 32, 0.05), 'cancer': Training(make_mlp
 
 
 class Data:
-    """Data of one kind, from the file that contains the result of datasets.prepare()."""
+    """The data of one kind, read from the file of datasets.prepare()."""
 
     def __init__(self, path, kind):
         arrays = numpy.load(path)

@@ -49,7 +49,7 @@ static int decisions_submit(struct decisions_run *run, bool is_timed)
     return decisions_send(run, &event, is_timed);
 }
 
-/* Reports the end of each worker that was asked to leave. */
+/* Reports the end of each worker that was ordered to leave. */
 static int decisions_let_leave(struct decisions_run *run)
 {
     for (uint32_t slot = 0; slot < run->result->slots; slot++) {

@@ -1,4 +1,4 @@
-/* CPU time of one decision of the scheduler beside many jobs. */
+/* Measures the CPU time of one decision of the scheduler with many jobs. */
 #ifndef GRADPOOL_BENCH_EXPLORE_DECISIONS_H
 #define GRADPOOL_BENCH_EXPLORE_DECISIONS_H
 

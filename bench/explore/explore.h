@@ -24,7 +24,7 @@ int explore_run(const struct trial_stream *stream, const struct stream_trace *tr
 /* Runs the stage of 8 workers among narrow jobs. */
 int explore_run_stages(const struct trial_stream *stream, struct explore_rows *ret_rows);
 
-/* A ratio between two policies, or a figure of one policy, with its limit. */
+/* A ratio between two policies, or a figure of one policy, with the limit that it must keep. */
 struct explore_bar {
     char text[128];
     double value, limit;

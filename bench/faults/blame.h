@@ -10,7 +10,7 @@
 #define BLAME_HURTS 4
 #define BLAME_ENDS 16
 
-/* Times of the last strikes that may end a worker. */
+/* Times of the last strikes that may have ended a worker. */
 struct blame_hurts {
     uint64_t at_ns[BLAME_HURTS];
     uint32_t count;

@@ -209,8 +209,8 @@ static bool was_hurt_itself(const struct company *c, size_t job, uint32_t rank,
                           failed->patience_ns);
 }
 
-/* Returns whether a strike may be the cause. A strike against one worker ends a job of two workers;
- * in an elastic job it only ends that member. */
+/* Returns whether a strike may be the cause. A strike against one worker ends a job of two workers,
+ * but in an elastic job only this member. */
 static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);

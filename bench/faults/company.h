@@ -28,7 +28,7 @@ struct job {
     char name[32];
     uint32_t number; /* number of starts of the job */
     struct trainer trainers[WORKERS_MAX];
-    /* time of the loss of a worker that was not asked to leave; 0: none was lost */
+    /* time of the first unplanned loss of a worker; 0: none was lost */
     uint64_t broken_ns;
     uint32_t wanted; /* number of members that the last resize requested */
     bool has_begun;  /* whether the first members of an elastic job have results */

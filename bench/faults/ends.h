@@ -10,8 +10,9 @@
 #include <sys/types.h>
 
 #define ENDS_OPEN_MAX 64
-#define ENDS_WORKER_FAILED 10 /* a worker that got an error; sanitizers have another exit code */
-#define ENDS_UNKNOWN (-1)     /* the status is unknown */
+/* exit code of a worker after an error; sanitizers use another code */
+#define ENDS_WORKER_FAILED 10
+#define ENDS_UNKNOWN (-1) /* the status is unknown */
 
 /* Aggregators whose start is in the log and whose end is unknown. */
 struct ends {

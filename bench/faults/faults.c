@@ -47,7 +47,7 @@ struct conductor {
     struct snapshots snapshots;
     struct hostile hostile;
     char listen[HOSTILE_LISTEN_BYTES];
-    pid_t leaving; /* the aggregator that was asked to end and still runs; 0: none */
+    pid_t leaving; /* pid of the aggregator that was ordered to end and still runs; 0: none */
     uint64_t random;
     uint8_t ways[WAYS]; /* kinds of strikes left in this turn; each turn has every kind once */
     uint32_t ways_left;
@@ -194,7 +194,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* Restarts the coordinator as planned; the next one continues with the jobs. */
+/* Restarts the coordinator as planned; the jobs continue with the next coordinator. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);
@@ -202,8 +202,8 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* Stops a process for a while. Its pid stays valid, because the bench waits for its end only
- * later. */
+/* Stops a process for some time. Its pid stays valid, because the bench calls wait() for the
+ * process only later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -477,7 +477,7 @@ int faults_run(const struct faults *faults, struct faults_result *ret_result)
                                       .piece_max = "262144",
                                       .lanes_per_core = "2"}};
     hostile_find_listen(c.listen);
-    c.setting.listen = c.listen; /* the address stays the same after a restart */
+    c.setting.listen = c.listen; /* the service has the same address after a restart */
     c.company = (struct company){.about = faults, .result = &result, .service = &c.service};
     int r = run(&c);
     if (r == 0)

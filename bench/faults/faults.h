@@ -17,16 +17,17 @@ struct faults_result {
     uint64_t kills_aggregator, kills_worker, kills_coordinator, stops, cuts;
     /* number of planned restarts of the coordinator (SIGTERM and a start) */
     uint64_t restarts;
-    uint64_t retired;           /* number of planned ends of aggregators (SIGTERM) */
-    uint64_t attacks;           /* attacks of the hostile tenant */
-    uint64_t attack_kinds;      /* number of kinds of attack that had an effect */
-    uint64_t rounds_elastic;    /* rounds of elastic jobs, included in `rounds` */
-    uint64_t comings, resizes;  /* members that joined again; resizes done as requested */
+    uint64_t retired;        /* number of planned ends of aggregators (SIGTERM) */
+    uint64_t attacks;        /* attacks of the hostile tenant */
+    uint64_t attack_kinds;   /* number of kinds of attack that took effect */
+    uint64_t rounds_elastic; /* rounds of elastic jobs, included in `rounds` */
+    /* number of members that joined again; number of successful resizes */
+    uint64_t comings, resizes;
     uint64_t drains, undone;    /* aggregators drained; drains undone */
     uint64_t drains_refused;    /* refused drains and undos */
     uint64_t snapshots;         /* snapshots with the right contents */
     uint64_t snapshots_refused; /* refused snapshots with a reason */
-    uint64_t hangs;             /* calls that lasted 2 s beyond their deadline */
+    uint64_t hangs;             /* number of calls that returned over 2 s after their deadline */
     uint64_t errors;            /* errors that workers' calls returned */
     /* errors about lost copies after the ends of owner and replica holder */
     uint64_t copies_lost;

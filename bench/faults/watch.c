@@ -117,7 +117,7 @@ void watch_look(struct watch *w) { look(w, false); }
 void watch_strike(struct watch *w, pid_t pid)
 {
     uint64_t now_ns = clock_now_ns();
-    read_log(w); /* the log may have the start of the aggregator */
+    read_log(w); /* the log may already contain the start of the aggregator */
     ends_strike(&w->ends, pid);
     blame_ended(&w->company->losses, now_ns, now_ns);
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define LOADS 11
-#define LOAD_NICER 10 /* difference of the nice value to that of this process */
+#define LOAD_NICER 10 /* difference between the nice values of the load and of this process */
 
 struct load {
     const char *name; /* an attack of gradpool-bench-hostile */
@@ -22,7 +22,7 @@ extern const struct load loads[LOADS];
 
 struct running_load {
     const struct service *service;
-    pid_t pid;       /* 0: nothing runs */
+    pid_t pid;       /* 0: no process runs */
     char tenant[32]; /* "": no tenant */
     char output[PATH_MAX + 64];
 };

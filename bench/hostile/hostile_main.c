@@ -60,7 +60,7 @@ static void say_ready(const struct tenant *t, const struct attack *attack)
     fflush(stdout);
 }
 
-/* Runs one attack until the end of its time, or until a signal. */
+/* Runs one attack until its time has ended, or until a signal. */
 static void run(struct tenant *t, const struct attack *attack, uint64_t ms, bool says_ready)
 {
     const pid_t parent = getpid();
@@ -98,7 +98,7 @@ static void run_all(struct tenant *t, uint64_t slot_ms, uint64_t rest_ms)
             const struct attack *attack = left[at];
             left[at] = left[count - 1];
             run(t, attack, attack->slots * slot_ms, false);
-            tenant_pause_us(rest_ms * 1000); /* other processes use the cores meanwhile */
+            tenant_pause_us(rest_ms * 1000); /* in this pause other processes use the cores */
         }
     }
 }

@@ -109,7 +109,7 @@ static bool all_announce(struct seat *seats, size_t count)
     return all;
 }
 
-/* False: a rank has lost its lane, or the time is over. */
+/* Waits for results. Returns false if a rank has lost its lane, or if the time has ended. */
 static bool await_results(struct tenant *t, struct fabric *f, struct seat *seats, size_t count)
 {
     size_t words = 0;
@@ -153,7 +153,8 @@ static void run_rounds(struct tenant *t, const char *name, uint32_t ranks, uint6
         }
         for (size_t i = 0; i < count; i++)
             seat_leave(f, &seats[i]);
-        *t->done += punches; /* counts also if the lane has ended the job because of it */
+        /* the attack counts even if the lane has ended the job because of it */
+        *t->done += punches;
     }
 }
 

@@ -79,7 +79,7 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    /* sometimes without a goodbye: the service then has to detect the end */
+    /* sometimes no goodbye is sent, so the service has to detect the end */
     if (tenant_draw(t, 4) > 0) {
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);

@@ -25,7 +25,7 @@ struct tenant {
 struct attack {
     const char *name;
     uint32_t slots; /* length in time slots */
-    uint64_t begun; /* count from which on the attack has its full effect */
+    uint64_t begun; /* from this count on the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 

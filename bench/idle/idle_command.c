@@ -21,7 +21,7 @@ struct use {
 
 struct idle {
     uint32_t jobs, workers, seconds;
-    const char *transport; /* NULL: jobs alternate between both */
+    const char *transport; /* NULL: the jobs alternate between both transports */
     bool is_json, is_active;
     struct service service;
     struct crew *crews;

@@ -17,8 +17,8 @@
 
 #define KEEPERS_MAX 8
 
-/* Every process started later inherits the writing end of the pipe, also across exec. When the
- * reading end gets EOF, all these processes have ended. */
+/* Every process that this process starts inherits the writing end of the pipe, also across exec.
+ * EOF at the reading end means that all these processes have ended. */
 static struct keeper {
     char path[PATH_MAX];
     pid_t pid; /* 0: a free row */

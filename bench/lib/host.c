@@ -22,7 +22,8 @@
 
 int process_core(uint32_t index)
 {
-    static cpu_set_t allowed; /* read before any binding: a bound child would count one core */
+    /* read before this process binds itself, because a bound process would count only one core */
+    static cpu_set_t allowed;
     static int count;
     if (count == 0) {
         CPU_ZERO(&allowed);

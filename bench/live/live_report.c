@@ -8,8 +8,9 @@
 #define NEAR 0.02
 
 struct sums {
-    double live, simulated, predicted;       /* mean losses */
-    size_t jobs, near, told, predicted_near; /* told: number of jobs with a prediction */
+    double live, simulated, predicted; /* mean losses */
+    /* told: number of jobs with a prediction; predicted_near: those of them within 2 points */
+    size_t jobs, near, told, predicted_near;
 };
 
 void live_report_plan(const struct live *live)

@@ -17,7 +17,7 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
-/* Of a larger state each iteration trains only a part of this size, so that iterations stay
+/* If the state is larger, each iteration trains only a part of this size, so that iterations stay
  * short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5

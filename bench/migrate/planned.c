@@ -31,7 +31,7 @@
 #define WARM_ITERATIONS 6
 #define EVENTS_MAX 64
 #define END_NS (60 * NS_PER_S)   /* longest end of a process of the service */
-#define END_AGAIN_NS (NS_PER_MS) /* time between two looks at it */
+#define END_AGAIN_NS (NS_PER_MS) /* time between two checks */
 #define NAMES_BYTES 16
 
 struct window {
@@ -166,7 +166,7 @@ static int restart_serve(struct planned *p)
 static const struct {
     const char *name;
     int (*happen)(struct planned *p);
-    int (*settle)(struct planned *p); /* makes the service as before, outside the window */
+    int (*settle)(struct planned *p); /* restores the service after the window */
 } events[PLANNED_EVENTS] = {
     [PLANNED_DRAIN] = {"drain", drain_lane, open_lane},
     [PLANNED_END] = {"end-aggregator", end_aggregator, await_lanes},

@@ -19,7 +19,7 @@ const char *planned_event_name(enum planned_event event);
 /* The longest iteration of the worst job in a window: in ms, and divided by that job's median
  * without an event. */
 struct planned_longest {
-    double median, worst; /* over all windows */
+    double median, worst; /* median and worst value over all windows */
     double median_ms;
 };
 

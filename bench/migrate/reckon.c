@@ -22,7 +22,7 @@ static bool is_near(const struct migrate_window *windows, size_t count, uint32_t
     return false;
 }
 
-/* Adds iterations without a migration, also those of windows without one. */
+/* Adds iterations without a migration, among them those of windows without one. */
 static void note_quiet(const struct crowd *c, const struct migrate_window *windows, size_t count,
                        struct migrate_row *row)
 {

@@ -26,7 +26,7 @@ int look_at_lanes(const struct service *service, struct look *ret_look);
 struct look_job {
     char name[64];
     uint64_t alone_period_ns; /* 0: not measured */
-    bool has_prediction;      /* the prediction may be 0 */
+    bool has_prediction;      /* the prediction is valid, and may be 0 */
     uint32_t predicted_loss_ppm;
     uint64_t lane_ns; /* lane time of a round; 0: unknown */
 };

@@ -1,6 +1,6 @@
 /* Makes jobs with arrivals and stays from a list of models. The caller owns the models. All
- * settings must get the same random numbers, or jitter would look like a difference of the
- * settings. */
+ * settings must use the same random numbers, because jitter would otherwise count as a difference
+ * between settings. */
 #include "bench/savings/plan.h"
 
 #include "bench/sim/chance.h"

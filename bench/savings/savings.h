@@ -35,7 +35,8 @@ struct savings {
     const char *policy, *transport; /* transport NULL: the client's choice */
     double load;                    /* lane time that all jobs together need, in cores */
     uint32_t alternations, alone_passes;
-    bool profiles_together; /* profiles all jobs at once, which is quicker and less exact */
+    /* all jobs are profiled at the same time, which is quicker and less exact */
+    bool profiles_together;
     bool is_json;
     const char *report; /* path of a page that is written at the end; NULL: none */
 

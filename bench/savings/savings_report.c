@@ -99,7 +99,8 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 struct losses {
     /* Loss of the shared period, compared with the dedicated period and with the period alone. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
-    size_t told, near; /* told: number of jobs with a prediction; near: of those within 2 points */
+    /* told: number of jobs with a prediction; near: number of those within 2 points */
+    size_t told, near;
 };
 
 static void print_interval(const struct savings *s, enum savings_setting setting,

@@ -1,5 +1,5 @@
-/* One turn: jobs join, train and leave on a service. Meanwhile the state of the service is queried
- * repeatedly (a look). */
+/* One turn: jobs join, train and leave on a service. During the turn the bench reads the state of
+ * the service repeatedly; each reading is called a look. */
 #ifndef GRADPOOL_BENCH_SAVINGS_TURN_H
 #define GRADPOOL_BENCH_SAVINGS_TURN_H
 
@@ -27,7 +27,7 @@ struct turn {
     const char *transport;
     /* whether the service parks unneeded lanes: then every open lane is allocated */
     bool scales;
-    size_t jobs_looks; /* every jobs_looks-th look also reads the jobs; 0: none does */
+    size_t jobs_looks; /* each jobs_looks-th look also reads the jobs; 0: no look does */
     struct turn_job jobs[PLAN_JOBS_MAX];
     /* The service's answers. */
     struct turn_look {
@@ -38,8 +38,8 @@ struct turn {
     size_t looks_count;
     double seconds;             /* time from the first to the last look */
     double allocated_s, used_s; /* core-seconds */
-    /* Measured while all jobs were present, or over the whole turn if this time was shorter than
-     * one look. */
+    /* Values while all jobs were present. If this time was shorter than one look: values over the
+     * whole turn. */
     double offered; /* CPU seconds of all lanes in a second */
     double busiest; /* CPU seconds of the busiest lane in a second */
     uint32_t lanes_most;

@@ -22,7 +22,8 @@ struct setting {
     double window_s;
     bool moves;    /* whether tasks move to empty lanes */
     bool is_known; /* whether all jobs are measured before, so that they are placed at once */
-    bool overlaps; /* whether pieces are sent during the backward pass; false: all at its end */
+    /* true: pieces are sent during the backward pass; false: all are sent at its end */
+    bool overlaps;
     uint64_t seed;
 };
 

@@ -217,7 +217,8 @@ static int run(struct arguments *a, const struct workload *workload, struct trai
     return 0;
 }
 
-/* Steps take a third of the time, so that a short stay has many steps. Windows are short, too. */
+/* Steps take only a third of the usual time, so that a short stay has many steps. Windows are
+ * short, too. */
 static int run_live(const struct arguments *a)
 {
     struct live *live = calloc(1, sizeof *live);

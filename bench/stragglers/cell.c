@@ -1,5 +1,5 @@
 /* Conducts one cell. Owns its service, workers and injector. Must never query the service during
- * measured rounds, because a query would look like slowness. */
+ * measured rounds, because a query takes time of the lanes and would count as slowness. */
 #include "bench/stragglers/cell.h"
 
 #include "bench/lib/host.h"

@@ -10,7 +10,7 @@
 
 #define CELL_WINDOW 50       /* number of rounds in a window */
 #define CELL_SLOW_WINDOWS 12 /* ten windows for the recovery, and two for the final speed */
-/* A window with this part of the speed without a straggler counts as recovered. */
+/* A window with at least this part of the speed without a straggler counts as recovered. */
 #define CELL_REACHES 0.85
 #define CELL_LANES 4
 

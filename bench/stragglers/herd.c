@@ -226,7 +226,8 @@ static int reap(struct herd *herd)
     return r;
 }
 
-/* Returns an error if a worker has checked no result, because it would count as right. */
+/* Returns an error if a worker has checked no result, because such a worker would count as
+ * correct. */
 static int demand_checks(const struct herd *herd, const struct herd_checks *checks)
 {
     uint64_t due = UINT64_C(2) * herd->setting.workers;

@@ -48,7 +48,7 @@ enum backup_rate {
 struct backup_options {
     enum backup_rule rule;
     enum backup_rate rate;
-    uint32_t workers; /* n, from 1 to BACKUP_WORKERS_MAX */
+    uint32_t workers; /* number n of workers, from 1 to BACKUP_WORKERS_MAX */
     /* STATIC: number of gradients that close a round; ADASYNC: k of the first round; else 0 */
     uint32_t k;
     uint32_t least; /* smallest number of gradients that closes a round; 0: BACKUP_LEAST */
@@ -61,8 +61,8 @@ struct backup_options {
 /* Sums over the gradients g_i of a closed round, and their mean g. An unknown value is NAN. */
 struct backup_measure {
     uint32_t inputs; /* number of gradients in the mean */
-    double squares;  /* sum of |g_i|^2 */
-    double mean;     /* |g|^2 */
+    double squares;  /* sum of |g_i|^2 over the gradients of the round */
+    double mean;     /* |g|^2, the squared norm of the mean gradient */
     double product;  /* g times the mean of the previous round */
     double loss;     /* mean loss of the batches, for DBW and ADASYNC */
     double rate;     /* learning rate, for DBW */
@@ -104,7 +104,7 @@ struct backup_view {
     /* V/N: variance of a gradient, divided by the squared norm of the true gradient */
     double noise;
     double curvature; /* c: learning rate times the curvature of the loss along the step */
-    double k_mean;    /* 1/(mean of 1/k) */
+    double k_mean;    /* harmonic mean of k over rounds: 1/(mean of 1/k) */
     double round_ns;  /* mean time of a round */
 };
 

@@ -37,8 +37,8 @@ double gain_weight(uint32_t count, uint32_t window);
 /* Noise and curvature; valid if `is_known`. */
 struct gain {
     bool is_known;
-    double noise;     /* V/N, 0 to GAIN_NOISE_MAX */
-    double curvature; /* c */
+    double noise;     /* noise V/N, from 0 to GAIN_NOISE_MAX */
+    double curvature; /* curvature c */
 };
 
 /* Returns the gain of a round with k gradients, in units of rate times N: s (1 - c s/2 (1 + V/(N
@@ -53,7 +53,7 @@ struct gain_window {
 
 struct gain_windows {
     struct gain_window windows[GAIN_WINDOWS];
-    uint32_t rounds, products; /* number of samples */
+    uint32_t rounds, products; /* number of samples of each sum */
 };
 
 void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sample);

@@ -172,7 +172,8 @@ static int paa_init(struct paa *paa, struct placement *placement)
         .lanes = calloc(lanes, sizeof(*paa->lanes)),
     };
     if (!paa->lane_bytes || !paa->lane_keys || !paa->tensors || !paa->lanes)
-        return placement_refuse(placement, -ENOMEM, "no memory to sort %zu tensors", tensors);
+        return placement_refuse(placement, -ENOMEM, "the packer has no memory to sort %zu tensors",
+                                tensors);
     for (size_t i = 0; i < tensors; i++)
         paa->tensors[i] = (struct sized){placement_tensor_bytes(placement, i), (uint32_t)i};
     qsort(paa->tensors, tensors, sizeof(*paa->tensors), compare_falling);

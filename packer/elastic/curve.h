@@ -10,7 +10,7 @@
 
 /* Step time relative to that of one worker; the three parts have the sum 1. */
 struct curve_shape {
-    double split, serial, wide; /* a, b, d */
+    double split, serial, wide; /* parameters a, b and d of the curve (F1) */
 };
 
 /* The shape of a study, from the points of all its jobs. */
@@ -29,7 +29,7 @@ struct curve {
     struct curve_study *study;
     struct curve_point points[CURVE_POINTS];
     uint32_t count;
-    double one_s;   /* T(1); 0: unknown */
+    double one_s;   /* measured T(1) in seconds; 0: unknown */
     double lane_s;  /* c: lane time of one worker in a step */
     uint32_t lanes; /* number of lanes; 0: lane time is ignored */
 };

@@ -15,7 +15,8 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
-#define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)    /* a longer rest is overdue */
+/* a job that has rested longer is overdue */
+#define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
 #define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before the first probe (F5) */
 #define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000) /* silence before the first probe (F7) */
@@ -35,18 +36,19 @@ struct scheduler_options {
 
 struct scheduler_job {
     uint32_t id, tenant, study;
-    uint32_t workers_min, workers_max; /* 1 <= min <= max */
+    uint32_t workers_min, workers_max; /* limits of the workers: 1 <= min <= max */
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     bool is_stage; /* changes only at its borders: a stage does not grow, shrink or rest (F8) */
 };
 
 enum scheduler_kind {
     SCHEDULER_TICK,
-    SCHEDULER_SUBMITTED, /* `submitted` */
-    SCHEDULER_REPORTED,  /* job, step, rung, value */
+    SCHEDULER_SUBMITTED, /* a job was submitted: field `submitted` */
+    SCHEDULER_REPORTED,  /* a job reports: fields job, step, rung, value */
     /* job: its processes have ended by verdict, end of training, or failure */
     SCHEDULER_ENDED,
-    SCHEDULER_END_ORDERED, /* job: its workers are asked to leave; it ends with the last one */
+    /* job: its workers are ordered to leave, and the job ends with its last worker */
+    SCHEDULER_END_ORDERED,
     SCHEDULER_REST_ORDERED,
     SCHEDULER_GO_ON_ORDERED,
     SCHEDULER_WORKER_IN,   /* job, rank; pause_s: pause of the others, 0: none */
@@ -59,7 +61,7 @@ enum scheduler_kind {
 
 struct scheduler_event {
     enum scheduler_kind kind;
-    uint64_t now_ns; /* never decreases */
+    uint64_t now_ns; /* present time; never decreases */
     const struct scheduler_job *submitted;
     uint32_t job, rank, slot, workers, lanes, rung;
     uint64_t step;
@@ -88,7 +90,7 @@ struct scheduler_action {
 enum scheduler_state {
     SCHEDULER_WAITING, /* the job is in the queue */
     SCHEDULER_ACTIVE,
-    SCHEDULER_RESTING, /* resting, or going to rest */
+    SCHEDULER_RESTING, /* the job rests, or its workers are leaving for a rest */
 };
 
 struct scheduler_view {

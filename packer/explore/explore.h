@@ -23,7 +23,8 @@
 /* number of windows in which an arm is not tried after its first roll-back */
 #define EXPLORE_HOLD_WINDOWS 4
 #define EXPLORE_HOLDS_MAX 5 /* number of consecutive roll-backs that double EXPLORE_HOLD_WINDOWS */
-#define EXPLORE_GAP_NS UINT64_C(30000000000) /* a longer time between looks ends the window */
+/* a pause between looks that is longer than this ends the window */
+#define EXPLORE_GAP_NS UINT64_C(30000000000)
 
 enum explore_arm {
     EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
@@ -37,13 +38,13 @@ enum explore_arm {
 enum explore_verb {
     EXPLORE_NOTHING,
     EXPLORE_MOVE, /* try `arm` with `moves` */
-    EXPLORE_KEEP, /* the last try was better and stays */
+    EXPLORE_KEEP, /* the last experiment was successful, so its moves are kept */
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
 /* Options; 0 means the default. */
 struct explore_options {
-    uint32_t rounds, samples; /* default EXPLORE_ROUNDS; default EXPLORE_SAMPLES */
+    uint32_t rounds, samples; /* minimum counts of a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
     bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */
 };
 
@@ -65,7 +66,7 @@ struct explore_seen {
      * pieces. After a change all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
-    uint64_t rounds, elapsed_ns;      /* since the previous look */
+    uint64_t rounds, elapsed_ns;      /* counted since the previous look */
     const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
@@ -81,7 +82,7 @@ struct explore_decision {
     enum explore_arm arm;
     size_t moves_count;
     double before_ns, after_ns; /* round time before and during the try; for KEEP and BACK only */
-    char reason[256];           /* one sentence, also for EXPLORE_NOTHING */
+    char reason[256];           /* reason in one sentence, also for EXPLORE_NOTHING */
 };
 
 /* Mean and variance of weighted samples. */
@@ -92,7 +93,7 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    struct explore_meter handled; /* nanoseconds of each round */
+    struct explore_meter handled; /* handled time of each round in nanoseconds */
     struct explore_meter stalled; /* nanoseconds of each round, for one worker */
 };
 
@@ -103,7 +104,7 @@ struct explore {
     enum explore_arm arm; /* arm of the current try */
     uint64_t membership, last_ns;
     uint64_t windows, tries; /* counted since the start, also over explore_reset() */
-    /* whether the next look is ignored, because its counts began before a change */
+    /* the next look is ignored, because its counts begin before a change */
     bool passes_over;
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the last window before the try */

@@ -20,7 +20,7 @@ struct scale_plan {
     /* The parts after the planned moves, sorted by lane, then by job. */
     struct scale_part *parts;
     size_t parts_count, parts_capacity;
-    struct packer_lane *lanes; /* one for each lane */
+    struct packer_lane *lanes; /* description of each lane */
     struct packer_node *nodes;
     struct scale_move *moves;
     size_t moves_count;

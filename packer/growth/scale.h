@@ -39,9 +39,9 @@
 /* Options. 0 means the default, which ends each comment. */
 struct scale_options {
     const char *policy; /* policy with a rule of loss; "shared" */
-    uint32_t lanes_min; /* number of lanes that always stay open; 1 */
+    uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
     uint32_t lanes_max; /* maximum number of open lanes; no maximum */
-    /* number of empty lanes that stay open for the next unmeasured job; none */
+    /* number of empty lanes that stay open for the next unmeasured job; default 0 */
     uint32_t lanes_spare;
     uint32_t low_ppm;         /* a drain may begin below this load of a used lane; SCALE_LOW_PPM */
     uint64_t drain_hold_ns;   /* time of low load before a drain; 30 s */
@@ -82,7 +82,7 @@ struct scale_job {
     uint32_t loss_ppm;           /* measured loss; 0 also if it is unknown */
     uint32_t shared_ppm;         /* part of the loss that waits behind other jobs explain */
     bool knows_shared;           /* whether shared_ppm was measured */
-    struct packer_timing timing; /* period_ns 0: not measured */
+    struct packer_timing timing; /* period_ns is 0 if the job is not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
     bool is_ordered;             /* an operator's order pins the tasks to their lanes (G13) */
     /* whether the job trains and its period without other jobs is unknown (G11) */
@@ -142,8 +142,8 @@ enum scale_verb {
 };
 
 struct scale_move {
-    uint32_t task;   /* position of the task */
-    uint32_t target; /* id of the lane */
+    uint32_t task;   /* position of the task in the input */
+    uint32_t target; /* id of the lane to which the task moves */
 };
 
 struct scale_decision {
@@ -155,7 +155,7 @@ struct scale_decision {
     size_t lanes_count;
     struct scale_move *moves; /* sorted by task */
     size_t moves_count;
-    char reason[256]; /* one sentence, also for SCALE_NOTHING */
+    char reason[256]; /* reason in one sentence, also for SCALE_NOTHING */
 };
 
 struct scale {

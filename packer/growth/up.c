@@ -71,8 +71,8 @@ static uint32_t excess_ppm(const struct scale_job *job)
     return job->loss_ppm - packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Returns whether `a` is relieved before `b`. Jobs with fewer recent reliefs come first, because
- * reliefs may not have helped the others. */
+/* Returns whether `a` is relieved before `b`. A job with fewer recent reliefs is relieved first,
+ * because earlier reliefs may not have helped the other job. */
 static bool is_worse(const struct scale_job *a, const struct scale_job *b)
 {
     if (a->memory->reliefs != b->memory->reliefs)
@@ -350,7 +350,7 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* the next attempt comes after the same time again */
+        /* between two attempts the same time passes again */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

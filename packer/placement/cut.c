@@ -55,7 +55,7 @@ static int cut_all(struct placement *placement, bool by_bytes, struct cut **ret_
     size_t count = 0;
 
     if (!cuts)
-        return placement_refuse(placement, -ENOMEM, "no memory to sort %zu pieces",
+        return placement_refuse(placement, -ENOMEM, "the packer has no memory to sort %zu pieces",
                                 placement->total_pieces);
     for (size_t i = 0; i < placement->request->tensors_count; i++)
         count += cut_tensor(placement, i, by_bytes, cuts + count);

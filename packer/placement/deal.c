@@ -13,7 +13,7 @@ struct hand {
     double dealt_ns; /* lane time of pieces assigned so far */
 };
 
-/* A piece without a lane. */
+/* A piece that has no lane yet. */
 struct card {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position of the tensor */
@@ -119,7 +119,9 @@ static int deal_init(struct deal *deal, double crumb_ns)
     deal->hands = calloc(placement->request->lanes_count + 1, sizeof(*deal->hands));
     deal->cards = calloc(deal->count + 1, sizeof(*deal->cards));
     if (!deal->hands || !deal->cards)
-        return placement_refuse(placement, -ENOMEM, "no memory to deal %zu pieces", deal->count);
+        return placement_refuse(placement, -ENOMEM,
+                                "the packer has no memory to choose lanes for %zu pieces",
+                                deal->count);
     for (size_t i = 0; i < deal->count; i++) {
         const struct packer_piece *piece = &placement->pieces[i];
         uint64_t ns = placement_need(placement, piece->tensor, piece->elements).lane_ns;

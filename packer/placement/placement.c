@@ -42,8 +42,8 @@ static int check_lane(struct placement *placement, const struct packer_lane *lan
 
     if (lane != request->lanes && lane[0].id <= lane[-1].id)
         return placement_refuse(placement, -EINVAL,
-                                "lanes must be in ascending order: %" PRIu32
-                                " comes after %" PRIu32,
+                                "lanes must be in ascending order: lane %" PRIu32
+                                " comes after lane %" PRIu32,
                                 lane[0].id, lane[-1].id);
     if (request->nodes_count > 0 && lane->node >= request->nodes_count)
         return placement_refuse(placement, -EINVAL,
@@ -54,7 +54,7 @@ static int check_lane(struct placement *placement, const struct packer_lane *lan
             lane->residents[i].timing.period_ns > PACKER_PERIOD_NS_MAX)
             return placement_refuse(placement, -EINVAL,
                                     "job %" PRIu64 " on lane %" PRIu32 " has a period of %" PRIu64
-                                    " ns: 1 to 2^53 make sense",
+                                    " ns; expected 1 to 2^53",
                                     lane->residents[i].job, lane->id,
                                     lane->residents[i].timing.period_ns);
     return 0;
@@ -87,7 +87,7 @@ static int count_tensor(struct placement *placement, size_t tensor)
     if (t->element_bytes == 0 || t->element_bytes > placement->piece_bytes_max)
         return placement_refuse(placement, -EINVAL,
                                 "tensor %" PRIu32 " has elements of %" PRIu32
-                                " bytes: 1 to %" PRIu64 " (a whole piece) can be placed",
+                                " bytes; expected 1 to %" PRIu64 ", the size of a piece",
                                 t->id, t->element_bytes, placement->piece_bytes_max);
     if (__builtin_mul_overflow(t->elements, (uint64_t)t->element_bytes, &bytes) ||
         __builtin_add_overflow(placement->total_bytes, bytes, &placement->total_bytes))
@@ -128,7 +128,8 @@ static int check_room(struct placement *placement)
         return 0; /* an empty request needs no lane */
     if (request->lanes_count == 0)
         return placement_refuse(placement, -ENOSPC,
-                                "%zu tensors of %" PRIu64 " bytes need a lane, there is none",
+                                "%zu tensors of %" PRIu64
+                                " bytes need a lane, but the service has none",
                                 request->tensors_count, placement->total_bytes);
     for (size_t i = 0; i < request->lanes_count; i++)
         spare_bytes = add_saturated(spare_bytes, request->lanes[i].memory_bytes);
@@ -137,8 +138,8 @@ static int check_room(struct placement *placement)
             needed_bytes, placement_need(placement, i, request->tensors[i].elements).memory_bytes);
     if (spare_bytes < needed_bytes)
         return placement_refuse(placement, -ENOSPC,
-                                "the tensors need %" PRIu64 " bytes, the %zu lanes have %" PRIu64
-                                " bytes to spare",
+                                "the tensors need %" PRIu64
+                                " bytes, but the %zu lanes have only %" PRIu64 " bytes free",
                                 needed_bytes, request->lanes_count, spare_bytes);
     return 0;
 }
@@ -175,7 +176,7 @@ static int open_books(struct placement *placement)
     placement->shares = calloc(request->lanes_count, sizeof(*placement->shares));
     placement->nodes = calloc(request->nodes_count + 1, sizeof(*placement->nodes));
     if (!placement->lanes || !placement->shares || !placement->nodes)
-        return placement_refuse(placement, -ENOMEM, "no memory for the books of %zu lanes",
+        return placement_refuse(placement, -ENOMEM, "the packer has no memory for %zu lanes",
                                 request->lanes_count);
     placement_reset(placement);
     return 0;
@@ -319,14 +320,15 @@ int placement_refuse_lanes(struct placement *placement, size_t tensor,
             most_nic = placement_nic_left(placement, i);
     }
     if (need->memory_bytes > most_bytes || need->nic_bytes_per_s == 0)
-        return placement_refuse(placement, -ENOSPC,
-                                "tensor %" PRIu32 " needs %" PRIu64
-                                " bytes on one lane, the roomiest has %" PRIu64 " bytes left",
-                                id, need->memory_bytes, most_bytes);
+        return placement_refuse(
+            placement, -ENOSPC,
+            "tensor %" PRIu32 " needs %" PRIu64
+            " bytes on one lane, but the lane with the most free memory has only %" PRIu64 " bytes",
+            id, need->memory_bytes, most_bytes);
     return placement_refuse(placement, -ENOSPC,
                             "tensor %" PRIu32 " needs %" PRIu64 " bytes and %" PRIu64
-                            " bytes/s of network on one lane; there are up to %" PRIu64
-                            " and, perhaps elsewhere, %" PRIu64,
+                            " bytes/s of network on one lane, but lanes have at most %" PRIu64
+                            " bytes and, perhaps on another lane, %" PRIu64,
                             id, need->memory_bytes, need->nic_bytes_per_s, most_bytes, most_nic);
 }
 
@@ -344,13 +346,14 @@ static int refuse_charge(struct placement *placement, size_t tensor, size_t lane
     if (placement_memory_left(placement, lane) < need->memory_bytes)
         return placement_refuse(placement, -ENOSPC,
                                 "lane %" PRIu32 " would have to take %" PRIu64
-                                " bytes of tensor %" PRIu32 ", it has %" PRIu64 " bytes left",
+                                " bytes of tensor %" PRIu32 ", but has only %" PRIu64 " bytes",
                                 request->lanes[lane].id, need->memory_bytes,
                                 request->tensors[tensor].id,
                                 placement_memory_left(placement, lane));
     return placement_refuse(placement, -ENOSPC,
                             "lane %" PRIu32 " would have to move %" PRIu64
-                            " bytes/s for tensor %" PRIu32 ", its network has %" PRIu64 " left",
+                            " bytes/s for tensor %" PRIu32 ", but its network has only %" PRIu64
+                            " left",
                             request->lanes[lane].id, need->nic_bytes_per_s,
                             request->tensors[tensor].id, placement_nic_left(placement, lane));
 }
@@ -387,8 +390,8 @@ static int append(struct placement *placement, const struct packer_piece *piece)
 
         pieces = reallocarray(placement->pieces, capacity, sizeof(*pieces));
         if (!pieces)
-            return placement_refuse(placement, -ENOMEM, "no memory for a plan of %zu pieces",
-                                    capacity);
+            return placement_refuse(placement, -ENOMEM,
+                                    "the packer has no memory for a plan of %zu pieces", capacity);
         placement->pieces = pieces;
         placement->pieces_capacity = capacity;
     }

@@ -44,13 +44,15 @@ static int place(struct placement *placement, const char *who, size_t lanes_min)
     size_t taken;
 
     if (request->workers == 0)
-        return placement_refuse(placement, -EINVAL,
-                                "%s takes a lane a worker: the job has no workers", who);
+        return placement_refuse(
+            placement, -EINVAL,
+            "%s gives each worker a lane of its own, but the job has no workers", who);
     taken = keep_own_lanes(placement);
     if (taken < lanes_min)
-        return placement_refuse(placement, -ENOSPC,
-                                "%s needs %zu lanes without another job, %zu of %zu have none", who,
-                                lanes_min, taken, request->lanes_count);
+        return placement_refuse(
+            placement, -ENOSPC,
+            "%s needs %zu lanes without another job, but only %zu of %zu lanes are without one",
+            who, lanes_min, taken, request->lanes_count);
     return policy_least_loaded(placement);
 }
 

@@ -1,6 +1,6 @@
 /* The policies of the packer, one function each. A policy places every element of every tensor of
- * placement->request once, with placement_put(), and returns 0. Or it returns the error of
- * placement_refuse(), and all its pieces are dropped. Only packer/ uses this header. */
+ * placement->request once, with placement_put(), and returns 0. If it cannot, it refuses the
+ * request, returns that error, and all its pieces are dropped. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_POLICY_POLICY_H
 #define GRADPOOL_PACKER_POLICY_POLICY_H
 

@@ -330,8 +330,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Limits the room on the job's own lanes to a loss of `loss`, plus `more_ns`. Lanes that are closed
- * in `ret_room_ns` (negative) stay closed. */
+/* Limits the additional lane time on the job's own lanes so that its loss is at most `loss`, plus
+ * `more_ns`. Lanes that are closed in `ret_room_ns` (negative) stay closed. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
@@ -439,8 +439,8 @@ static int report(struct fit *fit)
     jobs = calloc(most + 1, sizeof(*jobs));
     losses = calloc(most + 1, sizeof(*losses));
     if (!jobs || !losses)
-        error =
-            placement_refuse(fit->placement, -ENOMEM, "no memory for the losses of %zu jobs", most);
+        error = placement_refuse(fit->placement, -ENOMEM,
+                                 "the packer has no memory for the losses of %zu jobs", most);
     for (size_t i = 0; i < request->lanes_count && error == 0; i++)
         if (fit->placement->lanes[i].taken)
             report_lane(fit, i, jobs, losses);
@@ -474,7 +474,7 @@ static int fit_init(struct fit *fit, struct placement *placement, const struct l
         .lanes_max = request->lanes_max ? request->lanes_max : lanes_min,
     };
     if (!fit->room_ns || !fit->order)
-        return placement_refuse(placement, -ENOMEM, "no memory for the room of %zu lanes",
+        return placement_refuse(placement, -ENOMEM, "the packer has no memory for %zu lanes",
                                 request->lanes_count);
     for (size_t i = 0; i < request->lanes_count; i++) {
         const struct packer_lane *lane = &request->lanes[i];

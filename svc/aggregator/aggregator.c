@@ -30,7 +30,7 @@
 /* longest wait for a coordinator, if there are neither workers nor copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-/* descriptors of one lane: a dozen for the lane itself, the others for its first workers */
+/* descriptors of one lane: about twelve for the lane, the rest for its first workers */
 #define DESCRIPTORS_LANE 24
 
 /* All threads inherit the mask, so only the control loop receives signals. */
@@ -69,13 +69,14 @@ static int find_host(struct aggregator *a, struct err *err)
     if (fd >= 0)
         close(fd);
     if (error < 0)
-        return err_set(err, error, "no address found on %s; give one with --advertise",
+        return err_set(err, error,
+                       "no address was found on %s; give this host's address with --advertise",
                        o->interface_name ? o->interface_name : "the way to the coordinator");
     return 0;
 }
 
-/* Warns if workers on other hosts cannot use the address. On Debian, a host resolves its own name
- * to 127.0.1.1, so this happens if --join contains this name. */
+/* Warns if workers on other hosts cannot use the address. This happens if --join contains the name
+ * of this host, because Debian resolves a host's own name to 127.0.1.1. */
 static void warn_of_loopback(const struct aggregator *a)
 {
     struct endpoint data = {0};
@@ -85,7 +86,7 @@ static void warn_of_loopback(const struct aggregator *a)
     bool is_name = endpoint_name_is_loopback(a->host, clock_now_ns() + JOIN_DEADLINE_NS, address,
                                              sizeof address);
     if (is_name || (!is_meant && endpoint_is_loopback(&data)))
-        log_warn("lanes listen on %s%s%s, where workers of other hosts do not reach them: give an "
+        log_warn("lanes listen on %s%s%s, which workers of other hosts cannot reach; give an "
                  "address of this host with --advertise",
                  a->host, is_name ? ", which is " : "", is_name ? address : "");
 }
@@ -179,7 +180,9 @@ static int find_kernels(struct aggregator *a, struct err *err)
     const char *name = a->options->kernels ? a->options->kernels : "best";
     int error = reduce_set_find(name, &a->kernels);
     if (error == -ENOTSUP)
-        return err_set(err, error, "--kernels %s: this processor does not have it", name);
+        return err_set(err, error,
+                       "--kernels %s: this processor lacks these instructions; choose best or c",
+                       name);
     if (error < 0)
         return err_set(err, error, "--kernels %s: expected best, c, avx2 or avx512", name);
     log_info("sums with %s", reduce_set_name(a->kernels));
@@ -230,14 +233,14 @@ static int take_options(struct aggregator *a, struct err *err)
     if (error == 0)
         error = check_ports(a, err);
     if (error == 0 && interface_name && if_nametoindex(interface_name) == 0)
-        error =
-            err_set(err, -ENODEV, "--interface %s: there is none of that name; see `ip address`",
-                    interface_name);
+        error = err_set(err, -ENODEV,
+                        "--interface %s: this host has no such network interface; see `ip address`",
+                        interface_name);
     return error;
 }
 
-/* Joins the coordinator for the first time. A signal ends the process during this join, because the
- * coordinator does not know this process yet. */
+/* Joins the coordinator for the first time. A signal during this join ends the process at once,
+ * because the coordinator does not know the process yet. */
 static int join_first(struct aggregator *a, struct err *err)
 {
     sigset_t set = signals_that_end();
@@ -373,8 +376,9 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
 static void lose_coordinator(struct aggregator *a, int reason)
 {
     const char *detail = channel_failure(a->channel);
-    log_warn("the coordinator is away (%s%s%s); lanes serve on", err_text(reason),
-             detail && *detail ? ": " : "", detail ? detail : "");
+    log_warn("the connection to the coordinator has ended (%s%s%s); lanes continue, and this "
+             "aggregator connects again",
+             err_text(reason), detail && *detail ? ": " : "", detail ? detail : "");
     channel_destroy(a->channel);
     a->channel = NULL;
     moving_abandon(a);
@@ -415,7 +419,7 @@ static void rejoin(struct aggregator *a)
         uint64_t deadline_ns = leaving_deadline_ns(a, clock_now_ns() + REJOIN_DEADLINE_NS);
         int error = control_join(a, deadline_ns, &err);
         if (error == 0) {
-            log_info("joined again as aggregator %u", a->number);
+            log_info("this aggregator joined again, as aggregator %u", a->number);
             return;
         }
         /* The coordinator is ending, and no other aggregator can receive the tasks. */
@@ -423,7 +427,7 @@ static void rejoin(struct aggregator *a)
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;
         if (is_refused || is_orphan(a, away_since_ns)) {
-            log_error("giving up: %s", err.text);
+            log_error("this aggregator ends: %s", err.text);
             if (!is_refused)
                 tell_workers_of_end(a);
             a->is_draining = true;
@@ -460,6 +464,6 @@ int aggregator_run(const struct aggregator_options *options)
         loop(&a);
     stop(&a);
     if (error == 0)
-        log_info("this aggregator has drained and ends");
+        log_info("this aggregator has no tasks left, and ends");
     return error == 0 && a.is_stale ? -ESTALE : error;
 }

@@ -48,7 +48,9 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
     const Gradpool__Wire__AggregatorWelcome *welcome = reply->aggregator_welcome;
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_AGGREGATOR_WELCOME ||
         welcome->n_lanes != a->lanes_count)
-        return err_set(err, -EPROTO, "the coordinator answered our join with something else");
+        return err_set(err, -EPROTO,
+                       "the coordinator did not answer the join of this aggregator; install one "
+                       "version of gradpool on all hosts");
     bool is_new = a->number == 0;
     a->number = welcome->aggregator;
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -111,7 +113,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
         a->channel = NULL;
         return error;
     }
-    log_info("joined as aggregator %u with %zu lane%s", a->number, a->lanes_count,
+    log_info("this aggregator joined as aggregator %u, with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     keeping_joined(a);
     error = serve_failures(a);
@@ -128,7 +130,7 @@ void control_leave(struct aggregator *a)
         return;
     if (channel_call(a->channel, &MESSAGE(0, AGGREGATOR_LEAVE, aggregator_leave),
                      clock_now_ns() + LEAVE_DEADLINE_NS, NULL, NULL, &reply, &err) < 0)
-        log_info("left without an answer of the coordinator: %s", err.text);
+        log_info("this aggregator leaves without an answer of the coordinator: %s", err.text);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
 }
 

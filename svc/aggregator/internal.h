@@ -66,8 +66,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err);
 /* Sends Goodbye to the coordinator after the lanes have ended. Waits up to a second for the
  * answer. */
 void control_leave(struct aggregator *a);
-/* Receives and handles all requests that have arrived. Returns -EAGAIN when none is left; after
- * another error the coordinator is away. */
+/* Receives and handles all requests that have arrived. Returns -EAGAIN after the last one; any
+ * other error means that the connection to the coordinator has ended. */
 int control_receive(struct aggregator *a);
 
 /* serve.c: handles a request and answers it on the channel. Returns 0 or an error of the
@@ -97,14 +97,14 @@ void memory_serve_wishes(struct aggregator *a);
  * request. */
 bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
-/* Checks releases after pieces may have become frozen, and answers the complete ones. Returns 0 or
- * an error; after an error the coordinator is away. */
+/* Checks whether released pieces are frozen now, and answers the complete releases. Returns 0, or
+ * an error if the connection to the coordinator has ended. */
 int moving_rested(struct aggregator *a);
 /* Returns the number of releases without a reply. */
 size_t moving_waits(const struct aggregator *a);
 /* Returns the timeout for poll() until the next check of releases that no event triggers. */
 int moving_timeout_ms(const struct aggregator *a);
-/* Answers, with an error, the releases whose pieces were thawed or dropped, or whose job has
+/* Answers releases with an error if their pieces were thawed or dropped, or if their job has
  * failed. */
 int moving_recheck(struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. Released pieces stay released
@@ -116,8 +116,8 @@ void moving_abandon(struct aggregator *a);
 /* Answers request `id` later: Done once the workers are connected and their memory is mapped, or
  * after 3 s; Failure if the job fails or ends. */
 int ahead_await(struct aggregator *a, uint64_t id, uint32_t lane, uint32_t job);
-/* Checks the pending replies and sends those that are due. Returns 0 or an error; after an error
- * the coordinator is away. */
+/* Sends the pending replies that are due. Returns 0, or an error if the connection to the
+ * coordinator has ended. */
 int ahead_look(struct aggregator *a);
 /* Returns the timeout for poll() until the next check. */
 int ahead_timeout_ms(const struct aggregator *a);

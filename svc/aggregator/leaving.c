@@ -33,7 +33,7 @@ static void begin(struct aggregator *a)
     }
     a->leave_by_ns = clock_now_ns() + timeout_ns;
     log_info("tasks and state move to other aggregators, within %.0f s; a second signal ends this "
-             "one at once",
+             "aggregator at once",
              (double)timeout_ns / NS_PER_S);
     (void)leaving_tell(a); /* after an error the next receive detects the broken channel */
 }
@@ -41,7 +41,8 @@ static void begin(struct aggregator *a)
 /* A repeated SIGHUP is not a second signal, because a closing terminal may send it twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
-    log_info("signal %u: %s", number, is_leaving(a) ? "once more" : "this aggregator is to end");
+    log_info("signal %u: %s", number,
+             is_leaving(a) ? "this aggregator is ending already" : "this aggregator begins to end");
     if (!is_leaving(a))
         begin(a);
     else if (number != SIGHUP)
@@ -67,8 +68,8 @@ void leaving_check(struct aggregator *a)
 {
     if (!is_leaving(a) || a->is_draining || clock_now_ns() < a->leave_by_ns)
         return;
-    log_warn("the time to leave is over (--leave-timeout %.0f s) without an answer of the "
-             "coordinator: tasks that are still here end with this process",
+    log_warn("the coordinator has not answered within --leave-timeout (%.0f s): the remaining "
+             "tasks of this aggregator end with its process",
              (double)a->options->leave_timeout_ns / NS_PER_S);
     a->is_draining = true;
 }

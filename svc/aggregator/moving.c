@@ -28,7 +28,7 @@ struct release {
     /* for the reply; complete when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
     bool is_recovering;    /* for the reply: a piece is recovering */
-    struct lane_wish wish; /* time of lane_release(), if is_behind */
+    struct lane_wish wish; /* time at which lane_release() should be called, if is_behind */
     bool is_behind;        /* released after a round, not at once (A38) */
     bool is_regrouping;    /* the pieces stay on this lane and continue with other ranks (A41) */
     bool is_begun;         /* lane_release() was called */
@@ -124,7 +124,7 @@ static int begin(struct lane *lane, void *context)
     return lane_wish(lane, r->job, r->pieces, r->count, clock_now_ns(), &r->wish);
 }
 
-/* Calls lane_release() if its time has come. Returns -EAGAIN if not yet. */
+/* Calls lane_release() when the time for the release has come. Returns -EAGAIN before this time. */
 static int begin_in_time(struct lane *lane, struct release *r)
 {
     int code = lane_may_release(lane, r->job, r->pieces, r->count, &r->wish, clock_now_ns());
@@ -148,8 +148,8 @@ static int note_standings(struct lane *lane, struct release *r)
     return 0;
 }
 
-/* Checks once for a rank that does not respond. Returns -EHOSTDOWN if there is one; `text` then
- * names it. Returns -EAGAIN if there is none. */
+/* Checks once whether a rank does not respond. Returns -EHOSTDOWN with a `text` that names this
+ * rank, or -EAGAIN if all ranks respond. */
 static int find_stuck(struct lane *lane, struct release *r)
 {
     if (r->late_ns == 0 || clock_now_ns() < r->late_ns)
@@ -170,8 +170,8 @@ static int look(struct lane *lane, void *context)
     return r->rested < r->count ? find_stuck(lane, r) : note_standings(lane, r);
 }
 
-/* Checks that all pieces are still released: some may have been dropped. Returns -EAGAIN if all
- * are. */
+/* Checks whether all pieces are still released, because some may have been dropped. Returns -EAGAIN
+ * if all are. */
 static int look_again(struct lane *lane, void *context)
 {
     struct release *r = context;
@@ -187,7 +187,7 @@ static int send_standings(struct aggregator *a, const struct release *r)
                         .recovering = r->is_recovering);
 }
 
-/* Calls `ask` for each release, and answers those whose result is not -EAGAIN. */
+/* Calls `ask` for each release, and sends the answers for all results except -EAGAIN. */
 static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *context))
 {
     int sent = 0;
@@ -222,7 +222,7 @@ int moving_timeout_ms(const struct aggregator *a)
     return clock_poll_ms(next_ns, clock_now_ns());
 }
 
-/* Cancels the request to release. */
+/* Cancels a pending request to release pieces. */
 static int take_back(struct lane *lane, void *context)
 {
     const struct release *r = context;

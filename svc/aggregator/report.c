@@ -9,7 +9,7 @@
 
 struct failed_row {
     uint32_t job, rank;
-    int code;        /* 0: a lost worker, whose job may continue */
+    int code;        /* 0: a lost worker; its job may continue */
     bool may_return; /* the lost worker may connect again */
     char text[ERR_TEXT_BYTES];
 };

@@ -49,7 +49,7 @@ struct placing {
     struct terms *terms;              /* terms of each piece; `pieces` points to them */
     uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and their limit */
     uint64_t job_bytes;               /* bytes that the job used before the request */
-    char why_not[ERR_TEXT_BYTES];     /* why the cgroup has no room; "": it has room */
+    char why_not[ERR_TEXT_BYTES];     /* reason why the cgroup has no memory; "": it has memory */
 };
 
 static int read_pieces(struct placing *placing)
@@ -215,7 +215,9 @@ static int serve_drain(struct aggregator *a, const envelope *request)
 {
     const char *loses = request->drain_request->loses;
     if (*loses)
-        log_warn("asked to drain; state that had no other place ends here: %.900s", loses);
+        log_warn(
+            "this aggregator is drained, but some state has no other place and is lost: %.900s",
+            loses);
     else
         log_info("asked to drain");
     a->is_draining = true;

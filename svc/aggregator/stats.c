@@ -44,7 +44,7 @@ struct measurement {
     uint64_t cpu_ns, core_wait_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
-    uint32_t detailed; /* job whose pieces are requested; 0: none */
+    uint32_t detailed; /* job whose pieces are requested, too; 0: none */
     struct lane_piece_use *pieces;
     size_t pieces_max, pieces_count;
 };

@@ -3,11 +3,12 @@
 #ifndef GRADPOOL_BASE_ERR_H
 #define GRADPOOL_BASE_ERR_H
 
-/* The longest text is a refusal by the packer, which says for each lane why it cannot be used. */
+/* The longest text is a refusal by the packer, which names for each lane the reason why the lane
+ * cannot be used. */
 #define ERR_TEXT_BYTES 640
 
 struct err {
-    int code; /* 0 or negative errno */
+    int code; /* 0, or a negative errno */
     char text[ERR_TEXT_BYTES];
 };
 

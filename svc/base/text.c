@@ -53,7 +53,7 @@ static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
 }
 
 /* Returns true for terminal commands (C0 and C1), line breaks, and characters that change the
- * writing direction. With these, a text can look like another one. */
+ * writing direction: a text with these can be displayed as a different text. */
 static bool is_control(uint32_t point)
 {
     static const struct {

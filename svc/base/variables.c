@@ -157,7 +157,7 @@ static void check(const char *setting)
     if (is_for_tests || is_one_of(known, setting))
         return;
     const char *closest = variables_closest(word, known);
-    log_warn("nothing reads the environment variable " PREFIX "%s%s%s%s", word,
+    log_warn("gradpool has no environment variable " PREFIX "%s%s%s%s", word,
              closest ? "; did you mean " PREFIX : "", closest ? closest : "", closest ? "?" : "");
 }
 
@@ -175,7 +175,7 @@ void variables_check(void)
             check(word);
     }
     if (*typed)
-        log_warn("not read from the environment any more: %s; give such an option on the command "
-                 "line",
+        log_warn("gradpool does not read these environment variables: %s; give the options on the "
+                 "command line",
                  typed);
 }

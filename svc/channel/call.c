@@ -97,7 +97,7 @@ static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply
 static int call_error(const struct channel *ch, int code, struct err *err)
 {
     if (code == -ETIMEDOUT)
-        return err_set(err, code, "%s: connected, but no answer within the deadline",
+        return err_set(err, code, "%s is connected, but has not answered within the deadline",
                        channel_peer(ch));
     if (channel_failure(ch)[0] != '\0')
         return err_set(err, code, "%s", channel_failure(ch));
@@ -135,7 +135,9 @@ int channel_ask(struct channel *ch, envelope *request, int timeout_ms, int expec
     if (error < 0 || (int)(*ret_reply)->body_case == expected)
         return error;
     message_free(*ret_reply);
-    return err_set(err, -EPROTO, "the service answered something else");
+    return err_set(err, -EPROTO,
+                   "the service answered with an unexpected message; install one version of "
+                   "gradpool on all hosts");
 }
 
 static int check_welcome(const struct channel *ch, const envelope *reply, struct err *err)
@@ -146,7 +148,7 @@ static int check_welcome(const struct channel *ch, const envelope *reply, struct
     const Gradpool__Wire__Welcome *welcome = reply->welcome;
     if (welcome->version != CHANNEL_VERSION)
         return err_set(err, -EPROTO,
-                       "%s: we speak protocol version %d, %s speaks %u; "
+                       "%s: this program speaks protocol version %d, but %s speaks version %u; "
                        "install the same gradpool at both ends",
                        channel_peer(ch), CHANNEL_VERSION,
                        welcome->program[0] != '\0' ? welcome->program : "it", welcome->version);

@@ -92,7 +92,7 @@ static uint32_t get_u32(const uint8_t *at)
 static int queue_frame(struct channel *ch, const envelope *message, size_t bytes)
 {
     if (buffer_reserve(&ch->out, FRAME_HEADER_BYTES + bytes) < 0)
-        return channel_fail(ch, -ENOMEM, "no memory to send %zu bytes", bytes);
+        return channel_fail(ch, -ENOMEM, "this process has no memory to send %zu bytes", bytes);
     uint8_t *at = ch->out.bytes + ch->out.end;
     put_u32(at, (uint32_t)bytes);
     gradpool__wire__envelope__pack(message, at + FRAME_HEADER_BYTES);
@@ -109,7 +109,7 @@ int channel_send(struct channel *ch, const envelope *message)
         return channel_fail(ch, -EMSGSIZE, "a message of %zu bytes; a frame holds 1 to %u", bytes,
                             CHANNEL_FRAME_BYTES_MAX);
     if (buffer_waiting(&ch->out) + FRAME_HEADER_BYTES + bytes > CHANNEL_BACKLOG_BYTES_MAX)
-        return channel_fail(ch, -ENOBUFS, "does not read: %zu bytes wait to be sent to it",
+        return channel_fail(ch, -ENOBUFS, "the peer does not read: %zu bytes wait to be sent",
                             buffer_waiting(&ch->out));
     int error = queue_frame(ch, message, bytes);
     return error < 0 ? error : channel_flush(ch);

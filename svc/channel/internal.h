@@ -30,7 +30,7 @@ struct channel {
     bool is_cut; /* the last receive has left bytes in the socket */
     uint64_t last_id;
     enum channel_mode mode;
-    struct buffer in, out; /* whole and partial frames */
+    struct buffer in, out; /* received and unsent frames, whole or in part */
     struct buffer sealed;  /* TLS: encrypted records that wait for the socket */
     struct tls *tls;       /* NULL: the connection is plain */
     key_find_fn find_key;

@@ -109,7 +109,7 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
     if (got < 0)
         return channel_fail_gone(ch, errno);
     ch->was_closed = ch->failed == 0;
-    return channel_fail(ch, -ECONNRESET, "closed the connection%s",
+    return channel_fail(ch, -ECONNRESET, "the peer closed the connection%s",
                         ch->mode == CHANNEL_SHAKING   ? " in the TLS handshake"
                         : buffer_waiting(&ch->in) > 0 ? " in the middle of a message"
                                                       : "");
@@ -125,9 +125,9 @@ static int collect_sealed(struct channel *ch)
     if (bytes == 0)
         return 0;
     if (buffer_waiting(&ch->sealed) + bytes > SEALED_BYTES_MAX)
-        return channel_fail(ch, -ENOBUFS, "does not read what it asks for");
+        return channel_fail(ch, -ENOBUFS, "the peer does not read the answers to its requests");
     if (buffer_reserve(&ch->sealed, bytes) < 0)
-        return channel_fail(ch, -ENOMEM, "no memory to send %zu bytes", bytes);
+        return channel_fail(ch, -ENOMEM, "this process has no memory to send %zu bytes", bytes);
     ch->sealed.end += tls_take(ch->tls, ch->sealed.bytes + ch->sealed.end, bytes);
     return 0;
 }

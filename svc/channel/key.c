@@ -121,7 +121,8 @@ static int key_load(const char *path, struct key *ret_key, struct err *err)
                        err_text(-errno));
     if (status.st_mode & (S_IWGRP | S_IROTH | S_IWOTH))
         return err_set(err, -EACCES,
-                       "its mode is %04o: other users can read or write it; chmod 600",
+                       "the key file has mode %04o, so other users can read or write the file; run "
+                       "chmod 600 on the file",
                        status.st_mode & 07777);
     return key_read(fd, ret_key, err);
 }

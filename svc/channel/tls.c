@@ -239,28 +239,31 @@ static bool tls_is_refusal(unsigned long error)
 static int tls_client_refused(struct tls *tls, unsigned long error)
 {
     if (tls_is_refusal(error))
-        return tls_fail(
-            tls, -EKEYREJECTED,
-            "the key of tenant %s was refused: it is mistyped, was revoked, or is another "
-            "service's; compare it with what `gradpool tenant add` has printed, or ask the "
-            "operator for a new one",
-            tls->key.tenant);
-    return tls_fail(tls, -EPROTO,
-                    "no TLS handshake: %s; is this a gradpool endpoint, of this version?",
-                    tls_reason_text(error));
+        return tls_fail(tls, -EKEYREJECTED,
+                        "the key of tenant %s was refused: the key is mistyped, was revoked, or is "
+                        "for another service; compare the key with the output of `gradpool tenant "
+                        "add`, or ask the operator for a new one",
+                        tls->key.tenant);
+    return tls_fail(
+        tls, -EPROTO,
+        "the TLS handshake failed: %s; check that the endpoint is gradpool's, of the same version",
+        tls_reason_text(error));
 }
 
 static int tls_server_refused(struct tls *tls, unsigned long error)
 {
     if (tls->found == -EKEYREVOKED)
-        return tls_fail(tls, -EKEYREJECTED, "refused: tenant %s was revoked", tls->key.tenant);
+        return tls_fail(tls, -EKEYREJECTED, "connection refused: tenant %s was revoked",
+                        tls->key.tenant);
     if (tls->found < 0)
-        return tls_fail(tls, -EKEYREJECTED, "refused: there is no tenant %s", tls->key.tenant);
+        return tls_fail(tls, -EKEYREJECTED, "connection refused: there is no tenant %s",
+                        tls->key.tenant);
     if (tls_is_library_error(error, SSL_R_BINDER_DOES_NOT_VERIFY))
-        return tls_fail(tls, -EKEYREJECTED, "refused: not the key of tenant %s", tls->key.tenant);
+        return tls_fail(tls, -EKEYREJECTED, "connection refused: the key is not that of tenant %s",
+                        tls->key.tenant);
     if (tls->found > 0 && (tls_is_library_error(error, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) ||
                            tls_is_library_error(error, SSL_R_NO_SHARED_CIPHER)))
-        return tls_fail(tls, -ENOKEY, "refused: the peer speaks TLS, but has no key");
+        return tls_fail(tls, -ENOKEY, "connection refused: the peer speaks TLS, but has no key");
     return tls_fail(tls, -EPROTO, "no TLS handshake: %s", tls_reason_text(error));
 }
 
@@ -297,7 +300,8 @@ int tls_handshake(struct tls *tls)
     }
     /* OpenSSL calls a session "reused" if its key was accepted. Only this proves the key (T3). */
     if (SSL_session_reused(tls->ssl) != 1)
-        return tls_fail(tls, -EKEYREJECTED, "TLS without a proof of the key");
+        return tls_fail(tls, -EKEYREJECTED,
+                        "connection refused: the peer has not proved the key in the TLS handshake");
     if (!SSL_is_server(tls->ssl))
         key_forget(&tls->key);
     return 0;

@@ -24,7 +24,7 @@ enum cli_exit {
 struct cli_command {
     const char *name, *summary; /* the table ends with a NULL name */
     int (*run)(int argc, char **argv);
-    bool has_help; /* has --help */
+    bool has_help; /* the command accepts --help */
     /* The command writes no log, so unknown variables are reported before it runs. */
     bool is_question;
 };
@@ -38,7 +38,7 @@ int cli_main(int argc, char **argv, const struct cli_command *commands);
 struct cli_lanes {
     const char *advertise, *interface_name, *cores; /* NULL: the option is not set */
     const char *allow_uids;                         /* list of users as in the command line */
-    uint32_t uids[CLI_UIDS_MAX], uids_count;        /* the same list, parsed */
+    uint32_t uids[CLI_UIDS_MAX], uids_count;        /* the numbers in allow_uids */
     uint32_t lanes_per_core;
     uint32_t network_gbit; /* 0: the option is not set */
     uint16_t data_port;

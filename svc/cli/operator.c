@@ -68,7 +68,7 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));
     if (has_key)
-        /* channel_greet() reports an error of this call */
+        /* a failure of this call is reported by channel_greet() */
         (void)channel_use_key(*ret_channel, &key);
     key_forget(&key);
     return 0;
@@ -170,11 +170,11 @@ int operator_explain(const char *endpoint, const struct channel *channel, int er
 {
     if (error != -ECONNRESET || *channel_failure(channel) == '\0')
         return error;
-    return err_set(err, error,
-                   "the connection to the service at %s ended before it answered: either it was "
-                   "restarted, or this command stood still for long; see `gradpool status', and "
-                   "try again",
-                   endpoint);
+    return err_set(
+        err, error,
+        "the connection to the service at %s ended before the answer: the service was restarted, "
+        "or this command was stopped for long; see `gradpool status', and try again",
+        endpoint);
 }
 
 static int ask(const struct operator_options *options, envelope *request,

@@ -67,8 +67,8 @@ void operator_socket(const char *state_dir, char *buffer, size_t buffer_bytes);
 int operator_open(const char *endpoint, struct channel **ret_channel, struct err *err);
 int operator_call(struct channel *channel, envelope *request, envelope **ret_reply,
                   struct err *err);
-/* Explains an error of channel_call() in `err`, and returns it. If the connection has ended, `err`
- * names the service and says what to do. */
+/* Writes the explanation of an error of channel_call() to `err`, and returns the error. If the
+ * connection has ended, the text names the service and the next step. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err);
 

@@ -38,7 +38,7 @@ struct fetch {
     struct state_tensor *tensors;
     struct state_writer writer;
     size_t at;     /* index of the tensor whose arrays are being received */
-    uint64_t have; /* received bytes of these arrays */
+    uint64_t have; /* number of bytes of these arrays that were received */
     uint64_t bytes;
     char *arrays;
     uint64_t begun_ns, stood_ns;
@@ -149,7 +149,9 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
     uint64_t bytes = f->at < f->what->n_tensors ? state_tensor_bytes(&f->tensors[f->at]) : 0;
     if (tensor != f->at || part_bytes == 0 || part_bytes > bytes - f->have || offset > bytes ||
         part_bytes > bytes - offset)
-        return err_set(err, -EBADMSG, "the service sent bytes beyond the end of a tensor");
+        return err_set(err, -EBADMSG,
+                       "the service sent bytes beyond the end of a tensor; install one version of "
+                       "gradpool on all hosts");
     memcpy(f->arrays + offset, data, part_bytes);
     f->have += part_bytes;
     return 0;
@@ -164,7 +166,8 @@ static int take_all(struct fetch *f, struct err *err)
         return explain(f, (int)count, err);
     int error = write_whole(f, err);
     return error == 0 && f->at < f->what->n_tensors
-               ? err_set(err, -EBADMSG, "the service did not send all parts")
+               ? err_set(err, -EBADMSG,
+                         "the service did not send all parts of the snapshot; try again")
                : error;
 }
 
@@ -217,7 +220,7 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);
-    state_write_abandon(&f->writer); /* no effect after state_write_finish() */
+    state_write_abandon(&f->writer); /* has no effect after state_write_finish() */
     state_fetch_free(&f->conversation);
     free(f->tensors);
     free(f->arrays);

@@ -98,8 +98,8 @@ static int stop(struct channel *channel, const char *endpoint, struct err *err)
     if (wait_for_end(channel, pid, identity))
         return 0;
     return err_set(err, -ETIMEDOUT,
-                   "the service at %s has taken the order, but has not ended within %d s: see its "
-                   "log; a signal to gradpool serve ends it at once",
+                   "the service at %s has begun to stop, but has not ended within %d s: see the "
+                   "log of gradpool serve; one more signal ends the service at once",
                    endpoint, (int)(END_NS / NS_PER_S));
 }
 

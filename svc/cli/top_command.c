@@ -81,10 +81,10 @@ static int look(struct top *t, struct err *err)
     if (error < 0) {
         gradpool__wire__envelope__free_unpacked(replies[0], NULL);
         gradpool__wire__envelope__free_unpacked(replies[1], NULL);
-        return err_set(
-            err, error,
-            "the reply of the service cannot be shown: %s; use the gradpool of the service's host",
-            err_text(error));
+        return err_set(err, error,
+                       "this program cannot read the service's reply: %s; use the gradpool of the "
+                       "service's host",
+                       err_text(error));
     }
     snapshot_compare(t->last, now);
     snapshot_destroy(t->last);

@@ -63,8 +63,8 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
     size_t most = sizeof((struct sockaddr_un *)0)->sun_path - sizeof "/control.sock";
     if (strlen(o->state_dir) > most)
         return err_set(err, -EINVAL,
-                       "--state-dir %s: too long a path for the socket in it: %zu bytes, at most "
-                       "%zu; choose a shorter one",
+                       "--state-dir %s: the path has %zu bytes, but the socket in this folder "
+                       "needs a path of at most %zu; choose a shorter path",
                        o->state_dir, strlen(o->state_dir), most);
     for (const char *const *name = packer_policies(); *name; name++)
         if (!o->policy || strcmp(*name, o->policy) == 0)
@@ -82,7 +82,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* door.tcp stores the address instead */
+    s->options->listen = NULL; /* the address is in door.tcp from here on */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -149,8 +149,8 @@ static int restore(struct service *s, struct err *err)
         return error;
     if (!is_whole(s))
         return err_set(err, -EBADMSG,
-                       "%s: pieces are missing. Put the file back from a copy; or start with "
-                       "nothing: move %s* away",
+                       "%s: rows of pieces are missing. Restore the file from a copy; or move %s* "
+                       "away, to start without jobs and tenants",
                        path, path);
     list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
@@ -265,7 +265,7 @@ static bool create_plain(struct service *s)
     return true;
 }
 
-/* Creates the state of each room. A room comes after the rooms on which it depends. */
+/* Creates the state of each room, in an order in which a room follows the rooms that it needs. */
 static int create_rooms(struct service *s)
 {
     static int (*const rooms[])(struct service * s) = {
@@ -350,13 +350,14 @@ static int start(struct coordinator *c, struct err *err)
 static void say_who_may_come(const struct service *s)
 {
     if (s->options->insecure)
-        log_warn("--insecure: whoever reaches %s may start and join jobs; without the option jobs "
-                 "of other hosts need keys (gradpool tenant add)",
+        log_warn("--insecure: every process that reaches %s may start and join jobs; without the "
+                 "option jobs of other hosts need keys (gradpool tenant add)",
                  s->identity->endpoint_url);
     else if (s->options->require_tls)
-        log_info("a key is asked for of all that come over TCP (gradpool tenant add)");
+        log_info("all connections over TCP need a key (gradpool tenant add)");
     else if (!endpoint_is_loopback(&s->door->tcp->endpoint))
-        log_info("other hosts are let in with a key (gradpool tenant add), this one without");
+        log_info("processes of other hosts need a key (gradpool tenant add), processes of this "
+                 "host need none");
 }
 
 static struct coordinator *create(const struct coordinator_options *options)

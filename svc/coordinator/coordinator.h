@@ -95,7 +95,7 @@ int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
  * start. Returns the signal's number if a second signal ended the service at once. Returns a
  * negative errno if the service could not continue; the log has the reason. */
 int coordinator_run(struct coordinator *c);
-/* Handles signal `number` as if the process had received it (K91, K92). */
+/* Handles signal `number` like the same signal of the process (K91, K92). */
 void coordinator_signal(struct coordinator *c, int number);
 
 /* Returns the URL of the service with the port in use, such as "gradpool://127.0.0.1:7077". */

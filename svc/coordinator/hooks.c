@@ -1,5 +1,5 @@
-/* The listeners of all hooks, in the order of their calls. This file owns no state and decides
- * nothing. */
+/* All listeners of the hooks, in the order of their calls. This file owns no state, and makes no
+ * decisions. */
 #include "svc/coordinator/hooks.h"
 
 #include "svc/coordinator/aggregator/ping.h"
@@ -115,8 +115,9 @@ static void job_is_over(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);
-    kept_check_soon(s, join_handle); /* a join may be waiting until the name of this job is free */
-    kept_check_soon(s, declare_handle); /* a declare may be waiting for the lanes of this job */
+    kept_check_soon(s, join_handle); /* a join may wait until this job has freed its name */
+    /* a declaration may wait for lanes that this job has left */
+    kept_check_soon(s, declare_handle);
 }
 
 /* Continues joins that wait because a former rank is still leaving. */

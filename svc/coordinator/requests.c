@@ -88,7 +88,8 @@ void requests_handle(struct peer *p, const envelope *message)
             continue;
         if (handlers[i].role == (int)p->role)
             return handlers[i].handle(p, message);
-        return refuse(p, message, -EPERM, "not for a connection of this role");
+        return refuse(p, message, -EPERM,
+                      "this request is not allowed on a connection of this role");
     }
     if (p->aggregator && channel_is_reply(message))
         return call_answer(p->aggregator, message);

@@ -50,7 +50,7 @@ struct identity {
     struct settings *settings; /* constant after the start */
 };
 
-/* Timers for postponed work. */
+/* Timers for work that was postponed. */
 struct retries {
     struct service *service;
     struct timer stranded; /* next attempt of work that failed for lack of memory or at the store */
@@ -61,7 +61,7 @@ struct retries {
 /* The service. Each room has its state in a struct of its own, behind a pointer. */
 struct service {
     const struct hooks *on;
-    struct coordinator_options *options; /* owned, together with the strings */
+    struct coordinator_options *options; /* the service owns the options and their strings */
     struct loop *loop;
     struct store *store;
     struct store_service *numbers;

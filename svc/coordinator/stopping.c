@@ -51,8 +51,8 @@ static void leave(struct service *s, size_t jobs)
     if (s->options->orphan_timeout_ns)
         snprintf(patience, sizeof patience, "%llu s (--orphan-timeout)",
                  (unsigned long long)(s->options->orphan_timeout_ns / NS_PER_S));
-    log_info("leaving: %zu job%s without a coordinator; local aggregators wait for the next start "
-             "with --state-dir %s, %s; `gradpool stop' in place of SIGTERM ends the jobs",
+    log_info("gradpool serve ends: %zu job%s without a coordinator; local aggregators wait for the "
+             "next start with --state-dir %s, %s; to end the jobs, too, use `gradpool stop'",
              jobs, jobs == 1 ? " trains on" : "s train on", s->options->state_dir, patience);
     fleet_end_starting(s);
     s->phase = SERVICE_DOWN;
@@ -87,7 +87,7 @@ static void end_for_operator(struct service *s, const char *how)
     snprintf(why, sizeof why, "the operator stopped the service (%s)", how);
     size_t jobs = count_live_jobs(s);
     log_info("stopping (%s): %zu job%s, then the aggregators, then this process; one more signal "
-             "ends all at once",
+             "ends them at once",
              how, jobs, jobs == 1 ? " ends" : "s end");
     end_in_order(s, why);
 }
@@ -101,8 +101,8 @@ void service_give_up(struct service *s, int code)
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Ends the service. A timer calls this function because a caller of service_give_up() may still use
- * a job that is freed here (K5). */
+/* Ends the service. A timer calls this function, because a caller of service_give_up() may still
+ * use a job that this function frees (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
@@ -145,7 +145,7 @@ static void end_now(struct service *s)
 
 static void drain_overdue(struct timer *timer)
 {
-    log_warn("aggregators are still busy after %d s: ending them",
+    log_warn("aggregators are still busy after %d s: the service kills them",
              (int)(DRAIN_DEADLINE_NS / NS_PER_S));
     end_now(container_of(timer, struct service_end, drain_timer)->service);
 }
@@ -160,8 +160,9 @@ static void departed(struct service *s)
     timer_stop(&s->ending->drain_timer);
     if (jobs == 0)
         return end_for_operator(s, "SIGTERM");
-    log_info("leaving: %zu job%s without a coordinator on aggregators that were joined by hand, "
-             "which wait for the next start with --state-dir %s, each for its --orphan-timeout",
+    log_info("gradpool serve ends: %zu job%s without a coordinator, on aggregators of `gradpool "
+             "aggregator`, which wait for the next start with --state-dir %s, each for its "
+             "--orphan-timeout",
              jobs, jobs == 1 ? " trains on" : "s train on", s->options->state_dir);
     s->phase = SERVICE_DOWN;
 }
@@ -181,7 +182,7 @@ static void depart(struct service *s)
  * others end. */
 static void depart_now(struct service *s, int number)
 {
-    log_warn("one more signal: ending at once");
+    log_warn("one more signal: gradpool serve ends at once");
     s->ending->ended_by = number;
     list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
@@ -213,8 +214,8 @@ static void terminate(struct service *s)
 void stopping_signal(struct service *s, int number)
 {
     if (number == SIGHUP)
-        return log_info("SIGHUP: there is nothing to reload; SIGTERM or `gradpool stop' ends the "
-                        "service");
+        return log_info("SIGHUP has no effect, because gradpool serve reloads no files; SIGTERM or "
+                        "`gradpool stop' ends the service");
     if (s->phase == SERVICE_UP && s->fleet->leave_done)
         return depart_now(s, number);
     if (s->phase == SERVICE_UP && number == SIGTERM)
@@ -223,7 +224,7 @@ void stopping_signal(struct service *s, int number)
         return end_for_operator(s, "SIGINT");
     if (s->phase != SERVICE_DRAINING)
         return;
-    log_warn("one more signal: ending at once");
+    log_warn("one more signal: gradpool serve ends at once");
     s->ending->ended_by = number;
     end_now(s);
 }

@@ -29,7 +29,7 @@ static int parse_path(const char *text, const char *path, struct endpoint *e, st
     size_t path_bytes_max = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
     if (path[0] != '/')
         return err_set(err, -EINVAL,
-                       "endpoint '%.100s': a Unix socket needs an absolute path, as in "
+                       "endpoint '%.100s': the path of a Unix socket must be absolute, as in "
                        "gradpool+unix:///run/gradpool.sock",
                        text);
     if (strlen(path) > path_bytes_max)
@@ -80,12 +80,15 @@ static int parse_host_port(const char *text, const char *rest, struct endpoint *
     if (is_v6 && *tail == ']')
         tail++;
     else if (is_v6)
-        return err_set(err, -EINVAL, "endpoint '%.100s': '[' without ']'", text);
-    if (!is_v6 && *tail == ':' && strchr(tail + 1, ':'))
         return err_set(err, -EINVAL,
-                       "endpoint '%.100s': an IPv6 address stands in brackets, as in "
-                       "gradpool://[::1]:%d",
-                       text, ENDPOINT_PORT_DEFAULT);
+                       "endpoint '%.100s': the character '[' has no ']'; write an IPv6 address as "
+                       "in gradpool://[::1]:7077",
+                       text);
+    if (!is_v6 && *tail == ':' && strchr(tail + 1, ':'))
+        return err_set(
+            err, -EINVAL,
+            "endpoint '%.100s': write an IPv6 address in brackets, as in gradpool://[::1]:%d", text,
+            ENDPOINT_PORT_DEFAULT);
     if ((*tail != '\0' && *tail != ':') || !take_host(host, host_bytes, is_v6, e))
         return err_set(err, -EINVAL, "endpoint '%.100s': expected " FORMS, text);
     e->port = ENDPOINT_PORT_DEFAULT;

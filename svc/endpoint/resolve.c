@@ -24,7 +24,7 @@ struct lookup {
     pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t over;
     bool is_over, is_given_up;
-    int result; /* from getaddrinfo() */
+    int result; /* result of getaddrinfo() */
     int error;  /* errno if the result is EAI_SYSTEM */
     struct addrinfo *list;
 };
@@ -132,7 +132,7 @@ static int lookup_finish(struct lookup *l, const struct endpoint *e,
         return 0;
     }
     return err_set(err, -ENOENT,
-                   "%s: this host name is not known (%s); check its spelling or give an address",
+                   "%s: this host name is unknown (%s); check its spelling, or give an address",
                    endpoint_format(e, url, sizeof(url)),
                    l->result == EAI_SYSTEM ? err_text(-l->error) : gai_strerror(l->result));
 }
@@ -153,7 +153,9 @@ static int lookup_run(struct lookup *l, const struct endpoint *e, uint64_t deadl
     int error = thread_start(&l->thread, lookup_main, l);
     if (error < 0) {
         lookup_free(l);
-        return err_set(err, error, "no thread to look up '%s': %s", e->host, err_text(error));
+        return err_set(err, error,
+                       "this process cannot start a thread to look up host name '%s': %s", e->host,
+                       err_text(error));
     }
     if (lookup_wait(l, deadline_ns))
         error = lookup_finish(l, e, ret_addresses, err);
@@ -181,7 +183,8 @@ int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
     }
     struct lookup *l = lookup_create(e);
     if (l == NULL)
-        return err_set(err, -ENOMEM, "no memory to look up '%s'", e->host);
+        return err_set(err, -ENOMEM, "this process has no memory to look up host name '%s'",
+                       e->host);
     l->result = lookup_ask(l, AI_NUMERICHOST, &l->list); /* an address needs no lookup */
     if (l->result != 0)
         return lookup_run(l, e, deadline_ns, ret_addresses, err);

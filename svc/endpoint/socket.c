@@ -264,7 +264,9 @@ int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresse
 {
     int error = -ENOENT;
     if (!e->is_unix && e->port == 0)
-        return err_set(err, -EINVAL, "endpoint gradpool://%s:0: port 0 is for listening only",
+        return err_set(err, -EINVAL,
+                       "endpoint gradpool://%s:0: port 0 cannot be connected to; give the port "
+                       "that gradpool serve prints",
                        e->host);
     for (uint32_t i = 0; i < addresses->count; i++) {
         uint64_t share_ns = share_deadline(deadline_ns, addresses->count - i);
@@ -358,8 +360,8 @@ static int listen_unix(const struct endpoint *e, const struct endpoint_address *
         error = remove_stale(a);
         if (error == -ENOTSOCK)
             return err_set(err, -EADDRINUSE,
-                           "cannot listen on gradpool+unix://%s: a file that is "
-                           "no socket is there; remove it or use another path",
+                           "cannot listen on gradpool+unix://%s: the path is a file other than a "
+                           "socket; remove the file, or use another path",
                            e->host);
         if (error == 0)
             error = listen_address(a, ret_fd);
@@ -376,15 +378,15 @@ static int narrow_to_interface(const struct endpoint *e, const char *interface_n
     struct endpoint_address of_interface;
     int error = interface_address(interface_name, a->socket.ss_family, &of_interface);
     if (error < 0)
-        return err_set(err, error, "cannot listen on interface '%s': %s; see `ip address`",
-                       interface_name,
-                       error == -ENODEV ? "there is none" : "the interface has no address");
+        return err_set(
+            err, error, "cannot listen on interface '%s': %s; see `ip address`", interface_name,
+            error == -ENODEV ? "this host has no such interface" : "the interface has no address");
     (void)address_host((const struct sockaddr *)&a->socket, given, sizeof(given));
     (void)address_host((const struct sockaddr *)&of_interface.socket, owned, sizeof(owned));
     if (strcmp(given, "0.0.0.0") != 0 && strcmp(given, "::") != 0 && strcmp(given, owned) != 0)
         return err_set(err, -EADDRNOTAVAIL,
-                       "cannot listen on %s through interface '%s': its "
-                       "address is %s; give that one, or 0.0.0.0",
+                       "cannot listen on %s through interface '%s': the interface has address %s; "
+                       "give that address, or 0.0.0.0",
                        e->host, interface_name, owned);
     *a = of_interface;
     address_set_port(a, e->port);

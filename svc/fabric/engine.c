@@ -80,7 +80,8 @@ static int engine_step(struct engine *e)
     if (e->ofi_conns > 0)
         n += engine_take_events(e, e->ofi);
     if (n > 0)
-        ring_doorbells(e); /* the driver may stop here, so its posts must be sent */
+        /* the driver may stop after this call, so its posted operations are sent first */
+        ring_doorbells(e);
     if (n > 0 && e->waiters > 1)
         pthread_cond_broadcast(&e->turn);
     return n;

@@ -19,13 +19,13 @@
 struct engine_sleep {
     bool is_asleep; /* the driver sleeps */
     uint32_t *bell; /* bell on which the driver sleeps; NULL: it sleeps on descriptors */
-    /* one for each kind of driver, so that no driver consumes another's kick */
+    /* one eventfd for each kind of driver, so that a driver receives only its own kicks */
     int kick_fds[DRIVER_NONE];
     int forward_fd; /* eventfd that the forwarder signals */
     bool has_forwarder;
     pthread_t forwarder;
     uint32_t *forwarded_bell, forwarded_value;
-    bool forwarder_ends; /* atomic */
+    bool forwarder_ends; /* read and written as an atomic */
 };
 
 /* Combined results of fabric_arm() for all fabrics. */
@@ -179,7 +179,8 @@ static bool sleep_poll(int kick_fd, int forward_fd, int fabric_fd, uint64_t dead
 {
     struct pollfd fds[] = {{.fd = kick_fd, .events = POLLIN},
                            {.fd = forward_fd, .events = POLLIN},
-                           {.fd = fabric_fd, .events = POLLIN}}; /* poll() ignores -1 */
+                           /* if fabric_fd is -1, poll() ignores this entry */
+                           {.fd = fabric_fd, .events = POLLIN}};
     uint64_t now_ns = clock_now_ns();
     struct timespec left = timespec_of(deadline_ns > now_ns ? deadline_ns - now_ns : 0);
     if (ppoll(fds, 3, deadline_ns == UINT64_MAX ? NULL : &left, NULL) <= 0)

@@ -13,8 +13,8 @@ void engine_sleep_abandon(struct engine_sleep *s);
 
 /* Sleeps as the driver of `tenure` until an event may be pending, or until the deadline. */
 void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns);
-/* Marks that no driver sleeps, because another thread becomes the driver. The former driver finds a
- * changed tenure. */
+/* Marks that no driver sleeps, because another thread becomes the driver. The former driver detects
+ * this by the changed tenure. */
 void engine_forget_sleep(struct engine_sleep *s);
 /* Ends the driver's sleep, even if it has only decided to sleep (W21). */
 void engine_end_sleep(struct engine *e);

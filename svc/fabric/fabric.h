@@ -67,7 +67,7 @@ struct fabric_event {
 struct fabric_options {
     /* ofi: network interface on which to listen and connect; NULL: any */
     const char *interface_name;
-    const char *provider;     /* ofi; NULL: "tcp" */
+    const char *provider;     /* provider of libfabric, for ofi; NULL: "tcp" */
     size_t payload_bytes_max; /* longest payload of a message; 0: payloads are refused */
     /* shm listener: users that may connect in addition to the user of this process */
     const uint32_t *allowed_uids;
@@ -143,9 +143,8 @@ int fabric_peer_pid(const struct fabric_conn *c);
 int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, const void *payload,
                 size_t payload_bytes);
 
-/* Returns the buffer of a MESSAGE event to the fabric; called once for each such event. Until
- * then it is one of the connection's two receive buffers (W6), so a caller should keep at most
- * one. */
+/* Returns the buffer of a MESSAGE event to the fabric. Called once for each such event. A
+ * connection has only two receive buffers (W6), so a caller should keep at most one. */
 void fabric_message_done(struct fabric_conn *c, const void *data);
 /* Returns how many MESSAGE buffers of a connection may be kept while another message can still
  * arrive. */
@@ -191,8 +190,8 @@ int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local
                 void *context);
 int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                  size_t bytes, void *context);
-/* Like fabric_write(). In addition, the peer receives WORD when these bytes and all bytes written
- * before on this connection are in its memory. */
+/* Like fabric_write(), but the peer also receives WORD as soon as its memory has these bytes and
+ * all bytes that were written before on this connection. */
 int fabric_write_word(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
                       size_t bytes, uint32_t word, void *context);
 /* Sends WORD without bytes, for results that were stored through fabric_map(), and for barriers.
@@ -204,8 +203,8 @@ int fabric_notify(struct fabric_conn *c, uint32_t word, void *context);
  * error: an error of a connection is in its CLOSED event. Each peer is woken once for all
  * operations since the last poll or flush. */
 int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max);
-/* Sends operations that were held back, and wakes the peers. An operation may be held back until
- * the next flush, poll or arm, so that several are sent together. */
+/* Sends delayed operations, and wakes the peers. A fabric may delay an operation until the next
+ * flush, poll or arm, in order to send several together. */
 void fabric_flush(struct fabric *f);
 
 /* Object on which a thread sleeps until an event arrives. fabric_arm() sets either the descriptor

@@ -27,7 +27,7 @@ struct fabric_ops {
     void (*flush)(struct fabric *f);
     int (*arm)(struct fabric *f, struct fabric_wait *ret_wait);
     void (*abandon_in_child)(struct fabric *f);
-    const struct fabric_conn_ops *conn; /* functions of its connections */
+    const struct fabric_conn_ops *conn; /* table of functions for the fabric's connections */
 };
 
 struct fabric_conn_ops {
@@ -65,7 +65,7 @@ struct fabric {
 
 struct fabric_conn {
     struct fabric *fabric;
-    const struct fabric_conn_ops *ops; /* table of its fabric */
+    const struct fabric_conn_ops *ops; /* table of functions of the connection's fabric */
 };
 
 static inline void fabric_conn_init(struct fabric_conn *c, struct fabric *f)

@@ -14,7 +14,7 @@ struct region {
     size_t bytes;
     /* memfd, sealed against shrinking and growing; -1: plain memory, or memory of the caller */
     int fd;
-    bool is_ours; /* created here */
+    bool is_ours; /* this process has created the region */
 };
 
 /* Creates a region of `bytes`, rounded up to pages, all zero. All pages are allocated at once,

@@ -241,8 +241,7 @@ bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
     return false;
 }
 
-/* From here on the caller owns the kept pages. They belong to a file that no other process has
- * open. */
+/* From here on the caller owns the kept pages. No other process has opened their file. */
 static void slab_unmap(struct slab *slab)
 {
     if (!slab->has_kept) {

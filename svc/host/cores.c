@@ -48,7 +48,7 @@ static int find_allowed(const struct cores *c, hwloc_bitmap_t allowed, struct er
 {
     _cleanup_(cleanup_bitmap) hwloc_bitmap_t affinity = hwloc_bitmap_alloc();
     if (!affinity || hwloc_bitmap_copy(allowed, hwloc_topology_get_allowed_cpuset(c->topology)) < 0)
-        return err_set(err, -ENOMEM, "no memory to list cores");
+        return err_set(err, -ENOMEM, "this process has no memory for the list of cores");
     if (!c->real)
         return 0;
     /* The affinity of this thread is used, because helper threads of libraries may have another. */
@@ -117,19 +117,22 @@ static int list_cores(struct cores *c, struct err *err)
     int depth = hwloc_get_type_or_below_depth(c->topology, HWLOC_OBJ_CORE);
     c->list = calloc(hwloc_get_nbobjs_by_depth(c->topology, depth), sizeof(*c->list));
     if (!allowed || !c->list)
-        return err_set(err, -ENOMEM, "no memory to list cores");
+        return err_set(err, -ENOMEM, "this process has no memory for the list of cores");
     int error = find_allowed(c, allowed, err);
     if (error < 0)
         return error;
     collect(c, depth, allowed);
-    return c->count ? 0 : err_set(err, -ENOENT, "the cpuset and the affinity mask leave no core");
+    return c->count
+               ? 0
+               : err_set(err, -ENOENT,
+                         "the cpuset and the affinity mask of this process have no core in common");
 }
 
 int cores_create(const char *list, struct cores **ret_cores, struct err *err)
 {
     _cleanup_(cleanup_cores) struct cores *c = calloc(1, sizeof(*c));
     if (!c)
-        return err_set(err, -ENOMEM, "no memory to list cores");
+        return err_set(err, -ENOMEM, "this process has no memory for the list of cores");
     int error = load_topology(c, err) ?: list_cores(c, err);
     if (error == 0 && list)
         error = cores_list_narrow(list, c->list, &c->count, err);
@@ -182,7 +185,7 @@ static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
     return node ? node->nodeset : NULL;
 }
 
-/* hwloc's codes for "not supported" say no more than -EINVAL. */
+/* hwloc's several codes for "not supported" mean no more than -EINVAL */
 static int bind_error(void) { return errno == EPERM ? -EPERM : -EINVAL; }
 
 int cores_bind_thread(const struct cores *c, size_t position)

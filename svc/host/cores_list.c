@@ -43,7 +43,8 @@ static int choose(const struct selection *s, uint32_t index)
     if (i == s->count)
         return not_ours(s, index);
     if (s->chosen[i])
-        return err_set(s->err, -EINVAL, "core list \"%s\": core %u stands there twice", s->list,
+        return err_set(s->err, -EINVAL,
+                       "core list \"%s\": core %u is listed twice; list each core once", s->list,
                        index);
     s->chosen[i] = true;
     return 0;
@@ -99,7 +100,7 @@ int cores_list_narrow(const char *list, struct core *cores, size_t *count, struc
 {
     _cleanup_free_ bool *chosen = calloc(*count ? *count : 1, sizeof(*chosen));
     if (!chosen)
-        return err_set(err, -ENOMEM, "no memory to read a core list");
+        return err_set(err, -ENOMEM, "this process has no memory for a core list");
     struct selection s = {list, cores, *count, chosen, err};
     int error = choose_all(&s);
     if (error < 0)

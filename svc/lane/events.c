@@ -126,7 +126,8 @@ static void hand_out_ticket(struct worker *w)
 static void evict(struct worker *w, const char *why)
 {
     if (worker_is_keeper(w)) {
-        log_warn("job '%s': a keeper of copies (%s) is cut off: %s", w->job->name, w->peer, why);
+        log_warn("job '%s': the lane closed the connection to a replica holder (%s): %s",
+                 w->job->name, w->peer, why);
         fabric_disconnect(w->conn);
         return;
     }
@@ -154,20 +155,21 @@ static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
     w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
-        evict(w, "a set of ranks that is not the one that others passed on");
+        evict(w, "a set of ranks that differs from the one that other ranks sent");
 }
 
 static void take_backup(struct worker *w, const struct record_backup *told)
 {
     int error = w->job->failure ? 0 : replica_hear(w, told);
     if (error == -EFAULT)
-        evict(w, "a copy of a state that does not lie in memory that it lends");
+        evict(w, "a replica outside the memory that the sender has lent");
     else if (error < 0)
-        job_fail(w->job, error, "lane %u cannot write copies of states: %s",
-                 w->job->lane->options.id, err_text(error));
+        job_fail(w->job, error, "lane %u cannot write replicas: %s", w->job->lane->options.id,
+                 err_text(error));
 }
 
-/* A piece that has moved is not here: its ranks repeat the record to the new owner. */
+/* Ignores a report about a piece that has moved away: the ranks repeat the report to the new
+ * owner. */
 static void take_landed(struct worker *w, const struct record_landed *landed)
 {
     struct piece *p = piece_find(w->job, landed->piece);
@@ -175,7 +177,7 @@ static void take_landed(struct worker *w, const struct record_landed *landed)
     if (!p || w->job->failure)
         return;
     if (!rank || !p->takers || (p->round > 0 && landed->round >= p->round))
-        return evict(w, "a report about results of a round that is not closed");
+        return evict(w, "a report about results of a round that is still open");
     round_landed(rank, landed->round);
 }
 
@@ -247,8 +249,8 @@ static void fail_for_end(struct worker *w, int error)
     struct lane_job *job = w->job;
     if (error == -EFAULT)
         return job_fail(job, error,
-                        "rank %u of job '%s' (%s) lent memory without its pages; lend what "
-                        "gp_alloc() gives, and punch no holes into it",
+                        "rank %u of job '%s' (%s) lent memory whose pages are gone; lend memory of "
+                        "gp_alloc(), and keep its pages",
                         w->number, job->name, w->peer);
     if (error == -EDQUOT)
         lending_refused(w);
@@ -276,7 +278,7 @@ static void on_closed(const struct fabric_event *event)
     } else if (w->state == WORKER_LEFT) {
         worker_close(w, WORKER_LEFT);
         if (!job->is_elastic && transfer_needs(job, w->number))
-            job_fail(job, -EPIPE, "rank %u has left job '%s' in mid-round", w->number, job->name);
+            job_fail(job, -EPIPE, "rank %u has left job '%s' during a round", w->number, job->name);
     } else if (replace_await(w, event->error)) {
         /* the rank may connect again */
     } else if (w->is_gone || (job->is_elastic && !job->failure)) {

@@ -104,7 +104,7 @@ static void give_turns(struct lane *lane)
             return;
         uint64_t began_ns = job->busy_ns;
         uint32_t share = rows_turn(job);
-        /* the time of tables belongs to no piece, and pieces wait meanwhile */
+        /* tables charge their time to no piece, and pieces wait during this time */
         uint64_t rows_ns = job->busy_ns - began_ns;
         lane->now_ns += rows_ns;
         share += transfer_turn(job);
@@ -118,7 +118,8 @@ static void give_turns(struct lane *lane)
     }
 }
 
-/* Sends messages. Their time is charged with the next events of the fabric that had events last. */
+/* Sends messages. Their time is charged together with the next events of the fabric that last had
+ * events. */
 static void tell(struct lane *lane)
 {
     uint64_t began_ns = clock_now_ns();
@@ -128,7 +129,7 @@ static void tell(struct lane *lane)
     lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
 }
 
-/* Closes rounds that have waited long enough for ranks that take a result. */
+/* Closes rounds that have waited for takers until the end of their wait. */
 static void end_waits(struct lane *lane)
 {
     struct piece *p;
@@ -165,8 +166,8 @@ static bool specs_are_valid(const struct lane_piece *pieces, size_t count)
     return true;
 }
 
-/* Places all pieces or none. New pieces are at the end of the job's list. After an error they are
- * freed. */
+/* Places all pieces, or none. New pieces are appended to the list of the job, and are freed after
+ * an error. */
 static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
                      const struct lane_piece *pieces, size_t count)
 {
@@ -261,8 +262,8 @@ static void drop_job(struct lane_job *job)
     job_wake(job); /* the job is freed in its turn, or when its last connection has closed */
 }
 
-/* Ends a copy in progress that is no longer needed. Its posted writes may never complete, but they
- * end with the connection. The piece can then be placed here again. */
+/* Ends a copy in progress that is no longer needed. Its posted writes may never complete, but end
+ * with the connection. Afterwards the piece can be placed on this lane again. */
 static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->replica.worker->conn;
@@ -351,8 +352,8 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
     }
 }
 
-/* Returns the allocator's count, which is expensive to read. It is read only if the lane's own
- * count has changed. */
+/* Returns the allocator's count of bytes. This count is expensive, so it is read only after the
+ * lane's own count has changed. */
 static size_t arena_bytes(struct lane *lane)
 {
     size_t counted_bytes = arena_counted_bytes(lane->options.arena);

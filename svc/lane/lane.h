@@ -21,8 +21,8 @@ struct lane;
 /* Order in which jobs receive the next part of the lane's time (A20). */
 enum lane_policy {
     LANE_FAIR, /* jobs take turns */
-    /* first the job with the fewest bytes left in its open rounds; a job that has waited long goes
-     * first */
+    /* the job with the fewest bytes left in its open rounds is first; a job that has waited for
+     * long precedes it */
     LANE_SHORTEST,
     /* the job that was ready first runs until none of its pieces is ready; for comparisons only */
     LANE_FIFO,
@@ -76,7 +76,8 @@ enum lane_role {
     ROLE_NONE,
     /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
     LEADS_SETS,
-    /* likewise in a job with backup workers: ranks outside a set get PASSED, and take results */
+    /* as above, in a job with backup workers: ranks outside a set receive PASSED, and request
+     * results */
     LEADS_ROUNDS,
     /* this piece has QUORUM_CHOSEN: its updates, or without a rule its sums, are rounds of the job,
      * whose numbers the announcements name, and all its other rounds are those of all ranks (A85)
@@ -109,7 +110,7 @@ struct lane_piece {
     const uint64_t *ranks;
     /* not the first piece of the tensor; only the first one counts the tensor's rounds */
     bool continues;
-    /* aggregator that stores the copy of the state; 0: workers may store it (A49) */
+    /* aggregator that stores the replica; 0: workers may store it (A49) */
     uint32_t keeper;
 };
 
@@ -123,13 +124,13 @@ int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t worke
                bool recovering, const struct lane_piece *pieces, size_t count);
 
 /* Sets the aggregator `keeper` as the replica holder of pieces on this lane; 0: workers may store
- * the copy. `when_known`: the change waits until the former holder's copy was read, if this copy
- * may have the state. Unknown pieces are ignored. */
+ * the replica. `when_known`: if the former holder's replica may have the state, the change waits
+ * until that replica was read. Unknown pieces are ignored. */
 void lane_set_keeper(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      uint32_t keeper, bool when_known);
 
-/* Return the least memory that a piece costs, and that each of its ranks costs. A coordinator plans
- * with these values. */
+/* Return the least memory for a piece, and for each of its ranks. The coordinator plans with these
+ * values. */
 size_t lane_piece_bytes(void);
 size_t lane_rank_bytes(void);
 
@@ -169,7 +170,7 @@ struct lane_squares {
     uint64_t round;
     uint32_t inputs, pieces;
     double input_squares, result_squares;
-    uint64_t losses; /* number of inputs that have a loss; counted once for each piece */
+    uint64_t losses; /* number of inputs with a known loss; each input counts once for a piece */
     double loss_sum;
 };
 /* Sums over the rounds of a job that have ended on this lane (A22). */
@@ -192,11 +193,11 @@ struct lane_job_use {
     uint64_t round_begun_ns;
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
     struct lane_endings endings;
-    struct lane_squares squares; /* round 0: nothing is measured */
+    struct lane_squares squares; /* round 0: the job measures no gradients */
     uint32_t reference;          /* piece whose rounds count as the job's rounds; 0: none yet */
     uint32_t states;             /* number of pieces with parameters */
-    uint32_t copied;             /* number of pieces with parameters that have a whole copy */
-    /* number of pieces with an update rule that have neither a state nor a copy */
+    uint32_t copied;             /* number of pieces with parameters whose replica is complete */
+    /* number of pieces with an update rule, but without a state or a replica */
     uint32_t empty;
 };
 struct lane_piece_use {
@@ -205,7 +206,7 @@ struct lane_piece_use {
 };
 struct lane_use {
     uint64_t arena_bytes, busy_ns, rounds, pushed_bytes;
-    uint64_t helped_ns; /* part of busy_ns that was used by other threads than the lane's */
+    uint64_t helped_ns; /* part of busy_ns that other threads have used for this lane */
     size_t jobs_count;
 };
 /* Fills `ret_use` and up to `jobs_max` rows. ret_use->jobs_count is set to the number of all
@@ -226,7 +227,7 @@ struct lane_held {
 void lane_each_piece(const struct lane *lane,
                      void (*each)(void *context, const struct lane_held *held), void *context);
 
-/* Calls `each` for every job that has failed and was not dropped yet. */
+/* Calls `each` for every job that has failed and that the coordinator has not dropped. */
 void lane_each_failure(const struct lane *lane,
                        void (*each)(void *context, uint32_t job, int code, const char *text),
                        void *context);

@@ -46,14 +46,14 @@ struct lane_thread {
     atomic_bool has_news; /* a call or a stop is pending; read between turns without the mutex */
 };
 
-/* Continues without shared memory. The lane then serves workers on its own host over the network,
- * more slowly. */
+/* Continues without shared memory. Workers on the same host then use the network, which is
+ * slower. */
 static int go_without(struct lane_thread *t, int error)
 {
     if (!shortage_is_refusal(error) || !t->options.ofi_address)
         return error;
-    log_warn("the lane on %s offers no shared memory, only the network: the system call "
-             "memfd_create is refused (%s); allow it in the seccomp profile",
+    log_warn("the lane on %s uses only the network, no shared memory: the system call memfd_create "
+             "is refused (%s); allow memfd_create in the seccomp profile",
              t->about, err_text(error));
     t->start_error = (struct err){0};
     return 0;
@@ -86,8 +86,8 @@ static void bind_to_core(struct lane_thread *t)
     struct core core = cores_at(t->options.cores, t->options.position);
     int error = cores_bind_thread(t->options.cores, t->options.position);
     if (error < 0)
-        log_warn("a lane runs unbound: cannot bind to core %u: %s; see taskset -p, and the cpuset "
-                 "of the cgroup",
+        log_warn("a lane runs without a core of its own, because binding to core %u failed: %s; "
+                 "see taskset -p, and the cpuset of the cgroup",
                  core.index,
                  error == -ENOTSUP ? "HWLOC_SYNTHETIC describes another machine" : err_text(error));
     else
@@ -120,7 +120,7 @@ static int open_all(struct lane_thread *t)
     int error = arena_create(t->options.cores, t->options.position, &t->arena);
     if (error < 0)
         return err_set(
-            &t->start_error, error, "the lane on %s has no memory arena: %s", t->about,
+            &t->start_error, error, "the lane on %s cannot create its memory arena: %s", t->about,
             shortage_text(error == -EAGAIN ? -ENOMEM : error, SHORTAGE_OTHER, lack, sizeof lack));
     error = open_fabric(t, "shm", t->options.shm_address, t->shm);
     if (error < 0)
@@ -246,7 +246,7 @@ static int spawn(struct lane_thread *t, struct err *err)
     char lack[SHORTAGE_BYTES];
     int error = -pthread_create(&t->thread, NULL, thread_main, t);
     if (error < 0)
-        return err_set(err, error, "cannot start a thread: %s",
+        return err_set(err, error, "the aggregator cannot start a thread: %s",
                        shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack));
     pthread_mutex_lock(&t->mutex);
     while (!t->is_ready)

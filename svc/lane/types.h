@@ -131,7 +131,7 @@ struct worker {
     struct list owed;         /* announcements for which a message has to be sent */
     /* the failure of the job has to be sent after the messages of `owed` */
     bool owes_failure;
-    uint64_t owes_passed;  /* round whose set has to be sent as PASSED; 0: none */
+    uint64_t owes_passed;  /* round whose set must still be sent to this rank as PASSED; 0: none */
     bool is_gone;          /* the rank has left the job, and its connection is being closed */
     struct list tell_link; /* node in lane.telling while a message has to be sent */
     struct update_settings settings; /* newest settings that the worker has sent */
@@ -140,7 +140,7 @@ struct worker {
     uint64_t steps;
     /* announcement whose payload is still in a receive buffer; NULL: none */
     struct announcement *holding;
-    const void *held; /* this receive buffer */
+    const void *held; /* receive buffer of that payload */
     struct lending lending;
     uint32_t posted; /* number of posted reads and writes of its memory that are not complete */
     /* time of the last completion of such an operation, or of the first post (A79) */
@@ -156,7 +156,7 @@ struct worker {
 /* Pages of a window that is going to be opened (A73). */
 enum window_pages {
     WINDOW_UNASKED,
-    WINDOW_WANTED, /* the job waits until the control thread has prepared them */
+    WINDOW_WANTED, /* the job waits for the memory that the control thread prepares */
     WINDOW_READY,
 };
 
@@ -196,13 +196,13 @@ struct lane_job {
     bool is_dropped; /* freed when its last operation is complete */
     bool is_elastic; /* workers may join and leave (A40) */
     bool has_states; /* a piece has or had parameters */
-    /* number of connections that newer ones have replaced and that are not closed yet */
+    /* number of replaced connections that are not closed yet */
     uint32_t replaced;
     int failure;
     char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
     struct lane_lent lent_max;
-    struct lent lent; /* sum over its workers, as counted at the last lending of each */
+    struct lent lent; /* memory that the job's workers lend, counted at each lending */
     /* sets of ranks, at the index round % CHOICES_PER_JOB (W13) */
     struct record_chosen choices[CHOICES_PER_JOB];
     struct lane_squares squares;
@@ -266,7 +266,8 @@ static inline bool piece_leads(const struct piece *p)
 }
 static inline bool piece_follows(const struct piece *p) { return p->terms.role == FOLLOWS_ROUNDS; }
 
-/* Returns the transfer whose operation has completed, or NULL: the operation was another one's. */
+/* Returns the transfer whose operation has completed; NULL: no transfer has posted the
+ * operation. */
 static inline struct transfer *job_transfer(struct lane_job *job, void *context)
 {
     uintptr_t at = (uintptr_t)context, first = (uintptr_t)job->transfers;

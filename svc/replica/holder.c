@@ -120,7 +120,8 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called after the last copy of a call, so that one ticket is requested for all copies. */
+/* Called once for all copies of a call, after the last one, so that one ticket is requested for all
+ * of them. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)
@@ -262,7 +263,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* the lane may be back, or its job may have ended */
+            if (l->state == LINK_IDLE) /* the lane may have returned, or its job may have ended */
                 holder_link_ask(l, 0);
         }
     }
@@ -279,7 +280,7 @@ static void give_up(struct holder_link *l)
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* prevents that the link is freed with its last copy */
+    l->copies++; /* one extra count keeps the link when its last copy is freed */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

@@ -25,8 +25,8 @@ static bool lend_all(struct holder_link *l)
     while (l->lent < slabs->count) {
         int error = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
         if (error < 0 && error != -EAGAIN && error != -ECONNRESET) {
-            log_warn("job '%s': memory for copies cannot be lent to lane %u: %s", l->job->name,
-                     l->lane, err_text(error));
+            log_warn("job '%s': this replica holder cannot lend memory to lane %u: %s",
+                     l->job->name, l->lane, err_text(error));
             fabric_leave(l->conn);
         }
         if (error < 0)
@@ -124,7 +124,7 @@ void holder_link_connect(struct holder_link *l, const char *shm, const char *ofi
         error = try_connect(l, true, ofi, ticket);
     if (error == 0)
         return;
-    log_info("job '%s': lane %u cannot be reached, to keep copies: %s", l->job->name, l->lane,
+    log_info("job '%s': this replica holder cannot reach lane %u: %s", l->job->name, l->lane,
              err_text(error));
     try_otherwise(l);
 }
@@ -140,7 +140,7 @@ uint64_t holder_link_due_ns(const struct holder_link *l)
  * attempt. */
 void holder_link_give_up(struct holder_link *l)
 {
-    log_info("job '%s': lane %u does not answer, to keep copies", l->job->name, l->lane);
+    log_info("job '%s': lane %u does not answer this replica holder", l->job->name, l->lane);
     l->open_by_ns = UINT64_MAX;
     fabric_leave(l->conn);
 }
@@ -284,8 +284,8 @@ static void opened(struct holder_link *l)
         return;
     l->state = LINK_OPEN;
     l->opened_ns = clock_now_ns();
-    log_debug("job '%s': keeps copies for lane %u, by %s", l->job->name, l->lane,
-              l->is_ofi ? "tcp" : "shared memory");
+    log_debug("job '%s': this replica holder stores replicas of lane %u, by %s", l->job->name,
+              l->lane, l->is_ofi ? "tcp" : "shared memory");
     holder_link_flush(l);
 }
 

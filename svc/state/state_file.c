@@ -54,7 +54,7 @@ uint64_t state_tensor_bytes(const struct state_tensor *t)
 
 static int damaged(struct err *err, const char *what)
 {
-    return err_set(err, -EBADMSG, "not a snapshot file, or a damaged one: %s", what);
+    return err_set(err, -EBADMSG, "the file is no snapshot, or is damaged: %s", what);
 }
 
 static int read_header(const char *data, size_t bytes, uint64_t file_bytes,
@@ -67,8 +67,9 @@ static int read_header(const char *data, size_t bytes, uint64_t file_bytes,
     if (memcmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0)
         return damaged(err, "the first bytes are not those of a snapshot");
     if (h.version != STATE_FILE_VERSION)
-        return err_set(err, -EPROTO, "a snapshot of version %u, this library reads version %d",
-                       h.version, STATE_FILE_VERSION);
+        return err_set(err, -EPROTO,
+                       "the snapshot has version %u, but this library reads version %d", h.version,
+                       STATE_FILE_VERSION);
     if (h.header_sum != state_sum(&h, offsetof(struct state_header, header_sum)))
         return damaged(err, "its header has changed");
     if (h.file_bytes != file_bytes)
@@ -266,6 +267,6 @@ int state_file_read(const struct state_file *f, const struct state_tensor *t, vo
         return err_set(err, error, "tensor '%s' in the snapshot: %s", t->name, err_text(error));
     if (state_sum(ret_data, state_tensor_bytes(t)) != t->sum)
         return err_set(err, -EBADMSG,
-                       "tensor '%s' in the snapshot has changed since it was written", t->name);
+                       "tensor '%s' in the snapshot is damaged: its checksum is wrong", t->name);
     return 0;
 }

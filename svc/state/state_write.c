@@ -156,9 +156,10 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
 {
     struct state_writer w = {.fd = -1, .count = count};
     if (!can_be_written(tensors, count))
-        return err_set(err, -EINVAL, "snapshot %s: tensors out of order, or no arrays", path);
+        return err_set(err, -EINVAL, "snapshot %s: the tensors are unsorted, or one has no arrays",
+                       path);
     if (*path == '\0')
-        return err_set(err, -EINVAL, "snapshot: the path of its file is empty");
+        return err_set(err, -EINVAL, "the path of the snapshot is empty; name a file");
     int error = find_place(path, &w.path);
     if (error < 0)
         return err_set(err, error, "snapshot %s cannot be written: %s; choose another path", path,
@@ -166,9 +167,7 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     if (is_special(w.path)) {
         writer_free(&w);
         return err_set(err, -EINVAL,
-                       "snapshot %s: that is no regular file, and would be replaced by one; choose "
-                       "another path",
-                       path);
+                       "snapshot %s: the path is no regular file; choose another path", path);
     }
     w.tensors = calloc(count + 1, sizeof *w.tensors);
     if (!w.tensors || asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {

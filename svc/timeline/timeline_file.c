@@ -119,7 +119,8 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
     if (!is_new && errno == EEXIST)
         fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        return err_set(err, own_error(errno), "cannot write %.300s: %s", path, err_text(-errno));
+        return err_set(err, own_error(errno), "the timeline %.300s cannot be written: %s", path,
+                       err_text(-errno));
     struct timeline_file *f = calloc(1, sizeof *f);
     char *copy = strdup(path);
     if (!f || !copy) {
@@ -160,13 +161,12 @@ void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begu
 int timeline_file_check(const struct timeline_file *f, struct err *err)
 {
     if (f->is_kept)
-        return err_set(
-            err, f->error,
-            "%.300s could not be written to its end: %s; it has what came before, %" PRIu64
-            " rounds",
-            f->path, err_text(f->error), f->kept.rounds);
-    return f->error ? err_set(err, f->error, "%.300s could not be written: %s", f->path,
-                              err_text(f->error))
+        return err_set(err, f->error,
+                       "the timeline %.300s is incomplete: %s; the file has the first %" PRIu64
+                       " rounds",
+                       f->path, err_text(f->error), f->kept.rounds);
+    return f->error ? err_set(err, f->error, "the timeline %.300s could not be written: %s",
+                              f->path, err_text(f->error))
                     : 0;
 }
 

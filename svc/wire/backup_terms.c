@@ -41,7 +41,7 @@ static int check_k(const struct backup_terms *t, uint32_t workers, const char *j
                        job, t->k, workers, rule, workers);
     if (!has_k(t->rule) && t->k != 0)
         return err_set(err, -EINVAL,
-                       "job '%s': backup.k is %u, and rule '%s' chooses k itself; set k to 0", job,
+                       "job '%s': backup.k is %u, but rule '%s' chooses k itself; set k to 0", job,
                        t->k, rule);
     if (t->least > workers)
         return err_set(err, -EINVAL,
@@ -64,8 +64,8 @@ static int check_gradients(const struct backup_terms *t, uint32_t workers, const
                        job, t->gradients, backup_terms_rule_name(t->rule));
     if (t->gradients > 1 && workers > BACKUP_TERMS_REPEATING_MAX)
         return err_set(err, -EINVAL,
-                       "job '%s': backup.gradients is %u for %u workers, possible for %u; set "
-                       "gradients to 1, or start fewer workers",
+                       "job '%s': backup.gradients is %u for %u workers, but at most %u can send "
+                       "several; set gradients to 1, or start fewer workers",
                        job, t->gradients, workers, BACKUP_TERMS_REPEATING_MAX);
     return 0;
 }

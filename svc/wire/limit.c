@@ -81,7 +81,7 @@ int limits_set_own(struct limits *limits, const struct limits *service, enum lim
                    const char *value, struct err *err)
 {
     if (limit >= LIMITS_OF_TENANT)
-        return err_set(err, -EINVAL, "expected a limit that a tenant can have of its own");
+        return err_set(err, -EINVAL, "expected a limit that can be set for one tenant");
     if (strcmp(value, "default") == 0) {
         limits->own &= ~(UINT32_C(1) << limit);
         limits->most[limit] = service->most[limit];

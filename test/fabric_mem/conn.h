@@ -141,7 +141,8 @@ void mem_conn_send(struct mem_conn *c, struct mem_packet *p);
 /* Sends a packet without data. */
 void mem_conn_tell(struct mem_conn *c, enum mem_packet_kind kind);
 
-/* Returns the first packet of the inbox if its time has come and it can be received, else NULL. */
+/* Returns the first packet of the inbox if it has arrived by now and can be received; otherwise
+ * NULL. */
 struct mem_packet *mem_conn_due(struct mem_conn *c);
 void mem_conn_take(struct mem_conn *c, struct mem_packet *p);
 

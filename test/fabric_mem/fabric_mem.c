@@ -14,8 +14,8 @@
 
 static struct mem_fabric *fabric_of(const struct fabric *f) { return (struct mem_fabric *)f; }
 
-/* Returns a connection that has not ended. A list_for_each is not possible: the end of a connection
- * may free another one, if both ends belong to one fabric. */
+/* Returns a connection that has not ended. The caller cannot use list_for_each, because the end of
+ * one connection may free another, if both ends belong to one fabric. */
 static struct mem_conn *first_live(struct mem_fabric *f)
 {
     list_for_each (node, &f->conns) {

@@ -223,7 +223,7 @@ static void write_mapped(struct mem_conn *c, const struct write *w, void *target
     if (w->has_word) {
         struct mem_packet *p = mem_packet_create(MEM_WORD, 0);
         p->word = w->word;
-        /* The word counts until its arrival, so that a peer that does not poll gets a limited
+        /* A word counts as posted until it arrives, so a peer that does not poll receives a limited
          * number. */
         c->posted++;
         mem_conn_send(c, p);

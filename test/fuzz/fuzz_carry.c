@@ -1,6 +1,6 @@
-/* Fuzzes the state of a deal that a late worker gets from another rank. Either the words are
- * refused, or the deal goes on without an access outside. The first words are made those of the
- * deal, so that the rest is read. */
+/* Fuzzes the state of a deal that a late worker receives from another rank. The words are refused,
+ * or the deal continues without an access outside its memory. The first words are set to those of a
+ * valid deal, so that the rest is read. */
 #include "client/lib/elastic/carry.h"
 #include "test/lib/fuzz.h"
 

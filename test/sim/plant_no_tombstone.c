@@ -10,7 +10,7 @@ int __wrap_tell_error_now(struct worker *w, uint32_t word, int code, const char 
 
 int __wrap_tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
 {
-    if (code == -ESTALE && strncmp(text, "moved: not served here", 22) == 0)
+    if (code == -ESTALE && strncmp(text, "the piece has moved to another lane", 22) == 0)
         return __real_tell_error_now(w, word, -ENOENT, "unknown piece");
     return __real_tell_error_now(w, word, code, text);
 }

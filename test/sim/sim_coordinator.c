@@ -134,8 +134,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* A worker that has not adopted the former route yet goes straight to the new lane. For this worker
- * a release by the lane before remains valid. */
+/* If a worker has not adopted the former route yet, it connects directly to the new lane. For this
+ * worker the earlier lane's release stays valid. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -218,8 +218,8 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Returns whether all survivors know of the failure. Only lanes that a survivor shares with the
- * victim report it. A worker that has lost such a lane may not learn of it. */
+/* Returns whether all survivors know of the failure. Only lanes with both the victim and a survivor
+ * report it to this survivor; a worker that has lost such a lane may never learn of the failure. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

@@ -78,7 +78,7 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* Marks the jobs with a connection to the lane. They may have missed its last messages. */
+/* Marks the jobs that were connected to the lane: they may have missed its last messages. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {

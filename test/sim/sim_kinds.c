@@ -30,8 +30,8 @@ bool kind_has_state(const struct sim_piece *piece)
  * advance. */
 bool kind_is_open(const struct sim_piece *piece) { return piece->kind >= SIM_FIRST; }
 
-/* Returns whether the piece is past its last round. Late ranks then wait for a first result of a
- * new owner (W12), which never comes. */
+/* Returns whether the last round of the piece has ended. A late rank would then wait forever for
+ * the first result of a new owner (W12). */
 bool kind_is_stranded(const struct sim_piece *piece)
 {
     bool is_past = false;

@@ -17,8 +17,8 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
     return p && !p->is_dropped ? p : NULL;
 }
 
-/* Returns whether a lane owns the piece. The target of a move owns it only after the routes are
- * written, whatever messages it had before. */
+/* Returns whether a lane owns the piece. The target of a move owns the piece only after the routes
+ * are written, even if it received other messages before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;
@@ -53,8 +53,8 @@ void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source
                 piece->job->id, piece->id);
 }
 
-/* Checks a lane that starts with the piece. With installed state it must continue exactly at the
- * round of the former owner. Without one it must know at least as much as its workers. */
+/* Checks a lane that starts with the piece. If it received the former owner's state, it must
+ * continue at exactly that round. Otherwise it must know at least as much as its workers. */
 static void check_beginning(struct sim *sim, struct sim_piece *piece, const struct piece *p)
 {
     uint64_t before = p->round - 1;

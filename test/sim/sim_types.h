@@ -35,7 +35,7 @@ struct sim_open {
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
-    bool was_told;   /* the worker had a result before the piece got this owner */
+    bool was_told;   /* the worker had a result before the piece came to this owner */
     uint64_t landed; /* round of the received result: for a late worker a later round (W12) */
 };
 
@@ -45,7 +45,7 @@ struct sim_view {
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
-    uint32_t next_lane, next_epoch; /* the route that will become known; SIM_NOWHERE: none */
+    uint32_t next_lane, next_epoch; /* the next route, which is not known yet; SIM_NOWHERE: none */
     bool is_released;               /* the former lane has released the piece */
     uint32_t fence;                 /* lane that must not be able to write any more (W5) */
     bool owes_idle;                 /* the worker still has to report that no round is open */

@@ -68,8 +68,7 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
     }
 }
 
-/* Sends the settings of a round, unless the lane has the same from before on this connection
- * (W14). */
+/* Sends the settings of a round, unless this connection has sent the same settings before (W14). */
 static int send_settings(struct sim_worker *w, const struct sim_piece *piece, uint64_t round)
 {
     struct sim_link *link = &w->links[w->views[piece->id - 1].lane];
@@ -199,8 +198,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED. The worker was late and has the result of another round. Its next round is the
- * one after that (W12). */
+/* Handles CLOSED: the worker was late, and has the result of another round. Its next round follows
+ * that one (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -268,7 +267,7 @@ static void take_error(struct sim_worker *w, const struct sim_link *link,
     char text[RECORD_TEXT_BYTES + 1] = {0}, name[16];
     struct sim_piece *piece;
     if (error->word != RECORD_WORD_NONE && error->code == -ESTALE)
-        return; /* the new route will come */
+        return; /* a new route will follow */
     if (error->code == -EOWNERDEAD && take_loss(w, link, error->word))
         return;
     memcpy(text, error->text, error->text_bytes);
@@ -404,8 +403,8 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
     say_again(v);
-    /* A fence stays until its lane is disconnected, because no later owner was contacted. A
-     * lane that has released the piece writes no more, even if it is dead. */
+    /* The fence stays until its lane is disconnected, because no later owner was contacted. A lane
+     * that has released the piece does not write any more, even before its end. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
         !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;

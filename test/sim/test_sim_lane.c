@@ -86,7 +86,7 @@ static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(voi
 }
 
 /* The bits of sums and updates must not depend on the lanes. */
-static void what_moves_has_the_same_bits_as_what_stays(void **state)
+static void a_moved_piece_has_the_same_bits_as_an_unmoved_one(void **state)
 {
     uint64_t moved = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -109,7 +109,7 @@ static void what_moves_has_the_same_bits_as_what_stays(void **state)
 
 static const struct CMUnitTest cases[] = {
     cmocka_unit_test(the_same_seed_is_the_same_world),
-    cmocka_unit_test(what_moves_has_the_same_bits_as_what_stays),
+    cmocka_unit_test(a_moved_piece_has_the_same_bits_as_an_unmoved_one),
     cmocka_unit_test(every_random_world_keeps_all_invariants),
     cmocka_unit_test(parameters_with_a_copy_outlive_their_lanes_in_every_random_world),
 };

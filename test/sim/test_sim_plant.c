@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* as many as in test_sim_lane */
+/* the same number as in test_sim_lane */
 #define WORLDS 800
 #define WORLDS_A_PROCESS 40
 #define FOUND 9
@@ -43,7 +43,7 @@ static bool find(uint64_t first)
     return WEXITSTATUS(status) == FOUND;
 }
 
-static void the_walk_finds_what_is_planted(void **state)
+static void the_walk_finds_planted_mistakes(void **state)
 {
     uint64_t first = 1;
     while (first < WORLDS && !find(first))
@@ -54,7 +54,7 @@ static void the_walk_finds_what_is_planted(void **state)
 }
 
 static const struct CMUnitTest cases[] = {
-    cmocka_unit_test(the_walk_finds_what_is_planted),
+    cmocka_unit_test(the_walk_finds_planted_mistakes),
 };
 
 int main(void)

@@ -95,7 +95,7 @@ int grid_rule_parse(const char *name, struct grid_rule *ret_rule);
 /* Parses "wait" or "interrupt"; -EINVAL. */
 int grid_straggler_parse(const char *name, enum straggler *ret_straggler);
 const char *grid_straggler_name(enum straggler straggler);
-/* Return NULL if no problem or times have this name. */
+/* Return the entry with this name; NULL: there is none. */
 const struct grid_problem *grid_find_problem(const struct grid *grid, const char *name);
 const struct grid_times *grid_find_times(const struct grid *grid, const char *name);
 /* Adds a rule, unless the grid has it already. -EINVAL: unknown; -ENOBUFS: too many. */

@@ -1,4 +1,4 @@
-/* Draws or reads images. Two runs must always get the same labels. */
+/* Draws or reads images. All runs must use the same labels. */
 #include "bench/backup/training/digits.h"
 
 #include <errno.h>

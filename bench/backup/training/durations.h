@@ -27,7 +27,7 @@ struct durations {
     struct jitter_row row;
 };
 
-/* `jitter` has at least one row, and is not used after the call. */
+/* `jitter` has at least one row. The caller may free it after the call. */
 void durations_init(struct durations *durations, const struct grid_times *times, uint32_t workers,
                     uint64_t seed, const struct jitter *jitter);
 /* Returns the duration of a gradient that the rank begins at time `t`. */

@@ -15,7 +15,9 @@ struct trial {
     double rungs[TRIAL_RUNGS];   /* number of steps at each rung; ascending */
     double reports[TRIAL_RUNGS]; /* a lower value is better */
     double quality;
-    bool is_stage;  /* a stage reports nothing and does not grow: all steps have workers_min */
+    /* the trial is a stage: it reports nothing, does not grow, and runs all steps with
+     * workers_min */
+    bool is_stage;
     bool is_silent; /* the trial reports nothing before its end */
 };
 

@@ -32,7 +32,7 @@ int fixed_submit(struct fixed_queue *queue, uint32_t id, uint32_t workers, uint3
     return 0;
 }
 
-/* Starts the job if it fits. False: it does not fit, and its anger grows. */
+/* Starts the job if it fits. Otherwise returns false, and the job's anger grows. */
 static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
 {
     if (job->workers > queue->free) {
@@ -44,8 +44,8 @@ static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
     return true;
 }
 
-/* Starts angry jobs in order of arrival. False: one of them has to wait, and all free slots are
- * kept for it. */
+/* Starts angry jobs in order of arrival. Returns false if one of them has to wait, for which all
+ * free slots are then kept. */
 static bool fixed_serve_angry(struct fixed_queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)

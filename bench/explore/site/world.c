@@ -42,8 +42,7 @@ double site_rate(const struct site *site, const struct site_trial *t)
     return t->stopped_until_ns > site->now_ns ? 0 : trial_speed(t->trial, site_helpers(t));
 }
 
-/* Updates the progress. The rate has been constant since the last change, except for a pause that
- * has ended. */
+/* Updates the progress. Since the last change the rate was constant, except during a pause. */
 void site_advance(struct site *site, struct site_trial *t)
 {
     uint64_t from_ns = t->updated_ns;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXIT_NOTHING 3 /* `gradpool` finds no such aggregator: its drain has ended, too */
+#define EXIT_NOTHING 3 /* exit code if the aggregator does not exist: its drain has ended, too */
 
 static void order(struct drains *d, bool undoes)
 {

@@ -49,7 +49,7 @@ struct worker {
 /* Returns whether the join failed because the job does not want this rank. */
 static bool is_not_wanted(int code)
 {
-    return code == -EPROTO && strstr(gp_last_error(), "is not one of them");
+    return code == -EPROTO && strstr(gp_last_error(), "workers, without rank ");
 }
 
 /* Returns whether a later join may succeed. The service may not know yet that the rank's former
@@ -113,7 +113,7 @@ static int come(struct worker *w)
         r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
-    /* the member that should have resized the job was killed */
+    /* the member that had to resize the job was killed */
     if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r))
         return 1;
     if (r == 0)
@@ -123,8 +123,8 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* Runs in a separate thread: the resize waits for a member that leaves, which may first need
- * further rounds from this worker. */
+/* Runs in a separate thread, because the resize waits for a leaving member, which may need further
+ * rounds of this worker first. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;

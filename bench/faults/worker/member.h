@@ -17,7 +17,7 @@ struct member {
     /* whether the job has parameters with an update rule and copies; otherwise it sums */
     bool updates;
     enum gp_durability durability; /* place of the copies */
-    bool begins;                   /* whether this is one of the first members of the job */
+    bool begins;                   /* whether this process is one of the first members of the job */
     uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
     struct victim_board *board;
     struct ledger *ledger;

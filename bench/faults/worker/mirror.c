@@ -16,7 +16,7 @@
 /* Decay limits the size of parameters that are pushed in every round, so they stay exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
-#define SOME 0.125 /* a mean of four numbers, one of which is 1, is larger */
+#define SOME 0.125 /* a mean of four numbers of which one is 1 is larger than this */
 #define AGAIN_NS NS_PER_MS
 
 int mirror_init(struct mirror *k, struct mirror_book *book, uint64_t seed)

@@ -13,8 +13,8 @@ struct call {
 
 /* Begins a call that may last for `deadline_ns` and 2 s more. */
 struct call call_begin(struct victim_board *board, const char *name, uint64_t deadline_ns);
-/* Judges the duration of the call. A call that lasted too long is a hang, unless its worker was
- * stopped meanwhile. */
+/* Judges the duration of the call. A call that lasted too long counts as a hang, unless its worker
+ * was stopped during the call. */
 void call_time(const struct call *call, uint64_t ended_ns);
 /* Like call_time(), for a call that ends now. Returns `code`. */
 int call_end(const struct call *call, int code);

@@ -26,7 +26,7 @@ struct victim_board {
     uint64_t unnamed;     /* number of errors without a cause that did not end the worker */
     uint64_t patience_ns; /* longest duration of the last call (timed.h) */
     int code;             /* error that ended the worker; 0: ordered end, or killed */
-    uint64_t failed_ns;   /* time of that error */
+    uint64_t failed_ns;   /* time of the last error */
     char text[VICTIM_TEXT_BYTES];
 };
 

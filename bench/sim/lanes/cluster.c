@@ -347,7 +347,7 @@ static int rehome(struct drain *drain, size_t job)
         count = gather(drain, job, tensors);
         view_fill(&view, cluster, job, drain->lane, 0);
         r = view.count > 0 ? ask(cluster, &view, job, tensors, count, &plan) : -ENOSPC;
-        /* a piece that was not cut before must not be cut now */
+        /* a piece that was whole before must stay whole */
         if (r == 0 && plan.pieces_count != count)
             r = -ENOSPC;
     }

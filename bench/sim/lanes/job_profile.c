@@ -15,8 +15,9 @@
 #define GIB ((double)(1 << 30))
 /* part of a step; the backward pass takes twice as long as the forward pass */
 #define FORWARD_PART (1.0 / 3)
-#define ROUNDS 100         /* number of simulated rounds; the service's mean refines the first 20 */
-#define MEASURED_ROUNDS 25 /* 5 to warm up and 20 that count; lanes are held during these */
+#define ROUNDS 100 /* number of simulated rounds; the service's mean refines the first 20 */
+/* 5 rounds of warm-up and 20 counted rounds; the job keeps its lanes during these rounds */
+#define MEASURED_ROUNDS 25
 #define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
 #define TRIED_ROUNDS 50
 /* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */

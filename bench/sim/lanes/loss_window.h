@@ -8,7 +8,7 @@
 struct window_sums {
     uint32_t windows;
     double loss;      /* measured loss compared with as many lanes as workers, without other jobs */
-    double own;       /* part of `loss` that the job would have on its lanes without other jobs */
+    double own;       /* the part of `loss` that remains on the same lanes without other jobs */
     double predicted; /* result of packer_predict() */
     double counted;   /* loss by the rule of the policy, without margin */
 };

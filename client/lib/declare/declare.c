@@ -39,10 +39,12 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
         return client_error(-EINVAL, "tensor %zu: the name has %s bytes, expected 1 to %d", i,
                             name_bytes ? "too many" : "no", TENSOR_NAME_BYTES_MAX);
     if (!text_is_utf8(spec->name))
-        return client_error(-EINVAL, "tensor %zu: the name is not UTF-8", i);
+        return client_error(-EINVAL, "tensor %zu: the name is not UTF-8; encode the name as UTF-8",
+                            i);
     if (strncmp(spec->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0)
-        return client_error(-EINVAL, "tensor '%s': names that begin with '%s' are reserved",
-                            spec->name, NAME_RESERVED);
+        return client_error(
+            -EINVAL, "tensor '%s': names that begin with '%s' are reserved; choose another name",
+            spec->name, NAME_RESERVED);
     size_t element_bytes = reduce_element_bytes(spec->dtype);
     if (element_bytes == 0)
         return client_error(-EINVAL, "tensor '%s': dtype is %d, expected a value of enum gp_dtype",
@@ -55,10 +57,14 @@ static int check_spec(const gp_tensor_spec *spec, size_t i)
             spec->name, spec->elements);
     if (spec->wire && (!reduce_converts(spec->dtype, spec->wire) ||
                        reduce_element_bytes(spec->wire) > element_bytes))
-        return client_error(-EINVAL, "tensor '%s': %s does not travel as %s", spec->name,
-                            reduce_dtype_name(spec->dtype), reduce_dtype_name(spec->wire));
+        return client_error(
+            -EINVAL,
+            "tensor '%s': elements of %s cannot travel as %s; choose another gp_tensor_spec.wire",
+            spec->name, reduce_dtype_name(spec->dtype), reduce_dtype_name(spec->wire));
     if (spec->rule && tensor_wire(spec) != GP_F32)
-        return client_error(-EINVAL, "tensor '%s': parameters are updated in f32, not in %s",
+        return client_error(-EINVAL,
+                            "tensor '%s': lanes update parameters in f32, not in %s; declare the "
+                            "tensor with GP_F32",
                             spec->name, reduce_dtype_name(tensor_wire(spec)));
     return 0;
 }
@@ -168,7 +174,8 @@ static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
             if (error == 0)
                 d->fresh[d->fresh_count++] = t;
             else
-                client_error(error, "out of memory");
+                client_error(error, "this process has no memory for the tensors of the "
+                                    "declaration; raise its memory limit");
         }
         if (error < 0)
             return error;
@@ -181,14 +188,16 @@ static void route_all(struct declaration *d, const envelope *reply)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REPLY ||
         reply->declare_reply->n_tensors != d->fresh_count) {
-        err_set(&d->err, -EPROTO, "the coordinator answered a declare with something else");
+        err_set(&d->err, -EPROTO,
+                "the coordinator did not answer the declaration with routes; install one version "
+                "of gradpool on all hosts");
         return;
     }
     for (size_t i = 0; i < d->fresh_count; i++) {
         int error = route_take(d->fresh[i], reply->declare_reply->tensors[i]);
         if (error < 0) {
             err_set(&d->err, error, "tensor '%s': %s", d->fresh[i]->name,
-                    error == -EPROTO ? "the coordinator's route does not cover it"
+                    error == -EPROTO ? "the coordinator's route does not cover the whole tensor"
                                      : err_text(error));
             return;
         }
@@ -222,7 +231,7 @@ static void fill_request(struct declaration *d)
     d->call.done = declared;
 }
 
-/* A declaration of a job that waits has the coordinator's reason. */
+/* If a job waits, its declaration has the coordinator's reason. */
 static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
     char reason[ERR_TEXT_BYTES / 2];
@@ -267,8 +276,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Opens failed links again. This comes before the request, so that every later failure is an error
- * of this declare. */
+/* Opens failed links again. Called before the request, so that every later failure is an error of
+ * this declaration. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)
@@ -332,7 +341,8 @@ static int declare(gp_job *job, const gp_tensor_spec *specs, size_t count, uint6
     struct declaration d = {.job = job, .count = count, .timeout_ns = timeout_ns};
     d.specs = calloc(count, sizeof *d.specs + sizeof *d.spec_pointers + 2 * sizeof *d.all);
     if (!d.specs)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(-ENOMEM, "this process has no memory for the tensors of the "
+                                     "declaration; raise its memory limit");
     d.spec_pointers = (void *)(d.specs + count);
     d.all = (void *)(d.spec_pointers + count);
     d.fresh = d.all + count;
@@ -349,7 +359,8 @@ static int check_specs(const gp_tensor_spec *specs, size_t count, gp_tensor **re
 {
     int error = 0;
     if (!specs || !ret_tensors)
-        return client_error(-EINVAL, "gp_tensors_declare: no specs, or no place for the result");
+        return client_error(-EINVAL,
+                            "a declaration of tensors: specs or ret_tensors is NULL; pass both");
     for (size_t i = 0; i < count && error == 0; i++)
         error = check_spec(&specs[i], i);
     return error;
@@ -373,7 +384,8 @@ int declare_together(struct gp_job *job, const gp_tensor_spec *hidden, size_t hi
         return error;
     gp_tensor_spec *all = calloc(hidden_count + count, sizeof *all);
     if (!all)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(-ENOMEM, "this process has no memory for the tensors of the "
+                                     "declaration; raise its memory limit");
     memcpy(all, hidden, hidden_count * sizeof *all);
     for (size_t i = 0; i < count; i++)
         all[hidden_count + i] = specs[i];
@@ -418,10 +430,10 @@ static bool is_committed(void *context)
 static int check_idle(struct gp_tensor *t)
 {
     if (t->request)
-        return client_error(-EBUSY,
-                            "tensor '%s' has a request that nobody waited for; wait for the "
-                            "request, then undeclare",
-                            t->name);
+        return client_error(
+            -EBUSY,
+            "tensor '%s' has an open request; wait for the request, then undeclare the tensor",
+            t->name);
     if (engine_run(&t->job->engine, clock_now_ns() + COMMIT_WAIT_NS, is_committed, t))
         return 0;
     return client_error(-EBUSY, "tensor '%s' round %" PRIu64 " is not committed yet", t->name,

@@ -47,7 +47,7 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Allocates copies of states, whose addresses are sent before all other records. */
+/* Allocates replicas, because their addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
@@ -150,8 +150,8 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* Returns the link that must close before the new owner gets a READY. If there is a fence already,
- * its lane is the last one with a READY. Later owners know no memory to which they could write. */
+/* Returns the link that must close before the new owner gets a READY. An existing fence stays: its
+ * lane is the last one with a READY, because later owners know no memory of this worker. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -174,13 +174,14 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece is back on its lane. In an elastic job it may also have stayed there while its
-     * ranks changed (L20). */
+    /* The piece returns to this lane. In an elastic job the piece may also have stayed there while
+     * its ranks changed (L20). */
     link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);
-    piece_new_word(p); /* late messages of the former owner then match no piece (W5) */
+    /* with the new word, late messages of the former owner match no piece (W5) */
+    piece_new_word(p);
     if (!is_released && former != link && !p->lost)
         p->lost = former;
     p->link = link;

@@ -22,21 +22,21 @@ enum backup_report {
     REPORT_NONE,     /* not all lanes have answered yet */
     REPORT_OWED,     /* the record was not sent yet */
     REPORT_SENT,     /* the leader lane has not answered yet */
-    REPORT_ANSWERED, /* `newest` is the round to take, or the one that was taken */
+    REPORT_ANSWERED, /* `newest` is the round that this rank has to take, or has taken */
 };
 
 struct backup_rounds {
-    uint32_t count; /* gradients that close a round; 0: the job has no backup workers */
+    uint32_t count; /* number of gradients that close a round; 0: the job has no backup workers */
     enum backup_phase phase;
     enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
     uint64_t held;              /* newest round of the job whose results this rank has */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
-    /* newest closed round that a lane has named. Of sums, a rank gets every round up to this one
+    /* newest closed round that any lane has named. Of sums, a rank gets every round up to this one
      * before its next gradient */
     uint64_t newest;
-    _Atomic uint64_t passed; /* newest closed round that this rank lacks; 0: none */
+    _Atomic uint64_t passed; /* newest closed round whose results this rank lacks; 0: none */
 };
 
 #endif

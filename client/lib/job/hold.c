@@ -122,11 +122,12 @@ static void hold_note_failure(struct hold *hold, const struct gp_tensor *lacking
 {
     hold->has_failed = true;
     if (lacking)
-        err_set(&hold->why, -EOPNOTSUPP, "tensor '%.255s' had no round while others had one",
+        err_set(&hold->why, -EOPNOTSUPP,
+                "tensor '%.255s' had no round in an iteration in which other tensors had one",
                 lacking->name);
     else
         err_set(&hold->why, -EAGAIN,
-                "less than %d iterations in a row had a round of each tensor so far", ROW);
+                "fewer than %d consecutive iterations had a round of each tensor so far", ROW);
 }
 
 static void end_iteration(struct gp_job *job, uint32_t scope)
@@ -271,7 +272,8 @@ static void look_at_standing(struct gp_job *job)
         hold->scopes[hold->scope].now != hold->last)
         return;
     hold->has_failed = true;
-    err_set(&hold->why, -EAGAIN, "rank %u waits for others before tensor '%.255s' had its round",
+    err_set(&hold->why, -EAGAIN,
+            "rank %u waits for other ranks before tensor '%.255s' had its round of this iteration",
             job->rank, lacking->name);
 }
 
@@ -331,7 +333,7 @@ void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* another thread pushes, and continues */
+        return; /* another thread pushes now, and continues these pushes */
     hold->stands = stands;
     hold_check(job);
 }

@@ -32,17 +32,17 @@ struct hold_report {
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
     uint64_t id;     /* the coordinator's number of the hold; 0: no hold */
-    uint32_t scope;  /* scope whose iterations count */
+    uint32_t scope;  /* scope by which the hold counts iterations */
     uint64_t last;   /* last permitted iteration; rounds of later ones wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
     /* this rank cannot stop at the end of an iteration; `why` has the cause */
     bool has_failed;
     struct err why;
-    pthread_t pusher; /* the thread that pushed last */
-    bool stands;      /* `pusher` waits for other ranks */
+    pthread_t pusher; /* thread that called push last */
+    bool stands;      /* the thread `pusher` waits for other ranks */
     bool is_behind;   /* a push of an iteration after `last` waits */
     bool saves;       /* gp_job_snapshot() or gp_job_restore() is running */
-    /* the coordinator has answered that this call has to wait for the end of the hold */
+    /* the coordinator has answered that the call waits for the end of the hold */
     bool is_taken;
     int state;       /* last reported state, an enum of the protocol */
     bool is_telling; /* a report has no reply yet */
@@ -58,8 +58,8 @@ void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t
 /* Records that the rounds of a call begin or are queued. */
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations);
-/* Records a declared tensor. The present iteration then counts no more, and the end of an iteration
- * is unknown until further iterations have had a round of each tensor. */
+/* Records a newly declared tensor. The present iteration is then no longer counted, and the end of
+ * an iteration is unknown until further iterations have had a round of each tensor. */
 void hold_note_tensor(gp_tensor *t);
 /* Records that a tensor is removed. */
 void hold_forget_tensor(const gp_tensor *t);

@@ -24,7 +24,7 @@ struct slot;
 /* A snapshot or restore that has timed out. The next snapshot or restore ends this one first
  * (L31). */
 struct unfinished {
-    struct gp_request *request; /* NULL: none */
+    struct gp_request *request; /* the request of the unfinished round; NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
     /* next: number of the tensor to push after the agreement of all ranks; 0: none */
     uint32_t root, next;
@@ -35,17 +35,19 @@ struct gp_job {
     struct gp_client *client;
     unsigned generation;   /* see generation.h */
     struct list node;      /* node in client.jobs */
-    struct list fork_node; /* used by fork.c */
+    struct list fork_node; /* node in the list of fork.c */
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
     uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
     bool is_elastic;            /* whether workers join and leave (L20) */
-    bool join_is_late;          /* the job began before this join; owned by the control thread */
+    /* the job had begun before this join; owned by the control thread */
+    bool join_is_late;
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join;       /* for the control thread */
+    Gradpool__Wire__JoinRequest join;       /* request with which the control thread joins */
     Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
     struct control *control;
-    pthread_mutex_t declaring; /* for one declare or undeclare at a time; locked before `lock` */
+    /* permits one declare or undeclare at a time; locked before `lock` */
+    pthread_mutex_t declaring;
     pthread_mutex_t lock;
     struct engine engine;
     struct slabs slabs;
@@ -74,7 +76,7 @@ struct gp_job {
     bool is_in_barrier;
     struct backup_rounds backup;
     struct job_steps *steps; /* weight, deal and step records; NULL: weight 1, and no deal */
-    /* not protected by the lock: belongs to the caller of snapshot and restore */
+    /* field of the calls of snapshot and restore; the lock does not protect this field */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */
     int read_fd;     /* socket of gp_job_read(); -1: none */

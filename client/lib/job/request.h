@@ -17,7 +17,7 @@ struct gp_request {
     gp_client *client;
     struct gp_job *job;  /* NULL: the job was left */
     struct list waiting; /* tensors whose round is still in progress */
-    struct list landed;  /* tensors whose result has to be copied out */
+    struct list landed;  /* tensors with a result that must be copied to the caller's memory */
     struct list done;
     struct err err;
     uint64_t polled_ns; /* time spent in gp_poll() without a result */

@@ -41,8 +41,10 @@ static int copy_prepare_piece(struct piece *p)
     p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
     char lack[SHORTAGE_BYTES];
     return error < 0
-               ? client_error(error, "tensor '%s': no room for a copy of its parameters: %s",
-                              t->name, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
+               ? client_error(
+                     error,
+                     "tensor '%s': this worker has no memory for a copy of the parameters: %s",
+                     t->name, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack))
                : 0;
 }
 
@@ -77,8 +79,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return error;
 }
 
-/* Stores the step count that a lane has sent. A late worker, which was in no broadcast, counts its
- * own steps from this round on. */
+/* Stores the step count from a lane. A late worker missed the broadcast, and counts its own steps
+ * from this round on. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;

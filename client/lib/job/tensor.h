@@ -13,8 +13,8 @@ struct piece;
 
 /* One push of one tensor, and the memory that the lane reads and writes. */
 struct push {
-    const void *gradient; /* input of the caller; NULL: this rank has none */
-    void *result;         /* result of the caller; NULL: this rank wants none */
+    const void *gradient; /* the caller's input; NULL: the push of this rank has no input */
+    void *result;         /* the caller's result; NULL: this rank receives no result */
     struct slab_place input, landing;
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* settings of an update, if this rank sends them (W14) */
@@ -42,8 +42,8 @@ struct gp_tensor {
     char *name;
     uint64_t elements, bytes; /* elements of one block; `bytes`: size of the block on the wire */
     struct terms terms;
-    /* members: number of ranks in the set; first_rank: the lowest; peer: a rank that is not this
-     * one */
+    /* members: number of ranks in the set; first_rank: the lowest of them; peer: any rank other
+     * than this one */
     uint32_t members, first_rank, peer;
     /* in an elastic job: ranks whose pushes make a round */
     uint64_t ranks[RECORD_MISSING_WORDS];
@@ -51,7 +51,7 @@ struct gp_tensor {
     uint32_t id, index; /* index: position in the order of declarations */
     uint8_t dtype;      /* dtype of the data that the service sees */
     uint8_t values;     /* dtype in the memory of the caller */
-    bool is_routed;     /* number and pieces are known */
+    bool is_routed;     /* the coordinator has sent number and pieces */
     struct err failure;
     struct piece *pieces;
     uint32_t pieces_count;
@@ -63,7 +63,7 @@ struct gp_tensor {
     uint64_t steps[3];
     bool knows_steps;      /* false: this worker joined after the parameters were set */
     uint64_t steps_round;  /* round of the number of updates that a lane has sent (L28) */
-    uint32_t entering;     /* number of pieces whose round is unknown yet */
+    uint32_t entering;     /* number of pieces of a late worker whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
     /* number of pieces in the open round without a result, and without a COMMIT */
     uint32_t without_result, without_commit;

@@ -28,8 +28,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the former connection on the next one. `uses_ticket`: a ticket that
- * the lane has sent may be used (W7). */
+/* Repeats the announcements of the ended connection on the next one. `uses_ticket`: the worker may
+ * use a ticket that the lane has sent (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -60,12 +60,11 @@ static void link_replace(struct link *l, int error)
     link_name(l, name, sizeof name);
     if (error == -ETIMEDOUT)
         err_set(&l->failure, error,
-                "%s no longer answered on a connection that had been open; another one is made",
-                name);
+                "%s stopped answering on an open connection; this worker connects again", name);
     else
         err_set(&l->failure, error,
-                "the connection to %s at %.100s has ended (%s); another one is made", name, l->ofi,
-                err_text(error));
+                "the connection to %s at %.100s has ended (%s); this worker connects again", name,
+                l->ofi, err_text(error));
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     revisit(l, error != -ETIMEDOUT);
 }
@@ -87,7 +86,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        /* the lane has dropped the job with the ticket that it sent (L19) */
+        /* the lane has dropped the job, and with it the ticket (L19) */
         l->has_ticket = false;
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);

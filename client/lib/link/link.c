@@ -169,7 +169,8 @@ void link_prepare(struct gp_job *job)
     if (job->client->transport == TRANSPORT_SHM)
         return;
     pthread_mutex_lock(&job->lock);
-    (void)link_open_fabric(job, "ofi", &job->engine.ofi); /* the first connection tries again */
+    /* if opening fails here, the first connection tries again */
+    (void)link_open_fabric(job, "ofi", &job->engine.ofi);
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -237,7 +238,7 @@ static void link_connect(struct link *l)
     link_retry(l, error, 0);
 }
 
-/* Returns whether this process lacks a resource. Another lane would not help. */
+/* Returns whether this process lacks a resource, so that another lane would not help. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
@@ -258,8 +259,8 @@ static void try_later(struct link *l)
     link_request_ticket(l);
 }
 
-/* Makes the next attempt with a new ticket. The old one may be used up, or belong to a lost
- * aggregator. */
+/* Makes the next attempt with a new ticket, because the old ticket may be used, or may be for a
+ * lost aggregator. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;

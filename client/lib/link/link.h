@@ -26,7 +26,7 @@ struct link {
     bool wants_open;
     bool is_left; /* the lane has released all pieces and will end the connection (L19) */
     bool has_address, has_ticket;
-    bool was_told; /* the log says once that the lane is not on this host */
+    bool was_told; /* the log has reported that the lane is on another host */
     uint32_t attempts;
     uint32_t openings; /* number of openings of the connection */
     uint32_t aggregator;
@@ -38,11 +38,11 @@ struct link {
     struct list unsent;       /* list of piece.unsent: pieces whose READY is to be sent */
     bool owes_goodbye;        /* a goodbye waits for room in the send queue */
     uint64_t chosen_round[2]; /* rounds of the sets of ranks that were forwarded last */
-    /* the slabs with the numbers below this one are lent on this connection */
+    /* slabs with lower numbers are lent on this connection */
     uint32_t lent;
-    struct record_settings settings; /* settings that were sent last */
+    struct record_settings settings; /* last settings that this connection has sent */
     uint64_t stalled_ns;             /* time of waits for the lane, not reported yet (L24) */
-    bool was_queried;                /* a query was sent (stall.c) */
+    bool was_queried;                /* a query of stall.c was sent, and has no answer */
     bool is_hopeless;                /* `failure` is final: no other attempt is made */
     /* reason of the end; code 0: this side closed the link, or it is not closed */
     struct err failure;
@@ -97,7 +97,7 @@ void link_closed(struct link *l, const struct fabric_event *event);
 
 /* Sends a READY for the piece, now or when the link has room. */
 void link_announce(struct link *l, struct piece *p);
-/* Lends new slabs and sends waiting records, as far as the connection has room. */
+/* Lends new slabs and sends waiting records until the send queue is full. */
 void link_flush(struct link *l);
 void link_flush_all(struct gp_job *job);
 /* Sends a query for the ranks whose push the round lacks. False: not possible now. */

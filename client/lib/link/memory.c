@@ -22,7 +22,7 @@ static int memory_alloc(struct gp_job *job, size_t bytes, void **ret_memory)
     pthread_mutex_lock(&job->lock);
     int error = slabs_reserve(&job->slabs, bytes, &memory);
     if (error == 0)
-        link_flush_all(job); /* lanes map the new slab before they need it */
+        link_flush_all(job); /* lanes map the new slab before the first round needs it */
     pthread_mutex_unlock(&job->lock);
     if (error == 0 && populate(memory, bytes) < 0) {
         memory_free(job, memory);
@@ -39,12 +39,12 @@ int gp_alloc(gp_job *job, size_t bytes, void **ret_memory)
     if (error < 0)
         return error;
     if (!ret_memory)
-        return client_error(-EINVAL, "gp_alloc: no place for the result");
+        return client_error(-EINVAL, "gp_alloc: ret_memory is NULL; pass a pointer");
     error = memory_alloc(job, bytes, ret_memory);
     if (error == -ENOSPC)
         return client_error(error,
-                            "gp_alloc of %zu bytes: a worker can lend at most 512 GiB in a job, in "
-                            "at most %d parts",
+                            "gp_alloc of %zu bytes: a worker can lend at most 512 GiB to a job, in "
+                            "at most %d slabs; allocate less, or free memory that is unused",
                             bytes, FABRIC_REGIONS_MAX);
     char lack[SHORTAGE_BYTES];
     return error < 0 ? client_error(error, "gp_alloc of %zu bytes: %s", bytes,
@@ -60,7 +60,9 @@ int gp_keep(gp_job *job, void *memory)
     pthread_mutex_lock(&job->lock);
     error = slabs_keep(&job->slabs, memory);
     pthread_mutex_unlock(&job->lock);
-    return error < 0 ? client_error(error, "gp_keep of memory that is not from gp_alloc()") : 0;
+    return error < 0 ? client_error(error, "gp_keep: the memory is not from gp_alloc(); pass a "
+                                           "pointer that gp_alloc() has returned")
+                     : 0;
 }
 
 void gp_free(gp_job *job, void *memory)

@@ -288,8 +288,8 @@ bool link_query(struct link *l, const struct piece *p)
     return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
-/* Sends a goodbye. Without a goodbye the end of this worker would look like a crash and fail the
- * job. */
+/* Sends a goodbye. Without a goodbye the service would treat the end of this worker as a crash, and
+ * fail the job. */
 void link_say_goodbye(struct link *l)
 {
     int failure = l->job->failure.code;

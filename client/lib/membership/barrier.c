@@ -9,8 +9,8 @@
 
 #define BARRIER_NAME "gradpool.barrier"
 
-/* Waits for a barrier. If an earlier call has timed out, its barrier is still open, and this call
- * waits for it. */
+/* Waits for a barrier. If an earlier call has timed out, the call waits for the barrier of that
+ * call, which is still open. */
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {

@@ -46,7 +46,7 @@ static int check_backup(const gp_job_spec *spec)
 static int check_spec(const gp_job_spec *spec)
 {
     if (!spec || !spec->name || !*spec->name)
-        return client_error(-EINVAL, "the job has no name: give one, or set GRADPOOL_JOB");
+        return client_error(-EINVAL, "the job has no name; set gp_job_spec.name or GRADPOOL_JOB");
     if (strlen(spec->name) > JOB_NAME_BYTES_MAX)
         return client_error(-EINVAL, "the job's name has %zu bytes, expected at most %d",
                             strlen(spec->name), JOB_NAME_BYTES_MAX);
@@ -62,7 +62,7 @@ static int check_spec(const gp_job_spec *spec)
     /* the coordinator decides which ranks may join now (K45 of svc/coordinator) */
     uint32_t most = spec->workers_max ? spec->workers_max : spec->workers;
     if (spec->rank >= most)
-        return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; ranks count from 0",
+        return client_error(-EINVAL, "job '%s': rank %u of %s%u workers; the first rank is 0",
                             spec->name, spec->rank, spec->workers_max ? "at most " : "", most);
     if (spec->on_worker_loss != GP_FAIL && spec->on_worker_loss != GP_CONTINUE)
         return client_error(
@@ -176,15 +176,17 @@ int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job)
 {
     struct err err = {0};
     if (!client || !ret_job)
-        return client_error(-EINVAL, "gp_job_join: no client, or no place for the result");
+        return client_error(-EINVAL, "gp_job_join: client or ret_job is NULL; pass both");
     if (generation_is_foreign(client->generation))
-        return client_error(-ECHILD, "the client belongs to the parent process; connect anew");
+        return client_error(-ECHILD, "gp_job_join: the client belongs to the parent process; call "
+                                     "gp_connect() in this process");
     int error = check_spec(spec);
     if (error < 0)
         return error;
     struct gp_job *job = job_create(client, spec);
     if (!job)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM, "gp_job_join: this process has no memory for the job; raise its memory limit");
     error = start(job, spec, &err);
     if (error < 0) {
         leave_free(job);

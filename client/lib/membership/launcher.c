@@ -35,7 +35,7 @@ static int parse(const char *name, const char *partner, uint32_t least, uint32_t
     const char *text = getenv(name);
     uint64_t value;
     if (!text)
-        return client_error(-EINVAL, "%s is not set, but %s is: set both or neither", name,
+        return client_error(-EINVAL, "%s is not set, but %s is set; set both or neither", name,
                             partner);
     if (text_parse_u64(text, least, most, &value) < 0)
         return client_error(-EINVAL, "%s is '%s', expected a number from %u to %u", name, text,
@@ -52,8 +52,10 @@ static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *
     if (error < 0)
         return error;
     if (rank >= size)
-        return client_error(-EINVAL, "%s is %u, but %s is %u: ranks count from 0", rank_name, rank,
-                            size_name, size);
+        return client_error(
+            -EINVAL,
+            "%s is %u, but %s is %u; the first rank is 0, so the last one is the size minus 1",
+            rank_name, rank, size_name, size);
     *ret_spec = (gp_job_spec){.name = getenv("GRADPOOL_JOB"), .rank = rank, .workers = size};
     return 0;
 }
@@ -67,9 +69,11 @@ static int read_machines(const struct launcher *launcher, gp_job_spec *ret_spec)
     if (error < 0)
         return error;
     if (machine.workers * process.workers > CLIENT_WORKERS_MAX)
-        return client_error(-EINVAL, "%s %u times %s %u is more than %u workers", launcher->size,
-                            machine.workers, launcher->local_size, process.workers,
-                            CLIENT_WORKERS_MAX);
+        return client_error(
+            -EINVAL,
+            "%s %u times %s %u is more than %u workers, the most of a job; start fewer processes",
+            launcher->size, machine.workers, launcher->local_size, process.workers,
+            CLIENT_WORKERS_MAX);
     machine.rank = machine.rank * process.workers + process.rank;
     machine.workers *= process.workers;
     *ret_spec = machine;
@@ -127,8 +131,8 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Returns an error for a process that is one of several and would silently train alone.
- * `size_name`: the variable with the value one; NULL: no launcher has set a rank. */
+/* Returns an error for a process of a job of several processes that would train alone without a
+ * message. `size_name`: the variable with the value 1; NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();
@@ -152,7 +156,8 @@ static const struct launcher *find_launcher(void)
 int gp_job_spec_from_environment(gp_job_spec *ret_spec)
 {
     if (!ret_spec)
-        return client_error(-EINVAL, "gp_job_spec_from_environment: no place for the result");
+        return client_error(-EINVAL,
+                            "gp_job_spec_from_environment: ret_spec is NULL; pass a pointer");
     const struct launcher *launcher = find_launcher();
     gp_job_spec spec = {0};
     int error = launcher ? read_launcher(launcher, &spec) : read_slurm(&spec);

@@ -40,8 +40,8 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Returns whether every other rank has the results that this worker has. An earlier leave would
- * look like a loss. */
+/* Returns whether every other rank has the results that this worker has. If the worker left before,
+ * the service would treat the leave as a loss. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
@@ -126,9 +126,9 @@ static void abandon_requests(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
     while (!engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, try_abandon, job))
-        log_warn(
-            "job '%s' rank %u: left while another thread copies a result; end all waits before",
-            job->name, job->rank);
+        log_warn("job '%s' rank %u: gp_job_leave() was called while another thread copied a "
+                 "result; end all gp_wait() calls before",
+                 job->name, job->rank);
     pthread_mutex_unlock(&job->lock);
     list_for_each_safe_entry (struct gp_request, q, &job->pool, node)
         free(q);

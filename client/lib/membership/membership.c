@@ -34,7 +34,7 @@ int gp_job_membership(gp_job *job, gp_membership *ret_membership)
     if (error < 0)
         return error;
     if (!ret_membership)
-        return client_error(-EINVAL, "gp_job_membership: no place for the result");
+        return client_error(-EINVAL, "gp_job_membership: ret_membership is NULL; pass a pointer");
     pthread_mutex_lock(&job->lock);
     *ret_membership = job->membership;
     pthread_mutex_unlock(&job->lock);

@@ -55,8 +55,8 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
     return NULL;
 }
 
-/* Returns whether a later resize is in force. The coordinator informs all ranks of a resize, then
- * replies. So a different number comes from a later resize. */
+/* Returns whether a later resize has replaced this one. The coordinator informs all ranks of a
+ * resize before it replies, so a different number belongs to a later resize. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;
@@ -81,14 +81,15 @@ static int say_what_lags(const struct resizing *z, const struct gp_tensor *t, in
 {
     for (uint32_t rank = 0; rank < z->job->workers; rank++) {
         if (ranks_have(z->job->membership.ranks, rank) && !ranks_have(t->ranks, rank))
-            return client_error(-ETIMEDOUT,
-                                "job '%s' with %u workers: rank %u has joined, but has not "
-                                "declared tensor '%s' after %d ms",
-                                z->job->name, z->workers, rank, t->name, timeout_ms);
+            return client_error(
+                -ETIMEDOUT,
+                "job '%s' with %u workers: rank %u has joined, but has not declared tensor '%s' "
+                "within %d ms; look at that rank, or raise timeout_ms",
+                z->job->name, z->workers, rank, t->name, timeout_ms);
     }
     return client_error(-ETIMEDOUT,
-                        "job '%s' with %u workers: the lanes of tensor '%s' have not followed "
-                        "after %d ms",
+                        "job '%s' with %u workers: the lanes of tensor '%s' have not confirmed the "
+                        "change within %d ms; call gp_job_resize() again",
                         z->job->name, z->workers, t->name, timeout_ms);
 }
 
@@ -104,7 +105,9 @@ static int say_who_is_late(const struct resizing *z, int timeout_ms)
     const struct gp_tensor *lagging = named ? NULL : find_lagging(z->job);
     if (lagging)
         return say_what_lags(z, lagging, timeout_ms);
-    return client_error(-ETIMEDOUT, "job '%s' with %u workers: waits for rank %s after %d ms",
+    return client_error(-ETIMEDOUT,
+                        "job '%s' is not yet resized to %u workers after %d ms: rank %s; look at "
+                        "these ranks, or raise timeout_ms",
                         z->job->name, z->workers, text, timeout_ms);
 }
 
@@ -115,8 +118,10 @@ static int await_resized(struct resizing *z, uint64_t deadline_ns, int timeout_m
     if (job->failure.code)
         return client_error_from(&job->failure);
     if (is_superseded(z))
-        return client_error(-ECANCELED, "job '%s' with %u workers: another rank asked for %u",
-                            job->name, z->workers, job->membership.wanted);
+        return client_error(
+            -ECANCELED,
+            "job '%s': the resize to %u workers was replaced by another rank's resize to %u",
+            job->name, z->workers, job->membership.wanted);
     return done ? 0 : say_who_is_late(z, timeout_ms);
 }
 

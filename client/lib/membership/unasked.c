@@ -20,7 +20,7 @@ static void take_notice(const struct gp_job *job, const Gradpool__Wire__Notice *
     if (*notice->text)
         log_warn("job %s waits for lanes: %s", job->name, notice->text);
     else
-        log_warn("job %s goes on", job->name);
+        log_warn("job %s no longer waits for lanes", job->name);
 }
 
 static void take_hold(struct gp_job *job, const Gradpool__Wire__Hold *wish)

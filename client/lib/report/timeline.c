@@ -113,15 +113,19 @@ int gp_job_timeline_start(gp_job *job, const char *path)
     if (error < 0)
         return error;
     if (!path || !*path)
-        return client_error(-EINVAL, "gp_job_timeline_start: no file named");
+        return client_error(-EINVAL,
+                            "gp_job_timeline_start: the path is NULL or empty; name a file");
     struct job_timeline *tl = calloc(1, sizeof *tl);
     if (!tl)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(-ENOMEM, "gp_job_timeline_start: this process has no memory for the "
+                                     "timeline; raise its memory limit");
     tl->fd = tl->stop_fd = -1;
     if (!timeline_put(job, tl)) {
         free(tl);
-        return client_error(-EBUSY, "rank %u writes a timeline of job '%s' already", job->rank,
-                            job->name);
+        return client_error(
+            -EBUSY,
+            "rank %u writes a timeline of job '%s' already; call gp_job_timeline_stop() first",
+            job->rank, job->name);
     }
     error = timeline_open(job, tl, path, &err);
     if (error == 0) {
@@ -142,8 +146,9 @@ int gp_job_timeline_stop(gp_job *job)
         return error;
     struct job_timeline *tl = timeline_take(job, true);
     if (!tl) { /* no error: a timeline must not stop the training */
-        log_warn("rank %u writes no timeline of job '%s': nothing is stopped", job->rank,
-                 job->name);
+        log_warn("gp_job_timeline_stop: rank %u writes no timeline of job '%s', so the call has no "
+                 "effect",
+                 job->rank, job->name);
         return 0;
     }
     error = timeline_close(job, tl, &err);

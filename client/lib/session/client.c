@@ -86,7 +86,9 @@ static int read_interface(const char *given, gp_client *client)
     if (!name || !*name)
         return 0;
     client->interface_name = strdup(name);
-    return client->interface_name ? 0 : client_error(-ENOMEM, "out of memory");
+    return client->interface_name ? 0
+                                  : client_error(-ENOMEM, "gp_connect: this process has no memory "
+                                                          "for the client; raise its memory limit");
 }
 
 static int read_endpoint(const char *given, gp_client *client)
@@ -94,8 +96,8 @@ static int read_endpoint(const char *given, gp_client *client)
     struct err err = {0};
     const char *text = given ? given : getenv("GRADPOOL_ENDPOINT");
     if (!text || !*text)
-        return client_error(-EDESTADDRREQ, "no endpoint: pass one, or set GRADPOOL_ENDPOINT to "
-                                           "gradpool://host:port");
+        return client_error(-EDESTADDRREQ, "gp_connect: no endpoint is given; pass one, or set "
+                                           "GRADPOOL_ENDPOINT to gradpool://host:port");
     if (endpoint_parse(text, &client->endpoint, &err) < 0)
         return client_error_from(&err);
     endpoint_format(&client->endpoint, client->endpoint_text, sizeof client->endpoint_text);
@@ -165,7 +167,8 @@ int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int 
 void client_disconnect_operator(int *fd, struct channel *channel)
 {
     if (*fd >= 0)
-        /* a child that was forked meanwhile may have a copy of the socket */
+        /* shutdown() is needed, because a child that was forked during this call may have a copy of
+         * the socket */
         shutdown(*fd, SHUT_RDWR);
     if (channel)
         channel_destroy(channel);
@@ -208,7 +211,8 @@ static int greet(gp_client *client)
         open_channel(client, fd, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, deadline_ns, &channel, &err);
     if (!channel)
         return client_error_from(&err);
-    /* a child that was forked meanwhile has a copy of the socket */
+    /* shutdown() is needed, because a child that was forked during this call has a copy of the
+     * socket */
     shutdown(channel_fd(channel), SHUT_RDWR);
     if (error < 0)
         client_error(error, "the coordinator at %s: %s", client->endpoint_text,
@@ -231,10 +235,12 @@ int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_
     static const gp_options defaults;
     pthread_once(&once, start_log);
     if (!ret_client)
-        return client_error(-EINVAL, "gp_connect: no place for the result");
+        return client_error(-EINVAL, "gp_connect: ret_client is NULL; pass a pointer");
     gp_client *client = calloc(1, sizeof *client);
     if (!client)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM,
+            "gp_connect: this process has no memory for the client; raise its memory limit");
     client->generation = generation_now();
     pthread_mutex_init(&client->lock, NULL);
     list_init(&client->jobs);

@@ -34,7 +34,7 @@ struct control {
     uint64_t tick_at_ns; /* this field and those above are owned by the thread */
     /* owned by the thread; before its start by the caller of control_connect() */
     struct endpoint_names names;
-    pthread_mutex_t lock;    /* protects everything below */
+    pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */
     struct channel *channel; /* NULL while the coordinator is away */
     int fd; /* socket of the channel, also while the channel is being created: a child closes it */
@@ -103,19 +103,22 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             /* at the first join: gp_job_join() reads it afterwards */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
-            join->durability = reply->join_reply->durability; /* at the first join, too */
+            /* the first join also learns the durability */
+            join->durability = reply->join_reply->durability;
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
     } else {
-        error = err_set(err, -EPROTO, "%s answered a join with something else",
+        error = err_set(err, -EPROTO,
+                        "the coordinator at %s did not answer the join request with a JoinReply; "
+                        "install one version of gradpool on all hosts",
                         c->options.endpoint_text);
     }
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     return error;
 }
 
-/* Returns whether a coordinator has answered with a refusal. Other errors come from the network, or
- * mean that the coordinator is away. */
+/* Returns whether a coordinator has refused the call. All other errors come from the network or
+ * from the absence of a coordinator. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
 /* Adds the coordinator's name to the text about the end of a connection. */
@@ -143,8 +146,8 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
     return error;
 }
 
-/* Creates a channel. Looks up the host again, because the coordinator may have another address
- * after a start elsewhere (L13). */
+/* Creates a channel. Resolves the host name again, because a coordinator that was started on
+ * another host has another address (L13). */
 static int make_channel(struct control *c, uint64_t deadline_ns, struct channel **ret_channel,
                         bool *ret_refused, struct err *err)
 {
@@ -319,8 +322,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings: a coordinator that is away can neither end its hold nor request
- * rounds. */
+/* Ends holds and recordings, because a disconnected coordinator can neither end its hold nor
+ * request rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
@@ -331,7 +334,8 @@ static void lose_channel(struct control *c)
 {
     pthread_mutex_lock(&c->lock);
     struct channel *channel = take_ptr(c->channel);
-    log_info("the coordinator at %s is away (%s); training goes on without it",
+    log_info("the connection to the coordinator at %s has ended (%s); training continues, and this "
+             "worker connects again",
              c->options.endpoint_text, channel_failure(channel));
     drop_channel(c, channel);
     pthread_mutex_unlock(&c->lock);
@@ -388,14 +392,14 @@ static void publish(struct control *c, struct channel *channel)
     list_for_each_entry (struct control_call, call, &c->calls, node)
         send_call(c, call);
     pthread_mutex_unlock(&c->lock);
-    log_info("the coordinator at %s is back", c->options.endpoint_text);
+    log_info("this worker is connected to the coordinator at %s again", c->options.endpoint_text);
 }
 
 static void refuse_calls(struct control *c, const struct err *err)
 {
     pthread_mutex_lock(&c->lock);
     if (!c->refusal.code)
-        log_warn("the coordinator at %s does not take job '%s' rank %u back: %s",
+        log_warn("the coordinator at %s refuses the return of job '%s' rank %u: %s",
                  c->options.endpoint_text, c->options.join->job, c->options.join->rank, err->text);
     c->refusal = *err;
     pthread_mutex_unlock(&c->lock);
@@ -418,7 +422,8 @@ static void resume(struct control *c)
         err.code = error;
         if (refused)
             refuse_calls(c, &err);
-        if (error == -ESTALE) /* the callers get this error at once instead of a time-out */
+        /* the callers receive this error at once, and need not wait for a time-out */
+        if (error == -ESTALE)
             pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = error, .text = err.text));
         tick(c);
         struct pollfd wait = {.fd = c->wake_fd, .events = POLLIN};
@@ -450,7 +455,9 @@ int control_create(const struct control_options *options, struct control **ret_c
     char lack[SHORTAGE_BYTES];
     struct control *c = calloc(1, sizeof *c);
     if (!c)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "this process has no memory for the connection to the coordinator; raise "
+                       "its memory limit");
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (c->wake_fd < 0) {
         int error = -errno;

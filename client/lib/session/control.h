@@ -22,7 +22,7 @@ struct control_call {
     /* Called in the control thread, in the order of the coordinator's messages. If `err` is set,
      * `reply` is NULL. The callee does not free `reply`. */
     void (*done)(struct control_call *call, const envelope *reply, const struct err *err);
-    bool is_over; /* for control_wait() */
+    bool is_over; /* the call has ended; read by control_wait() */
 };
 
 struct control_options {
@@ -38,7 +38,7 @@ struct control_options {
      * them. */
     void (*unasked)(void *context, const envelope *message);
     uint64_t tick_ns;            /* period of `tick` calls in the control thread; 0: none */
-    void (*tick)(void *context); /* called without any lock */
+    void (*tick)(void *context); /* called regularly by the control thread, without any lock */
     void *context;
 };
 
@@ -66,7 +66,7 @@ int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns
 bool control_is_up(struct control *c);
 /* Stores the coordinator's reason for which the job waits; "": none. */
 void control_note(struct control *c, const char *reason);
-/* Copies that reason. False: none, or the coordinator is away. */
+/* Copies the reason. Returns false if there is none, or if the coordinator is disconnected. */
 bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes);
 
 /* For fork.c: between these two calls the connection does not change. The child closes the

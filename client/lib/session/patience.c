@@ -23,7 +23,8 @@ bool patience_try_again(struct patience *p, int error, const struct err *err)
     if (!may_pass(error) || now_ns >= p->deadline_ns)
         return false;
     if (!p->has_told)
-        log_warn("waits for the service at %s, up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS): %s",
+        log_warn("no connection to the service at %s yet; this worker tries for up to %g s "
+                 "(GRADPOOL_CONNECT_TIMEOUT_MS): %s",
                  p->endpoint, (double)p->timeout_ns / NS_PER_S, err->text);
     p->has_told = true;
     p->last = *err;

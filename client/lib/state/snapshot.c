@@ -85,10 +85,8 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
                        "save the tensor in the script",
                        t->name);
     if (t->request)
-        return err_set(
-            err, -EBUSY,
-            "tensor '%s' has a request that nobody waited for; wait for the request first",
-            t->name);
+        return err_set(err, -EBUSY, "tensor '%s' has an open request; wait for the request first",
+                       t->name);
     return 0;
 }
 
@@ -108,7 +106,7 @@ static uint64_t longest(const struct snapshot *s)
     return most;
 }
 
-/* Computes one hash of all names and shapes. */
+/* Computes one hash over the names and shapes of all tensors. */
 static void take_print(struct snapshot *s)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -119,7 +117,7 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* Lists all tensors, also failed ones, because ranks compare their declarations. */
+/* Lists all tensors, even failed ones, because ranks compare their declarations. */
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -168,8 +166,8 @@ static int await_all(struct snapshot *s)
     pthread_mutex_unlock(&job->lock);
     return is_done ? 0
                    : client_error(-ETIMEDOUT,
-                                  "job '%s': a rank that came late has not called "
-                                  "gp_job_snapshot() or gp_job_restore()",
+                                  "job '%s': a late worker has not called gp_job_snapshot() or "
+                                  "gp_job_restore() in time; call the function on all ranks",
                                   job->name);
 }
 
@@ -213,19 +211,22 @@ static int judge(const struct snapshot *s)
     int64_t failure = s->least->failure;
     if (failure)
         return client_error(failure_code(failure),
-                            "job '%s': rank %u failed (%s), and its own error says why",
+                            "job '%s': rank %u failed (%s); see the error of that rank",
                             s->job->name, failure_rank(failure), err_text(failure_code(failure)));
     if (s->least->print != -s->least->negative_print)
         return client_error(-EINVAL,
-                            "job '%s': ranks have declared different tensors with update rules",
+                            "job '%s': ranks have declared different tensors with update rules; "
+                            "declare the same ones on all ranks",
                             s->job->name);
     if (s->least->step > AT_BEGIN && s->least->rank != s->root)
-        return client_error(-ECONNRESET, "job '%s': rank %u, which had the file, is gone",
-                            s->job->name, s->root);
+        return client_error(
+            -ECONNRESET, "job '%s': rank %u was to read or write the file, but is lost; call again",
+            s->job->name, s->root);
     return 0;
 }
 
-/* Runs one agreement. `steps`: number of updates of this rank; afterwards that of the job. */
+/* Runs one agreement of all ranks. `steps`: the number of updates of this rank; afterwards the
+ * number of the job. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -248,7 +249,7 @@ static int agree(struct snapshot *s, size_t step, uint64_t *steps)
     return error;
 }
 
-/* Stores the round that the next call ends first, because other ranks wait in it. */
+/* Stores the open round, in which other ranks wait. The next call ends this round first. */
 static void leave_unfinished(const struct snapshot *s)
 {
     s->job->unfinished = (struct unfinished){.request = s->unfinished,
@@ -284,8 +285,8 @@ static int push_next(gp_job *job, struct unfinished *u)
     return push_restore(t, u->root, u->state, NULL, (uint64_t)-least->negative_steps, &u->request);
 }
 
-/* Ends a call that has timed out. -ETIMEDOUT: a rank is still late. Other errors of that call are
- * ignored. */
+/* Ends a call that has timed out before. -ETIMEDOUT: a rank is still late. Other errors of the
+ * former call are ignored. */
 static int end_unfinished(gp_job *job)
 {
     struct unfinished *u = &job->unfinished;
@@ -321,7 +322,7 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     ret->least = ret->ours + 1;
     find_tensors(ret);
     r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
-    /* the same on every rank, because all have declared the same tensors */
+    /* this result is the same on every rank, because all ranks have declared the same tensors */
     if (r == 0 && ret->count == 0)
         r = client_error(-EINVAL,
                          "no tensor of job '%s' has an update rule, so a snapshot would be empty; "
@@ -341,7 +342,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Holds the set of ranks: workers that join meanwhile enter after the call. */
+/* Holds the set of ranks: workers that join during the call enter after the call. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -351,12 +352,12 @@ static int keep_ranks(gp_job *job)
     pthread_mutex_unlock(&job->lock);
     return may ? 0
                : client_error(-ETIMEDOUT,
-                              "job '%s': the coordinator has not let go of the job for "
-                              "gp_job_snapshot() or gp_job_restore()",
+                              "job '%s': the coordinator has not permitted gp_job_snapshot() or "
+                              "gp_job_restore() in time; call again",
                               job->name);
 }
 
-/* One attempt. -ERESTART: other ranks had timed out and have begun again, so all ranks have to. */
+/* One attempt. -ERESTART: other ranks have timed out and begun again, so all ranks begin again. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
 
 static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char *path,
@@ -371,8 +372,10 @@ static int carry_out(gp_job *job, bool restores, attempt_fn attempt, const char 
         finish(&s);
     }
     if (error == -ERESTART)
-        error =
-            client_error(-EINVAL, "job '%s': ranks save and restore at the same time", job->name);
+        error = client_error(-EINVAL,
+                             "job '%s': some ranks called gp_job_snapshot(), others "
+                             "gp_job_restore(); call one of them on all ranks",
+                             job->name);
     pthread_mutex_lock(&job->lock);
     hold_note_saving(job, false);
     job_end_use(job);
@@ -389,7 +392,9 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     for (size_t i = 0; i < s->count; i++)
         described[i] = describe(s->tensors[i]);
     int error = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)
-                     : err_set(&s->err, -EINVAL, "gp_job_snapshot: rank %u gave no path", s->root);
+                     : err_set(&s->err, -EINVAL,
+                               "gp_job_snapshot: the path of rank %u is NULL or empty; name a file",
+                               s->root);
     free(described);
     return error;
 }
@@ -419,7 +424,8 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     if (error < 0)
         return error;
     s->next = NULL;
-    error = agree(s, AT_TENSOR + s->count, NULL); /* the whole file is written */
+    /* all ranks agree that the whole file is written */
+    error = agree(s, AT_TENSOR + s->count, NULL);
     if (error == 0 && has_file(s))
         state_write_finish(w, &s->err);
     return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);
@@ -491,7 +497,8 @@ static int check_file(struct snapshot *s, const struct state_file *f)
     for (size_t i = 0; i < f->count && error == 0 && f->count != s->count; i++) {
         if (!is_declared(s, f->tensors[i].name))
             error = err_set(&s->err, -EINVAL,
-                            "tensor '%s' of the snapshot was not declared with an update rule",
+                            "tensor '%s' of the snapshot was not declared with an update rule; "
+                            "declare the tensors of the saved model",
                             f->tensors[i].name);
     }
     for (size_t i = 0; i < f->count && error == 0; i++)
@@ -502,7 +509,9 @@ static int check_file(struct snapshot *s, const struct state_file *f)
 static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
 {
     if (!path)
-        return err_set(&s->err, -EINVAL, "gp_job_restore: rank %u gave no path", s->root);
+        return err_set(&s->err, -EINVAL,
+                       "gp_job_restore: the path of rank %u is NULL or empty; name a file",
+                       s->root);
     int error = state_file_open(path, ret_file, &s->err);
     return error < 0 ? error : check_file(s, ret_file);
 }
@@ -555,6 +564,7 @@ int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t c
 {
     int error = job_check(job);
     if (error == 0 && count > 0 && !items)
-        error = client_error(-EINVAL, "gp_job_restore: count is %zu, but items is NULL", count);
+        error = client_error(
+            -EINVAL, "gp_job_restore: count is %zu, but items is NULL; pass count items", count);
     return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

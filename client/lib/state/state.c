@@ -44,7 +44,10 @@ static int check_states(const struct gp_job *job, const gp_state *states, size_t
                                 "state; declare the tensor with a rule",
                                 t->name);
         if (t->elements > 0 && !states[i].arrays)
-            return client_error(-EINVAL, "tensor '%s': no place for its state", t->name);
+            return client_error(-EINVAL,
+                                "tensor '%s': the pointer to the arrays of its state is NULL; pass "
+                                "memory for the state",
+                                t->name);
     }
     return 0;
 }
@@ -76,14 +79,16 @@ static int check_reply(struct reading *r)
     const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
     if (what->n_tensors != r->count)
         return err_set(&r->err, -EINVAL,
-                       "the call names a tensor twice: %zu tensors, %zu of them different",
+                       "gp_job_read: of %zu tensors only %zu are different; name each tensor once",
                        r->count, what->n_tensors);
     for (size_t i = 0; i < r->count; i++) {
         const Gradpool__Wire__SnapshotTensor *found = what->tensors[i];
         const struct gp_tensor *t = r->sorted[i]->tensor;
         if (strcmp(found->name, t->name) != 0 || found->elements != t->elements ||
             found->rule != t->terms.rule)
-            return err_set(&r->err, -EPROTO, "the service has no tensor '%s' as it is here",
+            return err_set(&r->err, -EPROTO,
+                           "tensor '%s' has another size or update rule in the service than in "
+                           "this process; install one version of gradpool on all hosts",
                            t->name);
         r->sorted[i]->steps = found->steps;
     }
@@ -97,7 +102,9 @@ static int take_part(void *context, size_t tensor, uint64_t offset, const void *
     uint64_t most = tensor < r->count ? tensor_state_bytes(r->sorted[tensor]->tensor) : 0;
     if (tensor >= r->count || bytes == 0 || offset > most || bytes > most - offset ||
         bytes > most - r->have[tensor])
-        return err_set(err, -EBADMSG, "the service sent bytes beyond the end of a tensor");
+        return err_set(err, -EBADMSG,
+                       "gp_job_read: the service sent bytes beyond the end of a tensor; install "
+                       "one version of gradpool on all hosts");
     memcpy((char *)r->sorted[tensor]->arrays + offset, data, bytes);
     r->have[tensor] += bytes;
     return 0;
@@ -108,8 +115,10 @@ static int check_whole(struct reading *r)
     for (size_t i = 0; i < r->count; i++) {
         const struct gp_tensor *t = r->sorted[i]->tensor;
         if (r->have[i] != tensor_state_bytes(t))
-            return err_set(&r->err, -EBADMSG, "the service did not send all of tensor '%s'",
-                           t->name);
+            return err_set(
+                &r->err, -EBADMSG,
+                "gp_job_read: the service did not send all bytes of tensor '%s'; call again",
+                t->name);
     }
     return 0;
 }
@@ -172,13 +181,16 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
 {
     int error = job_check(job);
     if (error == 0 && count > 0 && !states)
-        error = client_error(-EINVAL, "gp_job_read: count is %zu, but states is NULL", count);
+        error = client_error(
+            -EINVAL, "gp_job_read: count is %zu, but states is NULL; pass count states", count);
     if (error == 0)
         error = check_states(job, states, count);
     if (error < 0 || count == 0)
         return error;
     if (!take_turn(job))
-        return client_error(-EBUSY, "job '%s' is being left, or another thread reads its state",
+        return client_error(-EBUSY,
+                            "gp_job_read: job '%s' is being left, or another thread is in "
+                            "gp_job_read(); call from one thread at a time",
                             job->name);
     struct reading reading = {.job = job, .states = states, .count = count};
     error = sort_states(&reading)
@@ -236,8 +248,10 @@ int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32
 {
     int error = check_kept(tensor);
     if (error == 0 && root >= tensor->job->workers)
-        error = client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
-                             tensor->job->workers);
+        error = client_error(
+            -EINVAL,
+            "tensor '%s': root %u is no rank of a job of %u workers; name a rank of the job",
+            tensor->name, root, tensor->job->workers);
     return error < 0 ? error : push_restore(tensor, root, arrays, parameters, steps, ret_request);
 }
 

@@ -74,10 +74,9 @@ static int begin_check_requests(const struct beginning *b)
 {
     for_each_tensor (t, b->job) {
         if (is_of_steps(b, t) && t->request)
-            return client_error(-EBUSY,
-                                "tensor '%s' has a request that nobody waited for; call gp_wait(), "
-                                "then begin the next step",
-                                t->name);
+            return client_error(
+                -EBUSY, "tensor '%s' has an open request; call gp_wait(), then begin the next step",
+                t->name);
     }
     return 0;
 }
@@ -119,8 +118,9 @@ static int begin_name_fault(const struct beginning *b, int error)
                             job, b->steps->number);
     if (error == -EINVAL)
         return client_error(error,
-                            "job '%s' step %" PRIu64 ": ranks have different deals; this rank has "
-                            "%" PRIu64 " samples, %" PRIu64 " epochs, seed %" PRIu64
+                            "job '%s' step %" PRIu64
+                            ": ranks have declared different deals; this rank declared %" PRIu64
+                            " samples, %" PRIu64 " epochs, seed %" PRIu64
                             ", batch %u, prefetch %u. Give all ranks the same gp_deal",
                             job, b->steps->number, spec->samples, spec->epochs, spec->seed,
                             spec->batch, spec->prefetch);
@@ -146,10 +146,11 @@ static int begin_hear_late(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
     if (begin_rounds(b) != s->sum.rounds)
-        return begin_fail(b, client_error(-ESTALE,
-                                          "job '%s': rank %u has not entered all tensors before "
-                                          "step %" PRIu64 "; leave the job and join again",
-                                          b->job->name, b->job->rank, s->number));
+        return begin_fail(
+            b, client_error(-ESTALE,
+                            "job '%s': rank %u did not enter all tensors before step %" PRIu64
+                            "; leave the job and join again",
+                            b->job->name, b->job->rank, s->number));
     s->phase = s->sum.is_full ? STEPS_BODY : begin_find_phase(s);
     if (!s->sum.is_full)
         return BEGIN_GOES_ON;
@@ -175,8 +176,11 @@ static int begin_hear(const struct beginning *b)
         return begin_hear_late(b);
     error = deal_apply(s->deal, &s->sum.record);
     if (error < 0)
-        return begin_fail(b, error == -ENOMEM ? client_error(error, "out of memory")
-                                              : begin_name_fault(b, error));
+        return begin_fail(b,
+                          error == -ENOMEM
+                              ? client_error(error, "gp_step_begin: this process has no memory for "
+                                                    "the state of the deal; raise its memory limit")
+                              : begin_name_fault(b, error));
     s->phase = begin_find_phase(s);
     return BEGIN_GOES_ON;
 }
@@ -207,8 +211,8 @@ static int begin_send_late(const struct beginning *b)
     if (!engine_run(&job->engine, b->deadline_ns, begin_has_entered, job))
         return client_error(-ETIMEDOUT,
                             "job '%s': rank %u has not entered all tensors after %" PRIu64
-                            " ms; the other ranks have not come to the end of a step. Call "
-                            "gp_step_begin() again to go on waiting",
+                            " ms; the other ranks have not ended a step. Call gp_step_begin() "
+                            "again to continue waiting",
                             job->name, job->rank, b->timeout_ns / NS_PER_MS);
     if (job->failure.code)
         return client_error_from(&job->failure);
@@ -225,9 +229,10 @@ static int begin_take_carry(const struct beginning *b)
     int error = s->carried ? carry_read(s->carried, s->carried_total, &spec, s->deal) : -ENOMEM;
     s->deal->spec = spec;
     if (error == 0 && s->deal->record != s->number)
-        error = -EBADMSG; /* the state of another step */
+        error = -EBADMSG; /* the giver has sent the state of another step */
     if (error == -ENOMEM)
-        return begin_fail(b, client_error(error, "out of memory"));
+        return begin_fail(b, client_error(error, "gp_step_begin: this process has no memory for "
+                                                 "the state of the deal; raise its memory limit"));
     if (error == -EINVAL)
         return begin_fail(b, begin_name_fault(b, error));
     s->has_missed = error < 0;
@@ -270,7 +275,7 @@ static int begin_end_carry(const struct beginning *b)
 
 /* ---- members ---- */
 
-/* Returns whether this rank has left the deal, and all its shares are confirmed. */
+/* Returns whether this rank has left the deal and all its shares are confirmed. */
 static bool begin_is_free(const struct beginning *b)
 {
     const struct step_deal *deal = b->steps->deal;
@@ -285,7 +290,7 @@ static bool begin_is_free(const struct beginning *b)
 }
 
 /* Sends one record more than this rank's shares need, because a complete record proves that all
- * ranks have the record before. If this rank left earlier, the others might repeat that record
+ * ranks have the record before it. If this rank left earlier, the others might repeat that record
  * without this rank, and its last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, bool is_full)
 {
@@ -345,8 +350,8 @@ static int begin_locked(const struct beginning *b)
     int result = begin_check_requests(b);
     if (s->failure)
         return client_error(s->failure,
-                            "job '%s': an earlier gp_step_begin() has failed, so no step can "
-                            "begin; leave the job",
+                            "job '%s': an earlier gp_step_begin() has failed, so no further step "
+                            "can begin; leave the job",
                             b->job->name);
     if (result < 0)
         return result;
@@ -377,7 +382,7 @@ int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step)
     if (error < 0)
         return error;
     if (!ret_step)
-        return client_error(-EINVAL, "gp_step_begin: no place for the step");
+        return client_error(-EINVAL, "gp_step_begin: ret_step is NULL; pass a pointer");
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     job->users++;
@@ -399,7 +404,8 @@ int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room
     if (error < 0)
         return error;
     if (!ret_samples && room > 0)
-        return client_error(-EINVAL, "gp_step_share: no place for the samples");
+        return client_error(-EINVAL,
+                            "gp_step_share: ret_samples is NULL; pass memory for the samples");
     pthread_mutex_lock(&job->lock);
     const struct job_steps *s = job->steps;
     bool is_late = s && s->record && !s->holds;
@@ -426,8 +432,10 @@ int gp_step_missed(gp_job *job)
     if (s && s->phase == STEPS_CARRIED && !s->holds)
         s->has_missed = true;
     else
-        error =
-            client_error(-EINVAL, "job '%s': rank %u was not given a state", job->name, job->rank);
+        error = client_error(-EINVAL,
+                             "gp_step_missed: job '%s': rank %u awaits no state; call "
+                             "gp_step_missed() only after GP_CARRIES",
+                             job->name, job->rank);
     pthread_mutex_unlock(&job->lock);
     return error;
 }

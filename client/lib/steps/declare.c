@@ -19,7 +19,9 @@ static int steps_create(struct gp_job *job)
         return 0;
     job->steps = calloc(1, sizeof *job->steps);
     if (!job->steps)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM,
+            "this process has no memory for the deal and its tensors; raise its memory limit");
     job->steps->weight = RECORD_WEIGHT;
     return 0;
 }
@@ -69,7 +71,7 @@ int gp_job_weigh(gp_job *job, uint32_t weight)
 static int check_deal(const struct gp_job *job, const gp_deal *deal)
 {
     if (!deal)
-        return client_error(-EINVAL, "gp_deal_declare: no deal given");
+        return client_error(-EINVAL, "gp_deal_declare: the deal is NULL; pass a gp_deal");
     if (deal->samples == 0 || deal->epochs == 0)
         return client_error(-EINVAL,
                             "job '%s': a deal of %" PRIu64 " samples in %" PRIu64
@@ -98,7 +100,8 @@ static int deal_begin(struct gp_job *job, const struct deal_spec *spec)
     if (error == 0)
         return 0;
     deal_fini(s->deal);
-    return client_error(error, "out of memory");
+    return client_error(
+        error, "this process has no memory for the deal and its tensors; raise its memory limit");
 }
 
 static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *hidden)
@@ -110,7 +113,9 @@ static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *
                                    .batch = deal->batch,
                                    .prefetch = deal->prefetch};
     if (!s->deal && !(s->deal = calloc(1, sizeof *s->deal)))
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM,
+            "this process has no memory for the deal and its tensors; raise its memory limit");
     int error = deal_begin(job, &spec);
     if (error < 0)
         return error;
@@ -124,8 +129,8 @@ static int deal_reserve(struct gp_job *job)
     pthread_mutex_lock(&job->lock);
     int error = steps_create(job);
     if (error == 0 && job->steps->record)
-        error =
-            client_error(-EEXIST, "job '%s' has a deal already; declare the deal once", job->name);
+        error = client_error(-EEXIST, "job '%s' has a deal already; call gp_deal_declare() once",
+                             job->name);
     pthread_mutex_unlock(&job->lock);
     return error;
 }
@@ -138,7 +143,8 @@ int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spec *spec
         {.name = STEPS_CARRY_NAME, .dtype = GP_I64, .elements = STEPS_CARRY_WORDS}};
     int error = job_check(job);
     if (error == 0 && count > 0 && !ret_tensors)
-        error = client_error(-EINVAL, "gp_deal_declare: no place for the tensors");
+        error = client_error(-EINVAL,
+                             "gp_deal_declare: ret_tensors is NULL; pass memory for the handles");
     if (error == 0)
         error = check_deal(job, deal);
     if (error == 0)
@@ -147,7 +153,9 @@ int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spec *spec
         return error;
     gp_tensor **all = calloc(HIDDEN + count, sizeof *all);
     if (!all)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM,
+            "this process has no memory for the deal and its tensors; raise its memory limit");
     error = declare_together(job, hidden, HIDDEN, specs, count, all);
     pthread_mutex_lock(&job->lock);
     if (error == 0)

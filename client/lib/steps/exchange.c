@@ -52,9 +52,8 @@ static int exchange_begin(struct job_steps *s)
         return 0;
     if (s->chunk_heard[CARRY_MAGIC] != CARRY_MAGIC_VALUE || total < CARRY_HEAD_WORDS ||
         total > CARRY_WORDS_MAX)
-        return client_error(-EPROTO,
-                            "a rank sent something else than the state of the deal; use one "
-                            "version of the library on all ranks");
+        return client_error(-EPROTO, "the deal: a rank sent bytes that are no state of a deal; use "
+                                     "one version of the library on all ranks");
     s->carried_total = (size_t)total;
     if (!s->holds)
         s->carried = calloc(s->carried_total, sizeof *s->carried);

@@ -99,8 +99,8 @@ def parse():
 
 
 def share_of(images, digits, rank, workers):
-    """Returns every workers-th image, equally many on each rank. A rank with more steps than the
-    others would wait in vain."""
+    """Returns every workers-th image, so that all ranks have the same number of images. A rank with
+    more steps than the others would wait for them until its deadline."""
     whole = len(digits) // workers * workers
     if not whole:
         sys.exit(f'digits.py: --images {len(digits)}, expected at least one for each of the '

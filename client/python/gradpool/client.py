@@ -43,7 +43,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms():
-    """Returns the time-out in milliseconds that 0 stands for."""
+    """Returns the time-out in milliseconds for the argument 0."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
 
 
@@ -71,7 +71,7 @@ class Client(Owned):
     def __init__(self, handle):
         super().__init__(handle)
         self._jobs = []
-        self._timeout_ms = default_timeout_ms()     # read once, as the library does
+        self._timeout_ms = default_timeout_ms()     # the variable is read once, as by the library
 
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None, backup=None):
@@ -141,8 +141,8 @@ class Tensor:
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
         self.job, self.name, self.elements = job, name, elements
-        self.dtype, self.ranks = dtype, ranks       # None: all ranks of the job
-        self.handle = handle                        # None after undeclare()
+        self.dtype, self.ranks = dtype, ranks       # ranks None: all ranks of the job
+        self.handle = handle                        # the handle is None after undeclare()
 
     @property
     def workers(self):
@@ -246,7 +246,7 @@ class Job(Owned):
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
     def _declared(self, name, elements, dtype, ranks, handle):
-        """A name that was declared before gives the same Tensor."""
+        """A second declaration of a name returns the same Tensor."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
@@ -320,7 +320,8 @@ class Job(Owned):
             tensor.handle, given, taken, number_of, request))
 
     def push_pull_group(self, items, operation='mean'):
-        """Pushes several (tensor, gradient, result or None) as one Request, like push_pull()."""
+        """Pushes several (tensor, gradient, result or None) as one Request, as push_pull() pushes
+        one."""
         _number_of(operation)
         tensors, array, loan = self._items(items, operation)
         return self.push_items(tensors, array, loan, operation)
@@ -336,7 +337,8 @@ class Job(Owned):
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
     def update_group(self, items, **settings):
-        """Updates several (tensor, gradient, parameters or None) as one Request, like update()."""
+        """Updates several (tensor, gradient, parameters or None) as one Request, as update()
+        updates one."""
         given = ctypes.byref(_settings(**settings)) if settings else None
         tensors, array, loan = self._items(items, 'mean')
         return self._start(tensors, loan, lambda handle, request: lib.gp_update_group(
@@ -429,7 +431,8 @@ class Job(Owned):
             self._rounds.raise_dropped()
             for tensor in round_.tensors:
                 if tensor.handle is None or tensor.job is not self:
-                    self._known(tensor)     # this call raises the reason
+                    # raises an error with the reason, if the tensor is unknown
+                    self._known(tensor)
             error = begin(job, ctypes.byref(round_.handle))
             if error == -errno.EBUSY and not is_last_try:
                 return False
@@ -446,25 +449,16 @@ class Job(Owned):
         update() with settings on every rank, or a push_pull() in a job without rules; and before
         the wait() for it. Returns an EndOfRound when the results of that round are in place: equal
         on all ranks that have it. After a Timeout the method may be called again."""
-        end, results = RoundEnd(), []
-
-        def call(handle, *arguments):
-            results.append(lib.gp_round_end(handle, *arguments))
-            return results[0]
-        self._wait(call, float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), ctypes.byref(end))
-        return EndOfRound(end.number, end.missed, end.counted, end.of, results[0] == 1)
+        end = RoundEnd()
+        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
+        result = self._wait(lib.gp_round_end, float(loss), timeout_ms, ctypes.byref(end))
+        return EndOfRound(end.number, end.missed, end.counted, end.of, result == 1)
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
         its last push_pull(). Returns True when they are in place, False if the rank lacks none.
         Called after each end_round() and wait() until False, before the next push."""
-        results = []
-
-        def call(handle, *arguments):
-            results.append(lib.gp_round_next(handle, *arguments))
-            return results[0]
-        self._wait(call, number(timeout_ms, 'timeout_ms', INT_MAX))
-        return results[0] == 1
+        return self._wait(lib.gp_round_next, number(timeout_ms, 'timeout_ms', INT_MAX)) == 1
 
     def passed(self):
         """Returns the newest closed round that this rank lacks, whose gradient will be dropped; 0:
@@ -523,19 +517,19 @@ class Job(Owned):
         self._rounds.raise_dropped()
 
     def _wait(self, call, *arguments, finish=None):
-        """Runs a call of the library for this job; leave() ends the call. Python's main thread
-        starts another thread for the call, so that a Ctrl-C is raised at once and not after the
-        deadline."""
+        """Runs a call of the library for this job, and returns its result; leave() ends the call.
+        Python's main thread starts another thread for the call, so that a Ctrl-C is raised at once
+        and not after the deadline."""
         def run():
             try:
                 with self.client._using():
-                    check(call(self._live(), *arguments))
+                    results.append(check(call(self._live(), *arguments)))
             except GradpoolError as error:
                 errors.append(error)
             finally:
                 if finish:
                     finish()
-        errors = []
+        errors, results = [], []
         if threading.current_thread() is threading.main_thread():
             thread = threading.Thread(target=run, daemon=True)
             thread.start()
@@ -544,6 +538,7 @@ class Job(Owned):
             run()
         if errors:
             raise errors[0]
+        return results[0]
 
     def leave(self):
         """Leaves the job. Open requests end with ECANCELED; the tensors of the job are removed."""

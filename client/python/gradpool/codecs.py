@@ -274,7 +274,8 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """Returns the values that were not sent yet, or None."""
+        """Returns the residual of the tensor: values that no push has sent yet; None: there are
+        none."""
         return self._residuals.get(name)
 
     def state_dict(self):

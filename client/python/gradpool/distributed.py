@@ -55,8 +55,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         self._names = Names(self._job, self._prefix, ranks)
         self._said = Said(self._job, name, self._prefix, ranks)
         self.order = Order(self._job, name, self._prefix, ranks)
-        self._channels = {}     # (*kind, source, target) -> Names
-        self._mailboxes = {}    # (tag, dtype, elements) -> Mailbox
+        self._channels = {}     # key (*kind, source, target) -> Names of the transfers
+        self._mailboxes = {}    # key (tag, dtype, elements) -> Mailbox of the messages
         self.timeout_s = timeout.total_seconds()
         self.failure = None
         self.open = set()       # operations in progress
@@ -300,7 +300,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def recv(self, tensors, source, tag):
         tensor = only(tensors)
         if self._mailbox_key(tensor, tag) in self._mailboxes:
-            return self._claim(tensor, tag, (source,))  # a stored message may already be there
+            # an earlier message of the source may be stored already
+            return self._claim(tensor, tag, (source,))
         part, finish = self._receive(('send', tag), source, tensor)
         told = self._told(f'recv from rank {source}', tensor)
         return Operation(self, told, [part], [tensor], finish).start()
@@ -384,8 +385,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     # ---- what they share ----
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
-        """Returns a collective. Without a `place`, its only part's tensor is the place where ranks
-        compare their calls."""
+        """Returns a collective. Without `place`, ranks compare their calls at the tensor of the
+        only part."""
         if any(isinstance(part, Pieces) for part in parts):
             parts, place = self._said.beside(parts, what, tensor)
         self.order.note(place or parts[0].slot.tensor.name, what, tensor)
@@ -400,8 +401,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
             of, given, result, operation), given, result, elements)
 
     def _cut(self, begin, given, result, elements=None):
-        """Returns the Part of a tensor, or Pieces. elements None: as many as the carriers have.
-        begin() is that of _part()."""
+        """Returns the Part of a tensor, or Pieces. elements None: as many elements as the carriers
+        have. begin() is that of _part()."""
         carrier = result if given is None else given
         elements = carrier.numel() if elements is None else elements
         pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))
@@ -469,7 +470,7 @@ def _make(options, _):
 
 def _register():
     register = torch.distributed.Backend.register_backend
-    # torch 2 has this parameter
+    # only torch 2 has the parameter `devices`
     has_devices = 'devices' in inspect.signature(register).parameters
     register('gradpool', _make, extended_api=True,
              **({'devices': ['cpu', 'cuda']} if has_devices else {}))

@@ -60,7 +60,7 @@ def error_of(code, text, classes=None):
 
 
 def mismatch(text):
-    """Returns a Mismatch that this process has detected before it sent anything."""
+    """Returns a Mismatch that this process has detected before sending anything."""
     return Mismatch(errno.EINVAL, text)
 
 

@@ -19,7 +19,7 @@ int descriptors_raise(uint64_t least, const char *whose, struct err *err)
     if (limit.rlim_cur >= least)
         return 0;
     return err_set(err, -EMFILE,
-                   "%s needs %" PRIu64 " open files at least, and the limit is %" PRIu64
+                   "%s needs %" PRIu64 " open files at least, but the limit is %" PRIu64
                    ": raise it (ulimit -Hn, LimitNOFILE= of a systemd unit)",
                    whose, least, (uint64_t)limit.rlim_cur);
 }

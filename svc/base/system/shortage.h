@@ -1,4 +1,4 @@
-/* Texts for errors that mean an exceeded limit of the kernel. They name the limit and say how to
+/* Texts for errors after an exceeded limit of the kernel. Each text names the limit and the way to
  * raise it. */
 #ifndef GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 #define GRADPOOL_BASE_SYSTEM_SHORTAGE_H

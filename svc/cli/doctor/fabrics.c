@@ -96,13 +96,14 @@ static void check(struct view_checks *checks, const char *name, const char *kind
     const char *step;
     int error = connect_to_self(kind, address, &step);
     if (shortage_is_refusal(error) && strcmp(kind, "shm") == 0)
-        doctor_say(checks, name, VIEW_WARN, "see memfd; until then TCP is used",
-                   "%s failed: a system call is refused (%s)", step, err_text(error));
+        doctor_say(checks, name, VIEW_WARN,
+                   "see the line memfd; until then workers and lanes of this host use TCP",
+                   "%s failed: the kernel refuses a system call (%s)", step, err_text(error));
     else if (error < 0)
         doctor_say(checks, name, VIEW_FAIL, advice, "%s failed: %s", step,
                    error == -ENOSYS ? "libfabric has no such provider" : err_text(error));
     else
-        doctor_say(checks, name, VIEW_OK, NULL, "a connection to myself carries a message");
+        doctor_say(checks, name, VIEW_OK, NULL, "a test connection on this host carries a message");
 }
 
 void doctor_fabrics(struct view_checks *checks)

@@ -18,7 +18,7 @@
 #define CLOCK_CALLS 100
 #define CLOCK_BATCHES 20
 #define CLOCK_NS_MAX 300 /* more for a clock that needs a system call */
-/* start of 2024; before this time, the clock was never set */
+/* start of 2024; an earlier time means that the clock was never set */
 #define WALL_LEAST_S 1704067200L
 #define FILES_LEAST 128 /* enough for a coordinator, or for an aggregator with some lanes */
 #define FILES_ENOUGH 4096
@@ -58,16 +58,19 @@ static void check_clock(struct view_checks *checks)
     uint64_t cost_ns = clock_cost_ns();
     read_clock_source(source, sizeof source);
     if (cost_ns == 0)
-        doctor_say(checks, "clock", VIEW_FAIL, "deadlines need it; tell who runs this machine",
-                   "the monotonic clock goes backwards (source %s)", source);
+        doctor_say(
+            checks, "clock", VIEW_FAIL,
+            "deadlines need this clock; report the fault to the administrator of this machine",
+            "the monotonic clock goes backwards (source %s)", source);
     else if (time(NULL) < WALL_LEAST_S)
-        doctor_say(checks, "clock", VIEW_WARN, "set the clock, or run an NTP client",
+        doctor_say(checks, "clock", VIEW_WARN, "set the clock, or start an NTP client",
                    "the time of day was never set: times in logs are wrong");
     else if (cost_ns > CLOCK_NS_MAX)
         doctor_say(checks, "clock", VIEW_WARN,
-                   "see /sys/devices/system/clocksource/clocksource0: tsc or kvm-clock are fast",
-                   "reading it takes %" PRIu64 " ns (source %s), which each round pays", cost_ns,
-                   source);
+                   "choose tsc or kvm-clock in /sys/devices/system/clocksource/clocksource0",
+                   "one reading of the clock takes %" PRIu64
+                   " ns (source %s), and each round reads the clock",
+                   cost_ns, source);
     else
         doctor_say(checks, "clock", VIEW_OK, NULL, "%s, %" PRIu64 " ns a reading", source, cost_ns);
 }
@@ -86,9 +89,9 @@ static void check_files(struct view_checks *checks)
                    is_enough                       ? VIEW_OK
                    : limit.rlim_max >= FILES_LEAST ? VIEW_WARN
                                                    : VIEW_FAIL,
-                   is_enough ? NULL : advice, "%" PRIu64 " open files may be had%s",
+                   is_enough ? NULL : advice, "%" PRIu64 " open files are allowed%s",
                    (uint64_t)limit.rlim_max,
-                   is_enough ? "" : "; a service holds some for each worker");
+                   is_enough ? "" : "; a service opens some files for each worker");
 }
 
 static bool has_rdma(void)
@@ -113,11 +116,11 @@ static void check_locked_memory(struct view_checks *checks)
     if (limit.rlim_cur != RLIM_INFINITY)
         text_bytes(limit.rlim_cur, size, sizeof size);
     doctor_say(checks, "memlock", is_short ? VIEW_WARN : VIEW_OK,
-               is_short ? "before --provider names an RDMA one: ulimit -l unlimited, "
-                          "LimitMEMLOCK=infinity of a unit"
+               is_short ? "before an RDMA provider is used (--provider): ulimit -l unlimited, or "
+                          "LimitMEMLOCK=infinity in the unit"
                         : NULL,
                "%s of memory may be locked; %s", size,
-               is_short ? "RDMA devices, which this host has, need as much as is lent"
+               is_short ? "this host has RDMA devices, which lock all memory that workers lend"
                         : "shared memory and tcp lock none");
 }
 
@@ -129,14 +132,16 @@ static void check_shared_memory(struct view_checks *checks)
     const char *advice = "--shm-size 1g of a container, or mount -o remount,size=1g /dev/shm";
     if (statvfs("/dev/shm", &file_system) < 0) {
         doctor_say(checks, "dev-shm", VIEW_WARN, advice,
-                   "/dev/shm: %s; PyTorch's DataLoader needs it", strerror(errno));
+                   "/dev/shm cannot be used: %s; PyTorch's DataLoader needs /dev/shm",
+                   strerror(errno));
         return;
     }
     uint64_t bytes = (uint64_t)file_system.f_blocks * file_system.f_frsize;
     bool is_enough = bytes >= SHM_ENOUGH_BYTES;
-    doctor_say(checks, "dev-shm", is_enough ? VIEW_OK : VIEW_WARN, is_enough ? NULL : advice,
-               "/dev/shm holds %s%s", text_bytes(bytes, size, sizeof size),
-               is_enough ? "" : ": little for PyTorch's DataLoader (gradpool itself needs none)");
+    doctor_say(
+        checks, "dev-shm", is_enough ? VIEW_OK : VIEW_WARN, is_enough ? NULL : advice,
+        "/dev/shm holds %s%s", text_bytes(bytes, size, sizeof size),
+        is_enough ? "" : ", which is little for PyTorch's DataLoader (gradpool itself needs none)");
 }
 
 static void check_memfd(struct view_checks *checks)
@@ -148,20 +153,22 @@ static void check_memfd(struct view_checks *checks)
         doctor_say(checks, "memfd", VIEW_FAIL,
                    "allow memfd_create and fcntl(F_ADD_SEALS) in the seccomp profile; see the "
                    "memory limit of the cgroup",
-                   "no sealed memfd can be made: %s", err_text(error));
+                   "the kernel cannot make a sealed memfd: %s", err_text(error));
         return;
     }
     if (region.fd < 0) {
         region_destroy(&region);
-        doctor_say(checks, "memfd", VIEW_WARN,
-                   "allow memfd_create in the seccomp profile; until then workers and lanes of "
-                   "one host use TCP",
-                   "the system call memfd_create is refused: nothing can be shared");
+        doctor_say(
+            checks, "memfd", VIEW_WARN,
+            "allow memfd_create in the seccomp profile; until then workers and lanes of "
+            "one host use TCP",
+            "the system call memfd_create is refused: workers and lanes cannot share memory");
         return;
     }
     memset(region.base, 1, bytes);
     region_destroy(&region);
-    doctor_say(checks, "memfd", VIEW_OK, NULL, "a sealed memfd can be made and written");
+    doctor_say(checks, "memfd", VIEW_OK, NULL,
+               "the kernel makes a sealed memfd, and this process can write to it");
 }
 
 static void check_pidfd(struct view_checks *checks)
@@ -170,13 +177,13 @@ static void check_pidfd(struct view_checks *checks)
     if (fd < 0) {
         doctor_say(checks, "pidfd", VIEW_WARN,
                    "allow pidfd_open in the seccomp profile (Docker 20.10.1 does)",
-                   "the system call pidfd_open is refused (%s): the end of a process is seen by "
-                   "its connection, later",
+                   "the system call pidfd_open is refused (%s): the service detects the end of a "
+                   "process only by its connection, which is later",
                    err_text(error));
         return;
     }
     close(fd);
-    doctor_say(checks, "pidfd", VIEW_OK, NULL, "the end of a process can be watched");
+    doctor_say(checks, "pidfd", VIEW_OK, NULL, "the service can watch the end of a process");
 }
 
 static void check_futex(struct view_checks *checks)
@@ -187,10 +194,11 @@ static void check_futex(struct view_checks *checks)
     bool sleeps =
         sees && syscall(SYS_futex, &word, FUTEX_WAIT, 1, &soon, NULL, 0) < 0 && errno == ETIMEDOUT;
     if (sleeps && syscall(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0) == 0)
-        doctor_say(checks, "futex", VIEW_OK, NULL, "waiting and waking work");
+        doctor_say(checks, "futex", VIEW_OK, NULL,
+                   "a thread can wait on a futex, and another can wake it");
     else
         doctor_say(checks, "futex", VIEW_FAIL, "allow futex in the seccomp profile",
-                   "futex does not do what it should: %s", strerror(errno));
+                   "the system call futex failed: %s", strerror(errno));
 }
 
 void doctor_host(struct view_checks *checks)

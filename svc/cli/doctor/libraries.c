@@ -47,7 +47,8 @@ void doctor_libraries(struct view_checks *checks, const struct view_build *build
         doctor_say(checks, "libraries", VIEW_WARN,
                    "build gradpool on a host with these libraries, or install those that it was "
                    "built with",
-                   "runs with %s", wrong);
+                   "this program runs with other libraries: %s", wrong);
     else
-        doctor_say(checks, "libraries", VIEW_OK, NULL, "as it was built with, or newer: %s", all);
+        doctor_say(checks, "libraries", VIEW_OK, NULL,
+                   "this program runs with the libraries of its build, or newer ones: %s", all);
 }

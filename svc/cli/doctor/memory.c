@@ -23,8 +23,8 @@ static void check_limit(struct view_checks *checks)
                is_short ? "raise the limit (memory.max, --memory of a container, limits.memory of "
                           "a pod) before a service starts here"
                         : NULL,
-               "the cgroup grants %s, of which %s are left (%s): a service needs them for "
-               "parameters and moments that lanes keep, a worker for tensors that it lends",
+               "the cgroup grants %s of memory, of which %s are free (%s); a service stores "
+               "parameters and moments there, a worker the tensors that lanes read",
                limit, left, memory.file);
 }
 
@@ -32,11 +32,11 @@ static void check_absent_pages(struct view_checks *checks)
 {
     if (shm_absent_can_fail())
         doctor_say(checks, "lent-pages", VIEW_OK, NULL,
-                   "lanes never pay for pages that workers lend");
+                   "lanes need not check the pages that workers lend");
     else
         doctor_say(checks, "lent-pages", VIEW_WARN,
                    "allow userfaultfd in the seccomp profile of the service; Linux 5.14 or later",
-                   "the system call userfaultfd is refused: lanes look at lent memory before each "
+                   "the system call userfaultfd is refused: lanes check lent memory before each "
                    "use, which costs CPU time");
 }
 

@@ -94,13 +94,14 @@ static void judge(struct view_checks *checks, const char *name, const char *pyth
                    fits ? "" : "; this program is version ", fits ? "" : version);
     } else if (strcmp(answer, "missing") == 0)
         doctor_say(checks, name, VIEW_WARN,
-                   "if jobs start it: install the package there, or add its folder to PYTHONPATH",
+                   "if jobs use this interpreter: install the package there, or add the package's "
+                   "folder to PYTHONPATH",
                    "%s has no package gradpool", python);
     else
         doctor_say(checks, name, VIEW_FAIL,
-                   "run ldconfig after installing, or set GRADPOOL_LIBRARY",
+                   "run ldconfig after the installation, or set GRADPOOL_LIBRARY",
                    "%s cannot import gradpool: %s", python,
-                   *answer ? answer : "the interpreter ended without a word");
+                   *answer ? answer : "the interpreter ended without output");
 }
 
 static void look(struct view_checks *checks, const char *name, const char *python,
@@ -109,7 +110,8 @@ static void look(struct view_checks *checks, const char *name, const char *pytho
     char answer[ANSWER_BYTES] = "";
     int error = ask(python, answer, sizeof answer);
     if (error < 0)
-        doctor_say(checks, name, VIEW_FAIL, "run it by hand, with: -c 'import gradpool'",
+        doctor_say(checks, name, VIEW_FAIL,
+                   "run this interpreter by hand with: -c 'import gradpool'",
                    "%s does not answer: %s", python, err_text(error));
     else
         judge(checks, name, python, answer, version);
@@ -146,7 +148,7 @@ void doctor_python(struct view_checks *checks, const char *version)
     if (is_found)
         look(checks, "python", python, version);
     else
-        doctor_say(checks, "python", VIEW_WARN, "if jobs are in Python: install python3",
+        doctor_say(checks, "python", VIEW_WARN, "if scripts are in Python: install python3",
                    "there is no python3 in PATH");
     if ((!is_found || !is_of_system(python)) && access(SYSTEM_PYTHON, X_OK) == 0)
         look(checks, "usr-python", SYSTEM_PYTHON, version);

@@ -21,9 +21,9 @@ static void look_at_name(struct view_checks *checks, const struct endpoint *endp
     if (endpoint_name_is_loopback(endpoint->host, deadline_ns, address, sizeof address))
         doctor_say(checks, "name", VIEW_WARN,
                    "let gradpool serve listen on 0.0.0.0 or on an address that other hosts reach, "
-                   "or mend /etc/hosts; no matter where all workers run on this host",
-                   "%s is %s on this host, where other hosts reach nothing", endpoint->host,
-                   address);
+                   "or correct /etc/hosts; ignore this line if all workers run on this host",
+                   "%s is %s on this host, an address that other hosts cannot reach",
+                   endpoint->host, address);
 }
 
 /* Connects to the service. The text of an error includes advice. */
@@ -36,7 +36,7 @@ static bool reach(struct view_checks *checks, const struct endpoint *endpoint, i
     endpoint_format(endpoint, url, sizeof url);
     if (!endpoint->is_unix && endpoint_resolve(endpoint, deadline_ns, &addresses, &err) < 0) {
         doctor_say(checks, "endpoint", VIEW_FAIL,
-                   "see DNS and /etc/hosts here, or give the coordinator's address", "%s",
+                   "check DNS and /etc/hosts of this host, or give the coordinator's address", "%s",
                    err.text);
         return false;
     }
@@ -44,8 +44,8 @@ static bool reach(struct view_checks *checks, const struct endpoint *endpoint, i
             ? endpoint_connect(endpoint, deadline_ns, ret_fd, &err) < 0
             : endpoint_connect_to(endpoint, &addresses, deadline_ns, NULL, ret_fd, &err) < 0) {
         doctor_say(checks, "endpoint", VIEW_FAIL,
-                   "start gradpool serve there with a --listen that this host reaches, and let "
-                   "firewalls pass its port",
+                   "start gradpool serve there, with an address in --listen that this host "
+                   "reaches, and open the port in firewalls",
                    "%s", err.text);
         return false;
     }
@@ -65,16 +65,17 @@ static void say_greeting(struct view_checks *checks, int error, const struct cha
         doctor_say(checks, "protocol", VIEW_OK, NULL, "version %d at both ends", CHANNEL_VERSION);
     } else if (error == -EPROTO)
         doctor_say(checks, "protocol", VIEW_FAIL,
-                   "install the same gradpool at both ends, and see that it is gradpool's port",
+                   "install the same gradpool at both ends, and check that the port is gradpool's",
                    "%s", err->text);
     else if (error == -EKEYREJECTED || error == -ENOKEY || error == -EKEYREVOKED || error == -EPERM)
         doctor_say(checks, "key", VIEW_FAIL,
-                   "ask an operator for one (gradpool tenant add), and name its file in "
+                   "ask an operator for a key (gradpool tenant add), and name the key's file in "
                    "GRADPOOL_KEY_FILE",
                    "%s", err->text);
     else
         doctor_say(checks, "answer", VIEW_FAIL,
-                   "see the service's log, and that nothing between here and there holds it up",
+                   "see the log of the service, and check firewalls and proxies between this host "
+                   "and the service",
                    "%s", err->text);
 }
 
@@ -88,17 +89,18 @@ static void judge_lanes(struct view_checks *checks, const struct view_status *st
     }
     if (status->own_only && down == 0)
         doctor_say(checks, "lanes", VIEW_OK, NULL,
-                   "%zu with tasks of this tenant; operators see all", lanes);
+                   "lanes with tasks of this tenant: %zu; operators see all lanes", lanes);
     else if (lanes == 0)
         doctor_say(checks, "lanes", VIEW_WARN,
-                   "start gradpool aggregator --join on nodes with cores to give",
+                   "start gradpool aggregator --join on nodes with free cores",
                    "the service has no lanes: jobs will wait");
     else if (down > 0)
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status",
-                   "%zu lane%s; %zu aggregator%s not up", lanes, lanes == 1 ? "" : "s", down,
-                   down == 1 ? " is" : "s are");
+                   "the service has %zu lane%s; %zu aggregator%s not connected", lanes,
+                   lanes == 1 ? "" : "s", down, down == 1 ? " is" : "s are");
     else
-        doctor_say(checks, "lanes", VIEW_OK, NULL, "%zu, and all aggregators are up", lanes);
+        doctor_say(checks, "lanes", VIEW_OK, NULL,
+                   "lanes of the service: %zu; all aggregators are connected", lanes);
 }
 
 static void look_at_lanes(struct view_checks *checks, const char *endpoint_url)
@@ -112,7 +114,8 @@ static void look_at_lanes(struct view_checks *checks, const char *endpoint_url)
         doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "%s", err.text);
     } else if (snapshot_create(reply, NULL, &snapshot) < 0) {
         gradpool__wire__envelope__free_unpacked(reply, NULL);
-        doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status", "the answer is unreadable");
+        doctor_say(checks, "lanes", VIEW_WARN, "see gradpool status",
+                   "this program cannot read the service's answer");
     } else {
         judge_lanes(checks, &snapshot->status);
         snapshot_destroy(snapshot);
@@ -150,10 +153,11 @@ void doctor_service(struct view_checks *checks, const char *endpoint_url)
     int fd;
     if (!endpoint_url)
         doctor_say(checks, "endpoint", VIEW_WARN,
-                   "name one with --endpoint, as GRADPOOL_ENDPOINT does for jobs",
-                   "no service was looked at");
+                   "name a service with --endpoint or GRADPOOL_ENDPOINT",
+                   "no service was checked, because none was named");
     else if (endpoint_parse(endpoint_url, &endpoint, &err) < 0)
-        doctor_say(checks, "endpoint", VIEW_FAIL, "like gradpool://node7:7077", "%s", err.text);
+        doctor_say(checks, "endpoint", VIEW_FAIL, "give an endpoint such as gradpool://node7:7077",
+                   "%s", err.text);
     else if (reach(checks, &endpoint, &fd))
         greet(checks, endpoint_url, &endpoint, fd);
 }

@@ -68,14 +68,15 @@ static void config_check_heading(struct config_reader *c, const char *line)
     size_t bytes = strcspn(line + 1, "]");
     const char *behind = line + 1 + bytes;
     if (!*behind)
-        return; /* inih refuses this line */
+        return; /* inih refuses this line by itself */
     behind += 1 + strspn(behind + 1, " \t\r\n");
     config_list_parts(c, expected, sizeof expected);
     if (!config_find_part(c, line + 1, bytes))
         config_fail(c, "no section has the name '%.*s'; expected %s", (int)bytes, line + 1,
                     expected);
     else if (*behind && *behind != ';' && *behind != '#')
-        config_fail(c, "text behind the section's name; put it on a line of its own");
+        config_fail(
+            c, "the line has text after the section's name; put the text on a line of its own");
 }
 
 /* Skips the rest of a long comment, and shortens the part that was read, because inih from release
@@ -102,13 +103,13 @@ static void config_check_line(struct config_reader *c, char *buffer, int buffer_
                               bool is_whole)
 {
     if (!is_text)
-        config_fail(c, "a zero byte; the file is no text");
+        config_fail(c, "the line has a zero byte; give a text file");
     else if (!is_whole && (*buffer == ';' || *buffer == '#'))
         config_skip_comment(c->stream, buffer);
     else if (!is_whole)
         config_fail(c,
-                    "more than %d characters; give a long value as a variable or on the command "
-                    "line",
+                    "the line has more than %d characters; give a long value as a variable or on "
+                    "the command line",
                     buffer_bytes - 3);
     else if (*buffer == '[')
         config_check_heading(c, buffer);
@@ -172,12 +173,14 @@ static void config_store(struct config_reader *c, const struct config_part *part
     struct config_value *kept = &part->values[index];
     struct err why;
     if (!*value) {
-        config_fail(c, "%s has no value; remove the line to have the default", knob->name);
+        config_fail(c, "%s has no value; give a value, or remove the line for the default",
+                    knob->name);
         return;
     }
     /* --print-config must be able to print every value of a file */
     if (!config_can_hold(knob->name, value)) {
-        config_fail(c, "%s: the value is too long, or has a carriage return", knob->name);
+        config_fail(c, "%s: the value is too long or has a carriage return; correct the value",
+                    knob->name);
         return;
     }
     snprintf(kept->kept, sizeof kept->kept, "%s", value);
@@ -196,13 +199,15 @@ static int config_take_key(void *context, const char *section, const char *name,
     int index = part ? knobs_find(part->command->knobs, name) : -1;
     config_list_parts(c, expected, sizeof expected);
     if (!part)
-        config_fail(c, "'%s' stands before the first section; put %s above", name, expected);
+        config_fail(c, "'%s' is before the first section; write %s above this line", name,
+                    expected);
     else if (index < 0 || part->command->knobs[index].source == KNOB_LINE)
         config_fail_unknown(c, part, name);
     else if (!config_may_hold(&part->command->knobs[index]))
-        config_fail(c, "%s is a secret, and is never read from a file; remove the line", name);
+        config_fail(c, "%s is a secret, which gradpool never reads from a file; remove the line",
+                    name);
     else if (part->values[index].origin == CONFIG_FILE)
-        config_fail(c, "%s is set again, after line %u; keep one of both", name,
+        config_fail(c, "%s is set twice, also in line %u; keep one of the two lines", name,
                     part->values[index].line);
     else
         config_store(c, part, index, value);
@@ -219,7 +224,7 @@ int config_parse(FILE *stream, const char *path, const struct config_part *parts
                        err_text(-errno));
     if (line > 0 && (!c.failed_line || (unsigned)line < c.failed_line))
         return err_set(err, -EINVAL,
-                       "%s:%d: expected KEY = VALUE, [SECTION], or a comment behind # or ;", path,
+                       "%s:%d: expected KEY = VALUE, [SECTION], or a comment after # or ;", path,
                        line);
     if (line < 0 && !c.failed_line)
         return err_set(err, -ENOMEM, "%s: out of memory", path);
@@ -237,13 +242,13 @@ static int config_check_writers(const char *path, int fd, struct err *err)
         return 0;
     if (status.st_uid != 0 && status.st_uid != geteuid())
         return err_set(err, -EPERM,
-                       "%s: the file is of user %u, who could change this service; give it to root "
-                       "or to user %u with chown",
+                       "%s: the file belongs to user %u, who could change this service; give the "
+                       "file to root or to user %u with chown",
                        path, (unsigned)status.st_uid, (unsigned)geteuid());
     if (status.st_mode & (S_IWGRP | S_IWOTH))
         return err_set(err, -EPERM,
-                       "%s: mode %03o lets others write the file, and so change this service; look "
-                       "at the file, then run chmod go-w %s",
+                       "%s: with mode %03o other users can write the file, and so change this "
+                       "service; check the file's content, then run chmod go-w %s",
                        path, (unsigned)status.st_mode & 0777, path);
     return 0;
 }

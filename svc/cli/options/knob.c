@@ -1,4 +1,5 @@
-/* An option: its variable, its default, and the types of values. No option is named here. */
+/* An option: its variable, its default, and the types of values. This file names no particular
+ * option. */
 #include "svc/cli/options/knob.h"
 
 #include "svc/base/text.h"
@@ -88,11 +89,10 @@ int knobs_percent(const char *value, uint32_t *ret_ppm, struct err *err)
     bool has_digits = at > value;
     at += *at == '%';
     if (!has_digits || *at || ppm < 1 || ppm > LOSS_LIMIT_PPM_MAX)
-        return err_set(
-            err, -EINVAL,
-            "'%.64s': expected percent, such as 5%% or 2.5, with up to four digits behind "
-            "the point: above 0, at most %g",
-            value, LOSS_LIMIT_PPM_MAX / 1e4);
+        return err_set(err, -EINVAL,
+                       "'%.64s': expected percent, such as 5%% or 2.5, with up to four digits "
+                       "after the point: above 0, at most %g",
+                       value, LOSS_LIMIT_PPM_MAX / 1e4);
     *ret_ppm = (uint32_t)ppm;
     return 0;
 }
@@ -103,11 +103,10 @@ int knobs_seconds(const char *value, uint64_t most_s, uint64_t *ret_ms, struct e
     uint64_t ms;
     const char *at = read_decimal(value, second_ms, most_s * second_ms, &ms);
     if (at == value || *at || ms > most_s * second_ms)
-        return err_set(
-            err, -EINVAL,
-            "'%.64s': expected seconds, such as 2 or 1.5, with up to three digits behind "
-            "the point, at most %" PRIu64,
-            value, most_s);
+        return err_set(err, -EINVAL,
+                       "'%.64s': expected seconds, such as 2 or 1.5, with up to three digits after "
+                       "the point, at most %" PRIu64,
+                       value, most_s);
     *ret_ms = ms;
     return 0;
 }

@@ -19,8 +19,8 @@
 enum knob_source {
     KNOB_AS_COMMAND, /* the file, and the variable if knob_command.reads_variables */
     KNOB_VARIABLE,   /* the file, and the variable in every command */
-    KNOB_TYPED,      /* the file, but no variable */
-    KNOB_LINE,       /* no other source */
+    KNOB_TYPED,      /* an option of command line and file, without a variable */
+    KNOB_LINE,       /* an option of the command line only */
     KNOB_SECRET,     /* the variable, never the file; the value is never printed */
 };
 
@@ -74,10 +74,10 @@ struct knob_command {
     void (*program)(void *options, char **program);
     /* Checks all values together after the last one was stored. NULL: no check. */
     int (*check)(void *options, struct err *err);
-    /* The other fields are for commands that read the configuration file. */
+    /* The following fields are only for commands that read the configuration file. */
     /* section of the file, such as "serve"; NULL: the command reads no file */
     const char *part;
-    const struct knob_command *other; /* command of the other section */
+    const struct knob_command *other; /* the command whose section is the other one in the file */
     const struct knob_section *sections;
     int sections_count;
     size_t options_bytes; /* size of the options struct */

@@ -14,7 +14,7 @@
 
 #define WORKERS_MAX 768
 #define JOB_NAME_BYTES_MAX 127
-#define MS_MIN 1e-6 /* one nanosecond */
+#define MS_MIN 1e-6 /* one nanosecond, in milliseconds */
 #define MS_MAX 86400000.0
 
 enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };

@@ -50,7 +50,7 @@ static int read_heading(struct table *t, char *line, struct err *err)
     }
     if (t->at[NAME] < 0 || t->at[ELEMENTS] < 0)
         return err_set(err, -EINVAL,
-                       "%s: the first line names the columns; `name` and `elements` are expected",
+                       "%s: the first line must name the columns, among them `name` and `elements`",
                        t->path);
     return 0;
 }
@@ -124,11 +124,10 @@ static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *re
     if (is_whole && t->at[DTYPE] >= 0)
         dtype = dtype_of(cells[t->at[DTYPE]]);
     if (!is_whole || dtype < 0)
-        return err_set(
-            err, -EINVAL,
-            "%s:%zu: expected a name, a whole number of elements, and if there is such a "
-            "column a dtype (f32, f64, f16, bf16, i32, i64); at most %d tensors",
-            t->path, t->line, TENSORS_MAX);
+        return err_set(err, -EINVAL,
+                       "%s:%zu: expected a name, a whole number of elements and, if the file has "
+                       "the column dtype, one of f32, f64, f16, bf16, i32, i64; at most %d tensors",
+                       t->path, t->line, TENSORS_MAX);
     const char *fault = fault_of(t, cells[t->at[NAME]], elements, dtype);
     if (fault)
         return err_set(err, -EINVAL, "%s:%zu: %s", t->path, t->line, fault);

@@ -25,11 +25,11 @@
 /* A signal that is sent to both a process and its group arrives twice within this time. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-/* Steps of ending, in this order. */
+/* Steps by which the processes are ended, in this order. */
 enum ending {
     NOT_ENDING,
-    ASKED, /* the signal was forwarded */
-    TOLD,  /* SIGTERM was sent */
+    ASKED, /* a signal was forwarded to the processes */
+    TOLD,  /* SIGTERM was sent to the processes */
     KILLED,
 };
 
@@ -54,8 +54,7 @@ static void break_line(const struct children *c) { run_screen_break(c->error_scr
 
 /* --- start --- */
 
-/* Executes the program in the child. Each child prints its own error, which concerns only
- * itself. */
+/* Executes the program in the child. A child that fails prints its own error. */
 static void become(const struct children *c, uint32_t index, const int *to, pid_t parent)
 {
     sigset_t none;

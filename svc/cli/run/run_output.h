@@ -27,7 +27,7 @@ void run_output_init(struct run_output *o, int fd, FILE *to, struct run_screen *
                      uint32_t rank);
 /* Reads from the pipe. Called when it is readable or its other end is closed. */
 void run_output_read(struct run_output *o);
-/* Prints an unfinished line whose time has come. */
+/* Prints an unfinished line that has waited half a second. */
 void run_output_hurry(struct run_output *o, uint64_t now_ns);
 /* Prints the remaining text and closes the pipe. May be called again. */
 void run_output_end(struct run_output *o);

@@ -71,7 +71,8 @@ static void forget(struct service *s, const struct aggregator *a)
     struct store_row row = {.table = STORE_AGGREGATOR, .aggregator.aggregator = a->id};
     struct err err;
     if (store_erase_one(s->store, &row, &err) < 0)
-        log_error("%s (it will be found lost again after a restart)", err.text);
+        log_error("%s; after a restart the coordinator will find this aggregator lost again",
+                  err.text);
 }
 
 static void lost(struct aggregator *a)
@@ -85,7 +86,7 @@ static void lost(struct aggregator *a)
     }
     a->state = AGGREGATOR_LOST;
     log_write(s->phase == SERVICE_UP && !a->is_stopping ? LOG_LEVEL_WARN : LOG_LEVEL_INFO,
-              "%s is gone, and its %zu lane%s with it", AGGREGATOR_NAME(a), a->lanes_count,
+              "%s has ended, with its %zu lane%s", AGGREGATOR_NAME(a), a->lanes_count,
               a->lanes_count == 1 ? "" : "s");
     calls_abandon(a, -ECONNRESET, "the aggregator is gone");
     forget(s, a);
@@ -104,7 +105,7 @@ static void lost_alive(struct aggregator *a)
  * reliably (K4). */
 void aggregator_left(struct aggregator *a)
 {
-    log_info("%s has drained and leaves", AGGREGATOR_NAME(a));
+    log_info("%s has no tasks left, and leaves", AGGREGATOR_NAME(a));
     if (a->process.fd < 0)
         lost(a);
 }
@@ -148,7 +149,8 @@ static void expired(struct timer *timer)
         return aggregator_destroy(a);
     if (a->process.fd < 0)
         return lost_alive(a);
-    log_error("%s runs, but has left its control connection: killing it", name);
+    log_error("%s runs, but has not renewed its control connection: the service kills the process",
+              name);
     process_kill(a->process.fd, SIGKILL); /* process_ended() is called later */
 }
 
@@ -284,7 +286,7 @@ int aggregator_restore(struct service *s, const struct store_aggregator *row)
     a->slot = row->slot;
     list_append(&s->aggregators, &a->link);
     aggregator_watch(a);
-    /* A local aggregator that has ended while no coordinator ran is lost at once. */
+    /* A local aggregator whose process ended while no coordinator ran counts as lost at once. */
     bool dead = a->identity && a->process.fd < 0 && process_has_ended(a->pid, a->identity);
     aggregator_away(a, dead          ? 0
                        : a->identity ? AGGREGATOR_LOCAL_AWAY_NS

@@ -9,7 +9,7 @@
 
 enum lane_use {
     LANE_OPEN,
-    LANE_CLOSING, /* tasks are moving away; no new task is placed here */
+    LANE_CLOSING, /* tasks are leaving the lane, and no new task is placed on it */
     LANE_PARKED,  /* no tasks; no task is placed here until the lane opens again */
     /* drained by an operator; no task is placed here until the operator undoes the drain */
     LANE_WITHHELD,
@@ -22,7 +22,7 @@ struct lane {
     char *shm, *ofi;
     struct aggregator *aggregator;
     enum lane_use use; /* not stored: every lane is open after a restart */
-    uint32_t leaving;  /* number of jobs whose tasks growth moves away from this lane */
+    uint32_t leaving;  /* number of jobs whose tasks growth is moving away from this lane */
     uint32_t arriving; /* number of moves to this lane that are in progress */
     /* Busy time of the lane when growth measured last, and the time of that measurement. */
     uint64_t worked_ns, worked_at_ns;
@@ -37,9 +37,9 @@ struct lane {
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
     uint64_t network_bytes_per_s;
     uint64_t shared_ns;   /* last time at which several jobs had pieces on the lane; 0: never */
-    uint64_t withheld_by; /* number of the drain that has withheld this lane */
-    /* Time of the last reply with rows of jobs. Later replies had none, because no row had changed
-     * (K61). */
+    uint64_t withheld_by; /* number of the drain that has closed this lane for new tasks */
+    /* Time of the last reply with rows of jobs. Later replies omit the rows, because none has
+     * changed (K61). */
     uint64_t rows_ns;
 };
 
@@ -62,8 +62,8 @@ struct aggregator {
     struct timer timer;
     uint64_t pinged_ns;      /* time of the ping that is not answered yet; 0: none */
     uint32_t periods_silent; /* number of consecutive ping periods without an answer */
-    uint64_t silent_ns;      /* total length of those periods */
-    /* The aggregator is not chosen as a replica holder before this time, because it had no room or
+    uint64_t silent_ns;      /* total length of the silent periods */
+    /* Until this time the aggregator is not chosen as a replica holder, because it had no memory or
      * could not connect to a lane. */
     uint64_t unfit_until_ns;
     struct list calls;

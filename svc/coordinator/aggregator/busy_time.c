@@ -70,7 +70,8 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* Corrects the counters of a lane. `before` has the corrected counters that belong to `was`. */
+/* Corrects the counters of a lane. `before` has the corrected values of the earlier counters
+ * `was`. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;
@@ -91,8 +92,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Returns whether every row that the reply omits is stored here. If two requests overlap, the
- * stored rows may differ from those in the request. */
+/* Returns whether this coordinator stores every row that the reply omits. If two requests overlap,
+ * the stored rows may differ from those of the request. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {

@@ -29,7 +29,7 @@ static void call_free(struct call *call)
 
 static void call_end(struct call *call, const envelope *reply, int code, const char *text)
 {
-    /* This call leaves the list first, because `done` may end all calls of this aggregator. */
+    /* Removes the call from the list first, because `done` may end all calls of this aggregator. */
     list_remove(&call->link);
     call->done(call->aggregator->service, call->data, reply, code, text);
     call_free(call);
@@ -88,7 +88,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* An answer without a call is ignored: the call has ended at its deadline. */
+    /* An answer without a call is ignored: the call ended at its deadline. */
 }
 
 bool call_went_unanswered(int code)

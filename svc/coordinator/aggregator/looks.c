@@ -1,5 +1,6 @@
-/* Measurements of all aggregators, shared by all readers. Two looks begin at least PAUSE_NS apart,
- * because each look costs every lane one turn of its loop. RULES.md: K100. */
+/* Measurements of all aggregators, shared by all readers. One look reads the counters of all
+ * aggregators. Between the beginnings of two looks lie at least PAUSE_NS, because a look costs
+ * every lane one turn of its loop. RULES.md: K100. */
 #include "svc/coordinator/aggregator/looks.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -18,7 +19,7 @@ struct looks {
     uint64_t number;   /* number of the newest look */
     uint64_t began_ns; /* time at which the newest look began */
     uint32_t pending;  /* number of aggregators without an answer so far */
-    bool is_wanted;    /* another look was requested and begins after the pause */
+    bool is_wanted;    /* a caller has requested another look, which begins after the pause */
     struct timer timer;
 };
 

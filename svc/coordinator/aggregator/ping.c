@@ -44,7 +44,7 @@ static void ping(struct aggregator *a)
     peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
-/* Returns whether an answer has arrived that the event loop has not read yet. Such an aggregator is
+/* Returns whether the socket has an answer that the event loop has not read. Such an aggregator is
  * not silent. */
 static bool has_unread(const struct peer *p)
 {

@@ -1,5 +1,5 @@
-/* Other processes on this host: whether a process has ended, and signals to it. A signal is sent to
- * a pidfd, never to a process number, because the number may belong to another process by now
+/* Other processes on this host: whether a process has ended, and signals to a process. Signals are
+ * sent to a pidfd, because the kernel may have given the number of an ended process to another one
  * (K7). */
 #include "svc/coordinator/aggregator/process.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that has left its slot and is ending. */
+/* A process that is ending, and whose slot already belongs to another process. */
 struct farewell {
     struct list link; /* node in fleet.farewells */
     struct service *service;

@@ -11,8 +11,8 @@
 void fleet_leaves(struct aggregator *a);
 /* Returns whether a leaving aggregator still uses the ports of this slot. */
 bool fleet_lacks_port(const struct slot *slot);
-/* Functions for processes that have left their slot. farewells_kill() kills one process and
- * farewells_end() kills all. farewells_are_over() returns whether all have ended.
+/* Functions for ending processes whose slots were freed. farewells_kill() kills one process, and
+ * farewells_end() all of them. farewells_are_over() returns whether all have ended.
  * farewells_destroy() frees the records. */
 void farewells_kill(struct service *s, const struct aggregator *a);
 void farewells_end(struct service *s);

@@ -34,7 +34,7 @@ static struct aggregator *aggregator_of(const struct slot *slot)
 
 static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
 
-/* Returns whether the slot has an aggregator that is not about to end. */
+/* Returns whether an aggregator uses the slot and is not about to end. */
 static bool is_manned(const struct slot *slot)
 {
     const struct aggregator *a = aggregator_of(slot);
@@ -59,8 +59,8 @@ static void start_failed(struct slot *slot, const char *how)
     if (++slot->start_failures < START_FAILURES_MAX || s->phase != SERVICE_UP ||
         others_are_needed(s))
         return;
-    log_error("giving up: the local aggregator on cores %s could not start %u times in a row (%s); "
-              "the lines above say why",
+    log_error("the service ends: the local aggregator on cores %s could not start %u times in a "
+              "row (%s); see the lines above for the reason",
               slot->cores, slot->start_failures, how);
     s->on->service->gives_up(s, -EIO);
 }
@@ -130,7 +130,8 @@ static int start(struct slot *slot, struct err *err)
     if (error < 0)
         return error;
     slot->watch.fd = slot->process.watch_fd;
-    log_info("started a local aggregator on cores %s, pid %d", slot->cores, slot->process.pid);
+    log_info("the service started a local aggregator on cores %s, pid %d", slot->cores,
+             slot->process.pid);
     return loop_watch(s->loop, &slot->watch, EPOLLIN);
 }
 
@@ -279,7 +280,7 @@ void fleet_want_another(struct service *s)
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* Not counted: a slot that has to pause after too many starts. */
+/* Does not count a slot that pauses after too many starts. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -297,7 +298,8 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* If the slot's former aggregator is still ending, the next one starts after that end. */
+/* If the former aggregator of the slot is still ending, the next aggregator starts after that
+ * end. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;
@@ -366,13 +368,13 @@ static void share_cores(struct service *s, const struct cores *cores)
         lanes_before += slot->lanes_count;
     }
     if (s->options->scales && s->options->lanes_min > lanes_before)
-        log_warn("--lanes-min %u: %zu lane%s is all that the aggregators on this host bring; more "
-                 "can only come with aggregators that join",
+        log_warn("--lanes-min %u: the local aggregators have only %zu lane%s; join other "
+                 "aggregators for more (gradpool aggregator)",
                  s->options->lanes_min, lanes_before, lanes_before == 1 ? "" : "s");
     if (total < s->fleet->slots_count)
-        log_warn("%zu local aggregators share %zu core%s: give fewer with --aggregators, or more "
-                 "--cores",
-                 s->fleet->slots_count, total, total == 1 ? "" : "s");
+        log_warn(
+            "%zu local aggregators share %zu core%s: lower --aggregators, or give more --cores",
+            s->fleet->slots_count, total, total == 1 ? "" : "s");
 }
 
 static int check_ports(const struct service *s, const struct cores *cores, struct err *err)

@@ -41,7 +41,7 @@ struct fleet {
     struct provisioner *provisioner;
     struct slot *slots;
     size_t slots_count;
-    struct list farewells; /* processes that have left their slot (farewell.c) */
+    struct list farewells; /* ending processes whose slots were freed (farewell.c) */
     struct timer leave_timer;
     /* Called when all aggregators that end with the service have moved their tasks and state away
      * (order/leaving.c). NULL: no such move is in progress. */

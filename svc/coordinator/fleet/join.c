@@ -62,8 +62,8 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* Frees the lost aggregator that the new one replaces, so that `status` shows one row for each
- * slot. */
+/* Frees the lost aggregator whose slot the new aggregator uses, so that `status` shows one row for
+ * each slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
     list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
@@ -129,7 +129,9 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                    const WIRE(AggregatorJoin) * join)
 {
     if (!same_lanes(a, join))
-        return peer_fail(p, request, -EINVAL, "%s came back with other lanes than it had",
+        return peer_fail(p, request, -EINVAL,
+                         "%s came back with other lanes than before; start the aggregator with the "
+                         "same options, or as a new one",
                          AGGREGATOR_NAME(a));
     take_costs(a, join);
     aggregator_attach(a, p);
@@ -198,13 +200,14 @@ void aggregator_handle_join(struct peer *p, const envelope *request)
         return;
     if (join->aggregator != 0)
         return peer_fail(p, request->id, -ESTALE,
-                         "aggregator %u is not known here any more: it "
-                         "was away too long and its work has been given to others; start it anew",
+                         "aggregator %u counts as lost: its connection had ended for too long, and "
+                         "its tasks have other lanes; start the aggregator anew",
                          join->aggregator);
     struct slot *slot = fleet_slot_of_grant(s, join->grant);
     if (*join->grant && !slot)
-        return peer_fail(p, request->id, -EPERM,
-                         "the grant is not of this service; start the aggregator anew");
+        return peer_fail(
+            p, request->id, -EPERM,
+            "the aggregator's grant is not of this service; start the aggregator anew");
     join_new(p, request->id, join, slot);
 }
 

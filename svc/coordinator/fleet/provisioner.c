@@ -62,9 +62,9 @@ static void become(const struct command *command, char **environment, int pipe_e
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. While the
-     * program loads, a library's constructor installs handlers for both. They would end the process
-     * without a message. */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. Otherwise
+     * these signals would end the process without a message while the program loads, because a
+     * library's constructor installs handlers for both. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
@@ -106,9 +106,10 @@ static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
     if (fd < 0 && shortage_is_refusal(-errno)) {
-        log_warn_rarely("the system call pidfd_open is refused (%s): the end of a process is seen "
-                        "by its connection or a pipe; allow it in the seccomp profile",
-                        err_text(-errno));
+        log_warn_rarely(
+            "the system call pidfd_open is refused (%s): the service detects the end of a process "
+            "only by its connection or a pipe; allow pidfd_open in the seccomp profile",
+            err_text(-errno));
         return pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
     }
     close_end(&fd);
@@ -127,7 +128,7 @@ static int local_start(struct provisioner *p, const struct provision *what,
     int ends[2] = {-1, -1};
     int r = open_pipe(ends);
     if (r < 0)
-        return err_set(err, r, "cannot watch an aggregator: %s",
+        return err_set(err, r, "the service cannot watch a local aggregator: %s",
                        shortage_text(r, SHORTAGE_OTHER, text, sizeof text));
     build(&command, what);
     pid_t pid = fork();
@@ -135,7 +136,7 @@ static int local_start(struct provisioner *p, const struct provision *what,
         r = -errno;
         close_end(&ends[0]);
         close_end(&ends[1]);
-        return err_set(err, r, "cannot start an aggregator: %s",
+        return err_set(err, r, "the service cannot start a local aggregator: %s",
                        shortage_text(r, SHORTAGE_THREADS, text, sizeof text));
     }
     if (pid == 0)
@@ -146,7 +147,8 @@ static int local_start(struct provisioner *p, const struct provision *what,
         int error = -errno;
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        return err_set(err, error, "cannot watch an aggregator: %s", err_text(error));
+        return err_set(err, error, "the service cannot watch a local aggregator: %s",
+                       err_text(error));
     }
     *ret_it = (struct provisioned){.pid = pid, .watch_fd = fd};
     return 0;
@@ -163,7 +165,7 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        /* The pipe is closed, so the process is ending, and its exit code is not needed. */
+        /* The aggregator has closed the pipe, so it is ending, and its exit code is not needed. */
         kill(it->pid, SIGKILL);
         how = 0;
     }
@@ -180,7 +182,7 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        /* the child is not reaped yet, so its number is still its own */
+        /* this process has not reaped the child, so no other process can have its number */
         kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);

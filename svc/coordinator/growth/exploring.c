@@ -33,8 +33,8 @@ struct origin {
 
 struct exploring {
     struct explore state;
-    /* membership: grows whenever something other than this file has changed the job (X8). moved_ns:
-     * time of the job's last move that this file knows. */
+    /* membership: increases when code outside this file has changed the job (X8). moved_ns: time of
+     * the job's last move that this file knows. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
     /* Pieces of the experiment and their former lanes, stored until no piece is left to move
@@ -209,7 +209,7 @@ static int see_pieces(struct job *job, struct sight *sight)
  * a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    /* also differs if other ranks train, even in the same number */
+    /* the layout also differs if other ranks train, even with the same number of ranks */
     uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
@@ -265,9 +265,9 @@ struct leaver {
     struct lane *target;
 };
 
-/* Lists the pieces of the experiment that are not on their former lane yet. A piece is skipped
- * if it is undeclared, has no lane, or its former lane is not open. `ret_leavers` has room for all
- * origins, or is NULL. */
+/* Lists the pieces of the experiment that have not returned to their former lane. Pieces that are
+ * undeclared, have no lane, or whose former lane is not open are skipped. `ret_leavers` has room
+ * for all origins, or is NULL. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;
@@ -285,7 +285,7 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* Called when the moves have ended. If some pieces could not move back, the next look tries again
+/* Called when the moves have ended. If some pieces could not return, the next look tries again
  * (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
@@ -415,8 +415,8 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether the aggregator of a lane of the job or its experiment is away. Until it is back
- * or lost, no decision could be carried out. */
+/* Returns whether the aggregator of a lane of the job, or of its experiment, is away. Before the
+ * aggregator has returned or is lost, a decision could not be carried out. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;

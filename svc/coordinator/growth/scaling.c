@@ -234,8 +234,8 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Logs why jobs stay on their lanes although they exceed their loss limit. Each new reason is
- * logged once. */
+/* Logs the reason why a job above its loss limit stays on its lanes. Each new reason is logged
+ * once. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];
@@ -278,7 +278,7 @@ void scaling_window(struct service *s)
         scaling_look_free(&look);
     }
     if (error < 0)
-        log_warn("growth: nothing is decided in this window: %s; the next one decides",
+        log_warn("growth: this window ends without a decision: %s; the next window decides",
                  err_text(error));
 }
 

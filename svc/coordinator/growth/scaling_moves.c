@@ -20,7 +20,7 @@ struct trip {
     struct task_move *moves;
     struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
     size_t count, at, batch;
-    struct moved moved; /* sums over all batches so far */
+    struct moved moved; /* sums over all batches of the trip until now */
     trip_done_fn done;  /* NULL: the trip belongs to growth */
 };
 
@@ -100,8 +100,8 @@ static void end(struct service *s, struct trip *trip, const char *why)
     if (why)
         log_warn("%s: tasks stay where they are: %s; growth tries again", who, why);
     if (has_moved)
-        log_info("%s: %" PRIu32 " task%s moved, %" PRIu64 " bytes of state with %s; "
-                 "none was away for more than %.1f ms",
+        log_info("%s: %" PRIu32 " task%s moved, %" PRIu64
+                 " bytes of state with %s; the longest interruption of a task was %.1f ms",
                  who, moved->tasks, moved->tasks == 1 ? " has" : "s have", moved->state_bytes,
                  moved->tasks == 1 ? "it" : "them", (double)moved->longest_ns / NS_PER_MS);
     trip_free(trip);

@@ -127,7 +127,7 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
             continue;
         if (meant) {
             peer_fail(p, request, -EINVAL,
-                      "more than one tenant has a job %.127s: say whose (--tenant)", name);
+                      "more than one tenant has a job %.127s: name the tenant with --tenant", name);
             return NULL;
         }
         meant = job;
@@ -182,8 +182,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .ordered_until_ns = job->growth->ordered_until_ns};
 }
 
-/* Reads the terms that a first worker had requested. They were checked then, but the file may have
- * changed. */
+/* Reads the terms that the first worker requested. The join checked them, but the file may have
+ * changed since. */
 static int restore_backup(const struct store_job *row, struct backup_terms *ret_terms)
 {
     struct err err;
@@ -314,7 +314,7 @@ void jobs_end_if_empty(struct job *job)
 
 /* --- tensors of a job --- */
 
-/* Makes room for one more tensor in both tables. */
+/* Allocates room for one more tensor in both tables. */
 static int grow_tables(struct job *job)
 {
     if (hash_reserve(&job->index->by_name) < 0)

@@ -26,8 +26,8 @@ enum piece_state {
  * calls a holder a keeper. */
 struct keeping {
     uint32_t keeper; /* number of the aggregator that is the replica holder; 0: none */
-    uint32_t former; /* previous holder, whose copy the lane may still need; 0: none */
-    bool begins;     /* the holder has received no part of the copy yet */
+    uint32_t former; /* previous replica holder; the lane may not have read its copy yet; 0: none */
+    bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
     bool keeper_knows, former_knows, lane_knows; /* was informed of the piece's lane and holder */
 };
@@ -76,7 +76,7 @@ struct seen {
 
 /* Why the lane was chosen, at the job's last placement there. */
 enum share_how {
-    SHARE_UNKNOWN,   /* placed before this coordinator started */
+    SHARE_UNKNOWN,   /* the placement was made by an earlier coordinator */
     SHARE_BY_POLICY, /* chosen by a policy without loss limits */
     SHARE_ALONE,     /* placed for measurement on a lane without other jobs */
     SHARE_BESIDE,    /* placed for measurement beside other jobs, because no lane was free */
@@ -84,11 +84,12 @@ enum share_how {
     SHARE_OVER,      /* every lane exceeds a limit, and the job must not be refused */
     SHARE_MOVED,     /* the former lane was lost, and every other lane exceeds a limit */
     SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
-    SHARE_ORDERED,   /* named by an operator */
-    SHARE_GATHERED,  /* growth emptied the former lane; all jobs stay within their limits */
-    SHARE_RELIEVED,  /* growth moved tasks from a lane on which a job exceeded its limit */
-    SHARE_NARROWED,  /* growth tried fewer lanes for the job, or ended such a trial */
-    SHARE_SHIFTED,   /* the former lane was slow, or an experiment uses this lane */
+    SHARE_ORDERED,   /* an operator has ordered the move to this lane */
+    /* growth emptied the former lane, and all jobs stay within their loss limits */
+    SHARE_GATHERED,
+    SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
+    SHARE_NARROWED, /* growth tried fewer lanes for the job, or ended such a trial */
+    SHARE_SHIFTED,  /* the former lane was slow, or an experiment uses this lane */
 };
 
 /* The pieces of a job on one lane, and the job's measurements there. */
@@ -101,7 +102,7 @@ struct share {
     struct seen seen;
     uint64_t looked_ns;   /* arrival of the last measurements that were used */
     struct estimate time; /* lane time of a round, estimated from samples */
-    bool was_alone;       /* `time` has a sample from a time without other jobs on the lane */
+    bool was_alone;       /* `time` has a sample from a period without other jobs on the lane */
     /* Lane time of a round: measured, or predicted before the first measurement; 0: unknown. */
     uint64_t lane_ns;
     /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
@@ -129,12 +130,12 @@ struct session {
     enum session_state state;
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
-    /* CPU time that the coordinator spent on this connection before the session began. */
+    /* CPU time of this connection in the coordinator before the session began */
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
-    bool was_closed;    /* if the worker is away: its connection was closed in order, not reset */
+    bool was_closed;    /* if the worker is away: the connection was closed normally, not reset */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
 };
 
@@ -148,15 +149,17 @@ enum entering {
 struct job_ranks {
     uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
     uint32_t version;          /* version of the membership; never decreases */
-    uint64_t changed_ns;    /* last change of `version`; 0: unchanged since this process started */
-    bool told_shrinking;    /* the advice of placement/shrinking.c was logged */
-    bool tells_leavers;     /* lanes do not know yet which ranks have left */
-    bool is_growing;        /* the resize of rank `grower` waits until other ranks have joined */
-    uint32_t grower;        /* rank whose gp_job_resize() waits */
-    uint32_t claims;        /* bits of enum claim */
-    enum entering entering; /* how late workers enter rounds (late_join.c) */
+    uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
+    bool told_shrinking; /* the advice of placement/shrinking.c was logged */
+    bool tells_leavers;  /* some ranks have left, and the lanes are not informed yet */
+    /* rank `grower` waits in gp_job_resize() until other ranks have joined */
+    bool is_growing;
+    uint32_t grower;               /* rank that waits in gp_job_resize() */
+    uint32_t claims;               /* current claims, as bits of enum claim */
+    enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
-    struct holding *holding;       /* hold of a rank in progress; NULL: none */
+    /* the current hold of a rank at the end of an iteration; NULL: none */
+    struct holding *holding;
 };
 
 /* Index of the tensors by name, and sums over all tensors. */
@@ -178,8 +181,8 @@ struct job_waits {
 
 /* Replicas on other aggregators (room replica/). */
 struct job_copies {
-    bool lacks_keeper;   /* no other aggregator can hold replicas (K57) */
-    bool has_formers;    /* a piece may have a previous holder */
+    bool lacks_keeper;   /* the service has no other aggregator for replicas (K57) */
+    bool has_formers;    /* some piece may have a previous replica holder */
     uint64_t keepers_ns; /* time at which lanes were last informed of their replica holders */
 };
 
@@ -200,7 +203,7 @@ struct job_figures {
     uint64_t trained_ns;  /* last time at which the job trained or was about to begin */
     uint64_t arrived_ns;  /* join of the first worker; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
-    uint64_t control_ns;  /* CPU time that the coordinator spent on connections that have ended */
+    uint64_t control_ns;  /* CPU time of ended connections of the job in the coordinator */
 };
 
 /* A job. Each room has its part in a struct of its own. The pointer to the part is never NULL. */

@@ -15,11 +15,11 @@ struct job_terms {
     enum durability durability; /* UNSAID: no worker has joined since the restart */
     /* limit that the job's workers requested, in millionths; 0: none */
     uint32_t loss_limit_ppm;
-    uint32_t lane_wait_ms, answer_ms; /* timeouts that its workers sent; 0: not sent */
+    uint32_t lane_wait_ms, answer_ms; /* timeouts from the job's workers; 0: unknown */
     struct backup_terms backup;       /* all 0: every round waits for all ranks */
     uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
     bool is_trial;     /* the job is a dry run: no lane opens, and no process starts */
-    bool is_operators; /* the dry run belongs to an operator */
+    bool is_operators; /* an operator has requested the dry run */
 };
 
 #endif

@@ -21,7 +21,7 @@ void members_begin(struct tensor *tensor);
 /* Returns the terms of the tensor that lanes receive: their set of ranks has the present members.
  * The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* Returns whether the worker takes part in the tensor's rounds. A late worker does so once the
+/* Returns whether the worker takes part in the tensor's rounds. A late worker takes part after the
  * lanes have added its rank. */
 bool members_has_entered(const struct tensor *tensor, const struct session *session);
 /* Returns whether the rank is a late worker that has not entered any tensor yet. No lane knows such

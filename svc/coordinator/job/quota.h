@@ -23,12 +23,11 @@ WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t
  * limit, the use and the option. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err);
-/* Checks whether the job may have these new tensors and their pieces. The job's sums already
- * include them. */
+/* Checks the limits for new tensors and their pieces. The job's sums already include them. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
-/* Checks whether one request may name so many tensors. Called first, before the request has any
- * effect. */
+/* Checks whether one request may name `count` tensors. Called before all other checks of the
+ * request. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,
                       struct err *err);
 /* Checks whether the job may have one more open request. */

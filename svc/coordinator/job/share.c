@@ -80,7 +80,8 @@ void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
     struct share *share = jobs_share(tensor->job, lane);
     uint64_t bytes = tensor_bytes(tensor, piece->elements);
     if (!share)
-        return service_retry_later(tensor->job->service); /* the piece stays stranded until then */
+        /* until the retry the piece stays stranded */
+        return service_retry_later(tensor->job->service);
     lane->jobs += share->pieces == 0;
     lane->pieces++;
     lane->ranks += tensor->job->workers;

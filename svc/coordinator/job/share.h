@@ -12,7 +12,7 @@ struct share *jobs_share(struct job *job, struct lane *lane);
 const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
-/* Returns whether workers of the job may connect to the lane. The job has a share there, possibly
+/* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
  * without pieces yet. */
 bool share_takes_workers(const struct job *job, const struct lane *lane);
 /* Ends the job's share of the lane, and adds its counters to job->left. */

@@ -8,7 +8,7 @@ struct task {
     uint32_t id;
     uint64_t bytes;
     uint64_t state_bytes; /* bytes of state that exists only on the lane and moves with the task */
-    /* number, not pointer, because the lane may end before the move; 0: none */
+    /* number of the lane, because the lane itself may end before the move; 0: none */
     uint32_t lane;
 };
 

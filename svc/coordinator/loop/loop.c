@@ -81,8 +81,8 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* Handles due timers. The time is read once, so a timer that a handler starts without delay fires
- * in the next step. */
+/* Handles due timers. The time is read once, so a timer without delay that a handler starts fires
+ * in the next step only. */
 static void expire_timers(struct loop *loop)
 {
     uint64_t now_ns = clock_now_ns();

@@ -107,8 +107,8 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
 
 /* --- queues --- */
 
-/* Moves waiting turns one level down for each window that has passed, because their recent CPU time
- * was halved. */
+/* Moves waiting turns one level down for each window that has passed: their recent CPU time was
+ * halved in each. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;

@@ -20,7 +20,7 @@ struct usage {
 enum party_kind {
     /* a tenant, or unidentified peers of one address; CPU time is limited by a budget */
     PARTY_OTHERS,
-    PARTY_OPERATORS,   /* operators; served before tenants while within their budget */
+    PARTY_OPERATORS,   /* operators; served before tenants unless they exceed their budget */
     PARTY_AGGREGATORS, /* aggregators; served before tenants */
 };
 
@@ -71,7 +71,7 @@ void turn_join(struct turns *turns, struct turn *turn, struct party *party);
 
 /* Returns the time at which the next turn may be served; 0: now; UINT64_MAX: no turn waits. */
 uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns);
-/* Serves one turn, if one may be served now. */
+/* Serves the next turn, if any turn may be served at `now_ns`. */
 void turns_take(struct turns *turns, uint64_t now_ns);
 
 /* Charges CPU time to `payer` from now on. Returns the turn that was charged until now. */

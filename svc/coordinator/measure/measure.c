@@ -59,7 +59,7 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
     if (is->core_wait_ns < was->core_wait_ns || is->lane_busy_ns < was->lane_busy_ns)
-        return 0; /* the lane has restarted its counters */
+        return 0; /* the counters are smaller than before, because the lane has restarted */
     double part = lane_ns > own_ns ? (double)own_ns / (double)lane_ns : 1;
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
@@ -84,7 +84,7 @@ static void note_first_round(struct job *job, const struct share *share, const W
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
-        return false; /* no newer measurement has arrived (K61) */
+        return false; /* the lane has sent no newer measurement (K61) */
     const WIRE(JobUse) *use = stats_of_job(share->lane, job->id);
     const WIRE(LaneUse) *lane_use = stats_of_lane(share->lane);
     if (use)
@@ -179,11 +179,11 @@ static void note(struct job *job, enum profile_news news)
     /* a declare may wait for this measurement */
     kept_check_soon(job->service, declare_handle);
     if (news == PROFILE_NARROWED)
-        return log_info(
-            "job %s%s runs alone on %u lanes: %u are enough, %u too few; it loses %.1f %%",
-            tenant_prefix(job->tenant, prefix), job->name, job->profile->lanes,
-            job->profile->narrow.enough, job->profile->narrow.few,
-            profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
+        return log_info("job %s%s runs alone on %u lanes: %u lanes are enough, %u are too few; its "
+                        "loss is %.1f %%",
+                        tenant_prefix(job->tenant, prefix), job->name, job->profile->lanes,
+                        job->profile->narrow.enough, job->profile->narrow.few,
+                        profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
     struct profile_times known = profile_known(job->profile);
     log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
@@ -389,8 +389,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* A running timer is never postponed, because a job that declares one tensor after another calls
- * this function often. */
+/* A running timer keeps its time: a job that declares one tensor after another calls this function
+ * often, and would postpone the timer forever. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

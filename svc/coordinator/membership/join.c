@@ -93,7 +93,7 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
     return false;
 }
 
-/* Returns the part of the terms that no lane serves yet; NULL: none. */
+/* Returns the name of the first term that lanes do not support; NULL: lanes support all. */
 static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
                                const struct backup_terms *terms)
 {
@@ -132,9 +132,10 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
     if (p->service->phase != SERVICE_UP)
         peer_fail(p, request, -ESHUTDOWN, "gradpool serve is stopping");
     else if (p->session)
-        peer_fail(p, request, -EINVAL,
-                  "this connection has joined job %s already; a connection is for one job",
-                  p->session->job->name);
+        peer_fail(
+            p, request, -EINVAL,
+            "this connection has joined job %s already; open another connection for another job",
+            p->session->job->name);
     else if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !text_is_plain(join->job))
         peer_fail(p, request, -EINVAL,
                   "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
@@ -159,7 +160,7 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReque
             join->job, join->durability);
     else if (!text_is_node(join->node))
         peer_fail(p, request, -EINVAL,
-                  "job %s: the worker's host name has other characters than a host name may have; "
+                  "job %s: the worker's host name has characters that a host name may not have; "
                   "rename the host",
                   join->job);
     else
@@ -190,8 +191,8 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the join does not match the present job. A late rank may match even if other
- * ranks have left. */
+/* Returns whether the join contradicts the present job. A late worker may fit even if other ranks
+ * have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
@@ -211,12 +212,12 @@ static void refuse_while_ending(struct peer *p, uint64_t request, const WIRE(Joi
                   job->name, job->failure, holder, advice);
     else if (taken && taken->state == SESSION_AWAY)
         peer_fail(p, request, -ESTALE,
-                  "rank %u of job %s is taken by %s, pid %u (away: its connection has ended, and "
-                  "nobody has seen the process end); %s",
+                  "rank %u of job %s is taken by %s, pid %u (its connection has ended, but perhaps "
+                  "not the process); %s",
                   join->rank, job->name, taken->node, taken->pid, advice);
     else
         peer_fail(p, request, -ESTALE,
-                  "rank %u of job %s has left, so that the job is to end, but %s has not; %s",
+                  "rank %u has left, so job %s is ending, but %s has not left; %s",
                   taken ? taken->rank : find_in(job, false)->rank, job->name, holder, advice);
 }
 
@@ -233,14 +234,14 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
             job->name, job->workers, join->rank, join->workers);
     else if (job->workers != room_of(join) || job->terms->continues != join->continues)
         peer_fail(p, request, -EPROTO,
-                  "job %s may have %u workers and %s when one is lost; rank %u came with another "
-                  "workers_max (%u) or on_worker_loss; give all ranks the same",
+                  "job %s may have %u workers and %s when a worker is lost; rank %u came with "
+                  "another workers_max (%u) or on_worker_loss; give all ranks the same values",
                   job->name, job->workers, job->terms->continues ? "goes on" : "fails", join->rank,
                   room_of(join));
     else if (job->terms->is_elastic && join->rank >= job->ranks->wanted)
         peer_fail(p, request, -EPROTO,
-                  "job %s shall have %u workers: rank %u is not one of them until it is resized; "
-                  "resize the job, or start fewer ranks",
+                  "job %s was resized to %u workers, without rank %u; resize the job, or start "
+                  "fewer ranks",
                   job->name, job->ranks->wanted, join->rank);
     else if (job->terms->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
@@ -273,9 +274,9 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
     return process_identity(*ret_pid);
 }
 
-/* Returns the identity of the worker's process if the process runs on this host and in the same PID
- * namespace. Elsewhere its number may belong to another process (K59). Returns 0 if only the end of
- * the connection can show that the worker has ended. */
+/* Returns the identity of the worker's process if the process is on this host and in the same PID
+ * namespace. Otherwise returns 0: the number may be another process's (K59), and only the end of
+ * the connection shows the end of the worker. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -317,7 +318,7 @@ static void take_place(struct job *job, struct session *session)
         job->ranks->changed_ns = clock_now_ns();
 }
 
-/* Stores the join and then adds the session (K1). After an error nothing has changed. */
+/* Stores the join, then adds the session (K1). An error leaves job and session unchanged. */
 static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *job, bool job_is_new,
                 struct err *err)
 {
@@ -364,14 +365,13 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     bool is_keyless = !p->is_local && !channel_tenant(p->channel);
     if (is_keyless && !p->service->options->insecure && tenants_have_keys(p->service))
         peer_fail(p, request, -ENOKEY,
-                  "job %s cannot begin without a key, also on this host, since the service has "
-                  "tenants: set GRADPOOL_KEY_FILE to a file with a key that an operator made with "
-                  "`gradpool tenant add`",
+                  "job %s cannot begin without a key, because the service has tenants; set "
+                  "GRADPOOL_KEY_FILE to a file with a key from `gradpool tenant add`",
                   join->job);
     else if (join->rank >= join->workers)
         peer_fail(p, request, -EPROTO,
-                  "job %s is not there, and begins with %u workers: rank %u may come when it has "
-                  "begun and was resized",
+                  "job %s has not begun, and begins with %u workers; start rank %u after the job "
+                  "was resized",
                   join->job, join->workers, join->rank);
     else if (quota_check_new_job(p->service, p->tenant, join->job, room_of(join), &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
@@ -380,9 +380,9 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Makes the join wait until a former job has ended. Returns false if it has waited too long. A
- * rank that is away counts as lost after 3/4 of that time; in the rest, lanes and ranks are
- * informed. */
+/* Delays the join until a former job has ended. Returns false if the join has waited too long.
+ * After 3/4 of the time a disconnected rank counts as lost; in the rest of the time lanes and ranks
+ * are informed. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -472,13 +472,13 @@ static void fail_unknown(struct peer *p, uint64_t request, const WIRE(JoinReques
     const struct job *job = jobs_find_id(p->service, join->job_id);
     if (job && job->tenant == p->tenant)
         peer_fail(p, request, -ESTALE,
-                  "rank %u of job %s counts as lost: it was away too long, or a lane has lost its "
-                  "connection; start the job again",
+                  "rank %u of job %s counts as lost: the rank was disconnected for too long, or a "
+                  "lane has lost its connection; start the job again",
                   join->rank, join->job);
     else
         peer_fail(p, request, -ESTALE,
-                  "job %s of rank %u is not known here: it ended while the rank was away, or the "
-                  "service was started with another state directory; start the job again",
+                  "job %s of rank %u is unknown: the job ended while the rank was disconnected, or "
+                  "the service was started with another state directory; start the job again",
                   join->job, join->rank);
 }
 
@@ -504,7 +504,7 @@ void join_handle(struct peer *p, const envelope *request)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
     resume(p, request->id, session);
-    keeping_check(session->job); /* the job's durability is known from here on (K57) */
+    keeping_check(session->job); /* from here on the durability of the job is known (K57) */
 }
 
 void leave_handle(struct peer *p, const envelope *request)

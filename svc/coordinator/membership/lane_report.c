@@ -26,7 +26,7 @@ void aggregator_handle_failure(struct peer *p, const envelope *message)
         !lane_carries(lane, job))
         return;
     int code = said->code < 0 ? said->code : -ECONNRESET;
-    jobs_fail(job, NULL, code, "%.200s (said by lane %u of %s)",
+    jobs_fail(job, NULL, code, "%.200s (reported by lane %u of %s)",
               *said->text && text_is_plain(said->text) ? said->text : err_text(code), lane->id,
               AGGREGATOR_NAME(p->aggregator));
 }

@@ -30,7 +30,7 @@ static bool has_new(const struct job *job)
 
 static void told_at_once(const struct job *job, const char *why)
 {
-    log_info("job %s: late workers enter in mid-iteration: %s", job->name, why);
+    log_info("job %s: late workers enter in the middle of an iteration: %s", job->name, why);
 }
 
 bool entering_is_strict(const struct job *job)
@@ -38,7 +38,7 @@ bool entering_is_strict(const struct job *job)
     return jobs_tensor_named(job, TERMS_STEPS_NAME) != NULL;
 }
 
-/* A rank is held again after RETRY_NS. */
+/* Tries to hold a rank again after RETRY_NS. */
 static void entering_wait(struct job *job, const char *why)
 {
     job->ranks->entering = ENTERING_NOT;
@@ -81,8 +81,8 @@ static bool enter_without_hold(struct job *job, const char *why)
     return enter_at_once(job);
 }
 
-/* Returns whether the rank has entered some tensors and has declared more since, which it has not
- * entered yet. */
+/* Returns whether the rank has entered some of its tensors, and has declared others later that it
+ * has not entered. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];

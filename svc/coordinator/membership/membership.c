@@ -85,8 +85,8 @@ void members_handle_resize(struct peer *p, const envelope *message)
                          job->failure);
     if (!job->terms->is_elastic)
         return peer_fail(p, message->id, -EOPNOTSUPP,
-                         "job %s keeps its %u workers: it was joined neither with a larger "
-                         "workers_max nor to go on when a worker is lost",
+                         "job %s cannot change its %u workers; join with workers_max, or with "
+                         "on_worker_loss GP_CONTINUE",
                          job->name, job->workers);
     if (workers < 1 || workers > job->workers)
         return peer_fail(p, message->id, -EINVAL,
@@ -107,7 +107,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
     job->ranks->is_growing = workers > members_count(job);
     job->ranks->grower = p->session->rank;
     entering_asked_for(job);
-    log_info("job %s shall have %u workers instead of %u", job->name, workers, wanted);
+    log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);
     peer_reply_done(p, message->id);

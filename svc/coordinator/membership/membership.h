@@ -19,14 +19,14 @@ void members_handle_resize(struct peer *p, const envelope *message);
 /* --- late_join.c --- */
 
 /* Returns whether late workers enter only between two iterations, because the job has step records.
- * Ranks that go are not awaited together with them. */
+ * Leaving ranks are then not awaited together with late workers. */
 bool entering_is_strict(const struct job *job);
 /* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
  * being held at the end of its iteration; regrouping_check() is called again once the rank is
  * held. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* Called after a resize that adds ranks. The rank that requested it waits for the reply, so it can
- * be held at once. */
+/* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
+ * it can be held at once. */
 void entering_asked_for(struct job *job);
 /* Called when no regrouping is needed or possible now. */
 void entering_waits(struct job *job);
@@ -36,8 +36,8 @@ void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
 
-/* Begins a regrouping of an elastic job if one is needed and possible. Called whenever a condition
- * for it may have changed. Does nothing for a job that is not elastic. */
+/* Begins a regrouping of an elastic job if one is needed and possible. Called after each change
+ * that may permit one. Has no effect on a job that is not elastic. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for

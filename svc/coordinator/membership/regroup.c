@@ -32,7 +32,7 @@ struct regrouping {
     uint32_t tensors[];
 };
 
-/* Context of a call. When the answer arrives, the regrouping or the job may have ended. */
+/* Context of a call. When its answer arrives, the regrouping or the job may already have ended. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
@@ -156,7 +156,7 @@ static void each_piece(struct job *job, visit_fn visit, void *context)
     }
 }
 
-/* The pieces of one lane. */
+/* Pieces that belong in one message to a lane. */
 struct gathering {
     const struct lane *lane;
     uint32_t *pieces;
@@ -197,7 +197,8 @@ static void thaw_all(struct job *job)
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
-    log_warn("job %s: its workers have changed, its lanes follow later", job->name);
+    log_warn("job %s: its lanes could not follow a change of workers; the coordinator tries again",
+             job->name);
     thaw_all(job);
     regrouping_end(job);
     service_retry_later(s);
@@ -215,7 +216,7 @@ static void finish(struct job *job)
     uint32_t epoch = job->ranks->regrouping->epoch, version = job->ranks->regrouping->version;
     struct service *s = job->service;
     regrouping_end(job);
-    log_info("job %s: rounds are made by %u workers, version %u, epoch %u", job->name,
+    log_info("job %s: %u workers now take part in rounds, version %u, epoch %u", job->name,
              members_count(job), version, epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
     job->service->on->job->tensors_are_settled(job);
@@ -348,7 +349,8 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    r->pending = 1; /* one extra count until all calls are sent */
+    /* counts the loop itself, so that no answer ends the step before all calls are sent */
+    r->pending = 1;
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
     if (--r->pending == 0)
@@ -357,8 +359,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* The aggregator may have lost the releases, or its pieces may move without a release. Therefore
- * the regrouping fails and begins again. */
+/* The aggregator may have lost the releases, and its pieces may move without a release. Therefore
+ * the regrouping begins anew. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -428,8 +430,9 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Informs lanes of ranks that were lost after the regrouping began. A piece completes its round
- * before its release, and would wait for such a rank. The next regrouping removes these ranks. */
+/* Informs lanes of ranks that were lost after the beginning of the regrouping. Otherwise a piece
+ * would wait for such a rank, because a released piece completes its round first. The next
+ * regrouping removes these ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
@@ -501,7 +504,7 @@ void regrouping_check(struct job *job)
         return;
     }
     moving_worker_leaves(job); /* aborts a migration that has not switched yet */
-    saving_give_way(job, "its workers come or go");
+    saving_give_way(job, "its workers join or leave");
     if (!moving_is_busy(job))
         return begin(job, r);
     free(r);

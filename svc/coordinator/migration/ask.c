@@ -31,8 +31,8 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
     return order == m->by_source ? t->source : t->target;
 }
 
-/* Returns whether two pieces belong in one message. They must have the same lane. In messages to
- * targets they also must have the same replica holder. */
+/* Returns whether one message may contain both pieces: they have the same lane and, in messages to
+ * targets, the same replica holder. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
     bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
@@ -77,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* If all pieces were undeclared, no message is sent and `then` is called at once. */
+/* If all pieces were undeclared, `then` is called at once without a message. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {
@@ -86,7 +86,7 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
     if (error < 0)
         migration_refused(m, error,
                           error == -ENOMEM ? "gradpool serve is out of memory"
-                                           : "an aggregator is gone");
+                                           : "an aggregator has ended");
     else if (m->pending == 0)
         then(m);
 }

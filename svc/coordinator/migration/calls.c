@@ -104,7 +104,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
     const WIRE(ReleaseReply) *said = reply->release_reply;
     if (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
         said->n_state_bytes != asked->count)
-        return migration_refused(m, -EBADMSG, "a lane did not say what it released");
+        return migration_refused(m, -EBADMSG, "a lane's reply lacks the released pieces");
     if (m->rested_ns == 0)
         m->rested_ns = clock_now_ns();
     for (size_t i = 0; i < asked->count; i++) {
@@ -164,15 +164,17 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* Handles the answer of a source. An aggregator that is away or lost need not answer. When it is
- * back, it is sent a drop (K9). */
+/* Handles the answer of a source. The migration does not wait for a disconnected or lost source; K9
+ * repeats the drop when the aggregator returns. */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
     if (!m)
         return;
     if (!reply)
-        log_warn("the source of a migration did not drop the pieces that have moved: %s", text);
+        log_warn("the source lane of a migration did not drop the moved pieces: %s; see the log of "
+                 "its aggregator",
+                 text);
     if (code == -ETIMEDOUT)
         m->feed(m, MIGRATOR_E_TIMEOUT);
     else if (--m->pending == 0)

@@ -23,7 +23,7 @@ static size_t keep_copied(const struct migration *m, struct migration_asked *ask
 
 /* --- new holders begin --- */
 
-/* Marks the holder as unfit, so that the next attempt chooses another one. */
+/* Marks the replica holder as unfit, so that the next attempt chooses another aggregator. */
 static void relieve(struct service *s, const struct migration_asked *asked, const char *why)
 {
     struct migration *m = migration_find(s, asked->migration);

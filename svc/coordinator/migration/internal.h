@@ -32,10 +32,10 @@ struct migration {
     /* number of the current group of calls; answers to an earlier group are dropped */
     uint32_t turn;
     uint32_t pending;  /* number of unanswered calls of the current group */
-    migration_fn then; /* next step */
+    migration_fn then; /* function of the next step */
     /* passes an event to the migration's state machine */
     void (*feed)(struct migration *m, enum migrator_event event);
-    bool asks_release;     /* a release was sent */
+    bool asks_release;     /* a request to release the pieces was sent */
     struct state_way *way; /* transfer of the state (state.c); NULL: none */
     uint64_t rested_ns;    /* time at which the first source had released its pieces */
     struct moved moved;
@@ -103,10 +103,10 @@ struct migration *migration_awaiting(struct service *s, const struct migration_a
 void migration_prepare(struct migration *m, migration_fn then);
 void migration_release(struct migration *m, migration_fn then);
 void migration_install(struct migration *m, migration_fn then);
-/* Tells the sources to drop the moved pieces, or the whole job if they have no other piece
- * of it. */
+/* Orders the sources to drop the moved pieces, or the whole job if they have no other piece of
+ * it. */
 void migration_let_go(struct migration *m);
-/* Tells the targets to drop the pieces; with `only_gone`, only the pieces that were undeclared in
+/* Orders the targets to drop the pieces; with `only_gone`, only the pieces that were undeclared in
  * the meantime. `job` is NULL if the job has ended. */
 void migration_drop_targets(struct migration *m, struct job *job, bool only_gone);
 void migration_thaw_sources(struct migration *m, struct job *job);
@@ -118,7 +118,7 @@ void migration_begin_copies(struct migration *m, migration_fn then);
 /* Waits until the targets are connected to the new holders. A second call waits until the holders
  * have the copies. */
 void migration_await_copies(struct migration *m, migration_fn then);
-/* Tells replica holders to drop the copies of undeclared pieces, or of all pieces if `are_all`. */
+/* Orders replica holders to drop the copies of undeclared pieces, or of all pieces if `are_all`. */
 void migration_end_copies(struct migration *m, const struct job *job, bool are_all);
 
 /* --- state.c --- */

@@ -91,8 +91,8 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Counts the moving tasks at their targets, so that the targets are not treated as empty before the
- * switch. */
+/* Counts the moving tasks at their targets, so that growth does not treat a target as empty before
+ * the switch. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -180,7 +180,7 @@ static void give_up(struct migration *m, struct job *job)
 {
     if (m->moved.code == 0) {
         m->moved.code = -ECONNRESET;
-        snprintf(m->text, sizeof m->text, "an aggregator is gone");
+        snprintf(m->text, sizeof m->text, "an aggregator has ended");
     }
     migration_drop_targets(m, job, false);
     migration_end_copies(m, job, true);
@@ -243,7 +243,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     uint64_t lane_ns = take_lane_time(tensor, piece);
     piece_detach(tensor, piece);
     piece_attach(tensor, piece, target);
-    lane_open(target); /* the target may have parked in the meantime */
+    lane_open(target); /* growth may have parked the target during the move */
     struct share *share = jobs_share(job, target);
     share->lane_ns += lane_ns;
     share->how = t->how ? t->how : share->how;
@@ -253,8 +253,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
-/* Moves all pieces to their targets. Samples from former lanes are no longer valid, so the
- * measurements of all shares restart (K20). */
+/* Assigns all pieces to their targets. Samples from the former lanes are invalid, so all shares are
+ * measured anew (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -367,7 +367,7 @@ void moving_worker_leaves(const struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m))
-            migration_refused(m, -EAGAIN, "a worker left the job meanwhile");
+            migration_refused(m, -EAGAIN, "a worker left the job during the move");
 }
 
 void moving_aggregator_away(struct aggregator *a)
@@ -376,7 +376,7 @@ void moving_aggregator_away(struct aggregator *a)
         bool takes_part =
             has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
         if (!migration_is_over(m) && !is_switched(m) && takes_part)
-            migration_refused(m, -ECONNRESET, "an aggregator left its control connection");
+            migration_refused(m, -ECONNRESET, "the control connection of an aggregator has ended");
     }
 }
 
@@ -386,7 +386,8 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
             has_keeper(m, keeper, lane))
-            migration_refused(m, -EAGAIN, "no holder has room for copies of the moving tasks");
+            migration_refused(m, -EAGAIN,
+                              "no replica holder has memory for copies of the moving tasks");
 }
 
 void moving_aggregator_lost(struct aggregator *a)
@@ -397,8 +398,7 @@ void moving_aggregator_lost(struct aggregator *a)
         if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
         if (!migration_is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
-            migration_refused(m, -ECONNRESET,
-                              "the holder of the copies of the moving tasks was lost");
+            migration_refused(m, -ECONNRESET, "the replica holder of the moving tasks was lost");
     }
 }
 

@@ -28,7 +28,7 @@ struct task_move {
     uint32_t task;
     uint32_t lane;      /* number of the target lane */
     enum share_how how; /* reason recorded for the target's share; SHARE_UNKNOWN: unchanged */
-    bool is_forced;     /* the target may be a lane that an operator has withheld */
+    bool is_forced;     /* permits a target that an operator has drained */
 };
 
 /* Begins to move tasks of the job: all of them, or none. Tasks that are already on their target are
@@ -58,11 +58,11 @@ void moving_end_job(struct job *job);
 /* Called when a worker leaves the job. Uncommitted moves of the job are aborted, because only the
  * sources know that the worker has left. */
 void moving_worker_leaves(const struct job *job);
-/* Called when an aggregator is away. Uncommitted moves to or from its lanes are aborted. When it is
- * back, K9 decides which pieces it keeps. */
+/* Called when an aggregator is disconnected. Moves to and from its lanes are undone unless they
+ * have switched. When the aggregator returns, K9 decides about its pieces. */
 void moving_aggregator_away(struct aggregator *a);
 /* Like moving_aggregator_away(), for a lost aggregator. Called before recovery_aggregator_lost(),
- * which places its pieces again. */
+ * which places the aggregator's pieces again. */
 void moving_aggregator_lost(struct aggregator *a);
 /* Frees all migrations at the end of the service, without messages. */
 void moving_destroy(struct service *s);

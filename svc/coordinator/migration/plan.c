@@ -1,5 +1,5 @@
-/* Plan of a migration: which pieces move, and whether they may move now. Nothing changes before all
- * checks have passed. migration.c has the steps. */
+/* Plan of a migration: the pieces that move, and checks whether they may move now. Nothing changes
+ * unless all checks have passed. migration.c has the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/claim.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A task that is to move. */
+/* A task that should move. */
 struct wanted {
     uint32_t task, target;
     enum share_how how;
@@ -45,18 +45,24 @@ static struct wanted *find_wanted(const struct search *search, uint32_t task)
 int moving_check(const struct job *job, struct err *err)
 {
     if (moving_is_busy(job))
-        return err_set(err, -EBUSY, "tasks of job %.64s are on their way already", job->name);
+        return err_set(err, -EBUSY, "tasks of job %.64s are moving already; try again later",
+                       job->name);
     if (job_has_claim(job, CLAIM_SNAPSHOT))
-        return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken", job->name);
+        return err_set(err, -EBUSY, "a snapshot of job %.64s is being made; try again later",
+                       job->name);
     if (job->failure)
         return err_set(err, -EAGAIN, "job %.64s has failed", job->name);
     if (job_has_claim(job, CLAIM_REGROUP))
-        return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
-    /* A worker that is away may miss the message by which its lane has released the pieces
-     * (K20). */
+        return err_set(err, -EAGAIN, "workers of job %.64s join or leave; try again later",
+                       job->name);
+    /* A disconnected worker may miss the route change, and would not know that the lane has
+     * released the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
-            return err_set(err, -EAGAIN, "rank %u of job %.64s is away", rank, job->name);
+            return err_set(
+                err, -EAGAIN,
+                "rank %u of job %.64s is not connected to the coordinator; try again later", rank,
+                job->name);
     return 0;
 }
 
@@ -64,10 +70,12 @@ static int check_piece(const struct search *search, const struct job *job,
                        const struct piece *piece)
 {
     if (!piece->lane || piece->state != PIECE_READY)
-        return err_set(search->err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
+        return err_set(search->err, -EAGAIN,
+                       "task %u of job %.64s is being placed; try again later", piece->task,
                        job->name);
     if (piece->lane->aggregator->state != AGGREGATOR_UP)
-        return err_set(search->err, -EAGAIN, "aggregator %u, where task %u is, is away",
+        return err_set(search->err, -EAGAIN,
+                       "aggregator %u, which serves task %u, is not connected; try again later",
                        piece->lane->aggregator->id, piece->task);
     return 0;
 }
@@ -84,13 +92,15 @@ static int check_targets(struct job *job, const struct search *search)
         if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
             return err_set(search->err, -ENOENT, "there is no lane %u; see gradpool status", id);
         if (lane->aggregator->state != AGGREGATOR_UP)
-            return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is away",
+            return err_set(search->err, -EAGAIN,
+                           "aggregator %u, which has lane %u, is not connected; try again later",
                            lane->aggregator->id, id);
         if (lane->use == LANE_WITHHELD && !search->wanted[i].is_forced)
             return err_set(search->err, -EAGAIN, "lane %u is drained; see gradpool drain --undo",
                            id);
         if (lane->aggregator->is_stopping)
-            return err_set(search->err, -EAGAIN, "aggregator %u, which has lane %u, is to end",
+            return err_set(search->err, -EAGAIN,
+                           "aggregator %u, which has lane %u, is ending; choose another lane",
                            lane->aggregator->id, id);
         if (!jobs_share(job, lane))
             return err_set(search->err, -ENOMEM, "gradpool serve is out of memory");

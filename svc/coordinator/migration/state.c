@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* bytes of a StateReply; the last one of a piece may have fewer */
+/* bytes of a StateReply; the last reply of a piece may have fewer */
 #define PART_BYTES (UINT64_C(1) << 20)
 #define PARTS_MAX 4 /* maximum number of parts that are requested, or put and not answered yet */
 

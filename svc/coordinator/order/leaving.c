@@ -31,7 +31,7 @@ struct leaving {
     uint64_t start_by_ns; /* until then, tasks wait for the next local aggregator to start */
     uint64_t pause_ns;    /* pause before the next order */
     bool is_moving;       /* an order is in progress */
-    bool is_over;         /* the drain was requested */
+    bool is_over;         /* the aggregator was requested to drain */
     char why[256];        /* why tasks did not move in the last order */
     struct timer timer;
 };
@@ -84,8 +84,9 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Returns whether the aggregator holds replicas that another aggregator could copy. When all local
- * aggregators leave, a single other one may be the owner, which cannot hold its own replica. */
+/* Returns whether the aggregator holds replicas that another aggregator could hold. If all local
+ * aggregators leave and only one other remains, this one may own the piece, and cannot hold the
+ * piece's replica. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -170,7 +171,7 @@ void leaving_end_jobs(const struct aggregator *a)
                  "the operator stopped the service (SIGTERM): %s, and %zu tensor%s could not move "
                  "to other aggregators in time (--leave-timeout)",
                  s->ending->takes_along, bound, bound == 1 ? "" : "s");
-        log_warn("job %s has been ended: %s%s%s", job->name, why, *stay ? ": " : "", stay);
+        log_warn("the service ended job %s: %s%s%s", job->name, why, *stay ? ": " : "", stay);
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
     }
@@ -186,7 +187,7 @@ static void let_go(struct aggregator *a)
     if (*loses)
         log_warn("%s ends with a loss: %s", name, loses);
     else
-        log_info("%s ends; nothing is lost with it", name);
+        log_info("%s ends; no state is lost", name);
     events_note(a->service->events, "leave", "%s ends%s%s", name, *loses ? ": " : "", loses);
     if (a->service->fleet->leave_done)
         leaving_end_jobs(a);
@@ -252,7 +253,7 @@ static void check(struct aggregator *a)
     if (clock_now_ns() >= l->by_ns)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
-        return look_again(a, l->by_ns); /* an aggregator that is back announces its end again */
+        return look_again(a, l->by_ns); /* a returning aggregator announces its end again */
     if (l->is_moving)
         return;
     if (is_hopeless || (!has_tasks(a) && !has_copies(a)))

@@ -7,7 +7,8 @@
 
 /* Frees the state of the planned end, because the aggregator is lost or is being freed. */
 void leaving_stop(struct aggregator *a);
-/* Continues planned ends, because an aggregator has joined or is back and may receive tasks. */
+/* Continues planned ends after an aggregator has joined or returned: this aggregator may receive
+ * tasks. */
 void leaving_check_all(struct service *s);
 /* Begins the end of all aggregators that end with this process (outliving.h). No aggregator starts
  * from then on. Until `by_ns`, tasks and replicas move to other aggregators. A job whose tasks

@@ -77,12 +77,12 @@ static void hold_moved(const struct order *order)
     }
 }
 
-/* Returns the lanes of a failed drain to use. A withheld lane that still has tasks can neither be
- * used nor removed (K95). */
+/* Opens the lanes of a failed drain again. A withheld lane that still has tasks could neither get
+ * new tasks nor be stopped (K95). */
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
-    /* removed first, so that orders_lane_back() skips this order */
+    /* removes the order from the list first, so that orders_lane_back() skips it */
     list_remove(&order->link);
     list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
@@ -119,7 +119,8 @@ static void finish(struct order *order)
 static void too_late(struct wait *wait)
 {
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
-              "tasks still move; see gradpool status and gradpool jobs");
+              "not all tasks have moved within the deadline of the command, and the others still "
+              "move; see gradpool status and gradpool jobs");
     wait_destroy(wait);
 }
 
@@ -171,7 +172,7 @@ static int check_lane(const struct lane *lane, uint32_t id, struct err *err)
     if (lane->use == LANE_WITHHELD)
         return err_set(err, -EINVAL, "lane %u is drained", id);
     if (lane->use == LANE_CLOSING)
-        return err_set(err, -EBUSY, "lane %u is being emptied", id);
+        return err_set(err, -EBUSY, "lane %u is being emptied; choose another lane", id);
     if (lane->use == LANE_PARKED && lanes_room(lane->aggregator->service) == 0)
         return err_set(
             err, -ENOSPC,
@@ -306,8 +307,8 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
         log_info("job %s: %zu tasks leave for %s%u: %s", job->name, order->batch,
                  order->lane ? "lane " : "open lanes, the first for lane ",
                  order->tasks[order->tasks_at].lane,
-                 order->lane   ? "an operator asked for it"
-                 : order->ends ? "their aggregator is to end"
+                 order->lane   ? "an operator ordered it"
+                 : order->ends ? "their aggregator is ending"
                                : "their lane is drained");
     return error;
 }

@@ -25,14 +25,15 @@ struct order {
     /* number of lanes whose drain was undone, because some of their tasks could not be moved */
     uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
-    bool is_stale;   /* lanes in `tasks` may be usable again: plan anew */
-    uint32_t *jobs;  /* numbers of the jobs, in the order in which they are handled */
+    /* some lanes of `tasks` may have opened again, so the order needs a new plan */
+    bool is_stale;
+    uint32_t *jobs; /* numbers of the jobs, in the order in which they are handled */
     size_t jobs_count, jobs_at;
-    struct task *tasks; /* tasks of the current job that have not moved yet */
+    struct task *tasks; /* tasks of the current job that the order has still to move */
     size_t tasks_count, tasks_at, batch;
     uint64_t patience_ns; /* time until which the order waits for a busy job */
     uint64_t pause_ns;    /* pause before the next attempt */
-    struct timer again;   /* fires at the next attempt */
+    struct timer again;   /* timer of the next attempt */
     /* `from_aggregator` is about to end. The order skips a busy job sooner, because another order
      * will try it again. */
     bool ends;

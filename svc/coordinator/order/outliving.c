@@ -59,7 +59,7 @@ void outliving_destroy(struct service *s)
     free(s->ending);
 }
 
-/* A process for which this process has a pidfd is in the same PID namespace, and so in the same
+/* This process has a pidfd of the other process, so both are in the same PID namespace and the same
  * container. */
 bool ends_with_service(const struct aggregator *a)
 {

@@ -1,4 +1,4 @@
-/* Which aggregators end together with this process, and which jobs can continue without it.
+/* The aggregators that end together with this process, and the jobs that can continue without it.
  * RULES.md: K93, K107. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_OUTLIVING_H
 #define GRADPOOL_COORDINATOR_ORDER_OUTLIVING_H
@@ -10,9 +10,9 @@ struct service;
 struct service_end {
     struct service *service;
     struct timer drain_timer, give_up_timer;
-    /* Sentence that says why local aggregators end with the service; NULL: they continue. */
+    /* text with the reason why local aggregators end with the service; NULL: they continue */
     const char *takes_along;
-    bool ends_container; /* the container ends when this process does */
+    bool ends_container; /* the container ends together with this process */
     /* 0: the service ends in order. Positive: number of a second signal. Negative: errno value of
      * the error after which the service cannot continue. */
     int ended_by;

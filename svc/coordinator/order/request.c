@@ -73,7 +73,8 @@ static const struct job *find_meant(struct peer *p, uint64_t request,
             continue;
         if (meant) {
             peer_fail(p, request, -EINVAL,
-                      "more than one tenant has a job %.127s: say whose (--tenant)", wanted->job);
+                      "more than one tenant has a job %.127s: name the tenant with --tenant",
+                      wanted->job);
             return NULL;
         }
         meant = job;
@@ -94,9 +95,10 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
         peer_fail(p, request, -ENOENT, "there is no lane %u; see gradpool status", id);
     else if (lane->use == LANE_WITHHELD)
         peer_fail(p, request, -EINVAL,
-                  "lane %u is drained: give it back first (gradpool drain --undo)", id);
+                  "lane %u is drained: end the drain first (gradpool drain --undo)", id);
     else if (lane->use == LANE_CLOSING)
-        peer_fail(p, request, -EBUSY, "lane %u is being emptied: name another, or try again", id);
+        peer_fail(p, request, -EBUSY, "lane %u is being emptied: choose another lane, or try again",
+                  id);
     else if (lane->use == LANE_PARKED && lanes_room(p->service) == 0)
         peer_fail(p, request, -ENOSPC,
                   "lane %u is parked, and the maximum number of lanes is open: raise --lanes-max",
@@ -112,11 +114,12 @@ void order_handle_move(struct peer *p, const envelope *request)
     if (!is_allowed(p, request))
         return;
     if (!*wanted->job && wanted->task == 0)
-        return peer_fail(p, request->id, -EINVAL, "say which job or task is to move");
+        return peer_fail(p, request->id, -EINVAL,
+                         "the order names no job and no task; name the job or task to move");
     if (may_be_either(p->service, wanted))
         return peer_fail(p, request->id, -EINVAL,
-                         "there is a job %.127s: say `job:%.127s' for all its tasks, or `task:%u' "
-                         "for task %u, whosever it is",
+                         "%.127s is a job's name and a task's number: write `job:%.127s' for all "
+                         "tasks of the job, or `task:%u' for task %u of any job",
                          wanted->job, wanted->job, wanted->task, wanted->task);
     const struct job *job = find_meant(p, request->id, wanted);
     if (!job || !lane_is_fit(p, request->id, wanted->lane))
@@ -137,8 +140,8 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
-/* Returns the state of a lane after its drain was undone: parked if no more lanes may open,
- * otherwise open. */
+/* Returns the state of a lane whose drain was undone: parked if no more lanes may open, otherwise
+ * open. */
 static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
@@ -159,12 +162,11 @@ static void withhold(struct lane *lane, uint64_t order)
 {
     lane->use = LANE_WITHHELD;
     lane->withheld_by = order;
-    log_info("lane %u of %s is drained, an operator asked for it", lane->id,
-             AGGREGATOR_NAME(lane->aggregator));
+    log_info("an operator drained lane %u of %s", lane->id, AGGREGATOR_NAME(lane->aggregator));
 }
 
-/* Withholds the named lanes, or returns them to use, and returns their number. order->lanes counts
- * the lanes whose state has changed. */
+/* Closes the named lanes for new tasks, or opens them again. Returns their number. order->lanes
+ * counts the lanes that have changed. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
                          struct order *order)
 {

@@ -37,12 +37,13 @@ static bool name_is_free(struct peer *p, uint64_t request, const char *name)
                   "a tenant's name has 1 to %d letters, digits, '.', '_' or '-'",
                   KEY_TENANT_BYTES_MAX);
     else if (tenant && !tenant->is_revoked)
-        peer_fail(p, request, -EEXIST,
-                  "tenant %s has a key; a new one takes `gradpool tenant revoke %s` first", name,
-                  name);
+        peer_fail(
+            p, request, -EEXIST,
+            "tenant %s has a key already; for a new key run `gradpool tenant revoke %s` first",
+            name, name);
     else if (!tenant && tenants_count(p->service) >= TENANTS_MAX)
         peer_fail(p, request, -ENOSPC,
-                  "there are %d tenants, the most of a service; use the key of another one",
+                  "the service has %d tenants, which is the maximum; use the key of another tenant",
                   TENANTS_MAX);
     else
         return true;
@@ -136,13 +137,13 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     if (tenant && !tenant->is_revoked)
         return tenant;
     peer_fail(p, request->id, -ENOENT,
-              tenant ? "tenant %.64s is revoked already; `gradpool tenant add` makes a new key"
+              tenant ? "tenant %.64s is revoked already; run `gradpool tenant add` for a new key"
                      : "there is no tenant %.64s; see gradpool tenant list",
               name);
     return NULL;
 }
 
-/* Sends the new limits to lanes. Pieces that jobs have already stay (K13). */
+/* Sends the new limits to lanes. Jobs keep the pieces that they have already (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
     list_for_each_entry (struct job, job, &s->jobs, link)
@@ -173,7 +174,7 @@ void tenant_handle_set(struct peer *p, const envelope *request)
         tenant->loss_limit_ppm = before.loss_limit_ppm;
         return peer_fail(p, request->id, err.code, "%s", err.text);
     }
-    log_info("tenant %s: its limits were changed", tenant->key.tenant);
+    log_info("the limits of tenant %s were changed", tenant->key.tenant);
     tell_lanes(s, tenant);
     peer_reply_done(p, request->id);
 }

@@ -32,8 +32,8 @@ static int find_host(const struct service *s, char *buffer, size_t buffer_bytes,
     int error = interface_name ? endpoint_local_address(interface_name, -1, buffer, buffer_bytes)
                                : default_route_address(buffer, buffer_bytes);
     return error < 0 ? err_set(err, error,
-                               "cannot find the address at which others reach this "
-                               "host (%s): give it with --advertise",
+                               "gradpool serve cannot find the address at which other hosts reach "
+                               "this host (%s): give the address with --advertise",
                                err_text(error))
                      : 0;
 }
@@ -53,8 +53,8 @@ static void choose_data_host(struct service *s, const char *host)
         return;
     if (default_route_address(found, sizeof s->identity->data_host) < 0)
         snprintf(found, sizeof s->identity->data_host, "%s", host);
-    log_warn("host name '%s' is %s on this host, where other hosts reach nothing: lanes listen on "
-             "%s; give another address with --advertise, or mend /etc/hosts",
+    log_warn("host name '%s' is %s on this host, an address that other hosts cannot reach: lanes "
+             "listen on %s; give another address with --advertise, or correct /etc/hosts",
              host, loopback, found);
 }
 
@@ -66,8 +66,8 @@ static bool listens_in_vain(const struct service *s)
     char loopback[INET6_ADDRSTRLEN];
     if (!is_loopback_name(e->host, loopback))
         return false;
-    log_warn("host name '%s' of --listen is %s on this host: other hosts cannot connect; to let "
-             "them, give an address, or gradpool://0.0.0.0:%u",
+    log_warn("host name '%s' of --listen is %s on this host, so other hosts cannot connect; if "
+             "they should, give an address, or gradpool://0.0.0.0:%u",
              e->host, loopback, e->port);
     return true;
 }

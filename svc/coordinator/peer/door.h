@@ -11,7 +11,7 @@
 enum door_party {
     DOOR_OPERATORS,
     DOOR_AGGREGATORS,
-    DOOR_OTHERS, /* TCP connections whose peer is not known yet */
+    DOOR_OTHERS, /* TCP connections whose tenant is unknown, because no Hello has arrived */
     DOOR_STRANGERS,
     DOOR_PARTIES = DOOR_STRANGERS + STRANGER_PARTIES,
 };
@@ -19,8 +19,8 @@ enum door_party {
 struct door {
     struct listener *tcp, *local;
     struct party *parties; /* array of DOOR_PARTIES parties */
-    /* Reserved descriptor. If no other is left, it is closed so that a connection can be accepted
-     * and closed. */
+    /* reserved descriptor; if no other is left, it is closed, so that a connection can be accepted
+     * and closed */
     int spare_fd;
     struct list peers, tenants, waits;
     struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */

@@ -1,6 +1,6 @@
-/* Memory for long control messages while they arrive. Memory for a whole message is reserved once
- * its length is known, so the message can be completed. There is a limit for each tenant and one
- * for the service. A peer that exceeds a limit waits for its turn. Aggregators never wait.
+/* Memory for long control messages while they arrive. When the length of a message is known, memory
+ * for the whole message is reserved, so the message can be completed. Tenants and the service have
+ * limits. A peer that would exceed a limit waits until memory is free. Aggregators never wait.
  * RULES.md: K101. */
 #include "svc/coordinator/peer/frames.h"
 
@@ -37,7 +37,7 @@ int frames_admit(struct peer *p)
     if (bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
         return 0;
     if (p->state != PEER_OPEN)
-        return -EAGAIN; /* the peer is being closed */
+        return -EAGAIN; /* the peer is being closed, so its message is dropped */
     if (p->aggregator) {
         channel_hold_frames(p->channel, CHANNEL_FRAME_BYTES_MAX);
         return 1;

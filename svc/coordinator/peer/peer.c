@@ -72,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* Handles a missed deadline. A peer that waits for its turn is not late, because the coordinator
- * itself is; its deadline is extended. */
+/* Handles a missed deadline. If the peer waits for its turn, the coordinator is late and not the
+ * peer, so the deadline is extended. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -81,9 +81,11 @@ static void peer_expired(struct timer *timer)
     if (is_awaited && turn_waits(&p->turn))
         return timer_start(p->service->loop, timer, clock_now_ns() + GREET_DEADLINE_NS);
     if (p->state == PEER_GREETING)
-        log_warn_rarely("%s did not say hello; closed", channel_peer(p->channel));
+        log_warn_rarely("%s sent no Hello in time; the connection was closed",
+                        channel_peer(p->channel));
     else if (p->state == PEER_OPEN)
-        log_warn("%s: the rest of a message of %u bytes did not come within %d s; closed",
+        log_warn("%s: the rest of a message of %u bytes did not arrive within %d s; the connection "
+                 "was closed",
                  channel_peer(p->channel), p->frame_bytes, (int)(FRAME_DEADLINE_NS / NS_PER_S));
     peer_gone(p);
 }
@@ -126,7 +128,8 @@ void peer_send(struct peer *p, const envelope *message)
     int error = channel_send(p->channel, message);
     if (error < 0) {
         if (error != -ECONNRESET)
-            log_warn("%s: cannot send: %s; closed", channel_peer(p->channel), err_text(error));
+            log_warn("%s: a message could not be sent: %s; the connection was closed",
+                     channel_peer(p->channel), err_text(error));
         peer_break(p);
         return;
     }
@@ -247,11 +250,12 @@ static void greet(struct peer *p, const envelope *message)
     }
     const WIRE(Hello) *hello = message->hello;
     if (hello->version != CHANNEL_VERSION) {
-        log_warn_rarely("%s (%s) speaks protocol version %u, expected %d; closed",
-                        channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
+        log_warn_rarely(
+            "%s (%s) speaks protocol version %u, expected %d; the connection was closed",
+            channel_peer(p->channel), hello->program, hello->version, CHANNEL_VERSION);
         peer_fail(p, message->id, -EPROTO,
-                  "gradpool serve speaks protocol version %d, you speak %u: use programs of one "
-                  "version",
+                  "gradpool serve speaks protocol version %d, this client speaks %u: use programs "
+                  "of one version",
                   CHANNEL_VERSION, hello->version);
         return peer_finish(p);
     }
@@ -439,7 +443,8 @@ int peer_accept(struct service *s, int fd)
  * connection would wake the event loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
-    log_warn_rarely("out of file descriptors: a connection was turned away (see ulimit -n)");
+    log_warn_rarely(
+        "gradpool serve has no free file descriptor, and refused a connection; raise ulimit -n");
     close(s->door->spare_fd);
     int fd = accept4(listening_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
@@ -457,7 +462,8 @@ static bool accept_one(struct listener *l)
     }
     int error = peer_accept(l->service, fd);
     if (error < 0)
-        log_warn_rarely("a connection was turned away: %s (see ulimit -n)", err_text(error));
+        log_warn_rarely("gradpool serve refused a connection: %s; raise ulimit -n",
+                        err_text(error));
     return true;
 }
 
@@ -491,7 +497,9 @@ int listener_open(struct service *s, struct listener *l, const char *interface_n
     l->source = (struct source){.fd = fd, .ready = listener_ready};
     turn_init(&l->turn, &s->door->parties[DOOR_OTHERS], accept_in_turn);
     error = loop_watch(s->loop, &l->source, EPOLLIN | (l->endpoint.is_unix ? 0 : EPOLLONESHOT));
-    return error < 0 ? err_set(err, error, "cannot watch a socket: %s", err_text(error)) : 0;
+    return error < 0
+               ? err_set(err, error, "gradpool serve cannot watch a socket: %s", err_text(error))
+               : 0;
 }
 
 void listener_close(struct listener *l)

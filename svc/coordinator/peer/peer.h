@@ -45,7 +45,7 @@ struct peer {
     /* Time of the next check of the peer's host (session/host_silence.c); 0: not checked. */
     uint64_t look_ns;
     uint32_t silent_looks; /* number of consecutive checks without a sign of life */
-    bool was_seen;         /* the peer has had a turn */
+    bool was_seen;         /* the peer has had a turn in the event loop */
     bool is_held;          /* reading is suspended (K101) */
     /* the connection has ended; the remaining messages are read without a pause */
     bool has_hung_up;
@@ -79,15 +79,15 @@ void peer_reply_done(struct peer *p, uint64_t id);
 void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void peer_fail_memory(struct peer *p, uint64_t id);
-/* Returns whether the peer is an operator. If not, a failure is sent that says what to do and names
- * `what`, such as "moving tasks". */
+/* Returns whether the peer is an operator. Otherwise sends a failure that names `what`, such as
+ * "moving tasks", and the next step. */
 bool peer_is_operator(struct peer *p, uint64_t request, const char *what);
 /* Called when the session's process has ended. The session is lost once all messages of the process
  * are read. */
 void peer_read_out(struct peer *p);
 /* Queues the peer for a turn, as if a message had arrived. */
 void peer_wait_for_turn(struct peer *p);
-/* Resumes reading from the peer if the reason for the pause is gone. */
+/* Resumes reading from the peer if the reason for the pause no longer exists. */
 void peer_check_held(struct peer *p);
 /* Closes the peer. The event loop frees it after the current handler. */
 void peer_break(struct peer *p);

@@ -19,8 +19,8 @@ struct tenant {
     struct key key;
     bool is_operator; /* the key may add aggregators and list all jobs */
     bool is_revoked;
-    struct limits limits; /* the tenant's own limits; an unset one has the service's value */
-    struct party party;   /* its connections are served as one party (turns.h) */
+    struct limits limits; /* the tenant's own limits; an unset limit has the value of the service */
+    struct party party;   /* all connections of the tenant share one turn (turns.h) */
     uint64_t frame_bytes; /* memory reserved for its long messages (frames.c) */
     uint32_t connections; /* number of its TCP connections */
     /* memory regions that its workers have registered on the lane that is being counted */

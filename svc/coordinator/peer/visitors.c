@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
-/* For this time after its last message, a visitor may be about to join a job. Within this time it
- * is closed only if descriptors run out. */
+/* A visitor whose last message is younger than this may be about to join a job. Such a visitor is
+ * closed only if descriptors run out. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -25,8 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Descriptors are counted. The value of the newest descriptor says nothing about their number,
- * because the kernel reuses low values. */
+/* Descriptors are counted, because the number of the newest descriptor shows nothing: the kernel
+ * reuses low numbers. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();
@@ -87,8 +87,8 @@ static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 
 static void send_off(struct service *s, struct peer *victim)
 {
-    log_warn_rarely("%s has joined nothing for longest and is closed: %zu such connections "
-                    "(--idle-connections-max, ulimit -n)",
+    log_warn_rarely("%s was closed, because %zu connections belong to no job and this one is the "
+                    "oldest; raise --idle-connections-max and ulimit -n",
                     channel_peer(victim->channel), s->door->visitors_count);
     visitors_forget(victim);
     peer_break(victim);
@@ -121,10 +121,11 @@ int visitors_admit(struct peer *p, struct tenant *tenant, struct err *err)
     int error =
         limits_check(&tenant->limits, LIMIT_TENANT_CONNECTIONS, who, tenant->connections, 1, err);
     if (error == 0 && tenant->connections >= share(s))
-        error = err_set(err, -EDQUOT,
-                        "%.128s: control connections: has %u, and more than %" PRIu64 " would take "
-                        "descriptors from others; whoever runs gradpool serve can raise ulimit -n",
-                        who, tenant->connections, share(s));
+        error = err_set(
+            err, -EDQUOT,
+            "%.128s: this tenant has %u control connections, and more than %" PRIu64
+            " would take descriptors from other tenants; ask the operator to raise ulimit -n",
+            who, tenant->connections, share(s));
     if (error < 0)
         log_warn_rarely("%s: refused: %s", channel_peer(p->channel), err->text);
     return error;

@@ -11,7 +11,7 @@ bool visitors_make_room(struct service *s, struct peer *p);
 /* Called after a message of a visitor. The visitor leaves the list if it has joined a job;
  * otherwise it moves to the end of the list. */
 void visitors_heard(struct peer *p);
-/* Adds a peer whose job or aggregator has ended. */
+/* Adds a peer again after its job or aggregator has ended. */
 void visitors_return(struct peer *p);
 void visitors_forget(struct peer *p);
 /* Checks whether the tenant may have one more connection. Returns 0 or -EDQUOT. */

@@ -59,8 +59,8 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
 {
     if (plan->pieces_count > DECLARE_PIECES_MAX)
         return err_set(err, -EMSGSIZE,
-                       "these tensors make %zu pieces; one declare may make at most %u: "
-                       "declare them in several calls",
+                       "the tensors of this declaration have %zu pieces, but one call may declare "
+                       "at most %u; declare them in several calls",
                        plan->pieces_count, DECLARE_PIECES_MAX);
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
@@ -155,8 +155,8 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     else
         deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
                      &answer);
-    /* A task stays whole. If the policy has split it, all of it moves to the lane of its first
-     * piece. */
+    /* A task is never divided: if the policy has divided it, the whole task moves to the lane of
+     * its first piece. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

@@ -159,8 +159,8 @@ static bool is_there(const struct lane *lane)
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Returns whether the lane is offered to the packer. Tasks that have to leave their lane may also
- * use a closing lane, which then stays open. */
+/* Returns whether the packer may use the lane. Tasks that must leave their lane may also use a
+ * closing lane, which then stays open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
@@ -241,7 +241,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Removes closed lanes from the offer until only as many are left as may open. */
+/* Removes closed lanes from the offer until the rest may be opened. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -301,9 +301,9 @@ static bool somebody_is_there(const struct packer_request *request)
     return false;
 }
 
-/* Returns whether a refusal by the packer is final. It is ignored if the job is not measured,
- * trains already, or has lost its lane. It is also ignored if the lanes have no other job, or if
- * there is no loss limit. Tasks that only leave a drained lane may stay there. */
+/* Returns whether a refusal by the packer is final. A refusal is ignored if the job is not
+ * measured, trains already, or has lost its lane; also if no lane has another job, or if there is
+ * no loss limit. Tasks that only leave a drained lane may stay on that lane. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -404,8 +404,8 @@ static bool waits_for_any(struct job *job, const struct packer_request *request,
            waiting_for_any(job);
 }
 
-/* Returns whether the job should wait because another job will be measured after a few rounds. The
- * refusal may then no longer hold. */
+/* Returns whether the job should wait, because another job will be measured after a few rounds, and
+ * the packer may then accept this job. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -418,8 +418,8 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
         return false;
     bool is_own = other->tenant == job->tenant;
     err_set(err, -EINPROGRESS,
-            "the job fits within its loss limit beside no job that is not measured yet, such as "
-            "%s%.64s; its rounds are counted",
+            "the job's loss limit does not permit lanes of a job that is not measured yet, such as "
+            "%s%.64s; the service is measuring that job",
             is_own ? tenant_prefix(other->tenant, prefix) : "another tenant's",
             is_own ? other->name : "");
     return true;
@@ -437,12 +437,13 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
         return job->terms->is_trial
                    ? 0
-                   : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
+                   : err_set(err, -EINPROGRESS,
+                             "the service starts an aggregator for the job, within %g s",
                              (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && waits_for_any(job, request, why))
         return err_set(err, -EINPROGRESS,
-                       "%s; a lane is waited for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)", reason,
-                       (double)waiting_lane_ns(job) / NS_PER_S);
+                       "%s; the job waits for a lane for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)",
+                       reason, (double)waiting_lane_ns(job) / NS_PER_S);
     if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&

@@ -22,7 +22,7 @@ void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
     ASK_FOR_LOST,    /* tasks of a lost lane; without another lane the job fails */
-    ASK_FOR_LEAVING, /* tasks of a drained lane; without another lane they stay */
+    ASK_FOR_LEAVING, /* tasks of a drained lane; they stay on their lane if there is no other */
     ASK_FOR_ENDING,  /* tasks of an ending aggregator; without another lane their state is lost */
 };
 /* Chooses lanes for `items`. Returns 0, or -ENOSPC, -ENOMEM or -EINVAL with the reason in `err`.

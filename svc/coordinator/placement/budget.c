@@ -142,7 +142,7 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
     uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
-    return cost ? cost : 1; /* 0 would mean the tensor's own bytes */
+    return cost ? cost : 1; /* a result of 0 would mean the tensor's own bytes */
 }
 
 /* --- refusals --- */

@@ -190,7 +190,9 @@ static void put(struct service *s, const struct past *past)
         past_free(oldest);
     }
     if (store_commit(s->store, &err) < 0)
-        log_warn("how job %s runs is forgotten with this process: %s", past->job, err.text);
+        log_warn("the measurements of job %s could not be stored, and are lost when gradpool serve "
+                 "ends: %s",
+                 past->job, err.text);
 }
 
 void profiles_keep(const struct job *job)
@@ -205,7 +207,9 @@ void profiles_keep(const struct job *job)
     if (!past || take_tensors(past, job) < 0) {
         if (past && list_is_empty(&past->link))
             past_free(past);
-        return log_warn("out of memory: how job %s runs is not kept", job->name);
+        return log_warn(
+            "gradpool serve is out of memory, so the measurements of job %s are not kept",
+            job->name);
     }
     past->times = known;
     past->is_alone = profile_knows_alone(job->profile);

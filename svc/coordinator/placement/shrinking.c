@@ -100,8 +100,7 @@ void shrinking_say(struct job *arriving)
                           &change, 1) == 1)
         say(arriving, jobs, &change);
     else if (count > 0)
-        log_info(
-            "job %.100s does not fit, and none of %zu elastic jobs can give a worker: each has "
-            "one worker, is not measured, or was changed lately",
-            arriving->name, count);
+        log_info("job %.100s does not fit, and none of %zu elastic jobs can give up a worker: each "
+                 "has one worker, is not measured, or was changed a short time ago",
+                 arriving->name, count);
 }

@@ -17,15 +17,15 @@ uint64_t waiting_lane_ns(const struct job *job);
 void waiting_begin(struct job *job, const char *text);
 /* Ends the wait. `goes_on`: the job no longer has to wait, which is logged and sent to workers. */
 void waiting_end(struct job *job, bool goes_on);
-/* Returns a job that trains on one of the offered lanes and is not measured yet. Returns NULL if
- * there is none, or if `job` has waited as long as its worker allows. */
+/* Returns a job that trains on one of the offered lanes and is not measured yet; NULL: there is no
+ * such job, or `job` has waited as long as its worker allows. */
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);
 /* Returns the remaining time of a declare's wait, at least 1. */
 uint64_t waiting_left_ns(const struct job *job);
 
 /* Returns whether a job that fits on no lane may wait until an aggregator starts. */
 bool waiting_may_start(const struct job *job);
-/* Starts the aggregators that the plan uses. Returns false if it uses none. */
+/* Starts the aggregators that the plan needs. Returns false if the plan needs none. */
 bool waiting_start_for(struct job *job, const struct packer_plan *plan);
 /* Begins the wait of a job for any aggregator, because there is no lane at all. Returns false if
  * the job has waited too long. */

@@ -122,8 +122,8 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
         waiting_begin(job, text);
 }
 
-/* Handles stranded tasks for which no lane was found. If there is no lane at all, the job waits as
- * long as its workers do. If the other lanes are full, the job fails. */
+/* Handles stranded tasks for which the packer found no lane. If the service has no lane at all, the
+ * job waits as long as its workers do. If all lanes are full, the job fails. */
 static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
 {
     char name[AGGREGATOR_NAME_BYTES];

@@ -1,5 +1,5 @@
-/* Recovery: new lanes for the pieces of an aggregator that is lost, and checks of one that is back.
- * RULES.md: K4. */
+/* Recovery: new lanes for the pieces of a lost aggregator, and the comparison of a returning
+ * aggregator with the store. RULES.md: K4. */
 #ifndef GRADPOOL_COORDINATOR_RECOVERY_RECOVERY_H
 #define GRADPOOL_COORDINATOR_RECOVERY_RECOVERY_H
 

@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The pieces of one message. */
+/* The pieces that one message names. */
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
@@ -104,12 +104,13 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        piece->keeping.begins |= is_unfit; /* a holder that did not answer may have begun to copy */
+        /* a holder that did not answer has perhaps begun to copy */
+        piece->keeping.begins |= is_unfit;
         piece->keeping.is_unfit |= is_unfit;
     }
 }
 
-/* Returns whether the code means that a holder has no room for more copies. */
+/* Returns whether the code means that a holder has no memory for more copies. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
     return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
@@ -131,7 +132,8 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
     if (is_unfit && keeper)
         keeping_relieve(keeper, job, told->lane, text);
     else if (!is_silent)
-        log_warn("job %s: copies of the tasks on lane %u: %s", job->name, told->lane, text);
+        log_warn("job %s: an order about replicas of the tasks on lane %u failed: %s", job->name,
+                 told->lane, text);
     if (!is_silent || code == -ETIMEDOUT)
         service_retry_later(s);
 }

@@ -37,8 +37,8 @@ static bool may_have_keepers(const struct job *job)
 
 /* --- choice --- */
 
-/* Returns whether an operator has drained all lanes of the aggregator, so that it will end. It is
- * chosen last. */
+/* Returns whether an operator has drained all lanes of the aggregator. Such an aggregator will end,
+ * and is the last choice as a replica holder. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -98,13 +98,13 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.keeper : choose(job, lane);
 }
 
-/* Sets the holder and the former holder. If the present holder becomes the former one, its flag
- * "was informed" is kept. */
+/* Sets the replica holder and the former holder. If the current holder becomes the former one, its
+ * flag "was informed" is copied. */
 static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    /* a former holder becomes the holder again; its copy may still be needed */
+    /* a former holder becomes the holder again; the lane may still need its copy */
     bool returns = keeper == now->former;
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
@@ -146,11 +146,14 @@ int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uin
 {
     const struct keeping *now = &piece->keeping;
     if (keeper && keeper != now->keeper && keeper == now->former)
-        return err_set(err, -EAGAIN, "a copy of task %u is being read", piece->task);
+        return err_set(err, -EAGAIN, "the replica of task %u is being read; try again later",
+                       piece->task);
     bool is_kept = !now->is_unfit && !is_lost(aggregator_find(tensor->job->service, now->keeper));
     if (!keeper && is_kept && !must_leave(piece->lane))
-        return err_set(err, -EAGAIN, "nobody can keep a copy of task %u where it would go",
-                       piece->task);
+        return err_set(
+            err, -EAGAIN,
+            "task %u would have no replica holder at its new place; join another aggregator",
+            piece->task);
     return 0;
 }
 
@@ -203,7 +206,7 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
     }
     int error = store_commit(store, &err);
     if (error < 0)
-        log_error("job %s: its copies stay where they were: %s", job->name, err.text);
+        log_error("job %s: its replicas were not moved: %s", job->name, err.text);
     return error;
 }
 
@@ -219,11 +222,11 @@ static void note_lack(struct job *job)
 {
     bool lacks = lacks_keeper(job);
     if (lacks && !job->copies->lacks_keeper)
-        log_warn("job %s: no other aggregator is there to keep copies of its parameters and "
-                 "moments; they begin when one joins (--aggregators, or --durability worker)",
+        log_warn("job %s: its parameters and moments have no replicas, because the service has no "
+                 "other aggregator; raise --aggregators, or use --durability worker",
                  job->name);
     if (!lacks && job->copies->lacks_keeper)
-        log_info("job %s: its parameters and moments have copies again", job->name);
+        log_info("job %s: its parameters and moments have replicas again", job->name);
     job->copies->lacks_keeper = lacks;
     if (lacks)
         fleet_want_another(job->service);
@@ -244,7 +247,7 @@ static void change_keepers(struct job *job)
     if (!changes || (count > 0 && store_changes(job, changes, count) < 0))
         return service_retry_later(job->service);
     if (count > 0)
-        log_debug("job %s: other keepers for %zu pieces", job->name, count);
+        log_debug("job %s: %zu pieces have other replica holders", job->name, count);
     for (size_t i = 0; i < count; i++) {
         uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
         end_unfit(job, changes[i].piece);
@@ -310,7 +313,7 @@ void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why)
 {
     char name[AGGREGATOR_NAME_BYTES];
-    log_warn("job %s: %s keeps no copies of the tasks on lane %u: %s", job->name,
+    log_warn("job %s: %s stores no replicas of the tasks on lane %u: %s", job->name,
              aggregator_name(a, name, sizeof name), lane, why);
     a->unfit_until_ns = clock_now_ns() + UNFIT_NS;
     timer_start(a->service->loop, &a->service->retries->unfit, a->unfit_until_ns);
@@ -327,7 +330,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
         now->is_unfit |= now->keeper == a->id;
         if (now->former != a->id)
             continue;
-        now->former = 0; /* the lane cannot read this copy either */
+        now->former = 0; /* the lane cannot connect to this holder, and so cannot read its copy */
         now->lane_knows = false;
         keeping_end_piece(job, a->id, piece->id);
     }
@@ -336,8 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Holders are informed before they are changed. A new owner may need the copy of a holder that is
- * about to be replaced. */
+/* Informs holders before they are replaced, because a new owner may need the copy of such a
+ * holder. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
@@ -405,7 +408,7 @@ static void ended(struct service *s, void *data, const envelope *reply, int code
 {
 }
 
-/* Tells a holder to drop copies. A holder that is away is told when it is back. */
+/* Orders a holder to drop copies. A disconnected holder receives the order when it returns. */
 static void send_end(struct aggregator *a, const struct job *job, uint32_t *pieces, size_t count,
                      bool others)
 {

@@ -30,12 +30,12 @@ void keeping_check_all(struct service *s);
 void keeping_aggregator_back(struct aggregator *a);
 /* Called when an aggregator is lost, after its pieces were placed again or stranded. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* Functions that tell holders to drop copies: of an ending job, of an undeclared tensor, of a piece
- * with a new holder. */
+/* Functions that order holders to drop copies: of an ending job, of an undeclared tensor, of a
+ * piece with a new holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
-/* Does not choose the aggregator as a holder for one minute. The reason is logged. */
+/* Excludes the aggregator as a holder for one minute. The reason is logged. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* Called when an aggregator cannot connect to the lane. The aggregator is not chosen as a holder,
  * and the job's pieces on the lane receive other holders. */
@@ -54,7 +54,7 @@ enum keeping_whom {
     TELL_FORMER, /* to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
-/* Describes a piece for its holder, as placed with this epoch. */
+/* Fills in the description of a piece for its replica holder, under the given epoch. */
 WIRE(CopySpec)
 keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins);
 int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,

@@ -56,9 +56,9 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
                      .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
-/* Returns 0 or the code of the answer. -ENOENT: the holder has no copies of the job and may drop
- * everything. -ESTALE: it has no copies of this lane's pieces, or another lane has replaced this
- * lane. */
+/* Returns 0 or the code of the answer. -ENOENT: the holder has no copies of the job, and may drop
+ * its data. -ESTALE: the holder has no copies of this lane's pieces, or another lane has replaced
+ * this lane. */
 static int answer_of(const struct aggregator *keeper, const struct job *job,
                      const struct lane *lane)
 {

@@ -40,8 +40,8 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
  * earlier placement of these pieces. */
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
-/* Sets the state of the pieces. Without an answer the state is PIECE_PLACED. The pieces are then
- * sent to the same lane when it is back, or to another lane if it is lost. */
+/* Sets the state of the pieces. Without an answer the pieces are PIECE_PLACED: they are sent again
+ * to the same lane when it returns, or to another lane if it is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -171,8 +171,8 @@ static void limits_told(struct service *s, void *data, const envelope *reply, in
                         const char *text)
 {
     if (!reply && code != -ECONNRESET && code != -ENOTCONN)
-        log_warn("a lane did not get the new limits of a tenant: %s; they are sent again with the "
-                 "next pieces of the tenant",
+        log_warn("a lane did not receive the new limits of a tenant: %s; the coordinator sends "
+                 "them again with the next pieces of the tenant",
                  text);
 }
 
@@ -195,7 +195,9 @@ static void dropped(struct service *s, void *data, const envelope *reply, int co
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count)
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
-        return; /* when the lane joins again, it lists its pieces and is told to drop them */
+        /* when the aggregator joins again, it lists its pieces, and the coordinator orders it to
+         * drop these */
+        return;
     lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
               .pieces = pieces, .n_pieces = count);
 }

@@ -10,9 +10,9 @@
 void telling_place(struct job *job);
 /* Sends the tenant's limits to all lanes that have pieces of the job. */
 void telling_limits(struct job *job);
-/* Tells the lane to drop pieces, or the whole job if `count` is 0. */
+/* Orders the lane to drop pieces, or the whole job if `count` is 0. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
-/* Tells the lane to serve released pieces again. */
+/* Orders the lane to serve released pieces again. */
 void telling_thaw(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
 /* PLACE_AHEAD: the pieces are moving to this lane, and the lane answers after the workers have
  * connected. */

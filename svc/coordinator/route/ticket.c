@@ -47,7 +47,8 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
     const struct lane *lane = lane_find(s, grant->lane);
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST)
         peer_fail(wait->peer, wait->request, -ESTALE,
-                  "lane %u has just been lost; its pieces get new routes", grant->lane);
+                  "lane %u has just been lost; the coordinator sends new routes for its pieces",
+                  grant->lane);
     else if (lane->aggregator->state == AGGREGATOR_AWAY || (!reply && call_went_unanswered(code)))
         peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u: %s", grant->lane,
                   reply ? "its aggregator is away" : text);
@@ -93,10 +94,11 @@ void ticket_answer(struct peer *p, const envelope *request)
     const struct job *job = p->session->job;
     struct lane *lane = lane_find(p->service, id);
     if (!lane || !share_takes_workers(job, lane))
-        return peer_fail(p, request->id, -ENOENT, "job %s has nothing on lane %u", job->name, id);
+        return peer_fail(p, request->id, -ENOENT, "job %s has no pieces on lane %u", job->name, id);
     if (lane->aggregator->state == AGGREGATOR_LOST)
         return peer_fail(p, request->id, -ESTALE,
-                         "lane %u has been lost; its pieces get new routes", id);
+                         "lane %u has been lost; the coordinator sends new routes for its pieces",
+                         id);
     if (lane->aggregator->state == AGGREGATOR_AWAY)
         return kept_add(p, request, TICKET_DEADLINE_NS, ticket_answer,
                         "an aggregator that is away");

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Delay of the message. The ranks of a job usually end at the same time, and then no rank
- * needs it. */
+/* Delay of the message: the ranks of a job usually end together, and then the message is not
+ * needed. */
 #define TELL_NS (200 * NS_PER_MS)
 
 struct goodbyes {
@@ -58,9 +58,9 @@ static void told(struct service *s, void *data, const envelope *reply, int code,
         return;
     if (code == -ECONNRESET || code == -ENOTCONN || code == -ETIMEDOUT || code == -ENOMEM)
         return leavers_changed(job);
-    log_warn(
-        "job %s: lane %u did not get the ranks that have left: %s; see the log of its aggregator",
-        job->name, asked->lane, text);
+    log_warn("job %s: lane %u was not informed of the ranks that have left: %s; see the log of its "
+             "aggregator",
+             job->name, asked->lane, text);
 }
 
 static int tell_lane(struct job *job, struct lane *lane, uint64_t *ranks)

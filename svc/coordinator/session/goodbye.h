@@ -6,7 +6,7 @@
 
 int leavers_create(struct service *s);
 void leavers_destroy(struct service *s);
-/* After a restart, informs lanes again of ranks that had left before. */
+/* After a restart, informs lanes of the ranks that left before the restart. */
 void leavers_start(struct service *s);
 /* Schedules a message to all lanes of the job about the ranks that have left. Called when a rank
  * leaves or a lane receives pieces. Does nothing for elastic jobs: their lanes learn of these ranks

@@ -51,7 +51,7 @@ static void look_at(struct peer *p, uint64_t now_ns)
     if (silent_ns >= quiet_ns)
         return judge(p, silent_ns);
     p->silent_looks = 0;
-    /* no silence can be found before this time */
+    /* before this time the silence cannot reach its limit */
     p->look_ns = now_ns + quiet_ns - silent_ns;
 }
 

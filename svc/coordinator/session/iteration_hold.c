@@ -147,9 +147,10 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
 {
     const struct session *session = find_rank(job, scope);
     if (job->ranks->holding)
-        return err_set(err, -EAGAIN, "a rank of job %.64s is held already", job->name);
+        return err_set(err, -EAGAIN, "a rank of job %.64s is held already; try again later",
+                       job->name);
     if (!session)
-        return err_set(err, -EAGAIN, "job %.64s: no connected rank trains all its tensors",
+        return err_set(err, -EAGAIN, "job %.64s: no connected rank has declared all its tensors",
                        job->name);
     struct holding *h = malloc(sizeof *h);
     if (!h)
@@ -198,7 +199,8 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* No iteration boundary was observed yet. A rank that is idle this long is assumed to be at one. */
+/* The end of an iteration was never observed. A rank that begins no round for this time is assumed
+ * to be at the end of one. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -220,7 +222,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* later messages describe work from before the hold */
+        return; /* later messages describe the time before the hold */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;
@@ -239,7 +241,7 @@ void holding_handle(struct peer *p, const envelope *message)
     struct holding *h = session ? session->job->ranks->holding : NULL;
     bool is_meant = h && h->id == said->hold && h->rank == session->rank;
     if (is_meant && h->is_held && said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES)
-        return peer_fail(p, message->id, -EBUSY, "somebody enters the job just now");
+        return peer_fail(p, message->id, -EBUSY, "a worker is entering the job");
     peer_reply_done(p, message->id);
     if (is_meant)
         take(h, said);

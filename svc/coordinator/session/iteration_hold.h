@@ -24,7 +24,7 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
                   struct err *err);
 /* Returns whether a rank is held for this scope. */
 bool holding_is_held(const struct job *job, enum hold_scope scope);
-/* Ends the hold, so that the rank continues. Does nothing without a hold. */
+/* Ends the hold, so that the rank continues. Has no effect without a hold. */
 void holding_end(struct job *job);
 /* Ends the hold in `wait_ns`, if a rank is held. */
 void holding_end_in(struct job *job, uint64_t wait_ns);

@@ -49,7 +49,7 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     size_t bytes = gradpool__wire__envelope__get_packed_size(request), before = kept_of(p);
     if (before + bytes > KEPT_BYTES_MAX)
         return peer_fail(p, request->id, -EDQUOT,
-                         "%zu bytes of requests wait for %s already: ask for less at a time",
+                         "%zu bytes of requests wait for %s already: send fewer requests at a time",
                          before, what);
     struct kept *kept = malloc(sizeof *kept + bytes);
     if (!kept)
@@ -59,8 +59,8 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     gradpool__wire__envelope__pack(request, kept->request);
     struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
     if (wait)
-        /* Kept requests do not count as open. Otherwise requests that wait for room among the open
-         * requests would use up this room. */
+        /* Kept requests do not count as open requests. Otherwise kept requests, which wait until
+         * fewer are open, would prevent each other. */
         wait_uncount(wait);
 }
 
@@ -77,8 +77,8 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
     return NULL;
 }
 
-/* Handles only requests that are kept now: a handler may end any wait, and a request that is kept
- * again has a higher number. */
+/* Handles only requests that are kept at the time of the call. A handler may end any wait, and a
+ * request that is kept again gets a higher number. */
 void kept_check(struct service *s, kept_handler handler)
 {
     uint64_t newest = s->door->next_id;

@@ -1,5 +1,5 @@
-/* Kept requests: they cannot be answered yet. Later they are handled again, as if they had just
- * arrived. */
+/* Kept requests: requests that cannot be answered yet. They are handled again later, like requests
+ * that have just arrived. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_KEPT_H
 #define GRADPOOL_COORDINATOR_SESSION_KEPT_H
 

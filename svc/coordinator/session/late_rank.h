@@ -1,5 +1,5 @@
-/* Describes late ranks: the state of a rank for which others wait, as far as the coordinator
- * knows it. RULES.md: K77. */
+/* Describes a rank for which other ranks wait: its state, as far as the coordinator knows.
+ * RULES.md: K77. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 #define GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 

@@ -110,8 +110,8 @@ static int keep(const struct session *session, struct err *err)
     return store_put_one(session->job->service->store, &row, err);
 }
 
-/* Returns the session of the job whose process was the first to end, of those that have neither
- * left nor been lost; NULL: none has ended. */
+/* Returns the session whose process was the first of the job to end, without sessions that have
+ * left or are lost; NULL: no process has ended. */
 static struct session *first_to_end(const struct job *job)
 {
     struct session *first = NULL;
@@ -124,7 +124,7 @@ static struct session *first_to_end(const struct job *job)
     return first;
 }
 
-/* Handles the end of the next process, which has waited for that of an earlier one. */
+/* Handles the end of the next process, which had to wait for the end of an earlier one. */
 static void end_next(const struct job *job)
 {
     struct session *next = first_to_end(job);
@@ -155,7 +155,7 @@ static void lost_because(struct session *session, const char *why)
     if (peer)
         peer_break(peer);
     if (job->terms->continues && !job->failure) {
-        log_warn("%s is gone%s; its job goes on", SESSION_NAME(session), why);
+        log_warn("%s is gone%s; its job continues without this rank", SESSION_NAME(session), why);
         job->service->on->job->session_is_lost(session);
     } else {
         jobs_fail(job, session, -ECONNRESET,
@@ -184,7 +184,8 @@ void session_silent(struct session *session, uint64_t silent_ns)
     lost_because(session, why);
 }
 
-/* The process may still be alive. JobFailure is the last message to it. */
+/* Ends the session although the process may be alive. JobFailure is the last message to the
+ * process. */
 void session_cut_off(struct session *session, uint32_t lane)
 {
     struct job *job = session->job;
@@ -206,8 +207,8 @@ void session_cut_off(struct session *session, uint32_t lane)
 
 void session_process_ended(struct session *session) { lost_in_order(session); }
 
-/* Called when the process has ended. Its Goodbye may still be unread in the socket. Therefore all
- * messages are handled in turns, and then the session ends. */
+/* Called when the process has ended. Its Goodbye may still be unread in the socket, so the session
+ * ends only after all messages were handled in turns. */
 static void process_ended(struct source *source, uint32_t events)
 {
     struct session *session = container_of(source, struct session, process);
@@ -280,7 +281,7 @@ void session_broken(struct session *session, uint32_t lane)
     char why[128];
     session->broken_ns = clock_now_ns();
     if (session->state == SESSION_LEFT)
-        return leavers_changed(session->job); /* the lane was not informed that the rank has left */
+        return leavers_changed(session->job); /* no lane knows yet that the rank has left */
     if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
         return;
     snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",

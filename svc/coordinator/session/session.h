@@ -12,7 +12,7 @@ void session_attach(struct session *session, struct peer *p);
  * or if its process is dead. `was_closed`: the peer closed the connection; otherwise it was
  * reset. */
 void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
-/* Limits the remaining time of a worker that is away to `within_ns`, because another process
+/* Limits the remaining time of a disconnected worker to `within_ns`, because another process
  * requests its rank. */
 void session_claimed(struct session *session, uint64_t within_ns);
 /* Called when a lane's connection to the worker has ended. The worker may connect again (K6). */

@@ -33,19 +33,19 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
         return err_set(err, tensor->failure_code, "tensor '%.255s' has failed: %s", tensor->name,
                        tensor->failure);
     if (!terms_are_for_all(&tensor->terms))
-        return err_set(
-            err, -EOPNOTSUPP,
-            "tensor '%.255s' has a set of ranks of its own, which a snapshot cannot hold",
-            tensor->name);
+        return err_set(err, -EOPNOTSUPP,
+                       "tensor '%.255s' has a set of ranks of its own, which a snapshot cannot "
+                       "store; save the tensor in the script",
+                       tensor->name);
     if (tensor->terms.quorum != QUORUM_ALL)
         return err_set(err, -EOPNOTSUPP,
-                       "tensor '%.255s' has rounds without all ranks, so only these know when an "
-                       "iteration ends (gp_job_snapshot())",
+                       "tensor '%.255s' has rounds without all ranks, so only the ranks know the "
+                       "end of an iteration; call gp_job_snapshot() in the script",
                        tensor->name);
     tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
-            return err_set(err, -EAGAIN, "task %u of job %.64s is being placed", piece->task,
-                           tensor->job->name);
+            return err_set(err, -EAGAIN, "task %u of job %.64s is being placed; try again",
+                           piece->task, tensor->job->name);
     return 0;
 }
 
@@ -98,8 +98,8 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     }
     if (error == 0 && count == 0)
         return err_set(err, -ENODATA,
-                       "job %.64s has no tensor with an update rule: nothing of it but gradients "
-                       "comes here, and a snapshot would be empty",
+                       "job %.64s has no tensor with an update rule, so lanes store no parameters "
+                       "and a snapshot would be empty; save in the script",
                        job->name);
     qsort(found, count, sizeof *found, compare_names);
     for (size_t i = 0; i < count && error == 0; i++)
@@ -158,8 +158,8 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
                 "reported the state of the tensor; try again",
                 name, job->name);
         return err_set(err, -ENODATA,
-                       "tensor '%.255s' of job %.64s has no parameters: nothing was broadcast "
-                       "yet, or they died with their lane",
+                       "tensor '%.255s' of job %.64s has no parameters: none were broadcast yet, "
+                       "or they were lost with their lane",
                        name, job->name);
     }
     return 0;
@@ -173,10 +173,10 @@ static int check_rounds(const struct saving *sv, const struct job *job, struct e
         const struct saved_tensor *t = tensor_of(sv, i);
         const struct tensor *tensor = jobs_tensor(job, t->tensor);
         if (sv->pieces[i].round != sv->pieces[t->first].round)
-            return err_set(err, -EAGAIN,
-                           "tensor '%.255s' of job %.64s: a round of some of its pieces is made "
-                           "again; try again",
-                           tensor ? tensor->name : "?", job->name);
+            return err_set(
+                err, -EAGAIN,
+                "tensor '%.255s' of job %.64s: some of its pieces repeat a round; try again",
+                tensor ? tensor->name : "?", job->name);
     }
     return 0;
 }
@@ -186,10 +186,10 @@ static void stand(struct saving *sv, const struct job *job)
     int error = saving_answer(sv, job);
     struct err err;
     if (error == -EMSGSIZE)
-        return saving_break(sv, error,
-                            "job %.64s has too many tensors for one message: its ranks can "
-                            "make a snapshot (gp_job_snapshot())",
-                            job->name);
+        return saving_break(
+            sv, error,
+            "job %.64s has too many tensors for one message; call gp_job_snapshot() in the script",
+            job->name);
     if (error < 0) {
         err_set(&err, error, "no snapshot of job %.64s: %s", job->name,
                 error == -EAGAIN ? "a tensor was undeclared" : err_text(error));
@@ -227,7 +227,7 @@ static void released(struct service *s, void *data, const envelope *reply, int c
     const WIRE(ReleaseReply) *said = reply ? reply->release_reply : NULL;
     if (reply && (reply->body_case != BODY(RELEASE_REPLY) || said->n_rounds != asked->count ||
                   said->n_state_bytes != asked->count || said->n_steps != asked->count))
-        return saving_break(sv, -EBADMSG, "a lane did not say what it released");
+        return saving_break(sv, -EBADMSG, "a lane's reply lacks the released pieces");
     if (!reply) {
         err_set(&err, code, "%s", text);
         return saving_hindered(sv, &err);
@@ -276,7 +276,7 @@ static void ask_all(struct saving *sv, struct job *job)
     if (error < 0)
         saving_break(sv, error, "gradpool serve is out of memory");
     else if (sv->pending == 0)
-        saving_break(sv, -EAGAIN, "no snapshot: the tensors of job %.64s are gone", job->name);
+        saving_break(sv, -EAGAIN, "no snapshot: job %.64s has no tensors any more", job->name);
 }
 
 static int check_job(const struct saving *sv, const struct job *job, struct err *err)
@@ -286,12 +286,14 @@ static int check_job(const struct saving *sv, const struct job *job, struct err 
     if (job->failure)
         return err_set(err, -EPIPE, "job %.64s has failed: %s", job->name, job->failure);
     if (moving_is_busy(job))
-        return err_set(err, -EBUSY, "tasks of job %.64s are on their way", job->name);
+        return err_set(err, -EBUSY, "tasks of job %.64s are moving", job->name);
     if (job_has_claim(job, CLAIM_REGROUP))
-        return err_set(err, -EAGAIN, "workers of job %.64s come or go", job->name);
+        return err_set(err, -EAGAIN, "workers of job %.64s join or leave", job->name);
     const struct saving *other = saving_of(job);
     if (other && other != sv)
-        return err_set(err, -EBUSY, "a snapshot of job %.64s is being taken already", job->name);
+        return err_set(err, -EBUSY,
+                       "a snapshot of job %.64s is being made already; try again when it has ended",
+                       job->name);
     return 0;
 }
 
@@ -313,8 +315,8 @@ static void held(struct service *s, uint64_t id, int code, const char *text)
         return;
     if (code == -EOPNOTSUPP)
         return saving_break(sv, code,
-                            "%s: they are not updated once an iteration each, so only their ranks "
-                            "know when one ends (gp_job_snapshot())",
+                            "%s: not every tensor is updated once an iteration, so only the ranks "
+                            "know the end of an iteration; call gp_job_snapshot() in the script",
                             text);
     int error = code < 0 ? err_set(&err, code, "%s", text) : look(sv, &job, &err);
     if (error < 0)

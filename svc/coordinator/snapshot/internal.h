@@ -71,7 +71,7 @@ int saving_answer(struct saving *sv, const struct job *job);
 
 /* --- snapshot.c --- */
 
-/* Returns the job's snapshot, or NULL if there is none or it is broken. */
+/* Returns the job's snapshot; NULL: the job has none, or the snapshot has failed. */
 struct saving *saving_of(const struct job *job);
 /* Lists the indexes of the lane's pieces that still exist. */
 size_t saving_gather(const struct saving *sv, const struct job *job, uint32_t lane,

@@ -67,7 +67,8 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     if (!reply)
         return saving_break(sv, code, "no snapshot: %s", text);
     if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len < part->bytes)
-        return saving_break(sv, -EBADMSG, "a lane did not send the state that it said it had");
+        return saving_break(sv, -EBADMSG,
+                            "a lane did not send all of the state that it had announced");
     memcpy(part->data, reply->state_reply->data.data, part->bytes);
     if (--sv->batch->pending == 0)
         send_batch(sv);
@@ -147,7 +148,8 @@ static int ask_next(struct saving *sv)
 void saving_read(struct saving *sv)
 {
     int error = 0;
-    timer_stop(&sv->timer); /* off while calls are open, because these have their own deadlines */
+    /* the timer stops while calls are open, because each call has its own deadline */
+    timer_stop(&sv->timer);
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
         return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");

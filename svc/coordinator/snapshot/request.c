@@ -62,7 +62,8 @@ static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
         return sv;
     if (!sv || sv->peer != p || sv->state != SAVING_BROKEN) {
         peer_fail(p, request, -EINVAL,
-                  "there is no such snapshot: it is not ready, or was asked for too late");
+                  "the coordinator has no such snapshot: the snapshot is not ready, or this "
+                  "request came too late; order the snapshot again");
         return NULL;
     }
     peer_fail(p, request, sv->why.code, "%s", sv->why.text);

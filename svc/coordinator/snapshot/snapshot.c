@@ -86,7 +86,7 @@ void saving_let_go_on(struct saving *sv)
     if (job && !sv->is_between && (sv->state == SAVING_HOLDS || sv->state == SAVING_RESTS))
         holding_end(job);
     if (job && sv->state == SAVING_STANDS)
-        log_info("job %s: %zu tensors have stood still after round %" PRIu64 " for %.1f ms, for a "
+        log_info("job %s: %zu tensors were held after round %" PRIu64 " for %.1f ms, for a "
                  "snapshot",
                  job->name, sv->tensors_count, sv->pieces[0].round,
                  (double)(clock_now_ns() - sv->stood_ns) / NS_PER_MS);
@@ -118,8 +118,10 @@ static void was_silent(struct timer *timer)
     struct saving *sv = container_of(timer, struct saving, timer);
     if (sv->state == SAVING_BROKEN)
         return saving_free(sv);
-    saving_break(sv, -ETIMEDOUT, "the snapshot was not asked for any further for %u s",
-                 (unsigned)(SILENCE_NS / NS_PER_S));
+    saving_break(
+        sv, -ETIMEDOUT,
+        "the reader of the snapshot requested no further part for %u s; start the snapshot again",
+        (unsigned)(SILENCE_NS / NS_PER_S));
 }
 
 void saving_await(struct saving *sv)
@@ -133,11 +135,11 @@ bool saving_takes_long(struct saving *sv)
 {
     if (clock_now_ns() - sv->stood_ns < STANDS_NS)
         return false;
-    saving_break(sv, -ETIMEDOUT,
-                 "its tensors have stood still for %u s and are not all read; they train on: who "
-                 "asks is slow, or its disk is, or they are too large for this way "
-                 "(gp_job_snapshot())",
-                 (unsigned)(STANDS_NS / NS_PER_S));
+    saving_break(
+        sv, -ETIMEDOUT,
+        "the snapshot was not read within %u s, and the held tensors continue: the reader or its "
+        "disk is slow, or the tensors are too large; call gp_job_snapshot() in the script",
+        (unsigned)(STANDS_NS / NS_PER_S));
     return true;
 }
 
@@ -154,7 +156,7 @@ void saving_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_safe_entry (struct saving, sv, &a->service->works->savings, link) {
         if (sv->are_released && is_on(sv, a))
-            saving_break(sv, -ECONNRESET, "no snapshot: an aggregator is gone; try again");
+            saving_break(sv, -ECONNRESET, "no snapshot: an aggregator has ended; try again");
     }
 }
 

@@ -14,7 +14,7 @@ struct event {
 
 struct events {
     struct event ring[EVENTS_KEPT];
-    uint64_t count; /* number of all events so far */
+    uint64_t count; /* number of all events since the start */
 };
 
 /* Adds an event. A text that is too long is truncated. */

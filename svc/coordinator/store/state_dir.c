@@ -71,8 +71,8 @@ static int check_own(const char *path, struct err *err)
                        path, folder.st_mode & 07777, folder.st_uid, geteuid());
     if (folder.st_mode & (S_IWGRP | S_IWOTH))
         return err_set(err, -EPERM,
-                       "state dir %s has mode %04o, so other users can replace what is in it: look "
-                       "through it, then chmod go-w %s, or choose another place with --state-dir",
+                       "state dir %s has mode %04o, so other users can replace its files: check "
+                       "the files, then chmod go-w %s, or choose another place with --state-dir",
                        path, folder.st_mode & 07777, path);
     return 0;
 }
@@ -143,8 +143,9 @@ int state_dir_lock(const char *path, int *ret_fd, struct err *err)
     snprintf(file, sizeof file, "%s/lock", path);
     _cleanup_fd_ int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ELOOP)
-        return err_set(err, -ELOOP, "%s is a symbolic link, which is not followed: remove it",
-                       file);
+        return err_set(
+            err, -ELOOP,
+            "%s is a symbolic link, which gradpool serve does not follow: remove the link", file);
     if (fd < 0)
         return cannot(err, "write", file);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0) {

@@ -37,7 +37,7 @@ struct store_service {
 };
 struct store_tenant {
     const char *name;
-    const char *secret; /* the key, in hexadecimal digits */
+    const char *secret; /* secret of the key, in hexadecimal digits */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
     uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
@@ -69,7 +69,7 @@ struct store_job {
     uint32_t layout;                    /* profiles_layout(); 0: no declare yet */
     uint32_t founding, wanted, version; /* fields of struct job_ranks (K40) */
     uint32_t flags;
-    const void *backup;        /* STORE_BACKUP_BYTES: a struct backup_terms */
+    const void *backup;        /* STORE_BACKUP_BYTES bytes: a struct backup_terms */
     uint64_t ordered_until_ns; /* end of a hold, CLOCK_MONOTONIC; 0: none */
 };
 struct store_session {
@@ -86,7 +86,7 @@ struct store_tensor {
     uint64_t elements;
     const char *failure;    /* "": the tensor has not failed */
     const uint8_t *ranks;   /* STORE_RANKS_BYTES: the ranks that have declared the tensor */
-    const void *terms;      /* STORE_TERMS_BYTES: a struct terms */
+    const void *terms;      /* STORE_TERMS_BYTES bytes: a struct terms */
     const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes complete a round */
     uint32_t grouped;
 };
@@ -97,7 +97,7 @@ struct store_piece {
     /* Epoch of the last placement without a release by the former lane (K20). */
     uint32_t lost_epoch;
     uint32_t keeper;        /* aggregator that holds the replica; 0: none */
-    uint32_t former_keeper; /* former holder, whose copy may still be needed; 0: none */
+    uint32_t former_keeper; /* former replica holder; its copy may still be needed; 0: none */
 };
 
 struct store_blob {

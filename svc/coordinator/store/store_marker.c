@@ -42,8 +42,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            /* A power failure has truncated the line. Only one thing is known: the database was in
-             * use. */
+            /* A power failure has truncated the line. The file then proves only that the database
+             * was in use. */
             1;
     }
     return 0;
@@ -55,11 +55,11 @@ int store_marker_check_file(const struct store_marker *marker, const char *path,
     bool is_there = stat(path, &file) == 0;
     if (!marker->is_there || (is_there && file.st_size > 0))
         return 0;
-    return err_set(err, -EBADMSG,
-                   "%s is %s, but was used before: tenants, jobs and routes are lost with it. Put "
-                   "it back from a copy, with its log (%s-wal); or start with nothing: move %s* "
-                   "away",
-                   path, is_there ? "empty" : "gone", path, path);
+    return err_set(
+        err, -EBADMSG,
+        "%s is %s, but was used before: its tenants, jobs and routes are lost. Restore the file "
+        "from a copy, with its log (%s-wal); or move %s* away, to start without jobs and tenants",
+        path, is_there ? "empty" : "gone", path, path);
 }
 
 int store_marker_check(const struct store_marker *marker, const char *path, uint64_t changes,
@@ -68,15 +68,16 @@ int store_marker_check(const struct store_marker *marker, const char *path, uint
     uint64_t wanted = marker->is_of_this_boot ? marker->changes : marker->synced;
     if (changes >= wanted) {
         if (changes < marker->changes)
-            log_warn("%s lacks the last %" PRIu64 " changes: this host was restarted before they "
-                     "were on disk",
+            log_warn("%s lacks the last %" PRIu64
+                     " changes, because this host was restarted before they were on disk",
                      path, marker->changes - changes);
         return 0;
     }
     return err_set(err, -EBADMSG,
-                   "%s lacks the last %" PRIu64 " of %" PRIu64 " changes: its write-ahead log "
-                   "(%s-wal) was lost or damaged. Put both back from a copy; or start with what is "
-                   "left: remove %s; or with nothing: move %s* away",
+                   "%s lacks the last %" PRIu64 " of %" PRIu64
+                   " changes: its write-ahead log (%s-wal) was lost or damaged. Restore both from "
+                   "a copy; or remove %s, to start with the older state; or move %s* away, to "
+                   "start without jobs and tenants",
                    path, wanted - changes, wanted, path, marker->path, path);
 }
 
@@ -84,7 +85,9 @@ int store_marker_open(struct store_marker *marker, struct err *err)
 {
     marker->fd = open(marker->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return marker->fd < 0
-               ? err_set(err, -errno, "cannot write %s: %s", marker->path, err_text(-errno))
+               ? err_set(err, -errno,
+                         "gradpool serve cannot write %s: %s; check the disk and the folder's mode",
+                         marker->path, err_text(-errno))
                : 0;
 }
 
@@ -94,6 +97,7 @@ void store_marker_write(struct store_marker *marker)
     read_boot(boot);
     int bytes = snprintf(line, sizeof line, FORM, marker->changes, marker->synced, boot);
     if (pwrite(marker->fd, line, (size_t)bytes, 0) != bytes)
-        log_warn_rarely("cannot write %s: %s; a lost log would not be noticed", marker->path,
-                        err_text(-errno));
+        log_warn_rarely("gradpool serve cannot write %s: %s; check the disk and the folder's mode; "
+                        "until then a later loss of the log would not be detected",
+                        marker->path, err_text(-errno));
 }

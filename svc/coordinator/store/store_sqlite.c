@@ -70,8 +70,8 @@ static int limit_of(const struct store_sqlite *s, int code)
 static int damaged(const struct store_sqlite *s, const char *complaint, struct err *err)
 {
     return err_set(err, -EBADMSG,
-                   "%s is damaged (%s). Put it back from a copy; or start with nothing: move %s* "
-                   "away",
+                   "%s is damaged (%s). Restore the file from a copy; or move %s* away, to start "
+                   "without jobs and tenants",
                    s->path, complaint, s->path);
 }
 
@@ -163,9 +163,9 @@ static void check_place(struct store_sqlite *s)
     if (is_ours || s->is_gone)
         return;
     s->is_gone = true;
-    log_error("%s was removed or replaced while in use: jobs, routes and tenants' keys are still "
-              "known here, but are lost when gradpool serve ends; so are commands over the Unix "
-              "socket. Let jobs finish, then start it again",
+    log_error("%s was removed or replaced while in use: gradpool serve still has jobs, routes and "
+              "tenants' keys in memory, but loses them when it ends; commands over the Unix socket "
+              "do not work. Let jobs finish, then start gradpool serve again",
               s->path);
 }
 
@@ -260,8 +260,8 @@ static int load_table(struct store_sqlite *s, enum store_table kind,
         int error = each(context, &row);
         if (error < 0)
             return err_set(err, error,
-                           "%s: a row of table %s does not fit the others (%s). Put "
-                           "the file back from a copy; or start with nothing: move %s* away",
+                           "%s: a row of table %s contradicts other rows (%s). Restore the file "
+                           "from a copy; or move %s* away, to start without jobs and tenants",
                            s->path, schema_tables[kind].name, err_text(error), s->path);
     }
     return code == SQLITE_DONE ? 0 : failure(s, code, "read", err);
@@ -286,7 +286,8 @@ static void sqlite_sync(struct store *store)
         s->marker.synced = s->marker.changes;
         store_marker_write(&s->marker);
     } else {
-        log_warn("%s: the last changes are in its log alone: %s", s->path, sqlite3_errmsg(s->db));
+        log_warn("%s: the last changes are only in its write-ahead log: %s", s->path,
+                 sqlite3_errmsg(s->db));
     }
 }
 
@@ -406,8 +407,8 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
         return failure(s, code, "open", err);
     if (version != 0 && version != SCHEMA_VERSION)
         return err_set(err, -EPROTO,
-                       "%s was written by another gradpool (schema %u, this one "
-                       "knows %d): use that one, or another --state-dir",
+                       "%s was written by another version of gradpool (schema %u, this version "
+                       "reads %d): use that version, or another --state-dir",
                        s->path, (unsigned)version, SCHEMA_VERSION);
     int error = check_whole(s, err);
     if (error < 0)
@@ -444,7 +445,7 @@ static int make_private(struct store_sqlite *s, struct err *err)
     _cleanup_fd_ int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == ELOOP)
         return err_set(err, -ELOOP,
-                       "%s is a symbolic link, which is not followed: put the file "
+                       "%s is a symbolic link, which gradpool serve does not follow: put the file "
                        "itself there, or remove the link",
                        s->path);
     if (fd < 0 || fchmod(fd, 0600) < 0 || fstat(fd, &file) < 0)

@@ -20,7 +20,7 @@ struct timeline_source {
      * unknown. */
     uint64_t error_ns, judged_ns;
     WIRE(TimelineTaken) * held;   /* records for the caller; NULL: none */
-    char failure[ERR_TEXT_BYTES]; /* "": the source is recording */
+    char failure[ERR_TEXT_BYTES]; /* text of the failure; "": the source is recording */
 };
 
 struct timeline {

@@ -81,12 +81,13 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
                   (double)for_ns / NS_PER_S, (unsigned)(FOR_NS_MAX / NS_PER_S));
     else if (is_busy)
         peer_fail(p, message->id, -EBUSY,
-                  "a timeline of job %.127s is being recorded already: try again when it is over",
+                  "a timeline of job %.127s is being recorded already: try again when that "
+                  "timeline has ended",
                   job->name);
     else if (count >= TIMELINES_MAX)
         peer_fail(p, message->id, -EAGAIN,
-                  "timelines of %zu jobs are being recorded, and no more are at a time; try again "
-                  "when one is over",
+                  "timelines of %zu jobs are being recorded, the most at a time; try again when "
+                  "one has ended",
                   count);
     else
         return true;
@@ -157,8 +158,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Adds the tensors that the caller does not know. Numbers ascend, so these are the last tensors of
- * the job. Returns whether all of them were added. */
+/* Adds the tensors that the caller does not know: the last ones of the job, because numbers ascend.
+ * Returns whether all of them fitted. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;
@@ -260,7 +261,8 @@ void timelines_handle_next(struct peer *p, const envelope *message)
     struct timeline *tl = timeline_find(p->service, wanted->timeline);
     if (!tl || tl->peer != p)
         return peer_fail(p, message->id, -EINVAL,
-                         "there is no such timeline: it is over, or was asked for too late");
+                         "the coordinator has no such timeline: the timeline has ended, or this "
+                         "request came too late; record the timeline again");
     uint64_t now_ns = clock_now_ns();
     struct job *job = jobs_find_id(p->service, tl->job);
     if (!tl->ended_ns && (wanted->ends || now_ns >= tl->end_ns))

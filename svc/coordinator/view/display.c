@@ -88,8 +88,8 @@ static void send_report(struct peer *p, const envelope *request, char *text, siz
 {
     if (bytes > CHANNEL_FRAME_BYTES_MAX - REPORT_ROOM)
         return peer_fail(p, request->id, -EMSGSIZE,
-                         "the report has %zu bytes, more than a message holds: see it with "
-                         "`gradpool serve --http`",
+                         "the report has %zu bytes, more than a message can have: read the report "
+                         "over HTTP (`gradpool serve --http`)",
                          bytes);
     peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }

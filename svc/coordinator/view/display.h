@@ -1,5 +1,5 @@
-/* A display shows the service to people in another way than a control connection: as report files,
- * a web server, or a test. The coordinator calls only these functions. None of them may block. */
+/* A display shows the service outside of control connections: as report files, by a web server, or
+ * in a test. The coordinator calls only these functions, and none of them may block. */
 #ifndef GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 #define GRADPOOL_COORDINATOR_VIEW_DISPLAY_H
 

@@ -204,7 +204,7 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
-/* Sums the last counters about copies. Other fields stay 0. */
+/* Sums the newest counters of copies. The other fields stay 0. */
 static WIRE(JobUse) * count_copies(const struct job *job)
 {
     WIRE(JobUse) *sum = malloc(sizeof *sum);
@@ -241,7 +241,7 @@ static int add_job(const struct job *job, const struct residents *residents,
     if (!to)
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
-    /* added although incomplete, so that it is freed with the reply */
+    /* the incomplete job is added, so that it is freed with the reply */
     reply->jobs[reply->n_jobs++] = to;
     int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);

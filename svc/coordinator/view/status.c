@@ -277,7 +277,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
 }
 
-/* Sets the values that only lanes know, each to the largest value of one lane. */
+/* Sets the values that only lanes know. Each is the largest value of any lane. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);

@@ -191,7 +191,7 @@ void ofi_conn_refuse(struct ofi_conn *c, int reason)
     conn_retire(c);
 }
 
-/* Returns whether fi_accept() sends the answer before it returns. libfabric 2 does, and then reads
+/* Returns whether fi_accept() has sent the answer when it returns. libfabric 2 has, and then reads
  * the peer's bytes at once. Version 1.17 answers later, and reads nothing before FI_CONNECTED. */
 static bool conn_is_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
 

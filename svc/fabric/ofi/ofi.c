@@ -106,8 +106,8 @@ static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct of
     }
 }
 
-/* Returns whether there are so few connections that reading all queues is as cheap as finding the
- * active ones. */
+/* Returns whether there are so few connections that reading all queues costs no more than finding
+ * the active ones. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -389,7 +389,7 @@ static void ofi_withdraw(struct fabric_conn *c, uint32_t id)
     ofi_send_withdraw(ofi_conn_of(c), id);
 }
 
-/* The peer's memory is in another process, so it has no address here. */
+/* The memory of the peer is in another process, and has no address in this one. */
 static void *ofi_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes)
 {
     (void)c, (void)id, (void)offset, (void)bytes;

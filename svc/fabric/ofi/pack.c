@@ -13,7 +13,7 @@
 
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
-/* The first operations of a burst are sent at once, because no other may follow. */
+/* The first operations of a burst are sent at once, because perhaps no other operation follows. */
 #define ALONE_MAX 1
 
 static int pack_post(struct ofi_conn *c);
@@ -109,7 +109,8 @@ static int pack_post(struct ofi_conn *c)
     p->is_posted = true;
     c->packs_posted++;
     c->pack = NULL;
-    ofi_queue_activate(c); /* required wherever a completion may be available at once (O5) */
+    /* the queue must be read whenever a completion may be available at once (O5) */
+    ofi_queue_activate(c);
     return 0;
 }
 

@@ -10,8 +10,7 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-/* One of this many sends requests a completion, which is also valid for the sends before it
- * (O10). */
+/* One of this many sends requests a completion, which covers all sends before it (O10). */
 #define SENDS_A_COMPLETION 16
 
 _Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= OFI_SEND_BYTES, "fits");
@@ -56,8 +55,8 @@ static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts,
     return 0;
 }
 
-/* Sends end in order, so those posted before have ended, too. A failed send is reported even if no
- * completion was requested. */
+/* Sends end in order, so all earlier sends have ended, too. A failed send is reported even without
+ * a requested completion. */
 void ofi_send_over(struct ofi_conn *c, struct ofi_op *op)
 {
     unsigned place = (unsigned)(op - c->sends);

@@ -1,6 +1,6 @@
-/* Life of a connection of fabric_shm, the same for lane and worker: it is created, checked, ended,
- * freed. A connection ends once (S6). Its memory is freed in the poll after its last event. struct
- * shm_side has the steps that differ between the two ends. */
+/* Life of a connection of fabric_shm, the same for lane and worker: creation, checks, end, release.
+ * A connection ends once (S6). Its memory is freed in the poll after its last event. struct
+ * shm_side has the steps in which the two ends differ. */
 #include "svc/fabric/shm/conn.h"
 
 #include "svc/fabric/shm/map/lent.h"

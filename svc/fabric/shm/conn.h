@@ -51,16 +51,15 @@ struct shm_fabric {
     uint32_t polls;
     int polls_since_sockets;
 
-    /* NULL: the fabric belongs to a worker. A fabric that listens belongs to a lane and never
-     * connects. */
+    /* NULL in the fabric of a worker. A fabric that listens is a lane's, and never connects. */
     struct shm_lane *lane;
-    struct shm_mapper *mapper; /* only a lane has one */
+    struct shm_mapper *mapper; /* NULL for workers: only a lane maps regions */
     uint32_t *allowed_uids;
     size_t allowed_uids_count;
     uint64_t mapped_bytes_max;
     int (*may_lend)(void *owner, uint64_t bytes);
 
-    struct shm_watch *watch; /* only a worker has one; NULL before the first connection */
+    struct shm_watch *watch; /* NULL for lanes, and before the first connection of a worker */
 };
 
 struct shm_completion {
@@ -80,7 +79,8 @@ struct shm_conn {
     bool pushed;      /* a record was added to the ring since the last flush */
     bool room_wanted; /* a function has returned -EAGAIN: ROOM will be reported */
     bool socket_full; /* the socket had no room for the descriptor of a region */
-    bool hung_up;     /* the peer is gone; its earlier records are still to be reported */
+    /* the peer has closed the connection; its earlier records are still to be reported */
+    bool hung_up;
     /* a page of the worker's memory was missing when this process accessed it */
     _Atomic bool is_poisoned;
     uint32_t final_tail;
@@ -105,7 +105,7 @@ struct shm_conn {
     uint64_t withdrawals;  /* worker: bit i: the WITHDRAW of region i is still to be sent */
     uint64_t mapped_bytes; /* lane: sum of the lengths of all regions */
     struct shm_lent *regions[FABRIC_REGIONS_MAX]; /* lane: regions by id; NULL: none */
-    /* lane: region that is being mapped; meanwhile records stay in the ring */
+    /* lane: region that is being mapped; until then records stay in the ring */
     struct shm_lent *waits;
     struct shm_completion completions[SHM_COMPLETIONS_MAX];
     struct shm_record messages[SHM_MESSAGES_MAX];
@@ -132,14 +132,14 @@ void shm_conn_send_bye(struct shm_conn *c, uint32_t reason);
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
 /* Ends the connection without any further event. */
 void shm_conn_drop(struct shm_conn *c);
-/* Ends the connection of a peer that is gone, with the reason in its BYE. Called after the peer's
- * records were reported. */
+/* Ends the connection of a peer that has closed it, with the reason in the peer's BYE. Called after
+ * the peer's records were reported. */
 void shm_conn_farewell(struct shm_conn *c);
 /* Checks the peer's socket and process for packets of the handshake, BYE and death. */
 void shm_conn_look(struct shm_conn *c);
 /* Adds the connection to those whose peer the next flush may have to wake. */
 void shm_conn_note(struct shm_conn *c);
-/* Returns whether a function that has returned -EAGAIN would succeed now. */
+/* Returns whether a function that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
 /* Removes the connection from its group, or from fabric.ungrouped. */
 void shm_conn_leave_group(struct shm_conn *c);

@@ -19,8 +19,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Maximum number of sockets from which HELLO has not arrived. If there are more, the oldest is
- * closed. Each uses two descriptors; together they may use an eighth of all. */
+/* Maximum number of sockets without a HELLO. Beyond this number the oldest one is closed. Each such
+ * socket uses two descriptors, and all together may use an eighth of the process's descriptors. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
 /* Maximum number of sockets with events that one poll handles. */
@@ -258,8 +258,8 @@ static void lane_greet(struct shm_conn *c)
     c->state = SHM_ASKED;
 }
 
-/* Removes each descriptor from the epoll set explicitly. If another process also has it (a forked
- * child; the worker, for its eventfd), it would stay in the set after it is closed here. */
+/* Removes each descriptor from the epoll set explicitly. If another process has the descriptor, too
+ * (a forked child, or the worker with its eventfd), closing alone would leave it in the set. */
 static void lane_unwatch(struct shm_conn *c)
 {
     struct shm_lane *lane = shm_owner(c)->lane;

@@ -71,7 +71,8 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
     int error = shm_packet_receive(c->socket, &packet, fds, &fds_count);
 
     if (error < 0)
-        /* the worker sends the packet before the record, so the packet must be there */
+        /* the worker sends the packet before the record, so a missing packet is a mistake of the
+         * worker */
         return -EBADMSG;
     if (packet.kind == SHM_PACKET_LEND && packet.word == id && packet.bytes == bytes &&
         fds_count == 1)

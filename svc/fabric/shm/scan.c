@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Events of a poll: the least that each group may have before other groups follow (W10), and the
- * most of one connection. */
+/* Events of one poll: the least number for each group before the next group follows (W10), and the
+ * most for one connection. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32
 /* Maximum number of a tenant's connections that one poll checks. */

@@ -23,7 +23,7 @@ static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket
         memcpy(hello.ticket, ticket, ticket_bytes);
     int error =
         shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
-    /* A lane that has already refused has sent its reason, which is read like any answer. */
+    /* A lane that has refused the connection has sent its reason, which is read like any answer. */
     return error == -ECONNRESET ? 0 : error;
 }
 
@@ -134,7 +134,7 @@ static void worker_take_answer(struct shm_conn *c)
     int error = shm_packet_receive(c->socket, &answer, fds, &fds_count);
 
     if (error == -EAGAIN || error == -EPIPE)
-        return; /* no answer yet, or the lane has closed, which shm_conn_look() handles */
+        return; /* no answer has arrived; shm_conn_look() handles a closed socket */
     if (error == 0 && answer.kind == SHM_PACKET_ACCEPT) {
         error = worker_open_conn(c, fds, fds_count);
         if (error == 0)

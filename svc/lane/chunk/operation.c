@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* An operation with one input is a sum with one input. */
+/* An operation with only one input, such as a broadcast, is computed as a sum with one input. */
 static const struct operation operations[] = {
     {.code = RECORD_SUM, .name = "sum", .inputs = INPUT_ALL, .reduce = REDUCE_SUM},
     {.code = RECORD_MEAN,

@@ -17,8 +17,9 @@ struct operation {
     const char *name;
     enum operation_inputs inputs;
     enum reduce_operation reduce;
-    bool divides;  /* the sum is divided once, at the end, by the number of inputs */
-    bool splits;   /* an input has one block for each member; each member receives its own block */
+    bool divides; /* the sum is divided once, at the end, by the number of inputs */
+    /* an input has one block for each member, and each member receives its block of every input */
+    bool splits;
     bool collects; /* a result has one block from each member */
     bool updates;  /* the result is the updated parameters */
     bool saves;    /* a result has one block for each array of the state */
@@ -39,7 +40,8 @@ uint32_t operation_steps(const struct operation *operation, uint32_t members);
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 
-/* Returns whether the operation reduces one input of each member to one result for all. */
+/* Returns whether the operation combines the inputs of all members into one result for all of
+ * them. */
 static inline bool operation_is_reduction(const struct operation *operation)
 {
     return operation->inputs == INPUT_ALL && !operation->splits && !operation->collects;

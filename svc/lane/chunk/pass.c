@@ -25,9 +25,9 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* Returns the slot for the result. The result replaces the partial result if both have the same
- * type, otherwise the first input. A kernel allows both, but cannot narrow in place (R4 of
- * svc/reduce). */
+/* Returns the slot for the result. If result and partial result have the same type, the result
+ * replaces the partial result; otherwise it replaces the first input. A kernel permits both, but
+ * cannot write narrower values over wider ones (R4 of svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -86,8 +86,8 @@ static char *kept_at(const struct transfer *t)
     return kept_result(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
 }
 
-/* Returns the lane's own input, which is summed before the inputs of workers: the running sum. In
- * an answer to late ranks, and in a SAVE, the lane's own input is the only one. NULL: none. */
+/* Returns the lane's own input, a running sum, which is added before the inputs of workers; NULL:
+ * there is none. In an answer to late ranks, and in a SAVE, it is the only input. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -100,9 +100,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Posts a read. Over shared memory, an input that cannot be mapped cannot be read either. The
- * fabric then returns the error, and no window is allocated, because the job may have no memory for
- * one (A17). */
+/* Posts a read. Over shared memory a read is only needed if mapping has failed, and then fails,
+ * too: the fabric returns the error, and no window is allocated, because the job may have no memory
+ * for it (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;

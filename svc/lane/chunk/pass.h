@@ -1,5 +1,5 @@
-/* One pass of a chunk, for transfer.c. Errors are returned by transfer_fail(), which has handled
- * them. */
+/* One pass of a chunk, for transfer.c. After an error the job has failed already: the functions
+ * return the code of the failure. */
 #ifndef GRADPOOL_LANE_CHUNK_PASS_H
 #define GRADPOOL_LANE_CHUNK_PASS_H
 

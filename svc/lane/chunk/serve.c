@@ -1,7 +1,7 @@
-/* Writes the parameters after a round, or the result of a sum, to a rank that takes them. Before
- * each chunk the state is looked up again: a later round may have written there, and the rank then
- * gets the number of the newest round instead. One write is posted for each worker. RULES.md: A86,
- * A88, A95. */
+/* Writes the parameters after a round, or the result of a sum, to a taker: a rank outside the
+ * round's set. Before each chunk the state is checked again: if a later round has written to the
+ * state, the taker gets the number of the newest round instead. Each worker has at most one posted
+ * write. RULES.md: A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -40,7 +40,7 @@ static const void *serve_values(const struct piece *p, uint64_t round, uint64_t 
     return p->kept ? kept_result(p, round) + piece_bytes(p, first) : NULL;
 }
 
-/* Answers the rank, which has the result of `round`, or takes it next. */
+/* Answers the taker: it has the result of `round`, or has to take the result of `round` next. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
@@ -94,7 +94,7 @@ static int serve_write(struct serving *s, uint64_t elements)
     return s->is_last ? fabric_notify(conn, a->word, s) : 1;
 }
 
-/* A holder of a result knows its set (W13). */
+/* The set is sent with the result, because every rank with a result must know its set (W13). */
 static int serve_set(const struct serving *s)
 {
     uint64_t number = quorum_job_round(s->rank->piece, s->rank->late->round);
@@ -109,9 +109,9 @@ static void serve_fail(struct serving *s, int code)
     s->is_last = false;
     if (code == -EAGAIN || is_lost)
         return;
-    job_fail(w->job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+    job_fail(w->job, code, "tensor '%s': no access to the memory of rank %u of job '%s' (%s)",
              s->rank->piece->tensor, w->number, w->job->name,
-             code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+             code == -EFAULT ? "freed, or its pages are gone" : err_text(code));
 }
 
 static uint32_t serve_chunk(struct serving *s)
@@ -219,7 +219,7 @@ void serve_progress(struct worker *w, int error)
     s->piece = NULL;
     if (error == 0 && s->rank && s->is_last)
         serve_answer(s, s->rank->late->round);
-    if (error == 0 || !s->rank) /* after an error the rank may have connected again meanwhile */
+    if (error == 0 || !s->rank) /* the worker may have connected again after the error */
         (void)serving_list(s, w);
     if (p && piece_is_frozen(p))
         release_tell(w->job->lane);

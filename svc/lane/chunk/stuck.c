@@ -19,7 +19,8 @@ void stuck_posted(struct worker *w, uint32_t count)
 
 void stuck_done(struct worker *w)
 {
-    w->posted -= w->posted > 0; /* operations of a former connection also complete here */
+    /* operations of the worker's former connection complete here, too */
+    w->posted -= w->posted > 0;
     w->answered_ns = w->job->lane->now_ns;
 }
 
@@ -33,7 +34,8 @@ bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns
     return p->chunks_active > 0 && stuck_is(rank->worker, now_ns);
 }
 
-/* Returns the worker whose result of the piece is on its way for long; a release waits for it. */
+/* Returns the worker to which a result of the piece has been on its way for too long; a release
+ * waits for this worker. */
 static const struct worker *stuck_taker(const struct piece *p, uint64_t now_ns)
 {
     const struct rank *rank;

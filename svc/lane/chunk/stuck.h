@@ -1,5 +1,5 @@
-/* Ranks whose memory does not respond. A process that is stopped while its memory is read delays
- * rounds that it has already announced. RULES.md: A79. */
+/* Ranks whose memory does not respond. If a process is stopped while a lane reads its memory, it
+ * delays rounds that it has announced before. RULES.md: A79. */
 #ifndef GRADPOOL_LANE_CHUNK_STUCK_H
 #define GRADPOOL_LANE_CHUNK_STUCK_H
 
@@ -14,8 +14,8 @@ bool stuck_is(const struct worker *w, uint64_t now_ns);
 /* Returns whether a round of the piece is in progress and this rank's memory does not respond. */
 bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns);
 
-/* Writes a text that names the rank, if a round of these pieces waits for a rank whose memory does
- * not respond. Returns whether there is one. */
+/* If a round of these pieces waits for a rank whose memory does not respond, writes a text that
+ * names this rank. Returns whether there is such a rank. */
 bool lane_stuck(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count, char *text,
                 size_t room);
 

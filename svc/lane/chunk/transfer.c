@@ -43,7 +43,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct transfer *t = &job->transfers[i];
         bool unsummed = t->state == TRANSFER_READING || t->state == TRANSFER_SUMMING;
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
-        /* a round that was given up begins again, so its chunks are not lost */
+        /* an aborted round begins again, so its chunks need no repair */
         bool is_lost = t->is_broken && !t->is_given_up;
         if (is_lost || (unsummed && of && of->is_source))
             return true;
@@ -81,13 +81,13 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     if (code != -EAGAIN && is_lost && (job->is_elastic || worker_may_return(w)))
         t->is_broken = true;
     else if (code != -EAGAIN)
-        job_fail(job, code, "tensor '%s': cannot reach the memory of rank %u of job '%s' (%s)",
+        job_fail(job, code, "tensor '%s': no access to the memory of rank %u of job '%s' (%s)",
                  t->piece->tensor, w->number, job->name,
-                 code == -EFAULT ? "taken back, or its pages are gone" : err_text(code));
+                 code == -EFAULT ? "freed, or its pages are gone" : err_text(code));
     return code;
 }
 
-/* Frees the memory of inline inputs that have been summed, for the next ones (W6). */
+/* Frees the inbox memory of inputs that have been summed, so that later inputs can use it (W6). */
 static void release_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -188,9 +188,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether the reads of one whole long chunk are posted, which is the limit. The reads of
- * the next chunk are posted together with the results of this one (post_place()). Inputs are then
- * summed before they leave the cache. */
+/* Returns whether all reads of one long chunk are posted: the most at a time. The reads of the next
+ * chunk are posted with the results of this chunk (post_place()), so its inputs are summed while
+ * they are in the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -316,8 +316,8 @@ static void note_lost_write(struct transfer *t, const struct worker *w)
     t->is_broken |= w->state != WORKER_LEFT;
 }
 
-/* Posts the result for one rank, then the read of this rank's input for the next chunk. The worker
- * is woken once for both. */
+/* Posts the result for one rank, then the read of this rank's input for the next chunk. One wake-up
+ * of the worker serves both. */
 static int post_place(struct transfer *t, struct transfer *next)
 {
     struct piece *p = t->piece;
@@ -461,7 +461,7 @@ static struct transfer *step(struct lane_job *job)
     return start_chunk(job);
 }
 
-/* Rounds and answers to ranks that take results alternate. */
+/* Alternates between chunks of rounds and chunks for takers. */
 static uint32_t step_or_serve(struct lane_job *job)
 {
     uint32_t share = serve_is_next(job) ? serve_turn(job) : 0;

@@ -14,8 +14,7 @@ uint32_t transfer_turn(struct lane_job *job);
  * calls job_release(). */
 void transfer_progress(struct transfer *t, struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
-/* Returns whether a chunk that is not summed yet needs this rank's memory, or a chunk can no longer
- * complete. */
+/* Returns whether some chunk still has to read this rank's memory, or cannot complete any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
 /* Returns whether a chunk of the piece cannot complete because a worker is lost. */
 bool transfer_is_stuck(const struct piece *p);

@@ -30,7 +30,8 @@ struct transfer {
     uint32_t share;  /* share of a lane's turn, in units of 1/TRANSFER_SHARE */
     uint32_t source; /* operation_source() of the step */
     uint32_t target; /* operation_target() of the step */
-    uint32_t array;  /* array of the state, if each array has its own step (A30) */
+    /* number of the array of the state, in operations that handle one array after another (A30) */
+    uint32_t array;
     /* sum of the weights of all inputs, by which the last pass divides; 0: no division. More than
      * the number of inputs: the weights differ */
     uint32_t divisor;
@@ -49,11 +50,11 @@ struct transfer {
     uint32_t source_rank[REDUCE_SOURCES_MAX]; /* index of the member that supplies each input */
     /* slots for the partial result, followed by the inputs; NULL: no window is allocated */
     char *slots;
-    size_t slot_bytes; /* 0: the job does not have this transfer */
+    size_t slot_bytes; /* 0: the job does not use this kind of transfer */
 };
 
-/* Transfers of a job, in this order. Long: one reads while another writes. Short: each for a whole
- * piece. Small: many at a time, so that round trips overlap (A21). */
+/* Transfers of a job, in this order. Long: two, of which one reads while the other writes. Short:
+ * each for a whole piece. Small: many, so that their round trips overlap (A21). */
 #define LARGE_TRANSFERS 2
 #define SHORT_TRANSFERS 2
 #define SMALL_TRANSFERS_MAX 64

@@ -82,7 +82,9 @@ static bool keep_payload(struct worker *w, struct announcement *a, const void *d
                          const void *payload)
 {
     if (a->operation->splits || a->operation->restores)
-        return false; /* the payload has only one of several blocks */
+        /* the inline payload has only one of several blocks, so the input is read from lent
+         * memory */
+        return false;
     if (inbox_keep(w, a, payload,
                    piece_bytes(announcement_piece(a), announcement_piece(a)->elements)))
         return false;
@@ -227,7 +229,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     }
     const struct rank *rank = piece_rank(p, w->number);
     if (!rank) {
-        refuse(w, ready, -EINVAL, "the tensor was declared for other ranks");
+        refuse(w, ready, -EINVAL,
+               "the tensor was declared without this rank; push on the declared ranks only");
         return false;
     }
     if (operation && operation->inputs == INPUT_ROOT && p->job->is_elastic &&
@@ -237,7 +240,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (!operation || !root_is_sound(p, operation, ready->root)) {
-        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; is the library newer?");
+        refuse(w, ready, -EOPNOTSUPP, "unknown operation or root; use one version of gradpool");
         return false;
     }
     if (!suits_terms(p, operation)) {
@@ -248,7 +251,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     }
     if (ready->dtype != p->dtype) { /* every rank receives this error */
         piece_fail(
-            p, -EINVAL, "tensor '%s': rank %u pushes %s, declared as %s; push what was declared",
+            p, -EINVAL, "tensor '%s': rank %u pushes %s, but declared %s; push the declared dtype",
             p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
         refuse(w, ready, p->failure, p->failure_text);
         return false;
@@ -308,8 +311,8 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&before->tell_link);
 }
 
-/* Returns whether a payload of the round may be stored: only for the open round and the next one,
- * which opens soon. A held piece may open no further round here. */
+/* Returns whether the lane may store a payload of the round: only for the open round, and for the
+ * next one, which opens soon. A held piece opens no further round on this lane. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -330,7 +333,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         return false;
     }
     if (is_new && !list_is_empty(&a->tell_link)) {
-        refuse(w, ready, -EPROTO, "announced before the round two back was committed");
+        refuse(w, ready, -EPROTO,
+               "the announcement came before the commit of the round two rounds before");
         return false;
     }
     if (is_new) {
@@ -376,21 +380,22 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     if (job->failure) {
         refuse(w, ready, job->failure, job->failure_text);
     } else if (p && ready->standing == RECORD_TAKES && !quorum_follows(p, operation)) {
-        refuse(w, ready, -EOPNOTSUPP, "results are fetched in jobs with backup workers only");
+        refuse(w, ready, -EOPNOTSUPP, "only jobs with backup workers can fetch results");
     } else if (p && piece_follows(p) && ready->weight != RECORD_WEIGHT) {
         refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {
-        refuse(w, ready, -ESTALE, "moved: not served here; wait for the new route");
+        refuse(w, ready, -ESTALE, "the piece has moved to another lane; wait for the new route");
     } else if (check(w, p, operation, ready)) {
         return take(piece_rank(p, w->number), operation, ready, data, payload);
     }
     return false;
 }
 
-/* Frees a dropped piece whose round failed before its first chunk, because no transfer will
- * free the piece. Pending errors are sent first, because the piece's announcements store them. */
+/* Frees a dropped piece whose round failed before its first chunk: no transfer will free such a
+ * piece. Errors that are still unsent are sent first, because they are stored in the announcements
+ * of the piece. */
 static void free_if_over(struct piece *p)
 {
     if (!p->is_dropped || p->state != PIECE_COLLECTING)
@@ -409,8 +414,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether other ranks wait for this one: for its standing while the ranks report theirs,
- * otherwise for its announcement of the round. `round` 0: the query of a late worker, about the
+/* Returns whether other ranks wait for this rank: for its standing while the lane collects
+ * standings, otherwise for its announcement of the round. `round` 0: a late worker asks about the
  * open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {

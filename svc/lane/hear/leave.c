@@ -23,18 +23,18 @@ static void rank_leave(struct rank *rank)
         if (quorum_is_hopeless(p, &left))
             piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
         else
-            round_go_on(p); /* the round may have waited only for the rank that left */
+            round_go_on(p); /* perhaps only the rank that left was missing in the round */
     }
 }
 
-/* A round in progress has all its inputs and can complete. A round that waits for the rank
- * cannot. */
+/* Handles a goodbye. A round in progress has read all inputs and can complete; a round that still
+ * waits for this rank cannot. */
 void worker_leave(struct worker *w, bool after_failure)
 {
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
     if (after_failure || job->is_elastic)
-        return; /* the other ranks receive the same failure, or the coordinator's decision */
+        return; /* the other ranks receive the failure itself, or the coordinator's decision */
     job->has_left = true;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);

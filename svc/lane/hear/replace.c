@@ -62,9 +62,9 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* Returns whether a repeated round may sum other ranks than the first time although a rank already
- * has the first result (QUORUM_FIRST). The ranks are the same if the set was all ranks, or was
- * chosen by another lane. */
+/* Returns whether a repeated round could sum other ranks than before although some rank already has
+ * the first result (QUORUM_FIRST). The ranks stay the same if all ranks take part, or if another
+ * lane has chosen them. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
@@ -80,7 +80,7 @@ static void rank_replace(struct rank *rank)
     p->announced -= counts(p, rank);
     forget_said(rank);
     if (differs)
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost in mid-round",
+        piece_fail(p, -EOWNERDEAD, "tensor '%s': the connection of rank %u was lost during a round",
                    p->tensor, rank->worker->number);
     if (p->announced == 0 && !is_under_way && p->state == PIECE_COLLECTING && !p->is_copy)
         p->operation = NULL; /* the next announcement sets the operation */
@@ -117,7 +117,8 @@ void replace_fail(struct worker *w, int error)
     job_fail(job, -ECONNRESET,
              "rank %u of job '%s' (%s) has lost its connection to lane %u%s: %s%s", w->number,
              job->name, w->peer, job->lane->options.id, how, err_text(error),
-             how[0] ? "; look for a firewall or NAT between that host and the lane's" : "");
+             how[0] ? "; look for a firewall or NAT between that host and the lane's"
+                    : "; see the log of that process");
 }
 
 void replace_connection(struct worker *w)
@@ -145,8 +146,8 @@ void replace_ended(struct lane_job *job)
 
 /* ---- the lane has detected the end (A70) ---- */
 
-/* Returns whether the error comes from the network. Other errors come from the peer, or from
- * missing resources here. */
+/* Returns whether the network caused the error. All other errors come from the peer, or from a lack
+ * of resources in this process. */
 static bool is_of_network(int error)
 {
     switch (error) {

@@ -29,7 +29,8 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
 
 void job_evict(struct worker *w, const char *why)
 {
-    log_warn("job '%s' rank %u (%s) is cut off: %s", w->job->name, w->number, w->peer, why);
+    log_warn("job '%s' rank %u (%s): the lane closed the connection: %s", w->job->name, w->number,
+             w->peer, why);
     job_fail(w->job, -EPROTO, "rank %u of job '%s' (%s) broke the protocol: %s", w->number,
              w->job->name, w->peer, why);
     fabric_disconnect(w->conn);

@@ -75,7 +75,7 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* A set that is overwritten here was sent by other pieces before. */
+/* If the ring overwrites a set, messages of other pieces have sent this set before. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
@@ -88,9 +88,9 @@ int tell_set_now(struct worker *w, uint64_t round)
     return error;
 }
 
-/* Sends CLOSED. A leader lane sends its set first. After a move, the ranks of the round may not
- * have received the set from the former owner (A29). If the queue has no room for both records,
- * both are sent later. */
+/* Sends CLOSED. A leader lane sends the set of the round first: after a move, the ranks may not
+ * have received the set from the former owner (A29). If the send queue has no room for both
+ * records, both wait. */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
@@ -126,7 +126,8 @@ static int send_chosen(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* Sends as many COMMITs as fit into one record. They stay in the list until the record is sent. */
+/* Sends as many COMMITs as one record can contain. The rest stays in the list until the next record
+ * is sent. */
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};

@@ -12,7 +12,7 @@ struct worker;
 void tell_commit(struct worker *w, struct announcement *a);
 /* Sends CLOSED: the result in the rank's memory is that of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
-/* Sends the set that the round has decided, followed by COMMIT. */
+/* Sends CHOSEN with the set of the round, then COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);
 /* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that
  * was not sent yet. */
@@ -29,7 +29,8 @@ int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
  * here, or was sent over this connection before, in either direction. Returns 0, -EAGAIN if the
  * send queue is full, or -ECONNRESET. The worker must be connected. */
 int tell_set_now(struct worker *w, uint64_t round);
-/* Sends the messages of all workers while the send queues have room. The others stay marked. */
+/* Sends the waiting messages of all workers while the send queues have room. Unsent messages stay
+ * marked. */
 void tell_flush(struct lane *lane);
 
 #endif

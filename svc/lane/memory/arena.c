@@ -21,11 +21,11 @@ struct count {
     int lack; /* why the last failed allocation failed, for arena_lack() */
 };
 
-/* A block that another thread has allocated for a later allocation. */
+/* A block that another thread has allocated in advance. */
 struct prepared {
     struct list node;
     void *memory;
-    size_t bytes; /* length of that allocation */
+    size_t bytes; /* length of the allocation for which the block is prepared */
 };
 
 struct preparations {
@@ -107,7 +107,7 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
-/* Prepares nothing, because only the lane's thread may use the list of blocks. */
+/* Prepares nothing: with this allocator only the lane's thread may change the list of blocks. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
 
 #else
@@ -118,7 +118,7 @@ static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; 
 
 struct arena {
     extent_hooks_t hooks; /* first member: jemalloc passes its address to the hooks */
-    extent_hooks_t *next; /* jemalloc's own hooks */
+    extent_hooks_t *next; /* the original hooks of jemalloc */
     const struct cores *cores;
     size_t position;
     unsigned index;
@@ -362,7 +362,7 @@ static void *alloc_counted(struct arena *arena, struct arena_account *account, s
         memory = heap_alloc(arena, bytes ? bytes : 1, alignment);
     if (!memory)
         arena->count.lack = -ENOMEM;
-    /* checked again, because the allocator may have rounded up */
+    /* checks the limit again, because the allocator may have rounded the size up */
     if (memory && !has_room(&arena->count, account, heap_bytes(memory))) {
         heap_free(arena, memory);
         return NULL;

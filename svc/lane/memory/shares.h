@@ -15,8 +15,8 @@ enum share_kind {
     SHARE_KINDS,
 };
 
-/* Returns whether the tenant may have `more`. `has_others`: other tenants exist. Then no tenant may
- * have more than half, and the last part is reserved for tenants with little. */
+/* Returns whether the tenant may use `more`. `has_others`: other tenants exist; then each tenant
+ * may use at most half, and the last part is reserved for tenants that use little. */
 bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
 /* Adds `more` to the tenant's use; may be negative. */
 void shares_add(const char *tenant, enum share_kind kind, int64_t more);

@@ -9,8 +9,8 @@ struct lane_standing {
     uint64_t round; /* newest committed round; 0: none, or not known on this lane */
     /* bytes of state that a new owner needs in addition to the round */
     uint64_t state_bytes;
-    /* number of updates since the parameters were set, plus one; 0: none were set, or they are
-     * unusable */
+    /* 0: the parameters were never set, or cannot be used; otherwise the number of updates since
+     * they were set, plus one */
     uint64_t steps;
     /* the values depend on workers that have not reported, or on a copy that is still being read */
     bool is_recovering;

@@ -1,6 +1,6 @@
-/* In an elastic job, a piece receives another set of ranks on its lane, under the next epoch. The
- * ranks report their standing as to a new owner. This file makes the change; other rooms decide
- * which ranks a job has. RULES.md: A40 to A44; svc/wire/README.md: W15. */
+/* In an elastic job a piece receives another set of ranks without leaving its lane, under the next
+ * epoch. The ranks send their standing as to a new owner. This file makes the change; other rooms
+ * decide about the ranks of a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/lane/move/regroup.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -41,7 +41,8 @@ static void let_go(struct worker *w)
     fabric_disconnect(w->conn);
 }
 
-/* Returns whether the round in progress needs a copy in the memory of a rank that is gone. */
+/* Returns whether the round in progress needs a copy in the memory of a rank that has left the
+ * job. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
     const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;

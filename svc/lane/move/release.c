@@ -94,9 +94,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* Returns whether the pieces are between two iterations. In the middle of an iteration, some piece
- * began its last round nearly an iteration ago. The numbers of rounds cannot be compared, because
- * one piece may have had more broadcasts than another. */
+/* Returns whether the pieces are between two iterations. In the middle of an iteration at least one
+ * piece began its last round nearly an iteration ago. Numbers of rounds cannot be compared, because
+ * pieces may have had different numbers of broadcasts. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
@@ -133,8 +133,8 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
     return 0;
 }
 
-/* Returns whether the piece's only state may be a copy that was not read yet. Such a piece cannot
- * move, because its replica holder changes with the move. */
+/* Returns whether the state of the piece may exist only in a replica that the lane has not read
+ * yet. Such a piece cannot move, because a move changes the replica holder. */
 static bool is_unread(const struct piece *p)
 {
     const struct parameters *q = p->parameters;

@@ -82,7 +82,7 @@ static uint64_t step_bytes(const struct piece *p)
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
 }
 
-/* Allocates the memory that the terms require, or moves it from the piece `before`. */
+/* Allocates the memory for the terms of the piece, or takes it over from the piece `before`. */
 static int make_kept(struct piece *p, struct piece *before)
 {
     struct lane_job *job = p->job;
@@ -177,7 +177,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 1;
 }
 
-/* The ranks have clocks, so the lane knows all rounds and the piece continues at once. A new rank
+/* The ranks have clocks, so the lane knows their rounds and the piece continues at once. A new rank
  * starts at the slowest clock. */
 static void carry_clocks(struct piece *p, struct piece *before)
 {

@@ -12,6 +12,6 @@ void piece_free(struct piece *p);
 /* Changes the ranks of the piece under a new epoch (A41), or places the piece if it is not here.
  * Returns 0, a result of piece_place(), or -EBUSY if the piece is not frozen. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch);
-void piece_unqueue(struct piece *p); /* Drops the chunks of the round that have not started. */
+void piece_unqueue(struct piece *p); /* Removes the unstarted chunks of the round from the queue. */
 
 #endif

@@ -42,7 +42,7 @@ static bool has(const struct record_chosen *choice, const struct rank *rank)
     return round_set_count(choice, rank->worker->number) > 0;
 }
 
-/* Returns whether all chosen ranks are gone. The round then consists of the remaining ranks
+/* Returns whether all ranks of the chosen set have left. The remaining ranks then make the round
  * (A45). */
 static bool is_void(const struct piece *p, const struct record_chosen *choice)
 {
@@ -93,8 +93,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* Without the set of the last round, a new owner cannot tell a rank that missed its COMMIT from a
- * rank that was not in that round (W12). */
+/* Without the set of the last round, a new owner could not distinguish a rank without COMMIT from a
+ * rank outside the round (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
@@ -193,7 +193,8 @@ int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)
-        /* another set is allowed in an elastic job: all ranks with the first set may be gone */
+        /* an elastic job permits another set, because all ranks that know the first set may have
+         * left */
         return is_other && !job->is_elastic ? -EPROTO : 0;
     if (choice->round > chosen->round)
         return 0;

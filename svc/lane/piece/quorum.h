@@ -42,17 +42,17 @@ void quorum_learn(struct piece *p, const struct operation *operation, uint32_t r
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
 /* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all have left. */
 uint64_t quorum_slowest_clock(const struct piece *p);
-/* Returns the rank's announcement of this round if no round has used or answered it, otherwise
- * NULL. */
+/* Returns the rank's announcement of this round, unless a round has used it or a message has
+ * answered it; otherwise NULL. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
 /* Returns whether the rank takes part in a round that starts now. */
 bool quorum_takes(struct piece *p, struct rank *rank);
-/* Returns whether the open round can never start because ranks have left. `ret_left`: one of these
- * ranks. */
+/* Returns whether ranks have left without which the open round can never start. `ret_left`: one of
+ * these ranks. */
 bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
-/* Returns whether the rank is in the known set of `round`. Its output area then has the result
- * (W4). */
+/* Returns whether the rank is in the set of `round`, as far as the set is known. Such a rank has
+ * the result in its output area (W4). */
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
 /* Returns whether late ranks wait for a lost result that no round without them can replace. */
 bool quorum_is_stuck(struct piece *p);

@@ -1,5 +1,5 @@
-/* Pieces that are held, or will be released after a round, until they are frozen. RULES.md: A26,
- * A38. */
+/* Held pieces, and pieces that will be released after a round, until they are frozen. RULES.md:
+ * A26, A38. */
 #include "svc/lane/piece/rest.h"
 
 #include "svc/lane/job/table.h"

@@ -15,8 +15,7 @@ void piece_wish(struct piece *p, bool is_wished);
 void piece_hold(struct piece *p);
 /* Makes the process check its moves again (moving_news). */
 void release_tell(const struct lane *lane);
-/* Called when a held piece has become frozen: none of its operations is posted any more. Frees
- * payloads. */
+/* Called when a held piece is frozen: no posted operation is left. Frees payloads. */
 void piece_rest(struct piece *p);
 /* Finds a frozen piece. Returns 0, -ENOENT if it is not here, -EBUSY if it is not frozen, or
  * -ECONNABORTED if the job has failed. */

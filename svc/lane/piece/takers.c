@@ -1,8 +1,8 @@
-/* The rounds that ranks outside a set take, and the wait of a later round for them. Lanes keep the
- * states of two rounds, so the results of round r are lost when round r + 2 is made: the leader
- * lane delays that close for a rank that takes r, but not for long. Of sums, lanes keep the results
- * of `lag` rounds, and the leader lane waits for each rank. Owns struct takers. RULES.md: A87,
- * A95. */
+/* The rounds whose results takers (ranks outside a set) receive, and the wait of later rounds for
+ * takers. Lanes store the states of two rounds, so the close of round r + 2 overwrites the results
+ * of round r. The leader lane therefore delays this close, for a limited time, while a rank takes
+ * round r. Of sums, lanes store the results of `lag` rounds, and the leader lane waits for each
+ * rank. Owns struct takers. RULES.md: A87, A95. */
 #include "svc/lane/piece/takers.h"
 
 #include "svc/base/clock.h"
@@ -14,29 +14,29 @@
 /* The shortest wait, and the wait before a round was measured: time for the thread of a worker to
  * be scheduled. */
 #define WAIT_LEAST_NS (10 * NS_PER_MS)
-/* A rank that has taken this many rounds since its announcement begins its next gradient with an
- * older round, whose successor is closed already. Without this limit a rank whose memory is slower
- * than a round would only take. */
+/* After this many rounds in one announcement a taker begins its next gradient, even if the round
+ * that it has is not the newest. Without this limit a rank whose memory is slower than a round
+ * would never begin. */
 #define TRIES_MAX 2
-/* The wait for a rank doubles each time that it has ended in vain, this often at most. So a slow
- * rank gets a whole round, and a stopped one, which takes nothing more, delays one round. */
+/* Each wait that ends in vain doubles the next wait for this rank, at most this often. So a slow
+ * rank gets the time for a whole round, and a stopped rank delays only one round. */
 #define DOUBLINGS_MAX 6
 #define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* twice that, doubled, is a time */
 
 struct taker {
-    uint64_t round;  /* round that the rank takes; 0: none */
-    uint64_t held;   /* newest round of which the rank needs no stored result any more */
+    uint64_t round;  /* round whose results the rank receives; 0: none */
+    uint64_t held;   /* newest round whose stored result the rank does not need any more */
     uint64_t landed; /* round of the report that waits for an answer */
     bool asks;       /* a report waits for an answer */
-    uint8_t tries;   /* rounds taken since the announcement */
-    uint8_t in_vain; /* waits for the rank that have ended in vain, one after the other */
+    uint8_t tries;   /* number of rounds that the rank has taken since its announcement */
+    uint8_t in_vain; /* number of consecutive waits for the rank that have ended in vain */
 };
 
 struct takers {
     struct piece *piece;
     struct takers *next; /* in lane.holding */
     uint64_t until_ns;   /* end of the open round's wait; 0: the round does not wait */
-    uint64_t closed_ns;  /* time of the last close; 0: none on this lane */
+    uint64_t closed_ns;  /* time of the last close; 0: this lane has closed no round */
     uint64_t spans_ns[SPANS];
     uint32_t spans;    /* number of measured rounds */
     uint32_t asking;   /* number of reports that wait for an answer */
@@ -117,7 +117,7 @@ struct rank *takers_asking(struct piece *p)
 {
     const struct takers *ts = p->takers;
     for (uint32_t i = 0; ts->asking > 0 && i < p->members; i++) {
-        /* the answer goes to an announcement */
+        /* the rank has announced, so the answer can be sent */
         if (ts->of[i].asks && rank_newest(&p->ranks[i])->round > 0)
             return &p->ranks[i];
     }
@@ -256,7 +256,8 @@ void takers_closed(struct piece *p)
 
 /* ---- the state that moves ---- */
 
-/* The usual time of a round, then the round that each rank takes, or holds if the job has a lag. */
+/* Writes the usual time of a round, then the round of each taker; of sums, the round that each rank
+ * holds. */
 void takers_save(const struct piece *p, uint64_t *ret_words)
 {
     const struct takers *ts = p->takers;

@@ -18,7 +18,7 @@ void takers_begin(const struct rank *rank, uint64_t round);
 /* The rank has reported that the results of `round` have landed, or (RECORD_ROUND_NONE) that a lane
  * no longer had them. takers_asking() returns the rank until takers_answer(). */
 void takers_landed(const struct rank *rank, uint64_t round);
-/* Returns a rank whose report was not answered yet, or NULL. */
+/* Returns a taker whose report has no answer yet, or NULL. */
 struct rank *takers_asking(struct piece *p);
 /* Returns the round that answers the rank's report: the one that has landed if the rank may begin
  * its next gradient, otherwise the newest closed round, which the rank takes. The open round must
@@ -27,10 +27,10 @@ uint64_t takers_answer(const struct rank *rank);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
 
-/* Returns whether the open round may not close yet, because a rank lacks results which lanes are
- * about to overwrite. In a job whose lanes update parameters, this is a rank that takes a round two
- * or more before: the first call for a round sets the end of the wait, and a rank that has not
- * landed by then is waited for no longer. With terms.lag, this is any rank that is further behind,
+/* Returns whether the open round has to wait, because a rank lacks results that the close would
+ * overwrite. In a job whose lanes update parameters, this is a taker of a round two or more rounds
+ * back: the first call for a round sets the end of the wait, and after this end the round waits no
+ * longer for a taker that has not landed. With terms.lag, this is any rank that is further behind,
  * and the wait has no end. */
 bool takers_hold(struct piece *p);
 /* Measures the time since the last close, and counts the results of the round for the ranks of its
@@ -46,7 +46,7 @@ static inline uint32_t takers_words(const struct piece *p)
 void takers_save(const struct piece *p, uint64_t *ret_words);
 bool takers_load(struct piece *p, const uint64_t *words);
 
-/* Returns a piece whose wait is over, once for each wait, or NULL. */
+/* Returns a piece whose wait for takers has ended, once for each wait, or NULL. */
 struct piece *takers_due(struct lane *lane);
 /* Returns the end of the first wait on this lane; 0: no round waits. */
 uint64_t takers_next_ns(const struct lane *lane);

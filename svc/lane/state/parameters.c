@@ -74,7 +74,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        /* q->told may have the settings of a former first rank (A44) */
+        /* q->told may be the settings of a rank that was the lowest before (A44) */
         q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
@@ -175,7 +175,7 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
-/* Before the first step the old moments have no values, and count as zero. */
+/* Before the first step the old moments are undefined, and count as zero. */
 void parameters_keep(const struct transfer *t, void *const targets[], int count)
 {
     const struct parameters *q = t->piece->parameters;

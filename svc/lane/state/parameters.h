@@ -10,25 +10,26 @@ struct transfer;
 /* Copy of a piece's state in the memory of another process (A31). It has two halves, one for even
  * and one for odd rounds. */
 struct replica {
-    /* worker or replica holder whose memory has the copy; NULL: no copy */
+    /* worker or replica holder that has lent the memory of the copy; NULL: no copy */
     struct worker *worker;
-    uint32_t region; /* memory region of that process */
+    uint32_t region; /* region of that process with the copy */
     /* the memory of the state is registered with the fabrics, so that the copy can be written */
     bool is_known;
     uint64_t offset[2]; /* offsets of the halves, at the index round & 1 */
-    /* first round whose state was written to the copy; RECORD_ROUND_NONE: none yet */
+    /* first round whose state was written to the copy; RECORD_ROUND_NONE: none */
     uint64_t since;
     uint64_t steps[3]; /* update counts of the states, at the index round % 3 */
     /* rounds whose whole states are in the halves, as the holder's offer says (A49); 0: none */
     uint64_t rounds[2];
     uint64_t ranks[2]; /* hashes of the ranks of the rounds in `rounds` */
-    /* the round in progress is written to this copy; decided at its start */
+    /* the round in progress writes to this copy; decided when the round starts */
     bool is_taken;
     /* written after a half at a replica holder: its state is complete */
     struct record_stamp stamp[2];
-    struct record_stamp none; /* zeros, written there first: the half has no complete state */
-    uint32_t piece;           /* number of the piece */
-    uint32_t note;            /* number of the copy at the holder; sent back to the holder */
+    /* zeros that are written first, because the half has no complete state in the meantime */
+    struct record_stamp none;
+    uint32_t piece; /* number of the piece */
+    uint32_t note;  /* number of the copy at the holder; sent back to the holder */
     /* sends BACKED to the holder: the round since which the copy is complete */
     struct announcement told;
     uint64_t told_steps; /* update count for that message */
@@ -51,7 +52,7 @@ struct parameters {
     struct update_settings *ranks_settings[2];
     bool is_spare_dirty;        /* a round that is not committed has written to the spare state */
     uint64_t restored_steps[2]; /* update counts that RESTOREs set, at the index round & 1 */
-    /* newest settings of any first rank, for a first rank that has sent none (A44) */
+    /* newest settings of any lowest rank, for a lowest rank that has sent none (A44) */
     struct update_settings told;
     bool is_told;                            /* `told` is valid */
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */

@@ -70,8 +70,8 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
-/* Stores the older half first. It may be empty (round 0). If both have the same index, the newer
- * one overwrites it. */
+/* Stores the older half first; it may be empty (round 0). If both halves have the same index, the
+ * newer one overwrites the older. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
     int newer = told->rounds[1] > told->rounds[0];
@@ -105,7 +105,7 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return error;
     bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        /* an offer without a round may have been sent before BACKED arrived */
+        /* the holder may have sent an offer without a round before BACKED arrived */
         b->since = told->since;
     b->piece = p->id;
     take_place(b, w, told);
@@ -199,7 +199,7 @@ static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *re
     if (!p->parameters || p->parameters->fetched || !p->parameters->replica.is_taken ||
         t->elements == 0)
         return false;
-    /* A round that copies its result from a rank has its whole state on this lane (A44). */
+    /* After a round that copies its result from a rank, this lane has the whole state (A44). */
     bool is_whole = !p->parameters->filled && (p->operation->updates || p->is_copy);
     *ret_first = t->array;
     *ret_end = is_whole ? parameters_arrays(p) : t->array + 1;
@@ -292,11 +292,12 @@ int replica_store(const struct transfer *t)
         void *at = fabric_map(b->worker->conn, b->region, news.offset, news.bytes);
         if (!at)
             return -EFAULT;
-        /* a stamp is stored after the state that it covers */
+        /* the fence lets the stamp become visible only after the state that it covers */
         atomic_thread_fence(memory_order_release);
         memcpy(at, news.from, news.bytes);
         if (!fabric_is_sound(b->worker->conn))
-            return -EFAULT; /* checked before the stamp for this state is stored (A7) */
+            /* the connection is checked before the stamp of this state is stored (A7) */
+            return -EFAULT;
     }
     return 0;
 }

@@ -6,11 +6,11 @@
 #include "svc/lane/chunk/transfer_types.h"
 #include "svc/lane/state/parameters.h"
 
-/* Returns whether this worker may store the copy: it is the aggregator that the coordinator has
- * named, or, if none is named, any rank of the piece. */
+/* Returns whether this worker may store the copy: the aggregator that the coordinator has named, or
+ * any rank of the piece if no aggregator is named. */
 bool replica_may_keep(struct piece *p, const struct worker *w);
-/* Uses the memory in the offer `told` for the copy, unless another holder has a copy that is at
- * least as good. Errors are those of replica_hear(). */
+/* Uses the memory of the offer `told` for the copy, unless another holder has an equally good copy.
+ * Errors are those of replica_hear(). */
 int replica_accept(struct piece *p, struct worker *w, const struct record_backup *told);
 /* replica_hold_offer() stores the offer of an aggregator that the coordinator has not named yet.
  * replica_take_offer() accepts a stored offer of the named holder. */
@@ -19,7 +19,7 @@ void replica_take_offer(struct piece *p);
 /* Informs a former holder that it may free the copy. Does nothing for NULL and for workers. A
  * holder that misses the message keeps the memory until the job ends. */
 void replica_release(const struct piece *p, const struct worker *w);
-/* Drops the holder, so that there is no copy. */
+/* Forgets the holder; afterwards the piece has no copy. */
 void replica_drop(struct replica *b);
 /* Drops the worker's copies and offers, because its connection, and with it its memory, is gone. */
 void replica_forget(struct worker *w);
@@ -51,7 +51,7 @@ static inline bool replica_is_kept(const struct piece *p)
  * state from this round on. */
 void replica_committed(struct piece *p);
 
-/* Returns whether the copy has the committed state, and receives each later one. */
+/* Returns whether the copy has the committed state and will receive all later ones. */
 bool replica_is_whole(const struct piece *p);
 
 /* Returns whether no copy can have a useful state: no state was ever set, or the piece has

@@ -144,7 +144,7 @@ int table_index_init(struct table_index *index, struct allowance *allowance,
     return 0;
 }
 
-/* Returns the number of directory entries that name the page at `place`; they are neighbours. */
+/* Returns the number of directory entries for the page at `place`; these entries are neighbours. */
 static size_t index_aliases(const struct table_index *index, size_t place)
 {
     return (size_t)1 << (index->depth - index_leaf_at(index, place).depth);
@@ -306,8 +306,8 @@ int table_index_add(struct table_index *index, uint64_t mixed, uint32_t row)
     return 0;
 }
 
-/* Closes the gap at `slot`: entries whose home is on the other side of the gap, or at it, move by
- * one slot. */
+/* Closes the gap at `slot`: neighbouring entries move by one slot towards their home if it is at
+ * the gap or on its other side. */
 static void index_close_gap(struct index_leaf leaf, uint32_t slot)
 {
     uint64_t *slots = leaf.page->slots;

@@ -19,7 +19,7 @@
  * this is more. A copied shard adds rows in the order of mixed keys, so its first pages are at once
  * as deep as all pages will be: 18 levels suffice for 80 million rows, `rows_hint` permits more. */
 #define INDEX_DEPTH_FREE 18
-#define INDEX_DEPTH_SLACK 4 /* levels beyond those that full pages need */
+#define INDEX_DEPTH_SLACK 4 /* number of levels beyond those of full pages */
 
 struct index_page {
     uint64_t count;

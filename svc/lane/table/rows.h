@@ -15,7 +15,7 @@
 #define ROWS_FIRST_BITS_LEAST 12
 #define ROWS_BLOCKS_MAX (1 << 14) /* blocks of 2 MiB */
 #define ROWS_ROW_BYTES_MAX 49160  /* 4096 values and two moments of each, in f32 */
-#define ROWS_NONE 0               /* no row has this reference */
+#define ROWS_NONE 0               /* a reference that no row has */
 
 /* Offsets in a row, in bytes. A row has the mixed key, the values and the moments, in this order;
  * its length is a multiple of 8. */

@@ -6,7 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/lane/turn/policy.h"
 
-/* Cost of an event apart from its bytes, as a number of bytes with the same cost. */
+/* Cost of handling one event, without its bytes, as the number of bytes with the same cost. */
 #define EVENT_BYTES 4096
 /* Cost of checking a connection in a poll, as a number of bytes with the same cost. */
 #define LOOK_BYTES 256
@@ -111,7 +111,7 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
 }
 
 /* Chooses the piece whose rounds count as the job's: the one with the most lane time. Another piece
- * replaces it only with clearly more time, so that equal pieces do not alternate. */
+ * replaces it only with much more time, because equal pieces would otherwise alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -130,8 +130,8 @@ void account_turn(struct lane_job *job, uint64_t spent_ns)
     choose_reference(p);
 }
 
-/* Begins a round. If a piece is still in the previous round, that round has no end of its own and
- * is not counted. */
+/* Begins a round. If some piece is still in the previous round, the previous round is not counted,
+ * because it has no end of its own. */
 static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
 {
     bool is_over = ending->at_work == 0;

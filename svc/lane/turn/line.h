@@ -14,7 +14,7 @@ struct line_entry {
 };
 
 struct line {
-    /* members that have used little time and are back after a pause; served before all others */
+    /* members that have used little time and return after a pause; they are served first */
     struct list light;
     struct list rest;
     uint64_t base_ns;  /* least time used by a waiting member */
@@ -29,7 +29,7 @@ static inline bool line_is_empty(const struct line *line)
 static inline bool line_has(const struct line_entry *entry) { return !list_is_empty(&entry->link); }
 /* Appends a member that has work again after a pause. */
 void line_join(struct line *line, struct line_entry *entry);
-/* Appends a member that still has work after its turn. */
+/* Appends a member that has more work after its turn. */
 static inline void line_join_again(struct line *line, struct line_entry *entry)
 {
     list_append(&line->rest, &entry->link);

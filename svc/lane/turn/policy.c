@@ -65,7 +65,7 @@ void policy_put_back(struct lane_job *job)
 {
     struct lane_tenant *tenant = job->payer;
     if (line_has(&job->turn))
-        return; /* a function of its chunk has queued the job */
+        return; /* a function that the chunk called has queued the job already */
     if (job->lane->options.policy == LANE_FIFO)
         list_prepend(&tenant->running.rest, &job->turn.link);
     else

@@ -88,7 +88,7 @@ static bool is_too_much(const struct lane_job *job)
 }
 
 /* Writes a text such as "job lends 5 GiB, may 4 GiB (--job-lent-max)". The text is short, because a
- * record to a worker has little room. */
+ * record to a worker has few bytes for it. */
 static void say_why(const struct lane_job *job, char *text, size_t room)
 {
     const struct lane_lent *most = &job->lent_max;
@@ -113,7 +113,8 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Regions that are not mapped yet are included, because several lanes check at the same time. */
+/* Counts regions whose mapping is in progress, too, because several lanes check at the same
+ * time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;
@@ -173,10 +174,10 @@ void lending_refused(struct worker *w)
     text_bytes(w->lending.refused_bytes, more, sizeof more);
     text_bytes(is_quota ? most->tenant_bytes_max : own, may, sizeof may);
     snprintf(text, sizeof text,
-             "tenant may lend %s to this aggregator, and %s more is beyond that; lend less, or %s",
+             "the tenant may lend %s to this aggregator, and %s more exceed that; lend less, or %s",
              may, more, is_quota ? "raise --tenant-lent-max" : "add aggregators");
-    log_warn("job '%s' rank %u (%s) is cut off from lane %u: %s", job->name, w->number, w->peer,
-             job->lane->options.id, text);
+    log_warn("job '%s' rank %u (%s): lane %u closed the connection: %s", job->name, w->number,
+             w->peer, job->lane->options.id, text);
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
@@ -195,8 +196,8 @@ void lending_check(struct worker *w)
     if (!is_too_much(job))
         return;
     say_why(job, text, sizeof text);
-    log_warn("job '%s' rank %u (%s) is cut off from lane %u: %s", job->name, w->number, w->peer,
-             job->lane->options.id, text);
+    log_warn("job '%s' rank %u (%s): lane %u closed the connection: %s", job->name, w->number,
+             w->peer, job->lane->options.id, text);
     job_fail(job, -EDQUOT, "lane %u, with rank %u: %s", job->lane->options.id, w->number, text);
     fabric_disconnect(w->conn);
 }

@@ -17,7 +17,7 @@ struct lent {
 /* Memory that one worker lends. */
 struct lending {
     struct lent lent;     /* regions at the last count */
-    struct lent promised; /* regions that are being mapped and are not in `lent` yet */
+    struct lent promised; /* regions whose mapping is in progress; `lent` does not include them */
     /* length of a region that exceeded its tenant's share (A76) */
     uint64_t refused_bytes;
     int descriptors; /* number of descriptors of its connection */

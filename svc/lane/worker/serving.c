@@ -52,7 +52,7 @@ int serving_open(struct worker *w, struct fabric *fabric)
                     : 0;
     if (error < 0)
         job_fail(job, error,
-                 "lane %u has no memory for a slot of %s for rank %u; raise --lane-memory-max or "
+                 "lane %u has no memory for a buffer of %s for rank %u; raise --lane-memory-max or "
                  "--job-memory-max",
                  job->lane->options.id, text_bytes(serving_slot_bytes(job), wants, sizeof wants),
                  w->number);

@@ -5,9 +5,9 @@
 #include "svc/lane/types.h"
 
 void window_init(struct lane_job *job);
-/* Counts the bytes of the window in advance when a worker that needs one connects, so that its job
- * cannot run out of memory later. Returns 0, or the error of arena_lack(); the job has failed
- * then. */
+/* Counts the bytes of the window when a worker connects that needs one, so that its job cannot
+ * run out of memory later. Returns 0, or the error of arena_lack(); after an error the job has
+ * failed. */
 int window_reserve(struct lane_job *job, const struct fabric *fabric);
 /* Allocates window and inbox, for the first worker without mapped memory or for sums in several
  * passes. Returns 0 or a negative errno. -EAGAIN: the control thread is preparing the pages, and

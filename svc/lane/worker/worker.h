@@ -11,7 +11,8 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 void worker_close(struct worker *w, enum worker_state state);
 /* Returns whether another connection may replace the worker's open one. */
 bool worker_is_replaceable(const struct worker *w);
-/* Returns whether a worker that has lost its connection, or is about to, may connect again. */
+/* Returns whether a worker without a connection, or with one that is about to end, may connect
+ * again. */
 bool worker_may_return(const struct worker *w);
 
 #endif

@@ -119,7 +119,7 @@ static int listen_on(struct web *web, const char *address, struct err *err)
     if (error == 0 && (error = endpoint_listen(&web->endpoint, NULL, &web->listen_fd, &why)) < 0)
         err_set(err, error, "--http %s: %s", address, why.text);
     if (error == 0 && (error = start(web)) < 0)
-        err_set(err, error, "--http %s: cannot start: %s", address, err_text(error));
+        err_set(err, error, "--http %s: the web server cannot start: %s", address, err_text(error));
     if (error < 0)
         return error;
     endpoint_format(&web->endpoint, web->url, sizeof web->url);

@@ -53,11 +53,11 @@ static int check_shape(const struct table_terms *t, const char *table, struct er
                        table, t->shards, TABLE_TERMS_SHARDS_MAX);
     if (!table_dtype_name(t->dtype))
         return err_set(err, -EINVAL,
-                       "table '%s': dtype is %u; rows are of GP_F32, GP_F16 or GP_BF16", table,
+                       "table '%s': dtype is %u; set dtype to GP_F32, GP_F16 or GP_BF16", table,
                        t->dtype);
     if (t->wire != 0 && !table_dtype_name(t->wire))
         return err_set(err, -EINVAL,
-                       "table '%s': wire is %u; rows travel as GP_F32, GP_F16 or GP_BF16", table,
+                       "table '%s': wire is %u; set wire to GP_F32, GP_F16 or GP_BF16", table,
                        t->wire);
     if (!wire_converts(t))
         return err_set(err, -EINVAL,
@@ -147,7 +147,7 @@ int table_terms_check_name(const char *name, struct err *err)
                        "table '%.32s': the name has %zu bytes; choose a name of 1 to %u bytes",
                        name, bytes, TABLE_TERMS_NAME_BYTES_MAX);
     if (!text_is_utf8(name))
-        return err_set(err, -EINVAL, "a table's name is no UTF-8; encode the name as UTF-8");
+        return err_set(err, -EINVAL, "the name of a table is not UTF-8; encode the name as UTF-8");
     if (strchr(name, '/'))
         return err_set(err, -EINVAL,
                        "table '%.255s': the name has a '/', which separates job and table; choose "

@@ -49,7 +49,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
         row, last = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one wrong result of each worker
-    def test_what_the_skew_itself_moves_is_not_counted_as_moved(self):
+    def test_bytes_moved_by_the_disturbance_itself_do_not_count(self):
         answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'skew',
                        '--policy', 'nothing')
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)

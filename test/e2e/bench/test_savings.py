@@ -41,7 +41,7 @@ class Savings(unittest.TestCase):
     def near(self, name, expected):
         self.assertAlmostEqual(self.last[name], expected, delta=CLOSE, msg=name)
 
-    def test_it_succeeds_and_no_checked_element_is_wrong(self):
+    def test_the_bench_succeeds_and_no_checked_element_is_wrong(self):
         self.assertEqual(self.answer.returncode, 0, self.answer.stderr)
         self.assertIn(list(self.last), (LAST, LAST[:-1]))
         self.assertEqual((self.last['wrong'], self.last['alternations']), (0, 2))
@@ -142,7 +142,7 @@ class Usage(unittest.TestCase):
         self.assertEqual(answer.stdout, '')
         self.assertIn("'gpt9'", answer.stderr)
 
-    def test_what_cannot_be_written_is_said_before_anything_starts(self):
+    def test_an_unwritable_output_is_reported_before_the_start(self):
         answer = bench('savings', '--report', '/nowhere/run.html')
         self.assertEqual((answer.returncode, answer.stdout), (1, ''))
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)

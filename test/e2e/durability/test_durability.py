@@ -321,14 +321,14 @@ class ByOperator(Case):
         self.assertEqual(reached, sorted(reached))
         self.assertLess(reached[0], reached[-1])
 
-    def test_it_is_of_one_iteration_where_one_tensor_was_broadcast_twice(self):
+    def test_a_snapshot_has_one_iteration_after_a_tensor_was_broadcast_twice(self):
         def first(job, tensors, values):
             self.declare_one(job, tensors, values[0], 'twice', 2)
             self.declare_one(job, tensors, values[1], 'once')
         self.declare_apart(first)
         self.check_of_one_iteration()
 
-    def test_it_is_of_one_iteration_where_one_tensor_came_an_iteration_later(self):
+    def test_a_snapshot_has_one_iteration_with_a_tensor_declared_later(self):
         def first(job, tensors, values):
             self.declare_one(job, tensors, values[0], 'early')
             self.update_both(job, tensors, values[:1], 0)
@@ -347,18 +347,18 @@ class ByOperator(Case):
         self.declare_two()
         with self.iterating(lambda job, tensors, values, number:
                             self.update_both(job, tensors[:1 + number % 2], values, number)):
-            self.refuses(1, "tensor 'at times' had", 'not updated once an iteration',
-                         job='apart')
+            self.refuses(1, "tensor 'at times' had",
+                         'not every tensor is updated once an iteration', job='apart')
         self.assertFalse(self.path.exists())
 
-    def test_it_is_of_one_iteration_where_tensors_wait_for_each_other(self):
+    def test_a_snapshot_has_one_iteration_with_tensors_that_wait_for_each_other(self):
         def one_by_one(job, tensors, values, number):
             for at in range(2):
                 self.update_both(job, tensors[at:at + 1], values[at:at + 1], number)
         self.declare_two()
         self.check_of_one_iteration(one_by_one)
 
-    def test_it_is_of_one_iteration_where_each_rank_has_an_order_of_its_own(self):
+    def test_a_snapshot_has_one_iteration_with_another_order_on_each_rank(self):
         def any_order(job, tensors, values, number):
             requests = []
             for at in random.sample(range(2), 2):
@@ -391,13 +391,13 @@ class ByOperator(Case):
         for word in words:
             self.assertIn(word, asked.stderr)
 
-    def test_what_cannot_be_taken_is_said_and_leaves_the_job_as_it_was(self):
+    def test_an_impossible_snapshot_is_refused_and_changes_no_job(self):
         self.serve()
         self.refuses(3, 'there is no job idle')
         self.join('idle')
         self.refuses(1, '/nonexistent/file', output='/nonexistent/file')
-        self.refuses(1, 'path of its file is empty', output='')
-        self.refuses(1, 'has no parameters: nothing was broadcast')
+        self.refuses(1, 'path of the snapshot is empty', output='')
+        self.refuses(1, 'has no parameters: none were broadcast yet')
         self.start()
         os.mkfifo(self.path)    # a special file, like /dev/null
         self.refuses(1, 'no regular file')
@@ -414,7 +414,7 @@ class ByOperator(Case):
         self.restore()
         self.check(2)
 
-    def test_who_is_stopped_in_the_middle_holds_up_nobody_and_leaves_nothing(self):
+    def test_a_stopped_reader_of_a_snapshot_delays_no_rank_and_leaves_no_file(self):
         self.serve()
         self.join('big')
         self.start()
@@ -457,9 +457,9 @@ class Refusals(Case):
         data = bytearray(self.path.read_bytes())
         data[-100] ^= 1
         self.path.write_bytes(data)
-        self.fails(lambda job: job.restore(self.path), 'has changed since it was written')
+        self.fails(lambda job: job.restore(self.path), 'its checksum is wrong')
         self.path.write_text('no snapshot at all, but text')
-        self.fails(lambda job: job.restore(self.path), 'not a snapshot file')
+        self.fails(lambda job: job.restore(self.path), 'the file is no snapshot')
         self.path.unlink()
         self.assertEqual(self.fails(lambda job: job.restore(self.path), str(self.path)).errno,
                          errno.ENOENT)

@@ -88,7 +88,7 @@ class JobSnapshots(unittest.TestCase):
                                                                     self.values[rank]))))
         self.check(expected)
 
-    def test_who_is_there_saves_and_the_first_of_them_has_the_file(self):
+    def test_the_present_ranks_save_and_the_lowest_writes_the_file(self):
         self.join(0, 1, 2, workers_max=4, on_worker_loss='continue')
         self.begin()
         self.step(-1)
@@ -117,7 +117,7 @@ class JobSnapshots(unittest.TestCase):
             self.iterations[rank] = done
         return done
 
-    def test_who_comes_while_others_save_in_each_iteration_enters_when_the_next_begins(self):
+    def test_a_late_worker_enters_between_two_snapshots(self):
         self.join(0, 1, 2, on_worker_loss='continue')
         self.begin()
         stops = self.each(lambda job, rank: job.declare('stop', 1))
@@ -138,7 +138,7 @@ class JobSnapshots(unittest.TestCase):
         self.assertEqual(*done)
         self.restore(-done[0])
 
-    def test_who_came_back_is_waited_for(self):
+    def test_a_returned_rank_is_awaited(self):
         self.join(0, 1, 2, on_worker_loss='continue')
         self.begin()
         self.step(-1)
@@ -189,7 +189,7 @@ class JobSnapshots(unittest.TestCase):
                 self.snapshot(job, rank) if rank else job.restore(self.path)
             return str(caught.exception)
         for text in self.each(both):
-            self.assertIn('save and restore at the same time', text)
+            self.assertIn('call one of them on all ranks', text)
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
@@ -220,7 +220,7 @@ class JobSnapshots(unittest.TestCase):
         self.step(-1)
         self.restore(0)
 
-    def test_who_came_late_knows_that_nothing_was_broadcast(self):
+    def test_a_late_worker_knows_that_nothing_was_broadcast(self):
         self.join(0, 1, 2, on_worker_loss='continue')
         self.declare(0, 1, 2)
         for late in (1, 0):
@@ -244,15 +244,15 @@ class JobSnapshots(unittest.TestCase):
             return job.update(self.tensors[rank][0], numpy.ones_like(value), value, lr=1)
         for call in (self.snapshot, lambda job, rank: job.restore(self.path)):
             early = update(self.jobs[1], 1)
-            texts = self.refused(call, errno.EBUSY, "tensor 'v' has a request that nobody waited "
-                                 'for; wait for the request first')
+            texts = self.refused(call, errno.EBUSY, "tensor 'v' has an open request; "
+                                 'wait for the request first')
             self.assertEqual(sum('rank 1 failed (' in text for text in texts), 2, texts)
-            self.assertEqual(sum('), and its own error says why' in text for text in texts), 2)
+            self.assertEqual(sum('); see the error of that rank' in text for text in texts), 2)
             for request in [update(self.jobs[rank], rank) for rank in (0, 2)] + [early]:
                 request.wait(WAIT_MS)
         self.each(self.snapshot)
 
-    def test_who_lost_the_lane_hears_which_and_goes_on(self):
+    def test_a_rank_that_lost_a_lane_gets_its_number_and_continues(self):
         self.join(0, 1, 2)
         self.begin()
         self.step(-1)

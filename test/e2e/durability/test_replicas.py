@@ -152,7 +152,7 @@ class Replicas(Case):
                 self.kill(victim)
         self.train_while(harm, 'shm', TIMES)
 
-    def test_what_moves_between_lanes_keeps_its_copy(self):
+    def test_a_moving_task_keeps_its_copy(self):
         self.serve('--scale', 'off', aggregators=3)
 
         def harm():
@@ -192,7 +192,7 @@ class Replicas(Case):
         self.start()
         self.train(0, 3)
         self.assertFalse(self.is_copied())
-        self.assertIn('no other aggregator is there to keep copies', self.service.serve.text())
+        self.assertIn('because the service has no other aggregator', self.service.serve.text())
         self.kill_owner()
         with ranks.expects(self, gradpool.GradpoolError, 'died with the lane', 'snapshot'):
             self.train(3, 4)
@@ -227,7 +227,7 @@ class InWorkers(Case):
             self.kill_owner()
         self.train_while(harm, 'shm', TIMES)
 
-    def test_what_moves_between_lanes_keeps_its_copy(self):
+    def test_a_moving_task_keeps_its_copy(self):
         self.serve('--scale', 'off', aggregators=2)
 
         def harm():
@@ -253,7 +253,7 @@ class InWorkers(Case):
         for text in said:
             self.assertNotIn('has no parameters', text)
 
-    def test_what_a_job_asked_for_is_shown(self):
+    def test_the_requested_durability_of_a_job_is_shown(self):
         self.serve()
         self.join('shown', durability='worker')
         self.assertEqual(self.service.job('shown')['durability'], 'worker')

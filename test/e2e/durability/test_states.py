@@ -125,7 +125,7 @@ class States(python_case.Case):
                    states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])
         self.assertEqual(self.read(1, tensors[1]), [(5, {0}, {0})])
 
-    def test_who_saves_while_the_other_steps_is_told_and_so_is_that_one(self):
+    def test_a_save_during_an_update_of_another_rank_fails_on_both(self):
         jobs, tensors = self.begin()
         saves, steps = states.save(jobs[0], tensors[0], RULE), self.push(1)
         for request in saves, steps:

@@ -66,7 +66,7 @@ class Moved(unittest.TestCase):
         self.lives_on('127.0.0.2')
         self.service.start('serve.2')
         for worker in workers:
-            worker.wait_for(f'the coordinator at gradpool://pool:{self.port} is back')
+            worker.wait_for(f'is connected to the coordinator at gradpool://pool:{self.port} again')
         finish_training(*workers)
 
 
@@ -88,7 +88,7 @@ class OwnName(unittest.TestCase):
     def test_a_service_that_other_hosts_do_not_reach_says_so(self):
         serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
                            '--listen', 'gradpool://node7:0')
-        serve.wait_for("host name 'node7' of --listen is 127.0.1.1 on this host: other hosts")
+        serve.wait_for("host name 'node7' of --listen is 127.0.1.1 on this host, so other hosts")
         serve.wait_for('listening on gradpool://node7:')
         endpoint = re.search(r'listening on (gradpool://node7:\d+)', serve.text())[1]
         doctor = self.start('doctor', '--endpoint', endpoint)
@@ -96,13 +96,13 @@ class OwnName(unittest.TestCase):
         self.assertRegex(doctor.text(), r'warn.*node7 is 127\.0\.1\.1 on this host')
         joined = self.start('aggregator', '--join', endpoint.removeprefix('gradpool://'),
                             '--cores', 0)
-        joined.wait_for('where workers of other hosts do not reach them: give an address of this')
+        joined.wait_for('which workers of other hosts cannot reach; give an address of this')
 
     def test_lanes_listen_where_other_hosts_reach_them(self):
         serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
                            '--listen', 'gradpool://0.0.0.0:0', '--advertise', 'node7')
-        serve.wait_for("host name 'node7' is 127.0.1.1 on this host, where other hosts reach "
-                       'nothing: lanes listen on ')
+        serve.wait_for("host name 'node7' is 127.0.1.1 on this host, an address that other "
+                       'hosts cannot reach: lanes listen on ')
 
 
 class Forgotten(unittest.TestCase):
@@ -132,7 +132,7 @@ class Forgotten(unittest.TestCase):
         self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         for worker in workers:
-            worker.wait_for('no longer answered')
+            worker.wait_for('stopped answering')
         finish_training(*workers)
         self.assertEqual(self.service.pids(), [self.aggregator])
 

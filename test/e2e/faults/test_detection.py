@@ -94,7 +94,7 @@ class Silence(unittest.TestCase):
         print(f'# a silent host: the job stood still for {taken:.3f} s')
         self.assertLess(taken, BUSY * SILENCE_S)
         finish_training(*workers)
-        joined[owner].wait_for('counted as lost: it joins as a new one', 60)
+        joined[owner].wait_for('counted as lost, so it joins as a new one', 60)
         joined[owner].wait_for('joined as aggregator 3')
 
 

@@ -259,7 +259,7 @@ class Faults(unittest.TestCase):
             while part := peer.recv(4096):  # the service closes the connection
                 answer += part
         self.assertRegex(answer.decode(errors='replace'),
-                         r'speaks protocol version \d+, you speak 99')
+                         r'speaks protocol version \d+, this client speaks 99')
         self.assertNotIn(b'version 99', answer)
 
     def test_garbage_on_the_data_ports_does_no_harm(self):

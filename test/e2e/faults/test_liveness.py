@@ -88,7 +88,7 @@ class Liveness(unittest.TestCase):
         self.finish(workers)
         joined.signal(signal.SIGCONT)
         joined.wait_for('joined as aggregator 4')
-        self.assertIn('is not known here any more', joined.text())
+        self.assertIn('counts as lost: its connection had ended for too long', joined.text())
 
     def test_a_coordinator_that_is_stopped_for_longer_kills_nobody(self):
         workers = self.start()

@@ -80,9 +80,9 @@ class Resets(unittest.TestCase):
             self.reset(end)
             self.go_on(workers)
         for worker in workers:
-            self.assertIn('another one is made', worker.text())
+            self.assertIn('this worker connects again', worker.text())
             self.assertIn('the connection to lane ', worker.text())
-            self.assertIn('); another one is made', worker.text())
+            self.assertIn('); this worker connects again', worker.text())
         finish_training(*workers)
         self.assertIn('s to connect again', self.service.serve.text())
 
@@ -101,7 +101,7 @@ class Resets(unittest.TestCase):
         self.addCleanup(os.kill, self.aggregator, signal.SIGCONT)
         self.reset('local')
         for worker in workers:
-            worker.wait_for('another one is made')
+            worker.wait_for('this worker connects again')
         os.kill(self.aggregator, signal.SIGCONT)
         self.go_on(workers)
         finish_training(*workers)
@@ -123,7 +123,7 @@ class Resets(unittest.TestCase):
         never[1].signal(signal.SIGSTOP)
         self.forget(slow[0].pid, 'remote')
         self.reset('local')
-        slow[0].wait_for('no longer answered')
+        slow[0].wait_for('stopped answering')
         self.go_on(slow)
         finish_training(*slow)
         self.assertEqual(never[0].wait(), 1)

@@ -57,7 +57,7 @@ class Strikes(unittest.TestCase):
         self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors'], told['crashes']),
                          (0, 0, 0, 0))
 
-    def test_what_is_killed_stopped_or_cut_hurts_no_element(self):
+    def test_kills_stops_and_cuts_change_no_element(self):
         for seed in seeds():
             print(f'# GRADPOOL_TEST_SEED={seed}', flush=True)
             with self.subTest(seed=seed):

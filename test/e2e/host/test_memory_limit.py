@@ -124,7 +124,7 @@ class Limit(unittest.TestCase):
                 self.train(limit_mib)
                 self.doCleanups()
 
-    def test_they_train_where_userfaultfd_is_refused(self):
+    def test_workers_train_where_userfaultfd_is_refused(self):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):
@@ -135,7 +135,7 @@ class Limit(unittest.TestCase):
                            env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,
                                 'GRADPOOL_JOB': 'holes', 'RANK': '0', 'WORLD_SIZE': '1'})
         self.assertNotEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, 'lent memory without its pages|its pages are gone')
+        self.assertRegex(done.stderr, 'lent memory whose pages are gone|its pages are gone')
         self.expect_unharmed(service)
         self.assertEqual(result(service.worker('after', 0, 1))['wrong'], 0)
 

@@ -63,8 +63,8 @@ class Sandbox(unittest.TestCase):
     def test_without_pidfd_open_the_end_of_an_aggregator_is_seen_by_a_pipe(self):
         service = self.serve(*without('pidfd_open'))
         self.assertIn('pidfd_open is refused (Operation not permitted)', service.serve.text())
-        self.assertIn('): the end of a process is seen by its connection or a pipe; allow it in '
-                      'the seccomp profile', service.serve.text())
+        self.assertIn('): the service detects the end of a process only by its connection or a '
+                      'pipe; allow pidfd_open in the seccomp profile', service.serve.text())
         self.pushes(service)
         before = service.pids()
         os.kill(*before, 9)

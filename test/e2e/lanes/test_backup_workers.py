@@ -90,7 +90,8 @@ class BackupWorkers(unittest.TestCase):
         self.assertIsNone(rank.child.poll(), rank.tail())
 
     def stop_again_and_again(self, transport):
-        """A stop may come at any moment: while the straggler works, or takes parameters."""
+        """A stop may happen at any moment: while the straggler computes, or while it receives
+        parameters."""
         ranks = self.start(f'stops-{transport}', 50, transport, 1000000)
         self.await_rounds(ranks[0], 2)
         for rounds in 31, 37, 41, 53, 61, 67, 71, 79:

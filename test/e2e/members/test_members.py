@@ -185,10 +185,10 @@ class Losses(Case):
         self.assertEqual(self.check_entries(0), times)
         print(f'# {transport}: {rounds} rounds, {times} workers killed and come back (seed {SEED})')
 
-    def test_who_is_killed_leaves_the_job_and_comes_back_shm(self):
+    def test_a_killed_rank_leaves_the_job_and_returns_shm(self):
         self.lose_and_come_back('shm', LOSSES)
 
-    def test_who_is_killed_leaves_the_job_and_comes_back_tcp(self):
+    def test_a_killed_rank_leaves_the_job_and_returns_tcp(self):
         self.lose_and_come_back('tcp', LOSSES)
 
     def test_two_at_once_and_the_first_rank_may_go(self):
@@ -213,7 +213,7 @@ class Losses(Case):
             with join(0) as job:
                 with self.assertRaises(gradpool.GradpoolError) as raised:
                     join(1)
-                self.assertIn('rank 1 is not one of them until it is resized',
+                self.assertIn('workers, without rank 1',
                               str(raised.exception))
                 with self.assertRaises(gradpool.Timeout):
                     job.resize(2, timeout_ms=100)
@@ -221,7 +221,7 @@ class Losses(Case):
                     job.resize(2, WAIT_MS)
                     self.assertEqual(job.members().ranks, (0, 1))
 
-    def test_who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(self):
+    def test_a_missing_rank_is_awaited_until_a_resize_to_the_current_size(self):
         with gradpool.connect(self.service.endpoint) as client:
             def join(rank):
                 job = client.join('founds', rank, 3, on_worker_loss='continue')
@@ -251,7 +251,7 @@ class Losses(Case):
             with client.join('other', 0, 2) as job:
                 with self.assertRaises(gradpool.GradpoolError) as raised:
                     job.resize(1)
-                self.assertIn('keeps its 2 workers', str(raised.exception))
+                self.assertIn('cannot change its 2 workers', str(raised.exception))
 
 
 class Resizes(Case):

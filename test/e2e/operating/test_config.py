@@ -69,7 +69,7 @@ class Printed(Case):
             self.assertEqual(set(re.findall(r'^#?([a-z-]+) ', own, re.M)),
                              names - {'config', 'print-config', 'usage'})
 
-    def test_what_is_printed_gives_the_same_values(self):
+    def test_the_printed_configuration_gives_the_same_values(self):
         self.write('[serve]\nname = a\nloss-limit = 2.5%\nrequire-tls = on\n'
                    '[aggregator]\nkernels = c\njoin = /x\n')
         first = self.print('--cores', '0', GRADPOOL_STOP='jobs')
@@ -116,7 +116,7 @@ class Mistakes(Case):
     def test_a_file_that_is_not_there_or_that_others_may_write_is_refused(self):
         self.refused(f'{self.file}: cannot be read: ', '--config')
         self.write('[serve]\n').chmod(0o666)
-        self.refused(f'{self.file}: mode 666 lets others write the file', 'chmod go-w')
+        self.refused(f'{self.file}: with mode 666 other users can write the file', 'chmod go-w')
 
     def test_a_mistake_that_only_the_host_can_tell_names_the_line(self):
         self.write('[serve]\ncores = 4000\n')

@@ -109,7 +109,7 @@ class CommandLine(unittest.TestCase):
                 ('--data-port', '65535', 'would end above 65535'),
                 ('--allow-uid', 'root', "'root'"),
                 ('--advertise', 'node7:7077', "'node7:7077'"),
-                ('--state-dir', '/' + 200 * 'x', 'too long'),
+                ('--state-dir', '/' + 200 * 'x', 'but the socket in this folder needs'),
                 ('--lanes-per-core', '0', 'from 1 to 64')):
             with tempfile.TemporaryDirectory() as folder:
                 answer = run('serve', '--state-dir', folder, '--listen', 'gradpool://127.0.0.1:0',
@@ -117,7 +117,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(answer.returncode, 2, (option, value))
             self.assertIn(words, answer.stderr)
 
-    def test_what_is_no_mistake_on_the_command_line_is_exit_code_1(self):
+    def test_an_error_outside_the_command_line_gives_exit_code_1(self):
         answer = run('serve', '--state-dir', '/proc/none')
         self.assertEqual(answer.returncode, 1)
         self.assertIn('/proc/none', answer.stderr)
@@ -125,7 +125,8 @@ class CommandLine(unittest.TestCase):
     def test_an_aggregator_refuses_options_before_it_joins(self):
         for option, value, words in (
                 ('--join', 'http://localhost', 'http'), ('--cores', '4000', '4000'),
-                ('--interface', 'none9', 'none9'), ('--advertise', 'a b', "'a b'"),
+                ('--interface', 'none9', 'this host has no such network interface'),
+                ('--advertise', 'a b', "'a b'"),
                 ('--data-port', '65535', 'would end above 65535')):
             answer = run('aggregator', '--join', '127.0.0.1:1', '--lanes-per-core', '2', option,
                          value)
@@ -276,7 +277,7 @@ class OwnServices(unittest.TestCase):
         deep.mkdir()
         serve = self.inside(deep, 'serve', '--state-dir', 'S1')
         self.assertEqual(serve.wait(), 2)
-        self.assertIn(f'{deep}/S1: too long a path for the socket', serve.text())
+        self.assertIn(f'{deep}/S1: the path has ', serve.text())
         self.assertEqual(os.listdir(deep), [])
 
     def test_a_state_dir_that_is_removed_is_told_and_jobs_train_on(self):
@@ -289,7 +290,7 @@ class OwnServices(unittest.TestCase):
             self.assertEqual(worker.wait(), 0, worker.text())
         text = service.serve.text()
         self.assertEqual(text.count('was removed or replaced while in use'), 1)
-        self.assertIn('are lost when gradpool serve ends', text)
+        self.assertIn('in memory, but loses them when it ends', text)
         service.serve.signal(signal.SIGTERM)
         self.assertEqual(service.serve.wait(), 0)
 
@@ -366,10 +367,11 @@ class OwnServices(unittest.TestCase):
         self.assertIn('moved, epoch 2', service.serve.text())
         # without another aggregator, this one waits for its jobs
         joined[1].signal(signal.SIGTERM)
-        joined[1].wait_for('is to end')
+        joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
-        self.assertRegex(service.serve.text(), 'has drained and leaves.*\n.*is gone')
+        self.assertIn('this aggregator is ending already', joined[1].text())
+        self.assertRegex(service.serve.text(), 'has no tasks left, and leaves.*\n.*has ended')
         for worker in workers:  # the workers wait for the next lane, and log this
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
@@ -417,7 +419,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('could not start 3 times in a row', serve.text())
 
     def test_too_few_open_files_are_said_and_end_serve(self):
-        for limit, words in ((24, 'serve needs 64 open files at least, and the limit is 24'),
+        for limit, words in ((24, 'serve needs 64 open files at least, but the limit is 24'),
                              (100, 'an aggregator with 8 lanes needs 208 open files at least')):
             serve = Process(['sh', '-c', f'ulimit -n {limit} && exec "$0" "$@"', GRADPOOL, 'serve',
                              '--listen', 'gradpool://127.0.0.1:0', '--cores', '0',

@@ -68,7 +68,7 @@ class Moves(Case):
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
         self.assertIn('leaving: 1 job trains on without a coordinator', self.first.text())
-        self.assertIn(' without a coordinator on aggregators that were joined by hand, which wait',
+        self.assertIn(' without a coordinator, on aggregators of `gradpool aggregator`, which wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())
         self.assertEqual(self.service.local_aggregators(), [])
@@ -109,7 +109,7 @@ class Stays(Case):
             job.push_pull(tensor, values).wait(durability.WAIT_MS)
             self.stop_other()
             self.terminate()
-            self.said('job moves has been ended: ')
+            self.said('the service ended job moves: ')
             self.check_fails('2 tensors could not move to other aggregators in time')
             self.assertEqual(self.service.serve.wait(), 0)
             self.assertIn('job moves loses the state of 2 tensors', self.first.text())

@@ -48,7 +48,8 @@ class Host(Case):
     def test_each_side_of_the_host_is_looked_at_and_all_is_well(self):
         checks = self.doctor()
         self.assertEqual(list(checks), [*HOST, 'endpoint'])
-        self.finds(checks['endpoint'], 'warn', 'no service was looked at', '--endpoint')
+        self.finds(checks['endpoint'], 'warn', 'no service was checked, because none was named',
+                   '--endpoint')
         for name in 'libraries', 'memfd', 'futex', 'shm', 'tcp', 'python':
             self.finds(checks[name], 'ok')
         self.assertNotIn('fail', [check['verdict'] for check in checks.values()])
@@ -58,7 +59,8 @@ class Host(Case):
         self.assertEqual((answer.returncode, answer.stderr), (0, ''))
         for name in HOST:
             self.assertRegex(answer.stdout, rf'(?m)^(ok|warn)\s+{name}\s+\S')
-        self.assertRegex(answer.stdout, r'(?m)^warn  endpoint .*\n +-> name one with --endpoint')
+        self.assertRegex(answer.stdout,
+                         r'(?m)^warn  endpoint .*\n +-> name a service with --endpoint')
 
     def test_few_open_files_are_a_failure_with_what_to_do(self):
         def few():
@@ -105,7 +107,7 @@ class Python(Case):
         self.interpreter('exec /usr/bin/python3 -S "$@"')
         checks = self.doctor(environment={'PATH': f'{self.folder}:/usr/bin:/bin', 'PYTHONPATH': ''})
         self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package gradpool',
-                   'if jobs start it', 'PYTHONPATH')
+                   'if jobs use this interpreter', 'PYTHONPATH')
 
     def test_the_system_s_is_looked_at_where_path_has_another(self):
         self.interpreter('exec env -u PYTHONPATH /usr/bin/python3 -S "$@"')
@@ -122,7 +124,7 @@ class Python(Case):
     def test_an_interpreter_that_says_nothing_is_a_failure(self):
         self.interpreter('exit 3')
         checks = self.doctor(code=1, environment={'PATH': f'{self.folder}:/usr/bin:/bin'})
-        self.finds(checks['python'], 'fail', 'ended without a word')
+        self.finds(checks['python'], 'fail', 'ended without output')
 
     def interpreter(self, line):
         path = self.folder / 'python3'
@@ -146,7 +148,7 @@ class OfService(Case):
         self.assertEqual(list(checks), [*HOST, 'endpoint', 'key', 'protocol', 'lanes'])
         self.finds(checks['key'], 'ok', 'none was asked for')
         self.finds(checks['protocol'], 'ok', 'at both ends')
-        self.finds(checks['lanes'], 'ok', 'all aggregators are up')
+        self.finds(checks['lanes'], 'ok', 'all aggregators are connected')
 
     def test_a_key_that_is_right_is_accepted_and_names_the_tenant(self):
         checks = self.look(environment=self.acme)
@@ -191,7 +193,7 @@ class OfService(Case):
             port = listener.getsockname()[1]
             checks = self.look(code=1, endpoint=f'gradpool://127.0.0.1:{port}')
             thread.join()
-        self.finds(checks['protocol'], 'fail', 'speaks 99', 'same gradpool at both ends')
+        self.finds(checks['protocol'], 'fail', 'speaks version 99', 'same gradpool at both ends')
 
 
 class Build(Case):

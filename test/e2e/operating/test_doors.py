@@ -142,7 +142,8 @@ class Doors(unittest.TestCase):
         harness.result(service.worker('new', 0, 1, '--rounds', '3', name='keyed', environment=key))
         service.serve.kill()
         service.start('serve-again')
-        old.wait_for('is back')
+        old.wait_for('; training continues, and this worker connects again')
+        old.wait_for('this worker is connected to the coordinator at ')
         finish_training(old)
 
     @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')

@@ -17,7 +17,7 @@ OLD = {f'GRADPOOL_{name}': value for name, value in {
 NEVER = {'GRADPOOL_OPERATORS': 'root'}
 # Variable of `serve`, formerly also of `tenant add`.
 OF_SERVE = {'GRADPOOL_LOSS_LIMIT': '7'}
-WARNING = 'not read from the environment any more: '
+WARNING = 'gradpool does not read these environment variables: '
 
 
 def ask(service, *command):

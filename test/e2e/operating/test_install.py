@@ -78,7 +78,7 @@ def tearDownModule():
 
 
 class Files(unittest.TestCase):
-    def test_what_is_installed_is_exactly_this(self):
+    def test_the_installed_files_are_exactly_these(self):
         version = run(stage.bin / 'gradpool', 'version').split()[1]
         source = SOURCE / 'client/python/gradpool'
         package = [path.relative_to(source) for path in source.rglob('*.py')]

@@ -433,13 +433,13 @@ class Wrong(Case):
                     self.raises(other.wait)
 
     def test_a_rank_that_dies(self):
+        """The rank has no lane that could report the death before the coordinator."""
         with gradpool.connect() as client, client.join('dies', 0, 2) as job:
-            worker = self.service.worker('dies', 1, 2, '--rounds', '100000')
-            request = job.push_pull(job.declare('w', 100), numpy.zeros(100, numpy.float32))
-            self.service.serve.wait_for('rank 1 of job dies')
-            worker.kill()
+            tensor, other = job.declare('w', 100), wrong_calls.idle_rank('dies', 1, 2)
+            self.addCleanup(other.communicate)
+            request = job.push_pull(tensor, numpy.zeros(100, numpy.float32))
+            other.kill()
             self.raises(request.wait)
-            check(self, logged(worker))
 
     def test_the_log_of_the_service_afterwards(self):
         check(self, self.service.serve.text())
@@ -548,7 +548,7 @@ class Life(Case):
         self.assertEqual(joined.wait(), 0)
         check(self, joined.text())
         service.serve.signal(1)
-        service.serve.wait_for('nothing to reload')
+        service.serve.wait_for('reloads no files')
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
 

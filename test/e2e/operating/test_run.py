@@ -119,7 +119,7 @@ class Run(unittest.TestCase):
                               'exec sleep 1000'), 137)
         self.assertIn('rank 0 was ended by signal 9 (Killed)', done.stderr)
 
-    def test_who_does_not_end_is_killed(self):
+    def test_a_process_that_does_not_end_is_killed(self):
         done = self.check(run('--workers', 2, sys.executable, '-c',
                               'import os, signal, time; r = os.environ["RANK"]\n'
                               'signal.signal(signal.SIGTERM, signal.SIG_IGN)\n'

@@ -61,7 +61,7 @@ class Top(Running):
         self.assertGreater(job['bytes_per_s'], 0)
         self.assertEqual(job['cores_saved'], 0)
 
-    def test_what_goes_to_a_pipe_is_printed_once_without_control_characters(self):
+    def test_output_to_a_pipe_is_printed_once_without_control_characters(self):
         text = self.top()
         self.assertIn('resnet-7 100 %', text)
         self.assertNotIn('\x1b', text)
@@ -77,7 +77,7 @@ class Decisions(Running):
         self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors go to lanes? [12].*: '
                                 'a free lane, so that the job is measured without others')
         os.kill(self.service.pids()[0], signal.SIGKILL)
-        self.service.serve.wait_for('is gone, and its 1 lane with it')
+        self.service.serve.wait_for('has ended, with its 1 lane')
         self.service.serve.wait_for('of a lost lane go')
         self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane go(es)? to lane.*:'
                                 ' [a-z]')
@@ -158,9 +158,10 @@ def fetch(url, method='GET'):
 
 def web_of(service):
     """Waits for the address of the service's web server in its log. Returns it."""
-    until(lambda: 'metrics and report on ' in service.serve.text(), 'the web server is up',
+    until(lambda: 'the web server shows metrics on ' in service.serve.text(), 'metrics are shown',
           process=service.serve)
-    return re.search(r'metrics and report on (http://\S+)/metrics', service.serve.text()).group(1)
+    return re.search(r'the web server shows metrics on (http://\S+)/metrics',
+                     service.serve.text()).group(1)
 
 
 class Web(Running):
@@ -214,7 +215,7 @@ class Report(Running):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return answer.stdout
 
-    def test_it_is_written_without_a_web_server(self):
+    def test_the_report_is_written_without_a_web_server(self):
         until(lambda: 'used' in json.loads(self.report('--json'))['cores'], 'rates are known',
               process=self.service.serve)
         report = json.loads(self.report('--json'))
@@ -262,7 +263,7 @@ class Plan(Running):
         self.assertIn('model.csv:3: expected', answer.stderr)
 
 
-    def test_what_no_service_would_take_is_a_mistake_that_is_told_plainly(self):
+    def test_a_model_that_no_service_would_accept_is_refused_with_the_reason(self):
         path = self.service.folder / 'model.csv'
         for row, why in ((b'a,2', 'model.csv:3: a tensor of this name came before'),
                          (b',2', 'model.csv:3: a tensor\'s name has 1 to 255 bytes'),
@@ -285,7 +286,7 @@ class Health(unittest.TestCase):
         self.addCleanup(self.service.end)
         self.web = web_of(self.service)
 
-    def test_it_is_healthy_until_an_aggregator_is_gone_and_again_with_the_next(self):
+    def test_the_service_is_healthy_except_without_an_aggregator(self):
         until(lambda: fetch(self.web + '/healthz') == (200, 'ok\n'), 'both are up',
               process=self.service.serve)
         os.kill(self.service.pids()[0], signal.SIGSTOP)
@@ -333,7 +334,7 @@ class WebAddress(unittest.TestCase):
         self.addCleanup(service.end)
         self.assertNotIn('http://', service.serve.text())
 
-    def test_who_opens_it_to_other_hosts_is_warned(self):
+    def test_a_web_server_open_to_other_hosts_causes_a_warning(self):
         service = Service('--http', '0.0.0.0:0', aggregators=1)
         self.addCleanup(service.end)
         self.assertRegex(service.serve.text(), 'level=warn.*names and figures of all jobs')

@@ -39,7 +39,7 @@ class Trust(Case):
         self.state.mkdir()
         for mode in 0o777, 0o770, 0o1777:
             self.state.chmod(mode)
-            self.assertIn(f'has mode {mode:04o}, so other users can replace what is in it',
+            self.assertIn(f'has mode {mode:04o}, so other users can replace its files',
                           self.refused())
         self.assertEqual(list(self.state.iterdir()), [])
 
@@ -64,7 +64,8 @@ class Trust(Case):
             for target in precious, self.folder / 'dangling':
                 (self.state / name).unlink(missing_ok=True)
                 (self.state / name).symlink_to(target)
-                self.assertIn(f'{name} is a symbolic link, which is not followed', self.refused())
+                self.assertIn(f'{name} is a symbolic link, which gradpool serve does not follow',
+                              self.refused())
         self.assertEqual(precious.read_text(), 'precious')
         self.assertEqual(precious.stat().st_mode & 0o777, 0o666 & ~self.umask())
         self.assertFalse((self.folder / 'dangling').exists())
@@ -121,7 +122,7 @@ class Lost(Case):
         # the job's worker no longer runs, so a known job ends at once
         return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
 
-    def test_what_is_whole_is_found_again(self):
+    def test_an_intact_state_is_found_again(self):
         self.assertEqual(self.start(), (['acme'], True))
 
     def test_a_lost_or_damaged_log_is_said_and_nothing_starts(self):
@@ -133,9 +134,9 @@ class Lost(Case):
                 harm()
                 said = self.refused()
                 self.assertRegex(said, r'state\.db lacks the last \d+ of \d+ changes')
-                self.assertIn('its write-ahead log', said)
+                self.assertIn('changes: its write-ahead log', said)
 
-    def test_what_is_left_of_a_lost_log_is_used_once_the_marker_is_removed(self):
+    def test_the_rest_of_a_lost_log_is_used_after_the_marker_is_removed(self):
         self.log.unlink()
         self.refused()
         self.marker.unlink()
@@ -157,8 +158,9 @@ class Lost(Case):
     def test_a_database_without_the_pieces_of_a_tensor_is_said_and_nothing_starts(self):
         with contextlib.closing(sqlite3.connect(self.database)) as database, database:
             self.assertGreater(database.execute('DELETE FROM pieces').rowcount, 0)
-        self.assertIn(f'{self.database}: pieces are missing. Put the file back from a copy; or '
-                      f'start with nothing: move {self.database}* away', self.refused())
+        self.assertIn(f'{self.database}: rows of pieces are missing. Restore the file from a copy; '
+                      f'or move {self.database}* away, to start without jobs and tenants',
+                      self.refused())
 
     def test_with_all_files_moved_away_a_service_starts_with_nothing(self):
         for path in self.state.glob('state.db*'):
@@ -172,7 +174,7 @@ class Lost(Case):
                 lambda: self.database.write_bytes(os.urandom(8192)):
             shutil.copy(self.service.state / 'state.db', self.database)
             harm()
-            self.assertIn('start with nothing: move', self.refused())
+            self.assertIn('away, to start without jobs and tenants', self.refused())
 
     def test_after_a_restart_of_the_host_what_was_not_on_disk_is_missed_aloud(self):
         self.log.unlink()

@@ -274,14 +274,14 @@ class Ends(Case):
         self.service.serve.signal(signal.SIGINT)
         self.service.serve.wait_for('stopping (SIGINT)')
         self.assertEqual(self.service.stop(signal.SIGTERM), 128 + signal.SIGTERM)
-        self.assertIn('ending at once', self.service.serve.text())
+        self.assertIn('gradpool serve ends at once', self.service.serve.text())
         self.check_end(workers)
 
     def test_sighup_ends_nothing(self):
         self.start(aggregators=1)
         workers, pids = self.train(), self.service.pids()
         self.service.serve.signal(signal.SIGHUP)
-        self.service.serve.wait_for('nothing to reload')
+        self.service.serve.wait_for('reloads no files')
         harness.finish_training(*workers)
         self.assertEqual(self.service.pids(), pids)
 
@@ -295,7 +295,7 @@ class Ends(Case):
                           worker.text())
             self.assertIn('there has been no coordinator for 2 s (--orphan-timeout)', worker.text())
         until(lambda: not self.service.local_aggregators(), 'the aggregator has ended')
-        self.assertIn('); lanes serve on', self.service.serve.text())
+        self.assertIn('); lanes continue', self.service.serve.text())
 
     def test_a_test_that_leaves_a_service_leaves_no_process(self):
         self.start()

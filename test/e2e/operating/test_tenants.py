@@ -82,7 +82,7 @@ class Keys(unittest.TestCase):
         self.assertIn(words, worker.text())
 
     def test_a_foreign_key_is_refused_at_both_ends(self):
-        logged = 'refused: not the key of tenant acme'
+        logged = 'connection refused: the key is not that of tenant acme'
         self.expect_refused(status(self.service.endpoint, FOREIGN), REFUSED, logged)
         worker = self.service.worker('foreign', 0, 1, environment=FOREIGN)
         self.assertNotEqual(worker.wait(), 0)
@@ -130,7 +130,7 @@ class Keys(unittest.TestCase):
         with contextlib.suppress(ConnectionResetError):
             while link.recv(100):
                 pass
-        self.expect_logged('no TLS handshake')
+        self.expect_logged('the TLS handshake failed')
 
     def test_silent_and_half_open_peers_hold_nobody_up_and_are_closed(self):
         links = [self.dial() for _ in range(100)]
@@ -215,7 +215,7 @@ class Revoke(unittest.TestCase):
 class Crowd(unittest.TestCase):
     """Opens more connections than allowed. None of them joins a job."""
 
-    def test_they_go_one_by_one_and_a_job_and_the_operator_do_not_notice(self):
+    def test_idle_connections_are_closed_one_by_one_without_effect_on_a_job(self):
         service = Service('--idle-connections-max', '20', aggregators=1)
         self.addCleanup(service.end)
         port = int(service.endpoint.rsplit(':', 1)[1])
@@ -229,7 +229,7 @@ class Crowd(unittest.TestCase):
         started = time.monotonic()
         until(come, 'those that are silent longest go', process=service.serve)
         self.assertIn('--idle-connections-max', service.serve.text())
-        lines = [line for line in service.serve.text().splitlines() if 'joined nothing' in line]
+        lines = [line for line in service.serve.text().splitlines() if 'belong to no job' in line]
         self.assertLessEqual(len(lines), 1 + time.monotonic() - started)
         self.assertIn(status(f'unix:{service.state}/control.sock').returncode, (0, 3))
         for worker in workers:
@@ -258,13 +258,13 @@ class Aggregators(unittest.TestCase):
         workers[0].wait_for('round 50\n')
         self.service.serve.kill()
         self.service.start('serve-again')
-        self.aggregator.wait_for('joined again as aggregator 1')
+        self.aggregator.wait_for('joined again, as aggregator 1')
         finish_training(*workers)
         self.assertIsNone(self.aggregator.child.poll())
 
     def test_one_whose_key_is_revoked_gives_up(self):
         self.assertEqual(self.service.tenant('revoke', 'node8').returncode, 0)
-        self.aggregator.wait_for('giving up: ')
+        self.aggregator.wait_for('this aggregator ends: ')
         self.assertIn('was refused', self.aggregator.text())
         self.aggregator.wait()
 
@@ -294,7 +294,7 @@ class OtherEnds(unittest.TestCase):
         for answer in (b'HTTP/1.1 400 Bad Request\r\n\r\n', b'\x0a\0\0\0\x08\x01\x12\x06nonono'):
             said = status(self.serve_once(answer), FOREIGN)
             self.assertEqual(said.returncode, 1)
-            self.assertIn('no TLS handshake', said.stderr)
+            self.assertIn('the TLS handshake failed', said.stderr)
 
     def test_a_connection_that_ends_in_the_greeting_names_the_service(self):
         listener = socket.create_server(('127.0.0.1', 0))
@@ -314,7 +314,7 @@ class OtherEnds(unittest.TestCase):
                    environment={**FOREIGN, 'GRADPOOL_CONNECT_TIMEOUT_MS': '500'})
         self.assertLess(watch.seconds(), 5)
         self.assertNotEqual(said.returncode, 0)
-        self.assertIn('no answer within the deadline', said.stderr + said.stdout)
+        self.assertIn('has not answered within the deadline', said.stderr + said.stdout)
 
     def test_from_this_host_plain_is_taken_beside_keys_unless_told_otherwise(self):
         service = Service(aggregators=1)

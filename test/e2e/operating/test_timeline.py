@@ -240,7 +240,7 @@ class Timelines(unittest.TestCase):
         code, _, errors = self.ask('--seconds', '0.1')
         self.assertEqual(code, 1)
         self.assertIn('a timeline of job job is being recorded already', errors)
-        self.assertIn(' is being recorded already: try again when it is over', errors)
+        self.assertIn(' is being recorded already: try again when that timeline has ended', errors)
         self.assertFalse(self.file.exists())
         first.kill()
         first.communicate()
@@ -309,7 +309,7 @@ class Timelines(unittest.TestCase):
         self.check_rounds(trace)
         self.check_names(trace)
 
-    def test_who_has_another_clock_is_moved_to_the_coordinators(self):
+    def test_times_of_another_clock_are_moved_to_the_coordinators(self):
         there = ['unshare', '--time', '--fork', '--kill-child', '--monotonic', str(AHEAD_S)]
         if subprocess.run([*there, 'true'], capture_output=True, check=False).returncode:
             self.skipTest('a time namespace needs root')
@@ -325,7 +325,7 @@ class Timelines(unittest.TestCase):
         self.check_order(trace, 2 * trace.error_ns)
         self.finish(processes)
 
-    def test_who_may_not_or_cannot_is_told(self):
+    def test_a_timeline_without_rights_or_job_is_refused(self):
         endpoint = self.service.endpoint
         processes = self.train('secret')
         code, _, errors = self.ask(key=self.other, endpoint=endpoint, job='secret')
@@ -343,11 +343,12 @@ class Timelines(unittest.TestCase):
         self.file = self.folder / 'no' / 'such'
         code, _, errors = self.ask()
         self.assertEqual(code, 1)
-        self.assertRegex(errors, 'cannot write .*/no/such: No such file')
+        self.assertRegex(errors, 'the timeline .*/no/such cannot be written: No such file')
         self.file = pathlib.Path('/dev/full')
         code, out, errors = self.ask(job='secret')
         self.assertEqual((code, out), (1, ''))
-        self.assertRegex(errors, '^gradpool: /dev/full could not be written: No space left')
+        self.assertRegex(errors, '^gradpool: the timeline /dev/full could not be written: '
+                                 'No space left')
         for options in (['--seconds', '0'], ['--seconds', 'x'], ['--seconds', '4000']):
             code, _, errors = self.ask(*options)
             self.assertEqual(code, 2, errors)

@@ -1,5 +1,20 @@
-"""For test_messages: calls of the doors of Python that are refused."""
+"""For test_messages: calls of the doors of Python that are refused, and a rank that only joins."""
+import subprocess
+import sys
+
 import numpy
+
+_IDLE = ("import gradpool, signal; job = gradpool.connect().join('{}', {}, {}); "
+         "print('has joined', flush=True); signal.pause()")
+
+
+def idle_rank(job, rank, workers):
+    """Returns a process that has joined the job, and that declares nothing."""
+    process = subprocess.Popen([sys.executable, '-c', _IDLE.format(job, rank, workers)],
+                               stdout=subprocess.PIPE, text=True)
+    if 'has joined' not in process.stdout.readline():
+        raise AssertionError(f'rank {rank} of job {job} ended with {process.wait()}')
+    return process
 
 
 def of_codecs():

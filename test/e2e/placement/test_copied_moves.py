@@ -88,12 +88,12 @@ class CopiedMoves(unittest.TestCase):
                   'a task has moved, or somebody died of it', process=self.service.serve)
             left = mortal.steps_left()
             mortal.die_at(0)
-            mover.kill()  # a running mover would be asked for 10 s
+            mover.kill()  # without the kill, the command would try to move the job for 10 s
         return mortal, left
 
     def count_steps(self, victim):
-        """Returns the number of steps of a move. It grows if other messages are sent meanwhile, or
-        if the move is repeated."""
+        """Returns the number of steps of a move. The number increases if other messages are sent at
+        the same time, or if the move is repeated."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left
@@ -142,10 +142,10 @@ class CopiedMoves(unittest.TestCase):
               f'{len(self.training.gradients)} rounds (seed {crash.SEED})')
         self.assertEqual(deaths, [DEATHS, DEATHS])
 
-    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_shm(self):
+    def test_no_death_in_a_move_loses_the_state_shm(self):
         self.die_at_steps('shm')
 
-    def test_whoever_dies_at_any_step_of_a_move_the_state_is_not_lost_tcp(self):
+    def test_no_death_in_a_move_loses_the_state_tcp(self):
         self.die_at_steps('tcp')
 
 

@@ -65,7 +65,7 @@ class Case(durability.Case):
                     self.start_again()
                     steps = 0
                 self.train(steps, steps + 1)
-                time.sleep(0.002)   # stands for the computation of a step
+                time.sleep(0.002)   # takes the place of the computation of a step
                 steps += 1
             harmed.result()
         self.check(end)
@@ -117,7 +117,7 @@ class Local(Case):
         text = self.service.serve.text()
         for pid in left:
             self.assertIn(f'the local aggregator with pid {pid} has ended: exit code 0', text)
-        allowed = 'level=info|GRADPOOL_TEST_|no other aggregator is there to keep copies'
+        allowed = 'level=info|GRADPOOL_TEST_|because the service has no other aggregator'
         self.assertEqual([s for s in text.splitlines() if not re.search(allowed, s)], [])
 
     def test_the_only_aggregator_is_replaced_first_over_shm(self):
@@ -163,7 +163,7 @@ class Local(Case):
         old = self.owner()['pid']
         self.service.serve.kill()
         os.kill(old, signal.SIGTERM)
-        self.said('this aggregator is to end')
+        self.said('this aggregator begins to end')
         self.train(20, 40)      # steps need no coordinator
         self.service.start('again')
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -185,7 +185,7 @@ class Local(Case):
         os.kill(self.service.serve.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.service.serve.pid, signal.SIGCONT)
         os.kill(pid, signal.SIGTERM)
-        self.said('this aggregator is to end')
+        self.said('this aggregator begins to end')
         os.kill(pid, signal.SIGINT)
         watch = progress.Stopwatch()
         self.await_end(pid)
@@ -274,7 +274,7 @@ class ByHand(Case):
         self.check(STEPS)
         self.assertNotIn('loses the state', self.service.serve.text())
 
-    def test_what_has_no_place_in_time_is_named_on_both_sides(self):
+    def test_tasks_without_a_place_in_time_are_named_on_both_sides(self):
         alone = self.by_hand('alone', '--leave-timeout', '1')
         self.begin('stays')
         self.train(0, 3)
@@ -283,8 +283,9 @@ class ByHand(Case):
         for text in (alone.text(), self.service.serve.text()):
             self.assertIn("job stays loses the state of 2 tensors", text)
         self.assertIn('tasks and state move to other aggregators, within 1 s; a second signal ends '
-                      'this one at once', alone.text())
-        self.assertIn('asked to drain; state that had no other place ends here: ', alone.text())
+                      'this aggregator at once', alone.text())
+        self.assertIn('this aggregator is drained, but some state has no other place and is lost: ',
+                      alone.text())
         self.assertIn(' ends with a loss: ', self.service.serve.text())
 
     def test_a_drain_that_fails_is_undone_and_said(self):

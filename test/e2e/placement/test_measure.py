@@ -50,7 +50,7 @@ class Measuring(unittest.TestCase):
               self.service.serve)
         return seen['lane_ns']
 
-    def test_what_is_measured_is_what_the_workers_do(self):
+    def test_measurements_agree_with_the_workers(self):
         jobs = {'small': (60, 1 << 18), 'large': (120, 1 << 20)}
         workers = {name: self.start(name, *job, name) for name, job in jobs.items()}
         measured = [self.await_measured(name, job[0]) for name, job in jobs.items()]
@@ -100,7 +100,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return json.loads(answer.stdout)['jobs'][0]
 
-    def test_who_would_cost_others_too_much_is_refused_with_the_whole_reason(self):
+    def test_a_job_that_would_exceed_other_limits_is_refused_with_the_reason(self):
         for job in 'first', 'second':
             self.learn(job)
         self.start('first', FOREVER, 'first-again')

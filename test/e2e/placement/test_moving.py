@@ -85,7 +85,7 @@ class Sums(Case):
         for workers in jobs:
             finish_training(*workers)
 
-    def test_what_cannot_be_moved_is_said(self):
+    def test_an_impossible_move_is_refused(self):
         workers = self.train('job', 'shm')
         for words, code, text in ((('move', 'job', '99'), 3, 'no lane 99'),
                                   (('move', 'nobody', '1'), 3, 'no job nobody'),
@@ -157,8 +157,8 @@ class Restarts(Case):
             until(lambda: all(self.is_back(job) for job in ('one', 'two')),
                   'the workers are back', process=self.service.serve)
         self.assertIn('the connection to the service at ', said)
-        self.assertIn(' ended before it answered: either it was restarted, or this command stood '
-                      'still for long', said)
+        self.assertIn(' ended before the answer: the service was restarted, or this command was '
+                      'stopped for long', said)
         self.assertNotIn('closed the connection', said)
         for workers in jobs:
             finish_training(*workers)

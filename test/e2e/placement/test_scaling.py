@@ -91,7 +91,7 @@ class Scaling(unittest.TestCase):
         text = self.service.serve.text()
         self.assertIn('growth: narrow: job wide is tried on fewer lanes: it is alone on 4 lanes, '
                       'and goes to 2', text)
-        self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] are enough')
+        self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] lanes are enough')
         end_training(*workers)
         self.assertNotIn('stay where they are', self.service.serve.text())
 

@@ -37,7 +37,7 @@ class ForTheService(Case):
         self.serve(aggregators=1)
         self.service.stop()
         worker = self.service.worker('early', 0, 1, '--rounds', 3)
-        worker.wait_for('waits for the service at gradpool://127.0.0.1:')
+        worker.wait_for('no connection to the service at gradpool://127.0.0.1:')
         self.assertIn('GRADPOOL_CONNECT_TIMEOUT_MS', worker.text())
         self.service.start('again')
         self.assertEqual(result(worker)['wrong'], 0)
@@ -71,7 +71,7 @@ class ForAnAggregator(Case):
         self.join_by_hand()
         for worker in workers:
             self.assertEqual(result(worker)['wrong'], 0)
-            self.assertIn('job early goes on', worker.text())
+            self.assertIn('job early no longer waits for lanes', worker.text())
 
     def test_a_wait_without_end_is_refused_in_time(self):
         self.serve(aggregators=0)
@@ -103,7 +103,7 @@ class ForAnAggregator(Case):
         os.kill(joined.pid, signal.SIGCONT)
         joined.wait_for('joined as aggregator 2')
         for worker in workers:
-            worker.wait_for('job cut goes on')
+            worker.wait_for('job cut no longer waits for lanes')
             seen = worker.size()
             until(lambda worker=worker, seen=seen: worker.size() > seen + 200, 'it trains on',
                   process=worker)
@@ -126,7 +126,7 @@ class ForAMeasurement(Case):
         known.wait_for('not measured yet, such as new')
         self.await_waiting('known', 'not measured yet')
         known.wait_for('round 5\n')
-        self.assertIn('job known goes on', known.text())
+        self.assertIn('job known no longer waits for lanes', known.text())
         end_training(known, slow)
 
 

@@ -265,7 +265,8 @@ def scaler(script):
 
 
 class HandScaler:
-    """Stands in for torch.amp.GradScaler where PyTorch has none for tensors on the CPU."""
+    """Replaces torch.amp.GradScaler in versions of PyTorch that have none for tensors on the
+    CPU."""
 
     def __init__(self, torch, scale):
         self.torch, self.value, self.is_finite = torch, scale, True

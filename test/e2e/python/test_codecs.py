@@ -350,7 +350,7 @@ class Codecs(test_ddp.Case):
             # deviations of the mean.
             self.assertLess(abs(total / rounds - self.values).max(), 3 * step / rounds ** 0.5)
 
-    def test_what_was_not_sent_comes_in_later_rounds(self):
+    def test_unsent_values_are_sent_in_later_rounds(self):
         from gradpool.codecs import Feedback
         for name, codec in codecs_of().items():
             feedback, rounds = Feedback(codec), 60
@@ -380,7 +380,7 @@ class Codecs(test_ddp.Case):
         # so large a part would not reduce the bytes
         self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))
 
-    def test_what_is_no_codec_is_refused(self):
+    def test_an_invalid_codec_is_refused(self):
         import gradpool
         from gradpool.codecs import Dithering, Feedback, OneBit, TopK
         for attempt, word in ((lambda: TopK(0), 'ratio'), (lambda: Dithering(5), 'bits'),
@@ -448,7 +448,7 @@ class Training(test_ddp.Case):
         self.assertIn('DistributedOptimizer', found[0]['refused'])
         self.assertIn("2 of 2 travel as they are, such as 'weight'", found[0]['told'])
 
-    def test_who_has_joined_brings_nothing_and_keeps_its_residual(self):
+    def test_a_rank_in_join_adds_nothing_and_keeps_its_residual(self):
         for moved, wanted in self.run_ranks('rank_joins'):
             self.assertGreater(max(wanted), 0)
             self.assertEqual(moved, wanted)

@@ -177,7 +177,7 @@ def compute_late(torch, gpu, rank, job, begins):
             gpu.launch(lambda result=result: found.append(result.clone()))
         del wait, result
     for buffer in [job.alloc(4 * LENGTH) for _ in range(OTHERS)]:
-        # other code uses the free memory and asks no stream
+        # other code uses the free memory without waiting for a stream
         ctypes.memset(buffer, 0, len(buffer))
     gpu.finish()
     return sorted(sorted(set(one.tolist())) for one in found)
@@ -324,7 +324,7 @@ class CudaTest(Case):
     def test_the_service_steps_parameters_of_a_gpu(self):
         self.check_steps('made')
 
-    def test_what_a_script_writes_and_loads_is_taken_over_from_a_gpu(self):
+    def test_writes_and_loads_of_a_script_are_used_from_a_gpu(self):
         self.check_kept('made')
 
     def test_gradients_of_a_gpu_are_averaged_and_compressed(self):

@@ -487,7 +487,7 @@ class Ddp(Case):
             for word in ('weight', '64', '80'):
                 self.assertIn(word, text)
 
-    def test_what_cannot_be_attached_is_refused_clearly(self):
+    def test_a_model_that_cannot_be_attached_is_refused_clearly(self):
         module, dtype, name = self.run_ranks('rank_is_refused', 1)[0]
         self.assertIn('attach() takes a DistributedDataParallel model, not a ', module)
         self.assertIn('float64', dtype)

@@ -1,5 +1,5 @@
-"""Tests Ctrl-C in backward() of a DistributedDataParallel model. KeyboardInterrupt comes after a
-whole step. While another rank is missing, it comes before the step."""
+"""Tests Ctrl-C in backward() of a DistributedDataParallel model. KeyboardInterrupt is raised after
+a whole step; while another rank is missing, it is raised before the step."""
 import os
 import signal
 import threading
@@ -151,7 +151,7 @@ class Interrupts(test_ddp.Case):
         self.assertEqual((raised, calls), ('nothing', 1))
         self.assertEqual([digest, other[2]], [digest, digest])
 
-    def test_who_does_not_come_is_not_waited_for_until_the_deadline(self):
+    def test_an_interrupt_ends_the_wait_for_a_missing_rank(self):
         raised, is_unchanged, later = self.run_ranks('rank_waits_for_one_that_does_not_come')[0]
         self.assertEqual(raised, 'KeyboardInterrupt: ')
         self.assertTrue(is_unchanged)

@@ -38,7 +38,7 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            # DDP needs this pass; the gradients of ones come from the sum below
+            # DDP needs this pass; the sum below sets the gradients to ones
             self.model(self.ones())
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
@@ -350,7 +350,7 @@ def check_clipped(case, values):
 
 
 class Writes(test_ddp.Case):
-    def test_what_the_script_writes_into_parameters_is_taken_over_and_moments_stay(self):
+    def test_a_write_to_parameters_is_used_and_moments_stay(self):
         for of_rank in self.run_ranks('rank_writes'):
             for how, is_right in of_rank.items():
                 self.assertTrue(all(is_right), f'{how}: {is_right}')
@@ -360,7 +360,7 @@ class Writes(test_ddp.Case):
         self.assertEqual(one, other)
         check_clipped(self, one)
 
-    def test_what_one_rank_alone_writes_or_loads_is_refused_on_all(self):
+    def test_a_write_or_load_on_only_one_rank_is_refused_on_all(self):
         for of_rank in self.run_ranks('rank_writes_alone'):
             self.assertEqual(len(of_rank), 2)
             for text in of_rank:

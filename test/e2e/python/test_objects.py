@@ -280,11 +280,11 @@ def rank_is_refused(rank, workers):
 
 
 class Objects(test_ddp.Case):
-    def test_what_works_after_attach_with_an_optimizer(self):
+    def test_calls_that_work_after_attach_with_an_optimizer(self):
         for found in self.run_ranks('rank_works'):
             self.assertEqual([name for name, is_right in found.items() if not is_right], [])
 
-    def test_what_is_refused_after_attach_with_an_optimizer_is_so_in_words(self):
+    def test_refused_calls_after_attach_with_an_optimizer_give_the_reason(self):
         for found in self.run_ranks('rank_is_refused'):
             for one, words in REFUSED.items():
                 self.assertIn(words, found.get(one.__name__, 'no error'), one.__name__)

@@ -13,8 +13,8 @@ from python_case import Case, full, setUpModule, tearDownModule   # noqa: found 
 
 TIMEOUT_S = 60
 
-# A thread of the package runs torch code for a long time without the interpreter's lock. The script
-# ends meanwhile.
+# A thread of the package runs torch code for a long time without the interpreter's lock, and the
+# script ends during this time.
 BUSY = '''
 import threading, torch
 from gradpool._process.completion import complete
@@ -71,7 +71,7 @@ class Ends(Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
-    def test_who_has_left_is_waited_for_on_no_lane(self):
+    def test_no_lane_waits_for_a_rank_that_has_left(self):
         """also tests a service that received no declaration from the process"""
         for leaves_first in False, True:
             with gradpool.connect() as client:

@@ -164,7 +164,7 @@ class Arguments(Case):
 
 
 class Loans(Case):
-    def test_what_is_lent_cannot_be_resized_until_the_request_is_done(self):
+    def test_lent_memory_cannot_be_resized_until_the_request_ends(self):
         jobs = self.join(2)
         for job in jobs:
             job.declare('t', 100)
@@ -179,7 +179,7 @@ class Loans(Case):
             back.extend(back)
         self.assertEqual(memoryview(values[1]).cast('f')[99], 2)
 
-    def test_what_was_refused_or_ended_with_its_job_is_not_lent(self):
+    def test_memory_of_a_refused_or_ended_request_is_not_lent(self):
         job = self.join(2)[0]
         job.declare('t', 100)
         refused, ended = array.array('f', [1] * 101), array.array('f', [1] * 100)

@@ -299,10 +299,10 @@ class Dtypes(Case):
             lambda: python_case.service.job(jobs[0].name).get('measured') == wanted,
             f'the service tells {wanted}')
 
-    def test_what_is_not_narrower_is_refused(self):
+    def test_a_wire_dtype_that_is_not_narrower_is_refused(self):
         job = self.join()
         for dtype, wire in ('float16', 'float32'), ('float64', 'float32'), ('float32', 'int32'):
-            with self.raises(gradpool.Mismatch, "'t'", 'does not travel as'):
+            with self.raises(gradpool.Mismatch, "'t'", 'cannot travel as'):
                 job.declare('t', 3, dtype, wire=wire)
         job.declare('t', 3, wire='float16')
         with self.raises(gradpool.GradpoolError, 'travel as f16', 'bf16'):
@@ -351,7 +351,7 @@ class Refusals(Case):
         with self.raises(gradpool.Mismatch, 'read-only'):
             job.push_pull(job.declare('t', 1), memoryview(bytes(4)).cast('f'))
 
-    def test_what_is_no_buffer_is_refused(self):
+    def test_an_object_without_a_buffer_is_refused(self):
         job = self.join()
         with self.raises(gradpool.Mismatch, 'a list'):
             job.push_pull(job.declare('t', 1), [1.0])

@@ -184,7 +184,7 @@ def state_here():
 
 
 def settle(first):
-    """Waits until this process has no more objects than at first."""
+    """Waits until this process has as few objects as at the beginning."""
     if not first:
         first.append(state_here())
     harness.until(lambda: all(now <= then for now, then in zip(state_here(), first[0])),
@@ -482,7 +482,7 @@ class UnevenInputs(Case):
     def test_a_rank_that_has_joined_brings_zeros_to_copies_of_buckets(self):
         self.ends_with_zeros('rank_runs_out_of_copies')
 
-    def test_what_join_cannot_do_is_refused_when_it_is_made(self):
+    def test_an_unsupported_join_is_refused_when_it_is_created(self):
         for stepped, divided, disabled in self.run_ranks('rank_joins_otherwise'):
             self.has_words(stepped, 'optimizer', 'Attach the model without')
             for text in divided:

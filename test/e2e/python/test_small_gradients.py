@@ -159,8 +159,8 @@ def rank_drops(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 has other packs than rank 0, as if their buckets were different. Returns the error of
-    rank 0."""
+    """Gives rank 1 other packs than rank 0, as different buckets would. Returns the error of rank
+    0."""
     trainer, text = Deep(rank, workers), 'no error'
     with fewest(8 if rank == 0 else NOT_ONE):
         test_ddp.attach(trainer, timeout_ms=2000)

@@ -199,11 +199,11 @@ def rank_finds_no_job(rank, workers):
 
 
 def rank_waits_for_others(rank, workers):
-    """Rank 0 waits for messages that nobody sends, then ranks 0 and 2 for rank 1 in a barrier.
-    Returns the texts."""
+    """Rank 0 waits for messages that no rank sends, then ranks 0 and 2 wait for rank 1 in a
+    barrier. Returns the texts of the errors."""
     torch, dist = begin(rank, workers)
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
-    patient = dist.new_group()      # the answer of rank 0 comes after the limit of the barrier
+    patient = dist.new_group()      # rank 0 answers after the time limit of the barrier
     groups = [dist.new_group(timeout=SOON) for _ in range(3)]
     for group in groups:
         group.timeout_s = SOON.total_seconds()

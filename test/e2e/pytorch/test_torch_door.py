@@ -125,8 +125,8 @@ def train(of, is_sparse=False, passes=1, wrong_start=False, **options):
 
 
 def compare_pushes(of):
-    """A known operation needs one push for each tensor, and one for all small gradients
-    together. It asks no other rank."""
+    """A known operation needs one push for each tensor, and one for all small gradients together.
+    The rank sends no other message."""
     hvd, job = of.hvd, of.hvd.global_process_set.sequences().job
     pushed, names = job.push_pull, []
 
@@ -487,7 +487,7 @@ class TorchDoor(python_case.Case):
     def test_models_train_as_one_process_does(self):
         self.assertEqual(self.run_ranks('rank_trains', 2), [[]] * 2)
 
-    def test_what_ranks_disagree_about_is_told_to_all(self):
+    def test_a_disagreement_of_ranks_is_reported_on_all(self):
         self.check_disagreements(self.run_ranks('rank_disagrees', 3))
 
     def test_sparse_tensors_are_reduced_and_checked_as_dense_ones_are(self):
@@ -504,7 +504,7 @@ class TorchDoor(python_case.Case):
             # both ranks print the same words, except for the part about themselves
             self.assertEqual(len({text.split('ranks disagree')[1] for _, text, _ in told}), 1)
 
-    def test_who_has_joined_takes_part_or_is_named_at_once(self):
+    def test_a_rank_in_join_takes_part_or_is_named_at_once(self):
         wrong, refused, told = zip(*self.run_ranks('rank_joins_early', 3))
         self.assertEqual(wrong, ([],) * 3)
         self.assertEqual(len(refused[2]), 6)
@@ -538,7 +538,7 @@ class TorchDoor(python_case.Case):
             if rank == 0:
                 self.assertIn('under way', twice[1])
 
-    def test_who_does_not_come_is_named(self):
+    def test_a_missing_rank_is_named(self):
         with tempfile.TemporaryDirectory(prefix='gradpool-door-') as folder:
             processes = ranks.start_ranks('rank_is_left_alone', 2, GRADPOOL_JOB='left-alone',
                                           TEST_FOLDER=folder)

@@ -64,7 +64,8 @@ def refused_things(of):
 
 
 def look_seldom():
-    """Delays the next check in join(). Meanwhile other ranks receive the message and leave."""
+    """Delays the next check in join(), so that other ranks receive the message and leave before
+    this check."""
     from gradpool.torch._operations import joining
     rest = joining._Rounds.rest
     joining._Rounds.rest = lambda rounds: time.sleep(0.5) or rest(rounds)

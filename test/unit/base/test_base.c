@@ -325,7 +325,7 @@ static void what_others_cause_is_logged_once_a_second_with_a_count(void **state)
     for (int i = 0; i < 5; i++)
         log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", i);
     assert_string_equal(logged, "1:go away 0;");
-    rate.next_ns = 0; /* as if a second had passed */
+    rate.next_ns = 0; /* a second has passed, for the limiter */
     log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", 5);
     assert_string_equal(logged, "1:go away 0;1:go away 5 (and 4 more like it before);");
 }
@@ -384,7 +384,7 @@ static void say_hostile(void)
 }
 static void say_long(void) { log_info("%0*d", 4096, 7); }
 
-static void a_line_says_when_how_grave_who_and_what(void **state)
+static void a_log_line_has_time_level_source_and_text(void **state)
 {
     char line[512];
     log_set_hook(NULL);
@@ -556,7 +556,7 @@ int main(void)
         log_test(what_others_cause_is_logged_once_a_second_with_a_count),
         log_test(the_environment_sets_the_level),
         log_test(an_unknown_level_is_an_error_and_leaves_the_default),
-        log_test(a_line_says_when_how_grave_who_and_what),
+        log_test(a_log_line_has_time_level_source_and_text),
         log_test(under_the_journal_a_line_has_no_time),
         log_test(a_name_from_outside_cannot_forge_a_line),
         log_test(a_long_line_is_cut_and_still_ends),

@@ -12,7 +12,7 @@
 
 #define S NS_PER_S
 
-static void nothing_is_excused_by_what_came_after_it(void **state)
+static void no_failure_is_excused_by_a_later_strike(void **state)
 {
     struct blame_hurts hurts = {0};
     assert_false(blame_was_hurt(&hurts, 100 * S, 0));
@@ -116,7 +116,7 @@ static void an_error_that_names_nobody_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_excused_by_what_came_after_it),
+        cmocka_unit_test(no_failure_is_excused_by_a_later_strike),
         cmocka_unit_test(it_shows_within_ten_seconds_or_the_patience_of_the_call),
         cmocka_unit_test(a_later_strike_leaves_the_one_before),
         cmocka_unit_test(two_ends_soon_after_each_other_take_a_copy_along),

@@ -82,7 +82,7 @@ static void who_cannot_start_says_why_once(void **state)
     assert_false(ends_of_aggregator(&ends, 72, 1));
 }
 
-static void one_of_whose_end_nobody_has_told_is_missing(void **state)
+static void a_process_with_an_unreported_end_is_missing(void **state)
 {
     assert_true(ends_of_aggregator(&ends, 72, 0));
     assert_int_equal(ends_take_missing(&ends), 71);
@@ -153,7 +153,7 @@ int main(void)
         cmocka_unit_test_setup(a_sanitizer_is_heard, begin),
         cmocka_unit_test_setup(an_aggregator_drains_or_is_killed_and_all_else_is_a_crash, begin),
         cmocka_unit_test_setup(who_cannot_start_says_why_once, begin),
-        cmocka_unit_test_setup(one_of_whose_end_nobody_has_told_is_missing, begin),
+        cmocka_unit_test_setup(a_process_with_an_unreported_end_is_missing, begin),
         cmocka_unit_test_setup(one_that_was_struck_is_not_missed, begin),
         cmocka_unit_test_setup(one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck,
                                begin),

@@ -58,7 +58,7 @@ static void what_only_the_dead_have_had_is_done_again(void **state)
     assert_true(ledger_note(ledger, 1, two));
 }
 
-static void who_has_come_again_is_not_who_has_died(void **state)
+static void a_member_that_has_joined_again_is_not_the_dead_one(void **state)
 {
     assert_true(ledger_note(ledger, 2, all));
     ledger->present[2] = 2;
@@ -82,7 +82,7 @@ static void a_trail_begins_anywhere(void **state)
     assert_true(trail_follow(&trail, all));
 }
 
-static void a_trail_goes_on_by_ones_and_with_who_comes_again(void **state)
+static void a_trail_continues_by_ones_and_after_a_new_join(void **state)
 {
     static const struct ledger_push later[][LEDGER_RANKS] = {
         {{1, 8}, {1, 6}}, {{1, 9}, {1, 7}, {2, 1}}, {{1, 10}, {1, 8}, {2, 2}, {1, 1}}};
@@ -92,7 +92,7 @@ static void a_trail_goes_on_by_ones_and_with_who_comes_again(void **state)
         assert_true(trail_follow(&trail, later[i]));
 }
 
-static void a_trail_shows_what_was_left_out_or_taken_twice(void **state)
+static void a_trail_shows_missing_and_repeated_pushes(void **state)
 {
     static const struct ledger_push wrong[][LEDGER_RANKS] = {
         {{1, 9}, {1, 6}, {1, 10}}, /* one gradient is missing */
@@ -124,11 +124,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_round_of_other_gradients_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(a_push_that_is_in_two_rounds_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(what_only_the_dead_have_had_is_done_again, begin, end),
-        cmocka_unit_test_setup_teardown(who_has_come_again_is_not_who_has_died, begin, end),
+        cmocka_unit_test_setup_teardown(a_member_that_has_joined_again_is_not_the_dead_one, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(later_rounds_take_the_place_of_old_ones, begin, end),
         cmocka_unit_test(a_trail_begins_anywhere),
-        cmocka_unit_test(a_trail_goes_on_by_ones_and_with_who_comes_again),
-        cmocka_unit_test(a_trail_shows_what_was_left_out_or_taken_twice),
+        cmocka_unit_test(a_trail_continues_by_ones_and_after_a_new_join),
+        cmocka_unit_test(a_trail_shows_missing_and_repeated_pushes),
         cmocka_unit_test(nobody_is_away_for_a_round_and_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,8 @@ static struct crowd crowd;
 int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
-/* Adds an iteration of `ms`. Its last `still_ms` come after aggregation. The second worker is 4 ms
- * later in every step. */
+/* Adds an iteration of `ms`, whose last `still_ms` follow the aggregation. The second worker is 4
+ * ms later in every step. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
@@ -61,7 +61,7 @@ static void who_stands_still_for_a_migration_hides_nothing_of_it(void **state)
     lap(10, LAP_MS + 40, 0); /* the order arrives later */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    /* the first worker's time comes before the second's */
+    /* the time of the first worker precedes that of the second */
     assert_float_equal(row.migration_ms, 304, NEAR);
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);

@@ -146,7 +146,7 @@ static void the_end_is_whoevers(void **state)
 }
 
 /* The page shows the state of the result, or of one step before. */
-static void who_comes_late_finds_what_others_have(void **state)
+static void a_late_member_finds_the_states_of_others(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {
         struct pushes read, found;
@@ -198,7 +198,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lost_moment_shows, begin, end),
         cmocka_unit_test_setup_teardown(a_step_that_is_done_twice_shows, begin, end),
         cmocka_unit_test_setup_teardown(the_end_is_whoevers, begin, end),
-        cmocka_unit_test_setup_teardown(who_comes_late_finds_what_others_have, begin, end),
+        cmocka_unit_test_setup_teardown(a_late_member_finds_the_states_of_others, begin, end),
         cmocka_unit_test_setup_teardown(what_nobody_leads_to_is_not_found, begin, end),
         cmocka_unit_test_setup_teardown(a_torn_page_is_not_taken, begin, end),
     };

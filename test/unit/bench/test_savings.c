@@ -225,7 +225,7 @@ static void lanes_that_come_and_go_between_two_looks_are_told_apart_by_number(vo
     assert_true(most_s == 0.5);
 }
 
-static void a_list_of_jobs_tells_who_is_known_and_what_is_predicted(void **state)
+static void a_list_of_jobs_has_measured_jobs_and_predictions(void **state)
 {
     struct look_job jobs[2];
     const char *text = "{\n \"jobs\": [\n{\n \"job\": \"a-1\",\n \"job_id\": 4,\n"
@@ -283,7 +283,7 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- looking --- */
 
-/* Makes a program that stands for `gradpool`. It appends its arguments as a line to the file
+/* Makes a program in place of `gradpool`. The program appends its arguments as a line to the file
  * "asked". */
 static struct service service_that(const char *answers)
 {
@@ -390,7 +390,7 @@ int main(void)
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
         cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),
         cmocka_unit_test(events_of_the_service_keep_their_order_and_the_newest_stay),
-        cmocka_unit_test(a_list_of_jobs_tells_who_is_known_and_what_is_predicted),
+        cmocka_unit_test(a_list_of_jobs_has_measured_jobs_and_predictions),
     };
     return cmocka_run_group_tests_name("savings", tests, load, unload);
 }

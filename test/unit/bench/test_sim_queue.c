@@ -125,7 +125,7 @@ static void the_end_of_a_round_is_told_lane_by_lane(void **state)
 }
 
 /* With a load of u = 0.4 each, both jobs lose uv / (1 + uv). */
-static void two_equal_jobs_lose_what_the_textbook_says(void **state)
+static void two_equal_jobs_lose_as_the_textbook_predicts(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
     struct queue_job jobs[2];
@@ -138,7 +138,7 @@ static void two_equal_jobs_lose_what_the_textbook_says(void **state)
         assert_near(loss_of(&jobs[i], &outcomes[i]), 0.16 / 1.16, 0.006);
 }
 
-static void many_jobs_lose_what_rule_shared_says(void **state)
+static void many_jobs_lose_as_rule_shared_predicts(void **state)
 {
     const double compute_ms[] = {80, 150, 210, 95, 330}, lane_ms[] = {9, 12, 40, 6, 30};
     struct queue_piece pieces[5];
@@ -239,8 +239,8 @@ int main(void)
         cmocka_unit_test(pieces_leave_one_after_the_other),
         cmocka_unit_test(a_round_takes_as_long_as_its_slowest_worker),
         cmocka_unit_test(the_end_of_a_round_is_told_lane_by_lane),
-        cmocka_unit_test(two_equal_jobs_lose_what_the_textbook_says),
-        cmocka_unit_test(many_jobs_lose_what_rule_shared_says),
+        cmocka_unit_test(two_equal_jobs_lose_as_the_textbook_predicts),
+        cmocka_unit_test(many_jobs_lose_as_rule_shared_predicts),
         cmocka_unit_test(without_jitter_rounds_that_do_not_meet_never_meet),
         cmocka_unit_test(without_jitter_rounds_in_step_stay_in_step),
         cmocka_unit_test(a_short_burst_waits_for_chunks_not_for_tasks),

@@ -68,7 +68,7 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
 
 /* One lane is enough. Its round is 4.7 % longer, by the half that a second lane would have
  * served. */
-static void a_job_alone_on_one_lane_loses_what_the_other_would_have_taken(void **state)
+static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
     double loss = 1 - PERIOD_MS / (PERIOD_MS + LANE_MS / 2);
@@ -194,7 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fluid_and_dedicated_are_as_worked_out_by_hand),
-        cmocka_unit_test(a_job_alone_on_one_lane_loses_what_the_other_would_have_taken),
+        cmocka_unit_test(a_job_alone_on_one_lane_loses_the_work_of_the_other_lane),
         cmocka_unit_test(without_room_on_one_lane_it_gets_two),
         cmocka_unit_test(lanes_close_when_jobs_leave_because_tasks_move),
         cmocka_unit_test(a_refused_job_costs_as_many_lanes_as_workers),

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void a_slow_lane_sleeps_for_what_it_has_done(void **state)
+static void a_slow_lane_sleeps_in_proportion_to_its_work(void **state)
 {
     struct slowing_numbers numbers = {0};
     struct slowing s = {.numbers = &numbers, .lane = 1};
@@ -75,7 +75,7 @@ static void a_file_of_numbers_is_read_as_it_changes_and_a_short_one_is_refused(v
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(a_slow_lane_sleeps_for_what_it_has_done),
+        cmocka_unit_test(a_slow_lane_sleeps_in_proportion_to_its_work),
         cmocka_unit_test(one_task_may_be_slow_wherever_it_is),
         cmocka_unit_test(a_lane_without_numbers_is_never_slow),
         cmocka_unit_test(a_file_of_numbers_is_read_as_it_changes_and_a_short_one_is_refused),

@@ -25,7 +25,7 @@ static void a_message_arrives_as_it_was_sent(void **state)
     assert_int_equal(channel_receive(b, &none), -EAGAIN);
     channel_destroy(a);
     assert_int_equal(channel_receive(b, &none), -ECONNRESET);
-    expect_text(channel_failure(b), "closed the connection");
+    expect_text(channel_failure(b), "the peer closed the connection");
     channel_destroy(b);
 }
 
@@ -417,7 +417,7 @@ static void a_reset_by_tcp_is_a_peer_that_is_gone(void **state)
     pair_close(&pair);
 }
 
-static void what_is_no_stream_socket_stays_the_callers(void **state)
+static void a_socket_of_another_type_stays_with_the_caller(void **state)
 {
     struct channel *ch;
     int fds[2];
@@ -453,7 +453,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end),
         cmocka_unit_test(an_end_that_has_not_been_read_is_no_silence),
         cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),
-        cmocka_unit_test(what_is_no_stream_socket_stays_the_callers),
+        cmocka_unit_test(a_socket_of_another_type_stays_with_the_caller),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

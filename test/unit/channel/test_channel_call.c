@@ -77,7 +77,7 @@ static void put_unasked(int fd)
     put_message(fd, &drain);
 }
 
-static void what_comes_unasked_during_a_call_is_handed_on(void **state)
+static void an_unrequested_message_during_a_call_is_passed_on(void **state)
 {
     for (int listens = 0; listens < 2; listens++) {
         struct pair pair = pair_open();
@@ -140,7 +140,7 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
         channel_call(pair.channel, &request, before_ns + 50 * NS_PER_MS, NULL, NULL, &reply, &err),
         -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
-    expect_text(err.text, "connected, but no answer within the deadline");
+    expect_text(err.text, "is connected, but has not answered within the deadline");
     /* the next call must not accept the late answer of the abandoned one */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
@@ -216,7 +216,7 @@ static int greet(struct pair *pair, uint64_t *ret_incarnation, struct err *err)
                          clock_now_ns() + CALL_NS, ret_incarnation, err);
 }
 
-static void a_greeting_says_who_we_are_and_learns_the_incarnation(void **state)
+static void a_greeting_names_the_program_and_receives_the_incarnation(void **state)
 {
     struct pair pair = pair_open();
     struct channel *other;
@@ -245,7 +245,7 @@ static void another_version_is_told_with_both_numbers(void **state)
     assert_int_equal(greet(&pair, &incarnation, &err), -EPROTO);
     assert_int_equal(incarnation, 5);
     char want[80];
-    snprintf(want, sizeof want, "we speak protocol version %u, gradpool 9.9 speaks 42",
+    snprintf(want, sizeof want, "this program speaks protocol version %u, but gradpool 9.9 speaks",
              CHANNEL_VERSION);
     expect_text(err.text, want);
     pair_close(&pair);
@@ -304,12 +304,12 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_call_gets_the_reply_with_its_number),
-        cmocka_unit_test(what_comes_unasked_during_a_call_is_handed_on),
+        cmocka_unit_test(an_unrequested_message_during_a_call_is_passed_on),
         cmocka_unit_test(a_failure_becomes_code_and_text),
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
         cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),
         cmocka_unit_test(only_requests_want_an_answer),
-        cmocka_unit_test(a_greeting_says_who_we_are_and_learns_the_incarnation),
+        cmocka_unit_test(a_greeting_names_the_program_and_receives_the_incarnation),
         cmocka_unit_test(another_version_is_told_with_both_numbers),
         cmocka_unit_test(a_reply_that_is_no_welcome_is_an_error),
         cmocka_unit_test(a_thousand_calls_are_answered_across_threads),

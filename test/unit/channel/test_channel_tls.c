@@ -131,7 +131,7 @@ static void a_handshake_that_dribbles_in_byte_by_byte_is_whole(void **state)
     wire_close(&w);
 }
 
-static void what_is_sent_before_the_handshake_waits_and_asks_for_no_event(void **state)
+static void bytes_before_the_handshake_wait_without_an_event(void **state)
 {
     struct wire w = wire_open(&good);
     struct failure f;
@@ -203,7 +203,7 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
 
 /* If this send counted as a failure, the channel would always return "later". Then neither end
  * would read again. */
-static void what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read(void **state)
+static void bytes_that_wait_for_a_tls_read_leave_after_the_read(void **state)
 {
     struct wire w = wire_open(&good);
     struct failure f;
@@ -266,19 +266,19 @@ static void a_key_that_does_not_fit_is_refused_at_both_ends(void **state)
 {
     struct key wrong = stranger;
     snprintf(wrong.tenant, sizeof wrong.tenant, "acme");
-    expect_refused(&wrong, "refused: not the key of tenant acme");
+    expect_refused(&wrong, "connection refused: the key is not that of tenant acme");
 }
 
 static void a_tenant_that_nobody_knows_is_refused(void **state)
 {
-    expect_refused(&stranger, "refused: there is no tenant stranger");
+    expect_refused(&stranger, "connection refused: there is no tenant stranger");
 }
 
 static void a_revoked_tenant_is_refused(void **state)
 {
     struct key revoked = good;
     snprintf(revoked.tenant, sizeof revoked.tenant, "revoked");
-    expect_refused(&revoked, "refused: tenant revoked was revoked");
+    expect_refused(&revoked, "connection refused: tenant revoked was revoked");
 }
 
 /* Returns the bytes with which a server refuses this key. */
@@ -445,8 +445,9 @@ static void expect_no_tls(const char *bytes, size_t count, int code, const char 
 
 static void a_server_that_speaks_no_tls_is_told_apart(void **state)
 {
-    expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n", 28, -EPROTO, "is this a gradpool endpoint");
-    expect_no_tls("\x0a\0\0\0\x08\x01\x22\x06nonono", 14, -EPROTO, "no TLS handshake");
+    expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n", 28, -EPROTO,
+                  "check that the endpoint is gradpool's");
+    expect_no_tls("\x0a\0\0\0\x08\x01\x22\x06nonono", 14, -EPROTO, "the TLS handshake failed");
 }
 
 static int make_keys(void **state)
@@ -459,11 +460,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_proven_key_lets_both_talk_and_names_the_tenant),
         cmocka_unit_test(a_handshake_that_dribbles_in_byte_by_byte_is_whole),
-        cmocka_unit_test(what_is_sent_before_the_handshake_waits_and_asks_for_no_event),
+        cmocka_unit_test(bytes_before_the_handshake_wait_without_an_event),
         cmocka_unit_test(nothing_that_is_said_can_be_read_on_the_way),
         cmocka_unit_test(a_message_of_nearly_the_most_passes_sealed),
         cmocka_unit_test(a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog),
-        cmocka_unit_test(what_is_sent_while_tls_wants_to_read_first_leaves_behind_the_next_read),
+        cmocka_unit_test(bytes_that_wait_for_a_tls_read_leave_after_the_read),
         cmocka_unit_test(a_child_that_closes_and_exits_says_nothing_to_the_peer),
         cmocka_unit_test(a_key_that_does_not_fit_is_refused_at_both_ends),
         cmocka_unit_test(a_tenant_that_nobody_knows_is_refused),

@@ -45,7 +45,7 @@ static void upper_case_and_a_line_end_are_taken(void **state)
     assert_string_equal(strchr(key_format(&key, text), ':') + 33, &HEX[32]);
 }
 
-static void what_is_no_key_is_said_without_repeating_it(void **state)
+static void an_invalid_key_is_refused_without_its_text(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -156,7 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_generated_key_is_read_back_as_it_was_printed),
         cmocka_unit_test(upper_case_and_a_line_end_are_taken),
-        cmocka_unit_test(what_is_no_key_is_said_without_repeating_it),
+        cmocka_unit_test(an_invalid_key_is_refused_without_its_text),
         cmocka_unit_test_teardown(without_variables_there_is_no_key, clean),
         cmocka_unit_test_teardown(a_key_comes_from_the_variable_or_from_a_file, clean),
         cmocka_unit_test_teardown(two_keys_are_one_too_many, clean),

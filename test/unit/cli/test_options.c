@@ -219,7 +219,7 @@ static void a_mistake_of_the_file_names_its_line_and_the_remedy(void **state)
         const char *config, *text;
         unsigned line;
     } cases[] = {
-        {"# x\nlisten = x\n", "stands before the first section; put [serve] or [aggregator]", 2},
+        {"# x\nlisten = x\n", "is before the first section; write [serve] or [aggregator]", 2},
         {"[server]\n", "no section has the name 'server'; expected [serve] or [aggregator]", 1},
         {"[serve]\nlisen = x\n", "[serve] has no key 'lisen'; did you mean 'listen'?", 2},
         {"[serve]\n\nzzzzzzzz = x\n", "`gradpool serve --help' lists all", 3},
@@ -233,15 +233,15 @@ static void a_mistake_of_the_file_names_its_line_and_the_remedy(void **state)
         {"[serve]\nloss-limit = much\n", "expected percent", 2},
         {"[serve]\njob-bytes-max = 0\n", "expected bytes, like 512M or 64G", 2},
         {"[serve]\nallow-uid = me\n", "allow-uid: 'me'", 2},
-        {"[serve]\nname =\n", "name has no value; remove the line", 2},
-        {"[serve]\nname = a\n[aggregator]\n[serve]\nname = a\n", "name is set again, after line 2",
-         5},
+        {"[serve]\nname =\n", "name has no value; give a value, or remove the line", 2},
+        {"[serve]\nname = a\n[aggregator]\n[serve]\nname = a\n",
+         "name is set twice, also in line 2", 5},
         {"[aggregator]\ngrant = x\n",
-         " is a secret, and is never read from a file; remove the line", 2},
+         " is a secret, which gradpool never reads from a file; remove the line", 2},
         {"[serve]\nname\n", "expected KEY = VALUE, [SECTION], or a comment", 2},
         {"[serve\nname = a\n", "expected KEY = VALUE, [SECTION], or a comment", 1},
         {"[serve]\nwhat\nname = a b\n", "expected KEY = VALUE", 2},
-        {"[serve] name = a\n", "text behind the section's name", 1},
+        {"[serve] name = a\n", "text after the section's name", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_file_refused(cases[i].config, cases[i].line, cases[i].text);
@@ -298,7 +298,7 @@ static void a_file_that_others_may_write_is_refused(void **state)
     write_config("[serve]\n");
     assert_int_equal(chmod(path, 0664), 0);
     begin(&serve_command);
-    assert_refused("mode 664 lets others write the file");
+    assert_refused("with mode 664 other users can write the file");
     assert_int_equal(chmod(path, 0646), 0);
     assert_refused("then run chmod go-w");
     assert_int_equal(chmod(path, 0444), 0);
@@ -311,7 +311,7 @@ static void a_file_of_another_user_is_refused(void **state)
     if (chown(path, 4711, 0) < 0)
         skip_because("only root may give a file away");
     begin(&serve_command);
-    assert_refused("the file is of user 4711");
+    assert_refused("the file belongs to user 4711");
 }
 
 static void mistakes_of_other_sources_name_the_variable_or_the_option(void **state)

@@ -520,7 +520,8 @@ void script_start(struct service_rig *rig, uint32_t workers)
     rig->workers = workers;
     rig->version = CHANNEL_VERSION;
     rig->pieces_per_tensor = rig->lanes_used = 1;
-    /* A test may fail while it has locked the mutex. With this type the teardown still ends. */
+    /* A failed test may have left the mutex locked. A mutex of this type still lets the teardown
+     * end. */
     pthread_mutexattr_t checks;
     pthread_mutexattr_init(&checks);
     pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);

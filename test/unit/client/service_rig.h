@@ -115,7 +115,7 @@ struct service_rig {
     uint32_t astray;        /* number of tickets that will have a wrong address */
     const char *astray_ofi; /* their address of the network; NULL: none */
     int ticket_failure;     /* error of each request for a ticket; 0: none */
-    uint32_t not_now;       /* requests for a ticket that get "ask again" */
+    uint32_t not_now;       /* number of ticket requests that are refused with EAGAIN */
     const char *stale_text; /* text for a resuming rank that is no longer in the job */
     int declare_failure;
     const char *declare_text;
@@ -130,7 +130,7 @@ void script_unlock(struct service_rig *rig);
 /* Waits for a change. The caller has locked the rig. Fails the test after 10 s. */
 void script_wait(struct service_rig *rig);
 
-/* All of these need the lock. */
+/* The caller of these functions holds the lock. */
 void script_drop_control(struct service_rig *rig);    /* kills the coordinator */
 void script_restart_control(struct service_rig *rig); /* uses the same port, on `host` */
 void script_send_all(struct service_rig *rig, const envelope *message);

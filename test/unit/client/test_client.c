@@ -287,7 +287,8 @@ static void a_tensor_is_busy_until_its_request_was_waited_for(void **state)
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_push_pull(t[rank], values[rank], values[rank], GP_MEAN, &q[rank]));
     failed(gp_push_pull(t[0], values[0], values[0], GP_MEAN, &other), -EBUSY, "'w'", NULL);
-    failed(gp_tensor_undeclare(t[0]), -EBUSY, "'w'", "wait for the request, then undeclare", NULL);
+    failed(gp_tensor_undeclare(t[0]), -EBUSY, "'w'",
+           "wait for the request, then undeclare the tensor", NULL);
     ok(gp_wait(q[0], WAIT_MS));
     ok(gp_wait(q[1], WAIT_MS));
     run_round(t, 2);

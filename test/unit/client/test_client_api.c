@@ -37,7 +37,7 @@ static void an_endpoint_that_is_none_is_refused(void **state)
     kept_log_begin();
     failed(gp_connect("gradpool://127.0.0.1:1", NULL, &client), -ECONNREFUSED, "127.0.0.1", "1",
            NULL);
-    kept_log_expect("waits for the service at ");
+    kept_log_expect("no connection to the service at ");
 }
 
 static void *hang_up_on_the_first(void *listener)
@@ -116,14 +116,14 @@ static void jobs_that_cannot_be_are_refused(void **state)
     gp_job_spec spec = {.name = NULL, .rank = 0, .workers = 2};
     ok(gp_connect(rig.endpoint, NULL, &clients[0]));
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
-           "the job has no name: give one, or set GRADPOOL_JOB", NULL);
+           "the job has no name; set gp_job_spec.name or GRADPOOL_JOB", NULL);
     memset(name, 'j', 128);
     spec.name = name;
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
            "name has 128 bytes, expected at most 127", NULL);
     spec = (gp_job_spec){"job", 2, 2};
-    failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "rank 2 of 2 workers; ranks count from 0",
-           NULL);
+    failed(gp_job_join(clients[0], &spec, &job), -EINVAL,
+           "rank 2 of 2 workers; the first rank is 0", NULL);
     spec = (gp_job_spec){"job", 0, 769};
     failed(gp_job_join(clients[0], &spec, &job), -EINVAL, "with 769 workers, expected 1 to 768",
            NULL);
@@ -299,9 +299,9 @@ static void memory_is_zeroed_aligned_and_reused(void **state)
     gp_free(jobs[0], NULL);
     for (int bits = 40; bits < 64; bits++)
         failed(gp_alloc(jobs[0], UINT64_C(1) << bits, (void **)&a), -ENOSPC,
-               "a worker can lend at most 512 GiB in a job", NULL);
+               "a worker can lend at most 512 GiB to a job", NULL);
     failed(gp_alloc(jobs[0], SIZE_MAX, (void **)&a), -ENOSPC,
-           "a worker can lend at most 512 GiB in a job", NULL);
+           "a worker can lend at most 512 GiB to a job", NULL);
 }
 
 /* Allocates random sizes from a seed. No two areas may overlap, and freed areas must be used
@@ -428,7 +428,7 @@ static int in_child(gp_tensor *t, gp_request *q)
         !is_refused(gp_barrier(jobs[0], 1), of_job) || !is_refused(gp_tensor_undeclare(t), of_job))
         return 1;
     if (!is_refused(gp_job_join(clients[0], &spec, &job),
-                    "the client belongs to the parent process; connect anew"))
+                    "the client belongs to the parent process; call gp_connect()"))
         return 2;
     gp_job_leave(jobs[0]);
     gp_disconnect(clients[0]);
@@ -477,7 +477,7 @@ static void a_forked_child_gets_an_error_and_changes_nothing(void **state)
     }
 }
 
-static void a_child_may_read_what_lies_in_lent_memory(void **state)
+static void a_child_may_read_lent_memory(void **state)
 {
     int status;
     float *values = lent(0, 100);
@@ -568,7 +568,7 @@ int main(void)
         CASE(errors_belong_to_their_thread),
         CASE(memory_is_zeroed_aligned_and_reused),
         CASE(a_forked_child_gets_an_error_and_changes_nothing),
-        CASE(a_child_may_read_what_lies_in_lent_memory),
+        CASE(a_child_may_read_lent_memory),
         ALONE(a_child_does_not_keep_its_parents_connections_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

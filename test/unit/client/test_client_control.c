@@ -176,7 +176,7 @@ static void a_silent_name_server_keeps_no_job_from_its_coordinator(void **state)
     answer = "127.0.0.1";
 }
 
-static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **state)
+static void a_lost_rank_gets_the_error_at_once_in_its_waits(void **state)
 {
     gp_tensor *tensors[WORKERS];
     gp_request *request;
@@ -195,7 +195,7 @@ static void who_counts_as_lost_hears_so_at_once_in_what_he_waits_for(void **stat
     failed(gp_wait(request, WAIT_MS), -ESTALE, "counts as lost", NULL);
     failed(gp_push_pull(tensors[0], values, values, GP_SUM, &request), -ESTALE, "counts as lost",
            NULL);
-    kept_log_expect(" does not take job 'job' rank 0 back: ");
+    kept_log_expect(" refuses the return of job 'job' rank 0: ");
 }
 
 static void a_lane_without_a_ticket_is_named_in_the_error(void **state)
@@ -230,7 +230,7 @@ int main(void)
         CASE(a_fork_while_a_job_resumes_inherits_no_connection),
         CASE(a_coordinator_that_comes_back_on_another_host_is_found),
         CASE(a_silent_name_server_keeps_no_job_from_its_coordinator),
-        CASE(who_counts_as_lost_hears_so_at_once_in_what_he_waits_for),
+        CASE(a_lost_rank_gets_the_error_at_once_in_its_waits),
         CASE(a_lane_without_a_ticket_is_named_in_the_error),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -93,7 +93,7 @@ static void machines_and_processes_are_checked(void **state)
     fixture_set("DMLC_NUM_WORKER", "2");
     fixture_set("BYTEPS_LOCAL_RANK", "8");
     failed(gp_job_spec_from_environment(&spec), -EINVAL,
-           "BYTEPS_LOCAL_SIZE is not set, but BYTEPS_LOCAL_RANK is", NULL);
+           "BYTEPS_LOCAL_SIZE is not set, but BYTEPS_LOCAL_RANK is set", NULL);
     fixture_set("BYTEPS_LOCAL_SIZE", "8");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "BYTEPS_LOCAL_RANK is 8",
            "BYTEPS_LOCAL_SIZE is 8", NULL);
@@ -135,7 +135,7 @@ static void several_processes_of_a_machine_without_ranks_are_refused(void **stat
     }
 }
 
-static void an_environment_without_ranks_says_what_was_looked_for(void **state)
+static void an_environment_without_ranks_names_the_known_variables(void **state)
 {
     gp_job_spec spec;
     for (size_t i = 0; i < LAUNCHES; i++)
@@ -150,13 +150,15 @@ static void ranks_that_are_none_are_refused(void **state)
     failed(gp_job_spec_from_environment(&spec), -EINVAL,
            "RANK is 'one', expected a number from 0 to", NULL);
     fixture_set("RANK", "2");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL,
-           "RANK is 2, but WORLD_SIZE is 2: ranks count from 0", NULL);
+    failed(
+        gp_job_spec_from_environment(&spec), -EINVAL,
+        "RANK is 2, but WORLD_SIZE is 2; the first rank is 0, so the last one is the size minus 1",
+        NULL);
     fixture_set("RANK", "-1");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "'-1'", NULL);
     unsetenv("WORLD_SIZE");
     failed(gp_job_spec_from_environment(&spec), -EINVAL,
-           "WORLD_SIZE is not set, but RANK is: set both or neither", NULL);
+           "WORLD_SIZE is not set, but RANK is set; set both or neither", NULL);
     fixture_set("WORLD_SIZE", "769");
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
 }
@@ -194,7 +196,7 @@ int main(void)
         CASE(machines_and_processes_are_checked),
         CASE(one_process_beside_several_is_refused),
         CASE(several_processes_of_a_machine_without_ranks_are_refused),
-        CASE(an_environment_without_ranks_says_what_was_looked_for),
+        CASE(an_environment_without_ranks_names_the_known_variables),
         CASE(ranks_that_are_none_are_refused),
         CASE(an_allocation_for_many_is_not_taken_for_one_of_them),
     };

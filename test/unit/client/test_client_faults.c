@@ -398,7 +398,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    rig.pieces[0].epoch = 2; /* as if the route were still changing */
+    rig.pieces[0].epoch = 2; /* the route is still changing */
     script_unlock(&rig);
     push(0, 2);
     push(1, 2);

@@ -77,7 +77,8 @@ static void hold(uint64_t id, uint32_t scope)
     script_unlock(&rig);
 }
 
-/* Waits until rank 0 has read its messages. The answer to a question comes after them. */
+/* Waits until rank 0 has read its messages: rank 0 answers a question after all earlier
+ * messages. */
 static void await_heard(void)
 {
     script_lock(&rig);
@@ -287,7 +288,7 @@ static void one_that_was_declared_just_now_is_waited_for(void **state)
     await_heard();
     push_in_vain(1);
     expect_state(1, STATE(FAILED));
-    expect_why(-EAGAIN, "less than 2 iterations in a row");
+    expect_why(-EAGAIN, "fewer than 2 consecutive iterations");
     let_go(1);
     wait_all(1);
     run(1);
@@ -480,7 +481,7 @@ static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
     wait_all(1);
     run(1);
     note_saving(true);
-    hold(2, ROUNDS); /* this hold belongs to a worker that joins meanwhile */
+    hold(2, ROUNDS); /* the hold is for a worker that joins during the snapshot */
     expect_state(2, STATE(SAVES));
     await_may_save();
     note_saving(false);

@@ -85,7 +85,7 @@ static void a_lane_that_gives_no_ticket_is_named_at_the_deadline(void **state)
            "lane 0: not connected after 300 ms", NULL);
 }
 
-static void an_address_that_leads_nowhere_is_named_with_what_may_block_it(void **state)
+static void an_unreachable_address_is_named_with_possible_causes(void **state)
 {
     gp_tensor *w;
     const gp_options options = {.transport = "tcp"};
@@ -124,7 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_goodbye_that_finds_no_room_is_said_later),
         CASE(a_lane_that_gives_no_ticket_is_named_at_the_deadline),
-        CASE(an_address_that_leads_nowhere_is_named_with_what_may_block_it),
+        CASE(an_unreachable_address_is_named_with_possible_causes),
         CASE(poll_may_wait_a_while),
         CASE(the_first_barrier_ends_at_its_own_deadline),
     };

@@ -30,17 +30,16 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
     gp_job_spec spec = {"other", 0, 2};
     gp_tensor_spec tensor = {.name = "w", .dtype = GP_F32, .elements = 1};
     declare("w", 1, t);
-    failed(gp_connect(rig.endpoint, NULL, NULL), -EINVAL, "gp_connect: no place for the result",
+    failed(gp_connect(rig.endpoint, NULL, NULL), -EINVAL, "gp_connect: ret_client is NULL", NULL);
+    failed(gp_job_join(clients[0], &spec, NULL), -EINVAL, "gp_job_join: client or ret_job is NULL",
            NULL);
-    failed(gp_job_join(clients[0], &spec, NULL), -EINVAL,
-           "gp_job_join: no client, or no place for the result", NULL);
     failed(gp_job_spec_from_environment(NULL), -EINVAL,
-           "gp_job_spec_from_environment: no place for the result", NULL);
-    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "gp_job_membership: no place for the result",
+           "gp_job_spec_from_environment: ret_spec is NULL", NULL);
+    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "gp_job_membership: ret_membership is NULL",
            NULL);
     failed(gp_tensors_declare(jobs[0], &tensor, 1, NULL), -EINVAL,
-           "gp_tensors_declare: no specs, or no place for the result", NULL);
-    failed(gp_alloc(jobs[0], 1, NULL), -EINVAL, "gp_alloc: no place for the result", NULL);
+           "a declaration of tensors: specs or ret_tensors is NULL", NULL);
+    failed(gp_alloc(jobs[0], 1, NULL), -EINVAL, "gp_alloc: ret_memory is NULL", NULL);
     failed(gp_push_pull(t[0], &one, &one, GP_SUM, NULL), -EINVAL, "no place for the request", NULL);
     failed(gp_push_pull(t[0], &one, NULL, GP_SUM, &q), -EINVAL,
            "tensor 'w': no place for the result", NULL);
@@ -52,8 +51,8 @@ static void a_call_without_an_object_or_a_file_says_so(void **state)
 {
     failed(gp_barrier(NULL, 1), -EINVAL, "no job given", NULL);
     failed(gp_tensor_undeclare(NULL), -EINVAL, "no tensor given", NULL);
-    failed(gp_job_timeline_start(jobs[0], ""), -EINVAL, "gp_job_timeline_start: no file named",
-           NULL);
+    failed(gp_job_timeline_start(jobs[0], ""), -EINVAL,
+           "gp_job_timeline_start: the path is NULL or empty", NULL);
     failed(gp_job_restore(jobs[0], "file", NULL, 3), -EINVAL,
            "gp_job_restore: count is 3, but items is NULL", NULL);
     failed(gp_job_read(jobs[0], NULL, 3), -EINVAL, "gp_job_read: count is 3, but states is NULL",
@@ -106,7 +105,8 @@ static void states_of_no_use_are_refused(void **state)
            "tensor 'plain' was declared without an update rule, so lanes keep no state", NULL);
     declare_with(0, (gp_tensor_spec){.name = "ruled", .elements = 1, .rule = GP_SGD});
     read = (gp_state){t[0], NULL, 0};
-    failed(gp_job_read(jobs[0], &read, 1), -EINVAL, "tensor 'ruled': no place for its state", NULL);
+    failed(gp_job_read(jobs[0], &read, 1), -EINVAL,
+           "tensor 'ruled': the pointer to the arrays of its state is NULL", NULL);
 }
 
 static void more_than_memory_holds_is_refused_without_touching_any(void **state)
@@ -152,7 +152,7 @@ static atomic_bool is_over;
 static void *pass_barriers(void *job)
 {
     while (!is_over)
-        (void)gp_barrier(job, 20); /* rank 1 does not come */
+        (void)gp_barrier(job, 20); /* rank 1 does not call gp_barrier() */
     return NULL;
 }
 
@@ -189,7 +189,7 @@ static void a_timeline_that_cannot_be_begun_or_ended_is_logged(void **state)
 {
     kept_log_begin();
     ok(gp_job_timeline_stop(jobs[1]));
-    kept_log_expect("rank 1 writes no timeline of job 'job': nothing is stopped");
+    kept_log_expect("rank 1 writes no timeline of job 'job', so the call has no effect");
     gp_disconnect(clients[0]);
     fixture_set("GRADPOOL_TIMELINE", "/nowhere/timeline");
     fixture_join(0, NULL);

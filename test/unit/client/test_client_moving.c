@@ -184,8 +184,8 @@ static void the_end_of_a_lane_without_pieces_means_nothing(void **state)
         run_round(t, round);
 }
 
-/* Makes rounds until every rank has noticed the end of its connection to the former lane: a rank
- * looks at shared memory only while it waits. Returns the number of the next round. */
+/* Makes rounds until every rank has detected the end of its connection to the former lane. A rank
+ * checks shared memory only while it waits. Returns the number of the next round. */
 static uint64_t round_after_the_ends(uint64_t round)
 {
     uint64_t deadline_ns = clock_now_ns() + WAIT_MS * NS_PER_MS;
@@ -298,7 +298,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* W13: one tensor may be a round behind the first one. */
+/* W13: another tensor may be one round behind the first tensor. */
 static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -312,7 +312,7 @@ static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* the sets came from lane 0 */
+    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has sent the sets */
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }

@@ -79,7 +79,7 @@ static void await_version(uint32_t version)
     }
 }
 
-static void before_anything_is_told_those_who_began_are_in(void **state)
+static void before_any_membership_message_the_initial_ranks_are_members(void **state)
 {
     gp_membership m = membership();
     assert_int_equal(m.version, 0);
@@ -109,7 +109,7 @@ static void membership_of_nothing_is_refused(void **state)
 {
     gp_membership m;
     failed(gp_job_membership(NULL, &m), -EINVAL, NULL);
-    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "no place", NULL);
+    failed(gp_job_membership(jobs[0], NULL), -EINVAL, "ret_membership is NULL", NULL);
     failed(gp_job_resize(NULL, 2, 0), -EINVAL, NULL);
 }
 
@@ -136,7 +136,8 @@ static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
 {
     tell(1, 4, 3);
     failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
-           "workers: waits for rank 2 (has not joined), 3 (has not joined) after 500 ms", NULL);
+           "workers after 500 ms: rank 2 (has not joined), 3 (has not joined)",
+           "; look at these ranks, or raise timeout_ms", NULL);
 }
 
 static void ranks_that_do_not_go_are_named_but_oneself(void **state)
@@ -192,7 +193,7 @@ static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
     tell(2, 4, 3);
     pthread_join(r.thread, NULL);
     assert_int_equal(r.result, -ECANCELED);
-    assert_non_null(strstr(r.text, "another rank asked for 4"));
+    assert_non_null(strstr(r.text, "another rank's resize to 4"));
 }
 
 static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
@@ -207,7 +208,7 @@ static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
     assert_non_null(strstr(r.text, "rank 1 is gone"));
 }
 
-static void it_waits_until_its_tensors_are_made_by_those_who_came(void **state)
+static void a_resize_waits_until_tensors_have_their_new_ranks(void **state)
 {
     struct resizer r;
     declare("w", ELEMENTS, t);
@@ -322,7 +323,7 @@ static void a_round_that_has_landed_is_held(void **state)
     expect_alone(2);
 }
 
-/* W15: all pieces of a tensor have the same answer. */
+/* W15: a rank gives the same answer for all pieces of a tensor. */
 static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
 {
     script_lock(&rig);
@@ -478,7 +479,7 @@ static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
     ok(gp_deal_declare(late, &deal, NULL, 0, NULL));
     failed(gp_step_begin(late, SHORT_MS, &step), -ETIMEDOUT,
            "job 'job': rank 2 has not entered all tensors after 50 ms; the other ranks have not ",
-           "come to the end of a step. Call gp_step_begin() again to go on waiting", NULL);
+           "ended a step. Call gp_step_begin() again to continue waiting", NULL);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -486,7 +487,7 @@ static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(before_anything_is_told_those_who_began_are_in),
+        CASE(before_any_membership_message_the_initial_ranks_are_members),
         CASE(the_newest_membership_counts_and_only_ranks_that_the_job_may_have),
         CASE(membership_of_nothing_is_refused),
         CASE(what_the_service_refuses_is_told_in_its_words),
@@ -496,7 +497,7 @@ int main(void)
         CASE(it_returns_when_all_have_come),
         CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
         CASE(a_job_that_fails_meanwhile_ends_the_wait),
-        CASE(it_waits_until_its_tensors_are_made_by_those_who_came),
+        CASE(a_resize_waits_until_tensors_have_their_new_ranks),
         CASE(between_rounds_it_has_nothing_to_announce),
         CASE(a_round_that_nobody_holds_is_announced_to_the_new_set),
         CASE(a_round_that_has_landed_is_held),

@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #define ELEMENTS 4
-#define TRIES 400         /* attempts of SHORT_MS each, until the call has come to the wait */
+/* attempts of SHORT_MS each, until the call waits at the expected place */
+#define TRIES 400
 #define TENSOR_LANE 0     /* lane of the tensor; the leading tensor is on the next lane */
 #define BOTH_RANKS 3      /* bit set */
 #define FIRST_RANK_ONLY 1 /* bit set */

@@ -98,7 +98,7 @@ static void nothing_is_allocated_for_lent_memory(void **state)
     check_steady();
 }
 
-/* Afterwards each rank has recorded all its rounds, with the ends of their copies. */
+/* At the end each rank has recorded all its rounds, with the time at which each copy ended. */
 static void nothing_is_allocated_while_a_timeline_is_recorded(void **state)
 {
     static struct trace_round rounds[16 * TENSORS];

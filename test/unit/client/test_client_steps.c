@@ -117,10 +117,10 @@ static void weights_and_deals_outside_their_limits_are_refused(void **state)
     gp_deal deal = usual;
     failed(gp_job_weigh(jobs[0], GP_WEIGHT_MAX + 1), -EINVAL,
            ": weight 4194305 of a gradient, expected at most ", NULL);
-    failed(gp_deal_declare(jobs[0], NULL, NULL, 0, NULL), -EINVAL, "gp_deal_declare: no deal given",
-           NULL);
+    failed(gp_deal_declare(jobs[0], NULL, NULL, 0, NULL), -EINVAL,
+           "gp_deal_declare: the deal is NULL", NULL);
     failed(gp_deal_declare(jobs[0], &deal, NULL, 1, NULL), -EINVAL,
-           "gp_deal_declare: no place for the tensors", NULL);
+           "gp_deal_declare: ret_tensors is NULL", NULL);
     deal.samples = 0;
     failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL, ": a deal of 0 samples in ",
            " epochs, expected at least one of each", NULL);
@@ -158,12 +158,10 @@ static void a_step_needs_one_deal_and_places_for_its_results(void **state)
            "give the number of the present step, or one of the next gp_deal.prefetch", NULL);
     declare_deal(0, usual);
     failed(gp_deal_declare(jobs[0], &usual, NULL, 0, NULL), -EEXIST,
-           " has a deal already; declare the deal once", NULL);
-    failed(gp_step_begin(jobs[0], WAIT_MS, NULL), -EINVAL, "gp_step_begin: no place for the step",
-           NULL);
-    failed(gp_step_share(jobs[0], 1, NULL, 4), -EINVAL, "gp_step_share: no place for the samples",
-           NULL);
-    failed(gp_step_missed(jobs[0]), -EINVAL, ": rank 0 was not given a state", NULL);
+           " has a deal already; call gp_deal_declare() once", NULL);
+    failed(gp_step_begin(jobs[0], WAIT_MS, NULL), -EINVAL, "gp_step_begin: ret_step is NULL", NULL);
+    failed(gp_step_share(jobs[0], 1, NULL, 4), -EINVAL, "gp_step_share: ret_samples is NULL", NULL);
+    failed(gp_step_missed(jobs[0]), -EINVAL, ": rank 0 awaits no state", NULL);
     uint64_t samples[4];
     assert_int_equal(gp_step_share(jobs[0], 2, samples, 4), 2);
     failed(gp_step_share(jobs[0], 3, samples, 4), -ENOENT, ": the shares of step 3 are not known",
@@ -182,8 +180,7 @@ static void a_step_waits_for_requests_and_late_ranks(void **state)
     assert_int_equal(step.batch, 4);
     ok(gp_push_pull(t[0], values[0], results[0], GP_MEAN, &request));
     failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EBUSY,
-           "tensor 'w' has a request that nobody waited for; call gp_wait(), ",
-           "then begin the next step", NULL);
+           "tensor 'w' has an open request; call gp_wait(), ", "then begin the next step", NULL);
     ok(gp_step_begin(jobs[1], WAIT_MS, &step));
     gp_request *other;
     ok(gp_push_pull(t[1], values[1], results[1], GP_MEAN, &other));
@@ -217,7 +214,7 @@ static void a_second_thread_is_refused(void **state)
     declare_deal(1, usual);
     ok(gp_step_begin(jobs[0], WAIT_MS, &step));
     assert_int_equal(pthread_create(&thread, NULL, begin_second_step, &result), 0);
-    while (error != -EBUSY) /* a call that comes first waits for record 1 */
+    while (error != -EBUSY) /* the call that is first waits for record 1 */
         error = gp_step_begin(jobs[0], 1, &step);
     failed(error, -EBUSY, "another thread is in gp_step_begin() of job 'job'; ",
            "begin steps in one thread", NULL);
@@ -240,11 +237,13 @@ static void ranks_with_different_deals_get_an_error(void **state)
     }
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(requests[rank], WAIT_MS));
-    failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL, " step 1: ranks have different deals; ",
-           "this rank has 10 samples, 2 epochs, seed 4, batch 4, prefetch 1. ",
+    failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL,
+           " step 1: ranks have declared different deals; ",
+           "this rank declared 10 samples, 2 epochs, seed 4, batch 4, prefetch 1. ",
            "Give all ranks the same gp_deal", NULL);
     failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL,
-           ": an earlier gp_step_begin() has failed, so no step can begin; leave the job", NULL);
+           ": an earlier gp_step_begin() has failed, so no further step can begin; leave the job",
+           NULL);
 }
 
 static void ranks_that_push_unequally_often_get_an_error(void **state)
@@ -260,7 +259,8 @@ static void ranks_that_push_unequally_often_get_an_error(void **state)
         ok(gp_push_pull(more[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
     ok(gp_wait(requests[0], WAIT_MS));
     ok(gp_wait(requests[1], WAIT_MS));
-    ok(gp_tensor_undeclare(more[1])); /* this rank does not count its rounds any more */
+    /* from here on this rank does not count the rounds of this tensor */
+    ok(gp_tensor_undeclare(more[1]));
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         ok(gp_step_begin(jobs[rank], WAIT_MS, &step));
         ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));

@@ -31,7 +31,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
 /* Sends a row in an answer that claims to omit the rows. */
 void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
-/* Answers `looks` requests. Between two of them ten rounds pass. */
+/* Answers `looks` requests. Ten rounds pass between two requests. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
                  uint64_t lane_ns);
 /* Starts a job of one worker and one tensor. The result contains its lane. */

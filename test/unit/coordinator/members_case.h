@@ -59,7 +59,7 @@ struct shadow {
         bool is_frozen;
     } pieces[SHADOW_PIECES_MAX];
     size_t count;
-    uint64_t gone; /* all ranks that the lane was told have left */
+    uint64_t gone; /* all ranks that have left, as the lane was informed */
     uint32_t regroupings, thaws;
 };
 /* Reads the aggregator's messages in order and applies them, except those that the end ignores or

@@ -134,7 +134,7 @@ static void the_first_worker_that_dies_is_named_though_another_is_served_before(
 }
 
 /* the message about the leave has not reached the lane */
-static void a_lane_is_told_again_who_has_left(void **state)
+static void a_lane_is_informed_again_of_ranks_that_have_left(void **state)
 {
     struct scene s = begin(*state);
     end_leave(s.one);
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
         CASE(so_is_one_whose_connection_here_ends_first),
         CASE(one_whose_connections_were_all_reset_may_come_back),
         CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
-        CASE(a_lane_is_told_again_who_has_left),
+        CASE(a_lane_is_informed_again_of_ranks_that_have_left),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -39,7 +39,7 @@ static int look_for_alone(void *context, const struct store_row *row)
     return 0;
 }
 
-static void what_was_measured_beside_others_is_never_taken_for_alone(void **state)
+static void a_measurement_beside_other_jobs_never_counts_as_alone(void **state)
 {
     struct rig *rig = *state;
     struct store *store;
@@ -96,7 +96,7 @@ static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
 }
 
 /* Two jobs need 4 and 2 ms in each round. The lane had its core half of the time. */
-static void what_jobs_have_used_is_no_more_than_their_lane(void **state)
+static void jobs_use_no_more_time_than_their_lane_has(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1), *workers[2];
@@ -150,9 +150,9 @@ static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        CASE(what_was_measured_beside_others_is_never_taken_for_alone),
+        CASE(a_measurement_beside_other_jobs_never_counts_as_alone),
         CASE(a_window_that_was_shared_for_a_while_is_not_one_alone),
-        CASE(what_jobs_have_used_is_no_more_than_their_lane),
+        CASE(jobs_use_no_more_time_than_their_lane_has),
         CASE(one_odd_window_changes_no_lane_time_and_parts_make_the_whole),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -96,7 +96,7 @@ static void expect_ticket(struct end *keeper, int code)
 
 /* --- the move succeeds --- */
 
-static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **state)
+static void the_next_holder_has_the_copies_before_the_switch(void **state)
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.keeper);
@@ -117,10 +117,10 @@ static void who_keeps_copies_from_then_on_has_them_before_the_switch(void **stat
     keeping_lane_hears(&m.k, m.k.keeper, m.k.owner->aggregator, false);
     keeping_expect_silence(m.k.keeper, m.k.owner);
     end_expect_none(m.k.owner, BODY(COPIES_END));
-    kept_log_expect("an operator asked for it");
+    kept_log_expect("an operator ordered it");
 }
 
-static void it_gets_tickets_while_the_task_is_on_its_way(void **state)
+static void the_next_holder_gets_tickets_while_the_task_moves(void **state)
 {
     struct moving m = order(*state);
     keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], 0);
@@ -169,7 +169,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
     assert_int_equal(told->copies_request->copies[0]->piece, other.id);
     message_free(told);
     keeping_open(m.k.keeper);
-    record_of(third)->is_stopping = true; /* then its copies must move, too */
+    record_of(third)->is_stopping = true; /* a stopping aggregator must hand over its copies, too */
     m.order = keeping_order_move(m.asker, m.k.keeper);
     told = end_expect(m.k.owner, BODY(COPIES_REQUEST));
     assert_int_equal(told->copies_request->n_copies, 2);
@@ -214,17 +214,17 @@ static void expect_moved_with(struct moving *m, struct end *third)
     assert_true(record_of(m->k.owner)->unfit_until_ns > clock_now_ns());
 }
 
-static void who_has_no_room_for_the_copy_is_relieved(void **state)
+static void a_next_holder_without_memory_is_replaced(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
     m.k.owner->refuses = BODY(COPIES_REQUEST);
     m.order = keeping_order_move(m.asker, m.k.keeper);
     expect_moved_with(&m, third);
-    kept_log_expect(" keeps no copies of the tasks on lane ");
+    kept_log_expect(" stores no replicas of the tasks on lane ");
 }
 
-static void who_does_not_reach_the_target_is_relieved(void **state)
+static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -235,7 +235,7 @@ static void who_does_not_reach_the_target_is_relieved(void **state)
     keeping_ask_ticket(m.k.owner, m.k.job, m.k.keeper->lanes[0], FAILURES_MOST);
     expect_ticket(m.k.owner, -ESTALE);
     expect_moved_with(&m, third);
-    kept_log_expect("no holder has room for copies of the moving tasks");
+    kept_log_expect("no replica holder has memory for copies of the moving tasks");
     kept_log_expect("the holder does not reach the lane");
 }
 
@@ -250,7 +250,7 @@ static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void *
     keeping_expect_moved(m.asker, m.order); /* the move was tried again */
     expect_ended(&m, m.k.keeper);
     keeping_lane_hears(&m.k, m.k.keeper, 0, false);
-    kept_log_expect("nobody can keep a copy of task 1 where it would go");
+    kept_log_expect("task 1 would have no replica holder at its new place");
     kept_log_expect("a move waits: ");
 }
 
@@ -282,8 +282,8 @@ static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
     keeping_expect_moved(m.asker, m.order);
 }
 
-/* Rounds of the source wait for its holder, so another one is chosen at once. */
-static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **state)
+/* Rounds of the source wait for its replica holder, so another holder is chosen at once. */
+static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = rig_aggregator(m.k.rig, 1);
@@ -294,7 +294,7 @@ static void a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another(void **
     message_free(end_expect(m.k.owner, BODY(THAW_REQUEST)));
     keeping_keeper_hears(&m.k, third, m.k.owner, 1, 1, true);
     keeping_lane_hears(&m.k, m.k.owner, third->aggregator, false);
-    kept_log_expect("the holder of the copies of the moving tasks was lost");
+    kept_log_expect("the replica holder of the moving tasks was lost");
 }
 
 /* The source has not released the task yet. */
@@ -328,12 +328,12 @@ static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **sta
     keeping_open(third);
     m.order = keeping_order_move(m.asker, third);
     end_expect_none(third, BODY(PLACE_REQUEST));
-    kept_log_expect("a copy of task 1 is being read");
+    kept_log_expect("the replica of task 1 is being read");
 }
 
 /* --- tensors and jobs that end meanwhile --- */
 
-static void the_copy_of_what_is_undeclared_on_the_way_is_not_kept(void **state)
+static void the_copy_of_a_piece_undeclared_during_a_move_is_dropped(void **state)
 {
     struct moving m = order(*state);
     WIRE(UndeclareRequest) undeclare = GRADPOOL__WIRE__UNDECLARE_REQUEST__INIT;
@@ -362,7 +362,7 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
         assert_int_equal(message->copies_end->n_pieces, 0);
         message_free(message);
     }
-    kept_log_expect("a worker left the job meanwhile");
+    kept_log_expect("a worker left the job during the move");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
@@ -370,20 +370,20 @@ static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_keeps_copies_from_then_on_has_them_before_the_switch),
-        CASE(it_gets_tickets_while_the_task_is_on_its_way),
+        CASE(the_next_holder_has_the_copies_before_the_switch),
+        CASE(the_next_holder_gets_tickets_while_the_task_moves),
         CASE(a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy),
         CASE(two_tasks_with_two_keepers_are_copied_apart),
         CASE(a_move_that_is_given_up_changes_no_keeper),
         CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
-        CASE(who_has_no_room_for_the_copy_is_relieved),
-        CASE(who_does_not_reach_the_target_is_relieved),
+        CASE(a_next_holder_without_memory_is_replaced),
+        CASE(a_next_holder_that_cannot_reach_the_target_is_replaced),
         CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
         CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
-        CASE(a_task_whose_keeper_is_lost_on_the_way_stays_and_has_another),
+        CASE(a_task_whose_next_holder_is_lost_stays_and_gets_another_holder),
         CASE(where_a_former_keeper_would_be_the_next_nothing_moves_yet),
-        CASE(the_copy_of_what_is_undeclared_on_the_way_is_not_kept),
+        CASE(the_copy_of_a_piece_undeclared_during_a_move_is_dropped),
         CASE(a_job_that_ends_on_the_way_leaves_no_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
     k.owner->ignores = BODY(GRANT_REQUEST);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
-    end_close(k.owner); /* happens before the owner has answered */
+    end_close(k.owner); /* the owner's connection ends before its answer */
     message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
 }
 
@@ -153,7 +153,7 @@ static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
 
 /* --- replica holders that cannot copy --- */
 
-static void who_does_not_reach_a_lane_is_relieved(void **state)
+static void a_holder_that_cannot_reach_a_lane_is_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -169,7 +169,7 @@ static void who_does_not_reach_a_lane_is_relieved(void **state)
     expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
 }
 
-static void without_a_third_the_lane_goes_on_without_who_does_not_reach_it(void **state)
+static void without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
     keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
@@ -208,7 +208,7 @@ static uint32_t take_keeper(struct end *owner, uint32_t lane, uint32_t piece)
     return keeper;
 }
 
-static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
+static void a_holder_that_refuses_copies_of_a_lane_loses_that_lane(void **state)
 {
     struct kept k = begin_on_two_lanes(*state);
     k.keeper->refuses = BODY(COPIES_REQUEST);
@@ -216,7 +216,7 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     assert_int_equal(other.lane, k.owner->lanes[1]);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
-    struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no more room */
+    struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no memory left */
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces stay */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));
@@ -225,8 +225,8 @@ static void who_refuses_copies_is_relieved_of_what_is_on_that_lane(void **state)
     message_free(message);
 }
 
-/* The request that started the copy may have been lost. */
-static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
+/* The coordinator's first request for the copy may have been lost. */
+static void a_holder_without_memory_for_a_copy_is_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *next = rig_aggregator(k.rig, 1), *third = keeping_aggregator(k.rig);
@@ -237,7 +237,7 @@ static void who_lacks_room_for_what_it_should_have_is_relieved(void **state)
     keeping_keeper_hears(&k, third, next, 2, 2, true);
 }
 
-static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
+static void a_holder_that_has_refused_is_not_chosen_for_some_time(void **state)
 {
     struct kept k = keeping_begin(*state, DURABILITY_REPLICA);
     keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
@@ -262,7 +262,7 @@ static void who_has_refused_is_chosen_for_nothing_for_a_while(void **state)
 }
 
 /* No other event would start the choice of a holder. */
-static void who_has_refused_is_asked_again_when_the_while_is_over(void **state)
+static void a_holder_that_has_refused_is_chosen_again_later(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct service *s = k.rig->coordinator->service;
@@ -286,7 +286,7 @@ static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
     k.owner->refuses = 0;
     keeping_lane_hears(&k, k.owner, 0, false);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
-    kept_log_expect(": copies of the tasks on lane ");
+    kept_log_expect(": an order about replicas of the tasks on lane ");
 }
 
 /* --- a restart --- */
@@ -402,7 +402,7 @@ static void an_owner_that_comes_back_is_told_again(void **state)
 
 /* --- the end --- */
 
-static void who_may_have_copies_of_a_job_hears_of_its_end(void **state)
+static void possible_holders_are_informed_of_the_end_of_a_job(void **state)
 {
     struct kept k = keeping_begun(*state);
     end_leave(k.worker);
@@ -424,19 +424,19 @@ int main(void)
         CASE(a_lane_that_is_away_is_to_be_asked_for_again),
         CASE(a_lane_that_grants_nothing_is_to_be_asked_for_again),
         CASE(only_an_aggregator_that_has_joined_gets_tickets),
-        CASE(who_does_not_reach_a_lane_is_relieved),
-        CASE(without_a_third_the_lane_goes_on_without_who_does_not_reach_it),
-        CASE(who_refuses_copies_is_relieved_of_what_is_on_that_lane),
-        CASE(who_lacks_room_for_what_it_should_have_is_relieved),
-        CASE(who_has_refused_is_chosen_for_nothing_for_a_while),
-        CASE(who_has_refused_is_asked_again_when_the_while_is_over),
+        CASE(a_holder_that_cannot_reach_a_lane_is_replaced),
+        CASE(without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder),
+        CASE(a_holder_that_refuses_copies_of_a_lane_loses_that_lane),
+        CASE(a_holder_without_memory_for_a_copy_is_replaced),
+        CASE(a_holder_that_has_refused_is_not_chosen_for_some_time),
+        CASE(a_holder_that_has_refused_is_chosen_again_later),
         CASE(a_lane_that_refuses_a_keeper_is_told_again),
         CASE(a_restart_keeps_keepers_and_tells_all_again),
         CASE(a_restart_keeps_the_last_of_several_keepers),
         CASE(a_restart_keeps_the_keeper_that_came_with_a_move),
         CASE(a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then),
         CASE(an_owner_that_comes_back_is_told_again),
-        CASE(who_may_have_copies_of_a_job_hears_of_its_end),
+        CASE(possible_holders_are_informed_of_the_end_of_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -371,9 +371,9 @@ static void a_lane_without_pieces_of_the_job_gives_no_ticket(void **state)
     struct end *lane = rig_aggregator(*state, 1);
     struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
     ticket_request(&request, &ticket, lane->lanes[0]);
-    end_ask_refused(zero, &request, -ENOENT, "job resnet has nothing on lane");
+    end_ask_refused(zero, &request, -ENOENT, "job resnet has no pieces on lane");
     ticket_request(&request, &ticket, 999);
-    end_ask_refused(zero, &request, -ENOENT, "has nothing on lane 999");
+    end_ask_refused(zero, &request, -ENOENT, "has no pieces on lane 999");
 }
 
 static void expect_failure(struct end *e, uint64_t id, int code, const char *text)
@@ -413,7 +413,7 @@ static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **stat
     message_free(reply);
 }
 
-static void who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket(void **state)
+static void the_ticket_after_a_failed_connection_is_delayed(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -462,7 +462,7 @@ static void a_ticket_of_a_lane_that_is_lost_is_not_waited_for(void **state)
     envelope *change = end_expect(zero, BODY(ROUTE_CHANGE));
     assert_int_equal(change->route_change->tensors[0]->pieces[0]->lane, other->lanes[0]);
     message_free(change);
-    expect_failure(zero, id, -ENOENT, "has nothing on lane 1");
+    expect_failure(zero, id, -ENOENT, "has no pieces on lane 1");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
@@ -489,7 +489,7 @@ int main(void)
         CASE(no_two_tickets_are_alike),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
         CASE(a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back),
-        CASE(who_could_not_reach_a_lane_waits_a_moment_for_the_next_ticket),
+        CASE(the_ticket_after_a_failed_connection_is_delayed),
         CASE(a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again),
         CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
     };

@@ -102,7 +102,7 @@ static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void
     rig_kill(rig, lane->process);
     message_free(end_expect(zero, BODY(NOTICE)));
     assert_true(writes_failed > 0);
-    kept_log_expect("(it will be found lost again after a restart)");
+    kept_log_expect("after a restart the coordinator will find this aggregator lost again");
 }
 
 static char logged[512];
@@ -125,8 +125,9 @@ static void a_hold_that_cannot_be_stored_holds_until_the_coordinator_ends(void *
     log_set_hook(keep_line);
     order_hold_begin(job, job->tensors[0]->pieces[0].lane);
     log_set_hook(NULL);
-    assert_non_null(
-        strstr(logged, "job resnet: the hold of its move ends with this coordinator: "));
+    assert_non_null(strstr(
+        logged,
+        "job resnet: the hold of its move was not stored, and ends with this coordinator: "));
     assert_int_not_equal(order_hold_ns(job), 0);
 }
 

@@ -91,7 +91,7 @@ static void until_shown(struct rig *rig, unsigned shows)
     }
 }
 
-static void it_is_shown_the_service_with_the_jobs_of_all_tenants(void **state)
+static void a_display_gets_the_jobs_of_all_tenants(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -129,7 +129,7 @@ static void a_snapshot_is_made_once_a_second_at_most(void **state)
     assert_true(clock_now_ns() - began_ns >= NS_PER_S);
 }
 
-static void it_is_called_when_its_descriptor_is_readable_and_when_it_wants_to_be(void **state)
+static void a_display_runs_on_its_descriptor_and_at_its_time(void **state)
 {
     struct rig *rig = *state;
     uint64_t one = 1;
@@ -173,7 +173,8 @@ static void a_start_that_fails_lets_it_go(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    for (unsigned i = 0; i < 2; i++) { /* before a service runs, and with one */
+    /* the first pass is before the service runs, the second while it runs */
+    for (unsigned i = 0; i < 2; i++) {
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",
                                               .display = display()};
@@ -185,12 +186,11 @@ static void a_start_that_fails_lets_it_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_is_shown_the_service_with_the_jobs_of_all_tenants, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(a_display_gets_the_jobs_of_all_tenants, setup, teardown),
         cmocka_unit_test_setup_teardown(figures_of_idle_lanes_are_asked_for, setup, teardown),
         cmocka_unit_test_setup_teardown(a_snapshot_is_made_once_a_second_at_most, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            it_is_called_when_its_descriptor_is_readable_and_when_it_wants_to_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_display_runs_on_its_descriptor_and_at_its_time, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_operator_gets_a_report_of_now, setup, teardown),
         cmocka_unit_test(a_start_that_fails_lets_it_go),
     };

@@ -1,5 +1,5 @@
-/* Tests lanes drained and released by an operator: tasks that move, tasks that stay, and changes of
- * lanes meanwhile (K21). */
+/* Tests lanes that an operator drains and returns to use: tasks that move, tasks that stay, and
+ * changes of lanes during a drain (K21). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -30,7 +30,7 @@ static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
     kept_log_expect("their lane is drained");
 }
 
-static void a_drain_waits_for_what_is_on_its_way_to_the_lane(void **state)
+static void a_drain_waits_for_tasks_that_move_to_the_lane(void **state)
 {
     struct moving m = moving_begin(*state);
     envelope *install = moving_stop_at_install(&m);
@@ -195,7 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
-        CASE(a_drain_waits_for_what_is_on_its_way_to_the_lane),
+        CASE(a_drain_waits_for_tasks_that_move_to_the_lane),
         CASE(a_drain_ends_for_a_lane_that_is_given_back),
         CASE(a_lane_that_was_to_get_a_later_batch_ends_meanwhile),
         CASE(a_drain_leaves_other_lanes_that_are_drained_alone),

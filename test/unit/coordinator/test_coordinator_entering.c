@@ -111,7 +111,7 @@ static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
     members_declared(s.workers[2].end, id, &ranks);
     assert_int_equal(ranks, ALL);
     expect_let_go(&s, 0, hold);
-    kept_log_expect(": rounds are made by 2 workers, version 1, epoch 2");
+    kept_log_expect(": 2 workers now take part in rounds, version 1, epoch 2");
 }
 
 static void he_enters_at_once_where_iterations_have_no_end(void **state)
@@ -123,10 +123,10 @@ static void he_enters_at_once_where_iterations_have_no_end(void **state)
     expect_let_go(&s, 0, hold);
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
-    kept_log_expect(": late workers enter in mid-iteration: ");
+    kept_log_expect(": late workers enter in the middle of an iteration: ");
 }
 
-static void somebody_who_goes_is_not_waited_with(void **state)
+static void a_leaving_rank_is_not_awaited_with_late_workers(void **state)
 {
     uint64_t id;
     struct scene s = come_back(*state, &id);
@@ -156,7 +156,7 @@ static void in_a_job_with_steps_he_waits_until_a_rank_can_be_held(void **state)
     kept_log_expect(": late workers wait for the end of a step: ");
 }
 
-static void in_a_job_with_steps_who_goes_does_not_take_him_in(void **state)
+static void in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter(void **state)
 {
     uint64_t id;
     struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
@@ -198,11 +198,11 @@ static void another_rank_is_asked_for_more_and_waits_itself(void **state)
     expect_served(&s, ALL);
     members_declared(s.workers[2].end, id, NULL);
     expect_let_go(&s, 1, hold);
-    kept_log_expect("shall have 4 workers instead of 3");
+    kept_log_expect("is resized to 4 workers, from 3");
 }
 
 /* Rounds of "w" need rank 2, which still waits for its declaration. So no iteration ends. */
-static void who_trains_and_declares_more_is_not_kept_by_who_comes(void **state)
+static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(void **state)
 {
     uint64_t id, more, hold;
     struct scene s = begin(*state);
@@ -287,12 +287,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(he_enters_when_a_rank_is_behind_an_iteration),
         CASE(he_enters_at_once_where_iterations_have_no_end),
-        CASE(somebody_who_goes_is_not_waited_with),
+        CASE(a_leaving_rank_is_not_awaited_with_late_workers),
         CASE(in_a_job_with_steps_he_waits_until_a_rank_can_be_held),
-        CASE(in_a_job_with_steps_who_goes_does_not_take_him_in),
+        CASE(in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter),
         CASE(in_a_job_with_steps_he_enters_when_all_others_have_gone),
         CASE(another_rank_is_asked_for_more_and_waits_itself),
-        CASE(who_trains_and_declares_more_is_not_kept_by_who_comes),
+        CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
         CASE(the_rank_is_held_until_he_has_declared_all),
         CASE(a_snapshot_that_holds_a_rank_gives_way),
     };

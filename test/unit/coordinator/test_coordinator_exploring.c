@@ -88,7 +88,7 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*rig_last_event(rig, "move"));
 }
 
-/* The lane works only while it has its core, so its own clock shows no difference. */
+/* The lane works only while it has its core, so the lane's own clock shows no difference. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;
@@ -116,7 +116,7 @@ static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)
     }
 }
 
-static void what_helps_stays(void **state)
+static void a_successful_experiment_is_kept(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -128,7 +128,7 @@ static void what_helps_stays(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), left);
 }
 
-static void what_does_not_help_goes_back(void **state)
+static void a_failed_experiment_is_undone(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -157,8 +157,8 @@ static void come_back(struct rig *rig, struct job_on_two *j)
     message_free(end_ask(j->worker, &request));
 }
 
-/* Meanwhile the job cannot move, so nothing is decided. */
-static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void **state)
+/* While a worker is away, the job cannot move, so no decision is made. */
+static void a_failed_experiment_is_undone_after_a_worker_has_returned(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -174,7 +174,7 @@ static void what_does_not_help_goes_back_when_a_worker_that_is_away_is_back(void
     assert_true(is_back(rig, &j));
 }
 
-static void what_could_not_go_back_at_first_does_later(void **state)
+static void an_experiment_that_could_not_be_undone_at_first_is_undone_later(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -268,10 +268,10 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(a_lane_that_is_kept_from_its_core_is_slow),
         CASE(pieces_leave_a_slow_lane_as_a_task_of_their_own),
-        CASE(what_helps_stays),
-        CASE(what_does_not_help_goes_back),
-        CASE(what_does_not_help_goes_back_when_a_worker_that_is_away_is_back),
-        CASE(what_could_not_go_back_at_first_does_later),
+        CASE(a_successful_experiment_is_kept),
+        CASE(a_failed_experiment_is_undone),
+        CASE(a_failed_experiment_is_undone_after_a_worker_has_returned),
+        CASE(an_experiment_that_could_not_be_undone_at_first_is_undone_later),
         CASE(tasks_that_were_split_are_so_after_a_restart),
         CASE(nothing_is_tried_where_lanes_are_even),
         CASE(nothing_is_tried_that_was_not_asked_for),

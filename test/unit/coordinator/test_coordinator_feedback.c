@@ -38,7 +38,7 @@ static void early_feedback_is_from_the_arrival_to_the_end_of_the_first_round(voi
     assert_in_range(feedback_of(rig), 7 * NS_PER_S, job.first_done_ns - before_ns);
 }
 
-static void what_a_foreign_clock_says_of_it_is_known_when_it_is_heard(void **state)
+static void a_time_of_another_clock_is_placed_at_its_arrival(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -58,7 +58,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(early_feedback_is_from_the_arrival_to_the_end_of_the_first_round),
-        CASE(what_a_foreign_clock_says_of_it_is_known_when_it_is_heard),
+        CASE(a_time_of_another_clock_is_placed_at_its_arrival),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,7 +224,7 @@ static void tasks_do_not_go_where_there_is_no_memory_for_them(void **state)
     assert_false(was_decided(rig, SCALE_DRAIN));
 }
 
-static void what_stays_after_all_is_decided_anew(void **state)
+static void growth_decides_anew_about_tasks_that_stayed(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -253,7 +253,7 @@ static void nothing_new_comes_to_a_lane_that_closes(void **state)
     assert_int_not_equal(trained_start(rig, "three", &worker).lane, closing);
 }
 
-static void who_loses_too_much_is_moved_apart(void **state)
+static void a_job_above_its_loss_limit_moves_away_from_its_neighbours(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 2);
@@ -279,7 +279,7 @@ static void who_loses_too_much_is_moved_apart(void **state)
 }
 
 /* Both jobs stay on the lane until the order is withdrawn. */
-static void what_an_operator_has_moved_together_stays_together(void **state)
+static void tasks_that_an_operator_moved_together_stay_together(void **state)
 {
     struct rig *rig = *state;
     char text[ORDER_HOLD_TEXT_BYTES];
@@ -339,7 +339,7 @@ static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
 }
 
 /* For example, the whole machine is slow, and another lane would not help. */
-static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
+static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **state)
 {
     struct rig *rig = *state;
     char text[SCALING_STAY_BYTES];
@@ -366,7 +366,7 @@ static void who_is_slow_for_another_reason_stays_and_that_is_said(void **state)
 
 /* When the job started, no lane was free. Later one becomes free. The measurements on this lane are
  * simulated. */
-static void who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back(void **state)
+static void a_job_never_measured_alone_gets_a_lane_and_returns(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 2);
@@ -422,7 +422,7 @@ static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void
 }
 
 /* Room is reserved for the next aggregator. A job without a lane may use this room now. */
-static void who_has_lost_his_lane_opens_one_though_another_aggregator_comes(void **state)
+static void a_job_without_its_lane_opens_one_while_an_aggregator_joins(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -454,16 +454,16 @@ int main(void)
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
         GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
         GROWTH_TEST(tasks_do_not_go_where_there_is_no_memory_for_them),
-        GROWTH_TEST(what_stays_after_all_is_decided_anew),
+        GROWTH_TEST(growth_decides_anew_about_tasks_that_stayed),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
-        GROWTH_TEST(who_loses_too_much_is_moved_apart),
-        GROWTH_TEST(what_an_operator_has_moved_together_stays_together),
+        GROWTH_TEST(a_job_above_its_loss_limit_moves_away_from_its_neighbours),
+        GROWTH_TEST(tasks_that_an_operator_moved_together_stay_together),
         GROWTH_TEST(a_hold_goes_on_after_a_restart_of_the_coordinator),
-        GROWTH_TEST(who_is_slow_for_another_reason_stays_and_that_is_said),
-        GROWTH_TEST(who_was_never_measured_alone_gets_a_lane_for_it_and_comes_back),
+        GROWTH_TEST(a_job_that_is_slow_for_another_reason_stays_with_a_log_line),
+        GROWTH_TEST(a_job_never_measured_alone_gets_a_lane_and_returns),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
         GROWTH_TEST(when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing),
-        GROWTH_TEST(who_has_lost_his_lane_opens_one_though_another_aggregator_comes),
+        GROWTH_TEST(a_job_without_its_lane_opens_one_while_an_aggregator_joins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

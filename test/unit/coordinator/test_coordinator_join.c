@@ -32,7 +32,7 @@ static void ranks_of_one_job_share_its_number(void **state)
     assert_true(sessions[0] != sessions[1] && sessions[0] && sessions[1]);
 }
 
-static void a_taken_rank_is_refused_naming_who_has_it(void **state)
+static void a_taken_rank_is_refused_with_the_name_of_its_process(void **state)
 {
     rig_join(*state, "resnet", 0, 2, NULL, NULL);
     refused(*state, "resnet", 0, 2, -EEXIST,
@@ -173,8 +173,9 @@ static void a_connection_is_for_one_job(void **state)
     WIRE(JoinRequest) join;
     struct end *e = rig_join(*state, "a", 0, 1, NULL, NULL);
     join_request(&request, &join, "b", 0, 1);
-    end_ask_refused(e, &request, -EINVAL,
-                    "this connection has joined job a already; a connection is for one job");
+    end_ask_refused(
+        e, &request, -EINVAL,
+        "this connection has joined job a already; open another connection for another job");
     end_leave(e);
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
@@ -187,8 +188,7 @@ static void a_name_is_free_again_when_all_have_left(void **state)
     struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, &first);
     struct end *one = rig_join(*state, "resnet", 1, 2, NULL, NULL);
     end_leave(zero);
-    refused(*state, "resnet", 0, 2, -ESTALE,
-            "rank 0 of job resnet has left, so that the job is to end");
+    refused(*state, "resnet", 0, 2, -ESTALE, "rank 0 has left, so job resnet is ending");
     end_leave(one);
     rig_join(*state, "resnet", 0, 5, NULL, &second);
     assert_true(second != first);
@@ -210,7 +210,7 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* Waits as long as a test may last. So only an event ends the wait. */
+/* Waits as long as a test may last, so that only an event can end the wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;
@@ -285,8 +285,7 @@ static void a_refused_join_names_the_process_that_is_still_in_the_former_job(voi
     end_leave(zero);
     refused(rig, "resnet", 0, 2, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
     refused(rig, "resnet", 0, 5, -ESTALE, "rank 1 of job resnet (elsewhere, pid 1001) has not");
-    refused(rig, "resnet", 4, 5, -ESTALE,
-            "rank 0 of job resnet has left, so that the job is to end");
+    refused(rig, "resnet", 4, 5, -ESTALE, "rank 0 has left, so job resnet is ending");
 }
 
 static void a_join_waits_until_a_failed_job_has_ended(void **state)
@@ -362,7 +361,7 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     struct rig *rig = *state;
     struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
     int pid = rig_spawn(rig);
-    join_as(rig, pid, 1); /* the connection stays open, as if a forked child had a copy */
+    join_as(rig, pid, 1); /* the connection stays open, as with a copy in a forked child */
     rig_kill(rig, pid);
     envelope *message = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(message->job_failure->code, -ECONNRESET);
@@ -373,8 +372,8 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }
 
-/* On this host the worker's PID belongs to another process. The end of that process says nothing
- * about the worker. */
+/* On this host the worker's PID belongs to another process, whose end has nothing to do with the
+ * worker. */
 static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
 {
     struct rig *rig = *state;
@@ -451,7 +450,8 @@ static void another_version_is_refused_with_both(void **state)
     request.body_case = BODY(HELLO);
     request.hello = &hello;
     char both[64];
-    snprintf(both, sizeof both, "speaks protocol version %d, you speak 99", CHANNEL_VERSION);
+    snprintf(both, sizeof both, "speaks protocol version %d, this client speaks 99",
+             CHANNEL_VERSION);
     end_ask_refused(e, &request, -EPROTO, both);
     end_expect_closed(e);
     kept_log_expect(" speaks protocol version 99, expected ");
@@ -520,7 +520,7 @@ static void only_requests_are_refused(void **state)
     }
 }
 
-static void what_needs_a_job_is_refused_without(void **state)
+static void requests_of_a_job_are_refused_without_a_join(void **state)
 {
     WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -561,7 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(ranks_of_one_job_share_its_number),
-        CASE(a_taken_rank_is_refused_naming_who_has_it),
+        CASE(a_taken_rank_is_refused_with_the_name_of_its_process),
         CASE(another_number_of_workers_is_refused_with_both),
         CASE(backup_workers_are_refused_until_a_lane_serves_them),
         CASE(jobs_that_change_or_keep_copies_have_no_backup_workers),
@@ -587,7 +587,7 @@ int main(void)
         CASE(garbage_closes_its_own_connection_only),
         CASE(roles_are_kept_apart),
         CASE(only_requests_are_refused),
-        CASE(what_needs_a_job_is_refused_without),
+        CASE(requests_of_a_job_are_refused_without_a_join),
         CASE(jobs_are_shown_with_their_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

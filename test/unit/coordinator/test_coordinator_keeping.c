@@ -87,8 +87,9 @@ static unsigned lacks, has_again;
 
 static void count_lines(enum log_level level, const char *line)
 {
-    lacks += level == LOG_LEVEL_WARN && strstr(line, "no other aggregator is there") != NULL;
-    has_again += strstr(line, "have copies again") != NULL;
+    lacks += level == LOG_LEVEL_WARN &&
+             strstr(line, "because the service has no other aggregator") != NULL;
+    has_again += strstr(line, "have replicas again") != NULL;
 }
 
 static void copies_begin_with_the_next_aggregator_that_joins(void **state)
@@ -129,7 +130,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
     keeping_expect_silence(k.keeper, third);
 }
 
-/* The first holder's copy may not have been read yet, even if other holders follow. */
+/* Perhaps no owner has read the copy of the first holder, even if other holders follow. */
 static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -157,7 +158,7 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
 }
 
 /* The PlaceRequest names the lane's holder. The lane would wait forever for a former one. */
-static void who_was_a_keeper_of_an_owner_before_is_not_waited_for(void **state)
+static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig), *fourth;
@@ -319,7 +320,7 @@ static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
 }
 
 /* The coordinator was about to replace the holder, and chooses it again. */
-static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void **state)
+static void a_former_holder_that_is_chosen_again_continues_with_its_copy(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = begin_with_another(&k);
@@ -332,7 +333,7 @@ static void a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has(void *
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-static void what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody(void **state)
+static void figures_from_before_the_holder_was_named_free_no_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -367,7 +368,7 @@ static struct kept begin_with_local_keeper(struct rig *rig)
     return k;
 }
 
-static void one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first(void **state)
+static void an_aggregator_that_is_stopped_first_hands_over_its_copies(void **state)
 {
     struct kept k = begin_with_local_keeper(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -393,7 +394,7 @@ int main(void)
         CASE(copies_begin_with_the_next_aggregator_that_joins),
         CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
         CASE(a_new_owner_may_look_at_the_first_copy_however_often_others_follow),
-        CASE(who_was_a_keeper_of_an_owner_before_is_not_waited_for),
+        CASE(a_former_holder_of_a_lost_owner_is_not_awaited),
         CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
         CASE(a_keeper_that_is_lost_is_followed_by_another),
         CASE(without_another_the_lane_goes_on_alone),
@@ -401,9 +402,9 @@ int main(void)
         CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
         CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
-        CASE(a_former_keeper_that_is_chosen_again_goes_on_with_what_it_has),
-        CASE(what_a_lane_says_before_it_is_told_of_its_keeper_frees_nobody),
-        CASE(one_that_is_not_wanted_any_more_hands_over_what_it_keeps_first),
+        CASE(a_former_holder_that_is_chosen_again_continues_with_its_copy),
+        CASE(figures_from_before_the_holder_was_named_free_no_holder),
+        CASE(an_aggregator_that_is_stopped_first_hands_over_its_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

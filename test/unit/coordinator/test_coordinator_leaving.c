@@ -44,12 +44,12 @@ static void has_state(struct moving *m)
     job->tensors[0]->terms.rule = UPDATE_ADAM;
 }
 
-static void who_has_nothing_ends_at_once(void **state)
+static void an_aggregator_without_tasks_ends_at_once(void **state)
 {
     struct end *e = rig_aggregator(*state, 1);
     say_ending(e, PATIENCE_MS);
     expect_end(e, "");
-    kept_log_expect(" ends; nothing is lost with it");
+    kept_log_expect(" ends; no state is lost");
     kept_log_expect(" is to end: its tasks and copies move to others, for ");
 }
 
@@ -63,7 +63,7 @@ static void its_tasks_go_to_another_first(void **state)
     WIRE(Piece) piece;
     moving_declare(m.worker, "more", &piece);
     assert_int_equal(piece.lane, m.target->lanes[0]);
-    kept_log_expect("their aggregator is to end");
+    kept_log_expect("their aggregator is ending");
 }
 
 static void tasks_on_their_way_to_it_leave_it_too(void **state)
@@ -89,7 +89,7 @@ static void a_drained_lane_is_better_than_none(void **state)
     expect_end(m.source, "");
 }
 
-static void at_the_deadline_it_is_said_who_loses_what(void **state)
+static void at_the_deadline_jobs_and_lost_states_are_named(void **state)
 {
     struct rig *rig = *state;
     struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
@@ -100,7 +100,7 @@ static void at_the_deadline_it_is_said_who_loses_what(void **state)
     expect_end(m.source, "job resnet loses the state of 1 tensor");
 }
 
-static void what_is_stuck_until_the_deadline_is_named_with_the_reason(void **state)
+static void tasks_that_cannot_leave_in_time_are_named_with_the_reason(void **state)
 {
     struct moving m = moving_begin(*state);
     has_state(&m);
@@ -259,12 +259,12 @@ static void without_others_jobs_end_and_then_the_local_ones_at_once(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_has_nothing_ends_at_once),
+        CASE(an_aggregator_without_tasks_ends_at_once),
         CASE(its_tasks_go_to_another_first),
         CASE(tasks_on_their_way_to_it_leave_it_too),
         CASE(a_drained_lane_is_better_than_none),
-        CASE(at_the_deadline_it_is_said_who_loses_what),
-        CASE(what_is_stuck_until_the_deadline_is_named_with_the_reason),
+        CASE(at_the_deadline_jobs_and_lost_states_are_named),
+        CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
         CASE(one_that_joins_in_time_takes_it),
         CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),
         CASE(with_fixed_ports_the_next_starts_when_they_are_free),

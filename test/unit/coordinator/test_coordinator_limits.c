@@ -107,7 +107,7 @@ static void pieces_and_bytes_are_counted_too(void **state)
 }
 
 /* There is no lane, which would be the next reason for a refusal. */
-static void what_is_beyond_a_limit_is_refused_before_it_is_placed(void **state)
+static void a_request_above_a_limit_is_refused_before_placement(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_JOB_PIECES, 4);
@@ -182,7 +182,7 @@ static struct peer *peer_with_half_a_message(struct rig *rig)
 }
 
 /* The test sets the deadline to the past, in place of a wait of 30 s. */
-static void a_message_whose_rest_does_not_come_ends_its_connection(void **state)
+static void an_incomplete_message_ends_its_connection(void **state)
 {
     struct rig *rig = *state;
     struct end *half = rig_join(rig, "half", 0, 1, NULL, NULL);
@@ -191,7 +191,8 @@ static void a_message_whose_rest_does_not_come_ends_its_connection(void **state)
     assert_non_null(peer);
     timer_start(peer->service->loop, &peer->timer, 0);
     end_expect_closed(half);
-    kept_log_expect(": the rest of a message of 16777216 bytes did not come within 30 s; closed");
+    kept_log_expect(": the rest of a message of 16777216 bytes did not arrive within 30 s; the "
+                    "connection was closed");
 }
 
 static void the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes(void **state)
@@ -238,7 +239,7 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
 }
 
 /* A worker whose ticket is refused would consider the lane lost. */
-static void tickets_beyond_what_a_job_may_ask_for_wait(void **state)
+static void tickets_above_the_limit_of_a_job_wait(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_JOB_REQUESTS, 2);
@@ -277,7 +278,7 @@ static void a_lane_gets_no_more_pieces_than_its_memory_holds(void **state)
     declare(wide, "c", 10);
 }
 
-static void who_finds_no_room_on_one_lane_gets_another(void **state)
+static void a_tensor_without_memory_on_one_lane_gets_another_lane(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_LANE_MEMORY, MIB); /* enough for two pieces of these ranks */
@@ -322,7 +323,7 @@ static void a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_i
 }
 
 /* A connection stays open for a second, because its client may be about to join. */
-static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
+static void the_oldest_connection_without_a_job_is_closed(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_IDLE_CONNECTIONS, 2);
@@ -343,7 +344,7 @@ static void who_has_joined_nothing_and_is_silent_longest_goes(void **state)
     assert_false(local->is_gone);
 }
 
-static void who_has_left_its_job_has_joined_nothing(void **state)
+static void a_connection_that_has_left_its_job_counts_as_without_a_job(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_IDLE_CONNECTIONS, 1);
@@ -418,7 +419,7 @@ static void jobs_are_shown_with_their_use_and_limits(void **state)
 }
 
 /* A restarted coordinator counts the stored objects (K8). */
-static void a_restart_counts_what_is_there(void **state)
+static void a_restart_counts_the_stored_objects(void **state)
 {
     struct rig *rig = *state;
     uint64_t session;
@@ -451,21 +452,21 @@ int main(void)
         CASE(the_jobs_of_a_tenant_share_its_workers),
         CASE(tensors_beyond_the_limit_leave_the_others),
         CASE(pieces_and_bytes_are_counted_too),
-        CASE(what_is_beyond_a_limit_is_refused_before_it_is_placed),
+        CASE(a_request_above_a_limit_is_refused_before_placement),
         CASE(a_long_message_waits_for_memory_and_then_is_read),
-        CASE(a_message_whose_rest_does_not_come_ends_its_connection),
+        CASE(an_incomplete_message_ends_its_connection),
         CASE(the_jobs_of_a_tenant_share_its_tensors_pieces_and_bytes),
         CASE(requests_that_wait_for_a_lane_are_counted),
-        CASE(tickets_beyond_what_a_job_may_ask_for_wait),
+        CASE(tickets_above_the_limit_of_a_job_wait),
         CASE(a_lane_gets_no_more_pieces_than_its_memory_holds),
-        CASE(who_finds_no_room_on_one_lane_gets_another),
+        CASE(a_tensor_without_memory_on_one_lane_gets_another_lane),
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
-        CASE(who_has_joined_nothing_and_is_silent_longest_goes),
-        CASE(who_has_left_its_job_has_joined_nothing),
+        CASE(the_oldest_connection_without_a_job_is_closed),
+        CASE(a_connection_that_has_left_its_job_counts_as_without_a_job),
         CASE(a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in),
         CASE(a_lane_is_told_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
-        CASE(a_restart_counts_what_is_there),
+        CASE(a_restart_counts_the_stored_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

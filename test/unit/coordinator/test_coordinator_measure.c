@@ -53,7 +53,7 @@ static void time_that_others_had_the_lane_s_core_is_not_the_job_s(void **state)
     message_free(reply);
 }
 
-static void what_a_lane_forgot_is_not_measured_across(void **state)
+static void a_measurement_does_not_span_a_restart_of_the_counters(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -75,7 +75,7 @@ static void what_a_lane_forgot_is_not_measured_across(void **state)
     message_free(reply);
 }
 
-static void what_it_loses_beside_another_is_told(void **state)
+static void the_loss_beside_another_job_is_reported(void **state)
 {
     struct rig *rig = *state;
     struct end *workers[2], *aggregator = rig_aggregator(rig, 1);
@@ -185,7 +185,7 @@ static void another_model_or_number_of_workers_is_another_job(void **state)
     assert_int_equal(known_period_ns(rig, "resnet"), 0);
 }
 
-static void what_is_known_outlives_the_coordinator(void **state)
+static void measurements_survive_a_restart_of_the_coordinator(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -280,7 +280,7 @@ static void without_a_named_limit_nobody_is_sent_away(void **state)
     assert_int_equal(measure_lane_of(rig, "a"), measure_lane_of(rig, "b"));
 }
 
-static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
+static void a_job_that_fits_nowhere_is_refused_with_the_missing_amount(void **state)
 {
     struct rig *rig = *state;
     uint64_t session;
@@ -300,7 +300,7 @@ static void with_one_who_fits_nowhere_is_told_how_far_he_is_off(void **state)
     measure_lane_of(rig, "new"); /* a new job is measured on some lane */
 }
 
-static void who_trains_already_gets_his_next_tensor(void **state)
+static void a_training_job_gets_a_lane_for_its_next_tensor(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *idle;
@@ -356,7 +356,7 @@ static void a_job_s_own_limit_is_kept_and_the_same_for_all_ranks(void **state)
     message_free(reply);
 }
 
-static void what_is_lost_is_told_beside_what_was_predicted(void **state)
+static void the_measured_loss_is_shown_beside_the_predicted_one(void **state)
 {
     struct rig *rig = *state;
     const WIRE(JobView) * view;
@@ -389,7 +389,7 @@ static void how_rounds_end_is_part_of_the_prediction(void **state)
     message_free(reply);
 }
 
-static void who_ran_alone_before_fits_alone_again_whatever_his_limit(void **state)
+static void a_job_that_ran_alone_fits_alone_again_under_any_limit(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -416,7 +416,7 @@ static uint64_t busy_ns_shown(struct rig *rig)
     return busy_ns;
 }
 
-static void what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane(void **state)
+static void the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1), *worker;
@@ -512,8 +512,9 @@ static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **st
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
 }
 
-/* A new process has lanes with new numbers. The coordinator knows none of their rows. */
-static void of_an_aggregator_that_starts_again_all_rows_are_asked_for(void **state)
+/* A restarted aggregator has lanes with new numbers, so the coordinator knows none of their
+ * rows. */
+static void all_rows_of_a_restarted_aggregator_are_requested(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1), *next;
@@ -570,29 +571,29 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         CASE(a_job_that_trains_is_measured),
         CASE(time_that_others_had_the_lane_s_core_is_not_the_job_s),
-        CASE(what_a_lane_forgot_is_not_measured_across),
-        CASE(what_it_loses_beside_another_is_told),
+        CASE(a_measurement_does_not_span_a_restart_of_the_counters),
+        CASE(the_loss_beside_another_job_is_reported),
         CASE(without_jobs_nobody_is_asked),
         CASE(jobs_that_do_nothing_are_asked_about_less_often),
         CASE(a_job_that_comes_again_is_known_at_once),
         CASE(another_model_or_number_of_workers_is_another_job),
-        CASE(what_is_known_outlives_the_coordinator),
+        CASE(measurements_survive_a_restart_of_the_coordinator),
         CASE(the_oldest_that_is_known_makes_room),
         CASE(new_jobs_get_free_lanes_to_be_measured_on),
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
-        CASE(who_trains_already_gets_his_next_tensor),
+        CASE(a_training_job_gets_a_lane_for_its_next_tensor),
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
         CASE(without_a_named_limit_nobody_is_sent_away),
-        CASE(with_one_who_fits_nowhere_is_told_how_far_he_is_off),
-        CASE(who_ran_alone_before_fits_alone_again_whatever_his_limit),
+        CASE(a_job_that_fits_nowhere_is_refused_with_the_missing_amount),
+        CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
-        CASE(what_a_job_has_used_does_not_go_back_when_it_leaves_a_lane),
+        CASE(the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane),
         CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
         CASE(without_the_rows_that_a_lane_leaves_out_its_answer_is_none),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
-        CASE(of_an_aggregator_that_starts_again_all_rows_are_asked_for),
+        CASE(all_rows_of_a_restarted_aggregator_are_requested),
         CASE(why_a_lane_was_chosen_is_told),
-        CASE(what_is_lost_is_told_beside_what_was_predicted),
+        CASE(the_measured_loss_is_shown_beside_the_predicted_one),
         CASE(how_rounds_end_is_part_of_the_prediction),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

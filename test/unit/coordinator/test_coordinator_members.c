@@ -29,7 +29,7 @@ static void expect_members(struct end *e, uint64_t ranks, uint32_t wanted)
 
 /* --- joining --- */
 
-static void who_is_there_to_begin_with_is_not_late(void **state)
+static void an_initial_worker_is_not_late(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
     assert_false(zero.is_late);
@@ -38,7 +38,7 @@ static void who_is_there_to_begin_with_is_not_late(void **state)
     expect_members(one.end, 3, 2);
 }
 
-static void who_joins_is_told_with_the_answer_who_is_in(void **state)
+static void the_answer_to_a_join_has_the_members(void **state)
 {
     envelope request;
     WIRE(JoinRequest) join;
@@ -56,7 +56,7 @@ static void who_joins_is_told_with_the_answer_who_is_in(void **state)
     message_free(reply);
 }
 
-static void who_has_still_to_come_counts_as_present(void **state)
+static void an_initial_rank_that_has_not_joined_counts_as_present(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
     expect_members(zero.end, 3, 2);
@@ -66,19 +66,18 @@ static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **sta
 {
     struct member zero = members_join(*state, ELASTIC(0));
     struct joining two = {.rank = 2, .workers = 3, .workers_max = 4};
-    members_join_refused(*state, two, -EPROTO, "shall have 2 workers: rank 2 is not one of them");
+    members_join_refused(*state, two, -EPROTO, "was resized to 2 workers, without rank 2");
     members_resize(zero.end, 3);
     assert_true(members_join(*state, two).is_late);
     expect_members(zero.end, 7, 3);
 }
 
 /* As in README.md, all ranks use the same command. */
-static void who_the_job_has_grown_by_joins_by_the_numbers_of_the_others(void **state)
+static void new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks(void **state)
 {
-    members_join_refused(*state, ELASTIC(2), -EPROTO,
-                         "begins with 2 workers: rank 2 may come when");
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "begins with 2 workers; start rank 2 after");
     struct member zero = members_join(*state, ELASTIC(0));
-    members_join_refused(*state, ELASTIC(2), -EPROTO, "rank 2 is not one of them until it is res");
+    members_join_refused(*state, ELASTIC(2), -EPROTO, "workers, without rank 2");
     members_join_refused(*state, ELASTIC(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
     members_resize(zero.end, 3);
     assert_true(members_join(*state, ELASTIC(2)).is_late);
@@ -105,7 +104,7 @@ static void a_rank_that_is_taken_stays_taken(void **state)
 }
 
 /* The job has no members, so no rank's rounds have to end first. */
-static void who_left_may_come_back_and_comes_late(void **state)
+static void a_rank_that_has_left_may_return_as_a_late_worker(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
                   one = members_join(*state, CONTINUES(1));
@@ -117,7 +116,7 @@ static void who_left_may_come_back_and_comes_late(void **state)
 
 /* --- leaving, being lost --- */
 
-static void who_leaves_ends_nothing_until_he_is_the_last(void **state)
+static void a_job_ends_only_when_its_last_rank_leaves(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
     uint32_t before = members_told(zero.end).version;
@@ -140,7 +139,7 @@ static void a_lane_that_lost_a_worker_puts_it_out(void **state)
     end_expect_closed(one.end);
     expect_members(zero.end, 5, 3);
     end_expect_none(zero.end, BODY(JOB_FAILURE));
-    kept_log_expect("; its job goes on");
+    kept_log_expect("; its job continues without this rank");
 }
 
 static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)
@@ -168,7 +167,7 @@ static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
     resize_refused(zero.end, 1, -ECONNRESET, "has failed");
 }
 
-static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
+static void a_loss_report_counts_once_and_only_from_a_lane_of_the_job(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1), *other = rig_aggregator(rig, 1);
@@ -190,7 +189,7 @@ static void a_loss_is_believed_once_and_only_of_who_can_know_it(void **state)
     assert_int_equal(members_told(zero.end).version, before + 1);
 }
 
-static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came(void **state)
+static void an_old_loss_report_does_not_apply_to_a_returned_rank(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -202,7 +201,7 @@ static void what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_ca
     end_expect_none(one.end, BODY(JOB_FAILURE));
 }
 
-/* The connection stays open, as if a forked child had a copy. */
+/* The connection stays open, as with a copy in a forked child. */
 static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
 {
     struct rig *rig = *state;
@@ -223,7 +222,7 @@ static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void
     members_told(zero.end);
 }
 
-static void who_is_away_is_still_in_and_comes_back_to_its_session(void **state)
+static void a_disconnected_rank_stays_a_member_and_resumes_its_session(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
                   one = members_join(*state, CONTINUES(1));
@@ -234,7 +233,7 @@ static void who_is_away_is_still_in_and_comes_back_to_its_session(void **state)
     expect_members(one.end, 7, 3);
 }
 
-static void who_was_put_out_cannot_come_back_to_its_session(void **state)
+static void a_removed_rank_cannot_resume_its_session(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
     struct member one = members_join(*state, CONTINUES(1));
@@ -263,7 +262,7 @@ static void expect_refused(struct end *e, uint64_t id, const char *text)
     message_free(reply);
 }
 
-static void who_comes_late_with_another_tensor_is_refused_alone(void **state)
+static void a_late_worker_with_another_tensor_is_refused_alone(void **state)
 {
     struct rig *rig = *state;
     const struct terms other = {.quorum = QUORUM_STALE, .bound = 2};
@@ -286,7 +285,7 @@ static void who_comes_late_with_another_tensor_is_refused_alone(void **state)
     }
 }
 
-static void who_was_there_to_begin_with_must_agree_with_all(void **state)
+static void initial_ranks_must_agree_on_a_tensor(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
@@ -299,7 +298,7 @@ static void who_was_there_to_begin_with_must_agree_with_all(void **state)
 
 /* --- resizing --- */
 
-static void who_may_resize_and_to_what(void **state)
+static void a_resize_is_checked_for_caller_and_size(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
     resize_refused(zero.end, 0, -EINVAL, "workers; expected 1 to 4, its workers_max");
@@ -308,7 +307,7 @@ static void who_may_resize_and_to_what(void **state)
     resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
                    "join a job first");
     resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,
-                   "keeps its 2 workers");
+                   "cannot change its 2 workers");
     expect_members(zero.end, 3, 2);
 }
 
@@ -318,12 +317,12 @@ static void a_resize_is_told_to_all_and_asks_only(void **state)
     members_resize(zero.end, 1);
     expect_members(zero.end, 3, 1); /* rank 1 is a member until it leaves */
     expect_members(one.end, 3, 1);
-    members_join_refused(*state, ELASTIC(1), -EPROTO, "rank 1 is not one of them");
+    members_join_refused(*state, ELASTIC(1), -EPROTO, "workers, without rank 1");
     end_leave(one.end);
     expect_members(zero.end, 1, 1);
 }
 
-static void who_has_still_to_come_is_not_waited_for_below_the_new_size(void **state)
+static void a_smaller_size_ends_the_wait_for_missing_higher_ranks(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
     members_resize(zero.end, 1);
@@ -350,10 +349,10 @@ static void found_without(struct rig *rig, uint32_t missing, struct member *ret_
     for (uint32_t rank = 0; rank < 4; rank++)
         if (rank != missing)
             members_declared(ret_members[rank].end, ids[rank], &ranks);
-    assert_int_equal(ranks, 15); /* these ranks wait for each other */
+    assert_int_equal(ranks, 15); /* these four ranks wait for each other */
 }
 
-static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for(void **state)
+static void a_missing_rank_is_awaited_until_a_resize_to_the_current_size(void **state)
 {
     struct rig *rig = *state;
     struct member m[4];
@@ -376,7 +375,7 @@ static void who_never_came_is_waited_for_until_the_number_that_holds_is_asked_fo
     assert_int_equal(ranks, 15);
 }
 
-static void that_the_first_rank_never_came_outlives_the_coordinator(void **state)
+static void a_restarted_coordinator_knows_that_rank_0_has_not_joined(void **state)
 {
     struct rig *rig = *state;
     struct member m[4];
@@ -423,30 +422,30 @@ static void membership_outlives_the_coordinator(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_is_there_to_begin_with_is_not_late),
-        CASE(who_joins_is_told_with_the_answer_who_is_in),
-        CASE(who_has_still_to_come_counts_as_present),
+        CASE(an_initial_worker_is_not_late),
+        CASE(the_answer_to_a_join_has_the_members),
+        CASE(an_initial_rank_that_has_not_joined_counts_as_present),
         CASE(ranks_beyond_those_wanted_are_refused_until_it_is_resized),
-        CASE(who_the_job_has_grown_by_joins_by_the_numbers_of_the_others),
+        CASE(new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks),
         CASE(another_maximum_or_another_word_about_losses_is_refused),
         CASE(a_rank_that_is_taken_stays_taken),
-        CASE(who_left_may_come_back_and_comes_late),
-        CASE(who_leaves_ends_nothing_until_he_is_the_last),
+        CASE(a_rank_that_has_left_may_return_as_a_late_worker),
+        CASE(a_job_ends_only_when_its_last_rank_leaves),
         CASE(a_lane_that_lost_a_worker_puts_it_out),
         CASE(one_whose_connection_may_come_back_stays_in_while_it_lives),
         CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
-        CASE(a_loss_is_believed_once_and_only_of_who_can_know_it),
-        CASE(what_a_lane_lost_before_a_rank_came_back_is_not_about_the_one_who_came),
-        CASE(who_is_away_is_still_in_and_comes_back_to_its_session),
-        CASE(who_was_put_out_cannot_come_back_to_its_session),
-        CASE(who_comes_late_with_another_tensor_is_refused_alone),
-        CASE(who_was_there_to_begin_with_must_agree_with_all),
-        CASE(who_may_resize_and_to_what),
+        CASE(a_loss_report_counts_once_and_only_from_a_lane_of_the_job),
+        CASE(an_old_loss_report_does_not_apply_to_a_returned_rank),
+        CASE(a_disconnected_rank_stays_a_member_and_resumes_its_session),
+        CASE(a_removed_rank_cannot_resume_its_session),
+        CASE(a_late_worker_with_another_tensor_is_refused_alone),
+        CASE(initial_ranks_must_agree_on_a_tensor),
+        CASE(a_resize_is_checked_for_caller_and_size),
         CASE(a_resize_is_told_to_all_and_asks_only),
         CASE(a_process_that_dies_while_its_declare_waits_takes_nothing_along),
-        CASE(who_has_still_to_come_is_not_waited_for_below_the_new_size),
-        CASE(who_never_came_is_waited_for_until_the_number_that_holds_is_asked_for),
-        CASE(that_the_first_rank_never_came_outlives_the_coordinator),
+        CASE(a_smaller_size_ends_the_wait_for_missing_higher_ranks),
+        CASE(a_missing_rank_is_awaited_until_a_resize_to_the_current_size),
+        CASE(a_restarted_coordinator_knows_that_rank_0_has_not_joined),
         CASE(a_resize_that_comes_twice_is_done_twice),
         CASE(membership_outlives_the_coordinator),
     };

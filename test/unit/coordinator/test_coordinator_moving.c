@@ -199,7 +199,7 @@ static void a_task_moves_to_and_fro(void **state)
 
 /* --- refusals --- */
 
-static void who_refuses_a_step_leaves_the_task_where_it_was(void **state)
+static void a_refused_step_leaves_the_task_on_its_lane(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->state_bytes = 1000;
@@ -242,7 +242,7 @@ static void a_drop_that_is_not_answered_is_sent_again(void **state)
     m.source->ignores = 0;
     message_free(moving_answer(&m, NULL));
     expect_drop(&m, m.source, 0);
-    kept_log_expect("the source of a migration did not drop the pieces that have moved: ");
+    kept_log_expect("the source lane of a migration did not drop the moved pieces: ");
 }
 
 /* --- losses --- */
@@ -324,7 +324,7 @@ static WIRE(PieceHeld) held(const struct moving *m, const struct end *lane, uint
     return h;
 }
 
-static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
+static void a_returned_aggregator_learns_the_state_of_its_pieces(void **state)
 {
     struct moving m = moving_begin(*state);
     message_free(stop_at(&m, BODY(INSTALL_REQUEST)));
@@ -339,7 +339,7 @@ static void one_that_was_away_is_told_what_became_of_its_pieces(void **state)
     m.source = rig_rejoin(m.rig, &source, 1, &frozen);
     expect_thaw(&m);
     expect_moved(&m, 3); /* the order is still carried out */
-    kept_log_expect("an aggregator left its control connection");
+    kept_log_expect("the control connection of an aggregator has ended");
     kept_log_expect(" has lost its control connection");
 }
 
@@ -353,14 +353,14 @@ int main(void)
         CASE(state_travels_part_by_part_before_the_switch),
         CASE(a_task_that_is_there_already_is_left_alone),
         CASE(a_task_moves_to_and_fro),
-        CASE(who_refuses_a_step_leaves_the_task_where_it_was),
+        CASE(a_refused_step_leaves_the_task_on_its_lane),
         CASE(a_lane_that_says_nothing_is_not_waited_for_for_ever),
         CASE(a_drop_that_is_not_answered_is_sent_again),
         CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),
         CASE(tasks_of_a_source_that_is_lost_are_placed_anew),
         CASE(a_source_that_is_lost_after_the_switch_changes_nothing),
-        CASE(one_that_was_away_is_told_what_became_of_its_pieces),
+        CASE(a_returned_aggregator_learns_the_state_of_its_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,7 +217,7 @@ static void one_task_moves_and_the_others_stay(void **state)
     message_free(drop);
 }
 
-static void what_cannot_be_ordered_is_refused(void **state)
+static void impossible_orders_are_refused(void **state)
 {
     struct moving m = moving_begin(*state);
     uint32_t lane = m.target->lanes[0];
@@ -227,19 +227,19 @@ static void what_cannot_be_ordered_is_refused(void **state)
                    "there is no job bert; see gradpool jobs");
     expect_refused(&m, order_move(&m, "", 77, lane), -ENOENT,
                    "there is no task 77; see gradpool explain JOB");
-    expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "which job");
+    expect_refused(&m, order_move(&m, "", 0, lane), -EINVAL, "the order names no job and no task");
     expect_refused(&m, moving_drain(&m, 99, 0, false), -ENOENT,
                    "there is no lane 99; see gradpool status");
     expect_refused(&m, moving_drain(&m, 0, 99, false), -ENOENT,
                    "there is no aggregator 99; see gradpool status");
     lane_find(m.rig->coordinator->service, lane)->use = LANE_CLOSING;
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EBUSY,
-                   " is being emptied: name another, or try again");
+                   " is being emptied: choose another lane, or try again");
     lane_find(m.rig->coordinator->service, lane)->use = LANE_OPEN;
     moving_drain(&m, lane, 0, false);
     message_free(moving_answer(&m, NULL));
     expect_refused(&m, order_move(&m, "resnet", 0, lane), -EINVAL,
-                   "is drained: give it back first (gradpool drain --undo)");
+                   "is drained: end the drain first (gradpool drain --undo)");
 }
 
 static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
@@ -248,11 +248,12 @@ static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
     char number[16], both[64];
     uint32_t task = m.piece.task, lane = m.target->lanes[0];
     snprintf(number, sizeof number, "%u", task);
-    snprintf(both, sizeof both, "say `job:%u' for all its tasks, or `task:%u'", task, task);
+    snprintf(both, sizeof both, "write `job:%u' for all tasks of the job, or `task:%u'", task,
+             task);
     struct end *named = rig_join(m.rig, number, 0, 1, NULL, NULL);
     expect_refused(&m, order_move(&m, number, task, lane), -EINVAL, both);
     order_move(&m, number, 0, lane);
-    envelope *reply = moving_answer(&m, NULL); /* the job has no tasks any more */
+    envelope *reply = moving_answer(&m, NULL); /* at this point the job has no tasks */
     assert_int_equal(reply->move_reply->tasks, 0);
     message_free(reply);
     end_leave(named);
@@ -290,7 +291,7 @@ static void two_jobs_move_at_once(void **state)
     message_free(moving_answer(&m, NULL));
 }
 
-static void what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back(void **state)
+static void an_undeclared_piece_does_not_delay_a_release(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
@@ -337,7 +338,7 @@ static bool is_any(const struct tensor *tensor, const struct piece *piece, const
     return true;
 }
 
-static void what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results(void **state)
+static void the_memory_of_a_task_includes_moments_and_results(void **state)
 {
     const struct {
         struct terms terms;
@@ -401,7 +402,7 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     assert_non_null(strstr(rig_last_event(*state, "undrain"), " is undone: "));
 }
 
-static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)
+static void a_failed_drain_leaves_earlier_drained_lanes_drained(void **state)
 {
     struct rig *rig = *state;
     struct end *both = rig_aggregator(rig, 2), *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
@@ -420,7 +421,7 @@ static void a_drain_that_fails_leaves_drained_what_was_so_before(void **state)
     assert_int_equal(lane_find(s, m.piece.lane)->use, LANE_OPEN);
 }
 
-static void what_is_lost_goes_to_a_drained_lane_where_no_other_is_up(void **state)
+static void lost_tasks_move_to_a_drained_lane_if_no_other_runs(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -457,18 +458,18 @@ int main(void)
         CASE(a_restart_before_the_switch_thaws_the_source),
         CASE(a_restart_after_the_switch_finds_the_target_owner),
         CASE(one_task_moves_and_the_others_stay),
-        CASE(what_cannot_be_ordered_is_refused),
+        CASE(impossible_orders_are_refused),
         CASE(a_number_that_is_a_jobs_name_too_moves_nothing),
         CASE(two_orders_for_one_job_are_done_one_after_the_other),
         CASE(two_jobs_move_at_once),
-        CASE(what_is_undeclared_while_a_lane_lets_go_keeps_nothing_back),
+        CASE(an_undeclared_piece_does_not_delay_a_release),
         CASE(a_batch_is_as_much_as_lanes_keep),
         CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
-        CASE(what_a_lane_keeps_of_a_task_is_counted_with_moments_and_results),
+        CASE(the_memory_of_a_task_includes_moments_and_results),
         CASE(a_lane_that_is_given_back_opens_only_if_it_may),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
-        CASE(a_drain_that_fails_leaves_drained_what_was_so_before),
-        CASE(what_is_lost_goes_to_a_drained_lane_where_no_other_is_up),
+        CASE(a_failed_drain_leaves_earlier_drained_lanes_drained),
+        CASE(lost_tasks_move_to_a_drained_lane_if_no_other_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

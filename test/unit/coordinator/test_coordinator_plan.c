@@ -50,7 +50,7 @@ static void nobody_notices_a_plan(void **state)
     assert_int_equal(id, 1);
 }
 
-static void what_it_would_cost_whom_is_told(void **state)
+static void a_plan_names_the_loss_of_each_job(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 20 * NS_PER_MS, 1, (const char *[]){"a"});
@@ -132,7 +132,7 @@ static void limits_hold_for_plans_too(void **state)
     message_free(reply);
 }
 
-static void what_is_no_job_is_refused(void **state)
+static void a_plan_for_an_invalid_job_is_refused(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
@@ -199,7 +199,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(nobody_notices_a_plan),
-        CASE(what_it_would_cost_whom_is_told),
+        CASE(a_plan_names_the_loss_of_each_job),
         CASE(a_job_alone_stays_within_its_limit),
         CASE(a_running_job_of_the_same_name_is_another),
         CASE(lane_time_is_that_of_measured_jobs),
@@ -207,7 +207,7 @@ int main(void)
         CASE(a_job_that_ran_before_is_planned_as_it_ran),
         CASE(a_refusal_is_told_with_its_reason),
         CASE(limits_hold_for_plans_too),
-        CASE(what_is_no_job_is_refused),
+        CASE(a_plan_for_an_invalid_job_is_refused),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

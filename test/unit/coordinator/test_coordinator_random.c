@@ -297,7 +297,7 @@ static uint64_t seed(void)
     return value;
 }
 
-static void every_request_is_answered_once_whatever_happens(void **state)
+static void every_request_is_answered_once_in_any_case(void **state)
 {
     static struct world w;
     w = (struct world){.rig = *state, .random = seed()};
@@ -322,7 +322,7 @@ static void every_request_is_answered_once_whatever_happens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_request_is_answered_once_whatever_happens, rig_setup,
+        cmocka_unit_test_setup_teardown(every_request_is_answered_once_in_any_case, rig_setup,
                                         rig_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,7 +61,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
-/* The lane still ends its former use of these pieces. */
+/* The lane is still completing earlier operations of these pieces. */
 static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
 {
     struct rig *rig = *state;
@@ -133,7 +133,7 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
 }
 
 /* All three limits share one case, because each requires a wait. */
-static void who_stays_away_too_long_is_lost(void **state)
+static void an_aggregator_that_is_away_too_long_is_lost(void **state)
 {
     struct rig *rig = *state;
     struct end *remote = rig_aggregator(rig, 1);
@@ -155,7 +155,8 @@ static void who_stays_away_too_long_is_lost(void **state)
     /* the process was killed */
     assert_int_equal(waitpid(hung->process, NULL, WNOHANG), hung->process);
     rig->processes[0] = 0;
-    kept_log_expect(" runs, but has left its control connection: killing it");
+    kept_log_expect(
+        " runs, but has not renewed its control connection: the service kills the process");
 }
 
 static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
@@ -311,24 +312,25 @@ static void a_foreign_grant_is_refused(void **state)
     join.grant = "0123";
     request.body_case = BODY(AGGREGATOR_JOIN);
     request.aggregator_join = &join;
-    end_ask_refused(e, &request, -EPERM, "the grant is not of this service");
+    end_ask_refused(e, &request, -EPERM, "the aggregator's grant is not of this service");
     join.grant = "";
     join.aggregator = 9;
-    end_ask_refused(e, &request, -ESTALE, "aggregator 9 is not known here any more");
+    end_ask_refused(e, &request, -ESTALE,
+                    "aggregator 9 counts as lost: its connection had ended for too long");
     join.aggregator = 0;
     join.n_lanes = 0;
     end_ask_refused(e, &request, -EINVAL,
                     "aggregator refused: the aggregator offers no lanes, or too many");
     join.n_lanes = 1;
     join.node = "a\nb";
-    end_ask_refused(e, &request, -EINVAL, "host name has other characters than a host name may");
+    end_ask_refused(e, &request, -EINVAL, "host name has characters that a host name may not");
     join.node = "";
     end_ask_refused(rig_aggregator(*state, 1), &request, -EINVAL,
                     "this connection has joined already");
     kept_log_expect(" as operator");
 }
 
-static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)
+static void a_returning_aggregator_keeps_its_pieces(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
@@ -345,7 +347,7 @@ static void an_aggregator_that_comes_back_keeps_what_it_holds(void **state)
     end_expect_none(zero, BODY(ROUTE_CHANGE));
 }
 
-static void what_it_should_hold_and_does_not_is_placed_again(void **state)
+static void pieces_that_a_returning_aggregator_lacks_are_placed_again(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_aggregator(rig, 1);
@@ -360,7 +362,7 @@ static void what_it_should_hold_and_does_not_is_placed_again(void **state)
     message_free(end_expect(zero, BODY(DECLARE_REPLY)));
 }
 
-static void what_it_holds_and_should_not_is_dropped(void **state)
+static void superfluous_pieces_of_a_returning_aggregator_are_dropped(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
@@ -458,7 +460,7 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
     /* without this message, a rank disconnected from the lane would not be informed */
-    expect_failed(one, "said by lane");
+    expect_failed(one, "reported by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));
     end_expect_none(first, BODY(FAILURE));
@@ -520,7 +522,7 @@ int main(void)
         CASE(a_declare_that_waits_for_a_lost_aggregator_goes_to_the_next),
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_waits_and_names_the_aggregator),
-        CASE(who_stays_away_too_long_is_lost),
+        CASE(an_aggregator_that_is_away_too_long_is_lost),
         CASE(one_on_another_host_that_says_goodbye_is_not_waited_for),
         CASE(a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended),
         CASE(a_job_without_pieces_there_does_not_notice),
@@ -530,9 +532,9 @@ int main(void)
         CASE(when_local_ones_cannot_start_a_job_hears_why_the_service_ends),
         CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
         CASE(a_foreign_grant_is_refused),
-        CASE(an_aggregator_that_comes_back_keeps_what_it_holds),
-        CASE(what_it_should_hold_and_does_not_is_placed_again),
-        CASE(what_it_holds_and_should_not_is_dropped),
+        CASE(a_returning_aggregator_keeps_its_pieces),
+        CASE(pieces_that_a_returning_aggregator_lacks_are_placed_again),
+        CASE(superfluous_pieces_of_a_returning_aggregator_are_dropped),
         CASE(an_answer_of_the_former_owner_does_not_make_a_piece_ready),
         CASE(a_rank_that_was_away_gets_the_new_routes_when_it_resumes),
         CASE(a_job_that_failed_on_a_lane_has_failed_for_every_rank),

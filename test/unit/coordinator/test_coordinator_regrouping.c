@@ -170,7 +170,7 @@ static void all_tensors_change_in_one_message(void **state)
     message_free(change);
 }
 
-static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
+static void a_late_worker_takes_part_after_its_declaration(void **state)
 {
     struct scene s = begin(*state);
     uint64_t ranks;
@@ -186,7 +186,7 @@ static void who_comes_late_is_in_rounds_once_he_has_declared(void **state)
     assert_int_equal(ranks, ALL);
 }
 
-static void what_is_declared_after_he_came_is_for_him_at_once(void **state)
+static void a_tensor_declared_after_a_late_join_has_the_late_worker_at_once(void **state)
 {
     struct scene s = begin(*state);
     uint64_t ranks;
@@ -240,11 +240,11 @@ static void another_leaves(struct scene *s, enum step step)
     end_leave(s->workers[1].end);
     go_on(s);
     expect_served(s, 1);
-    assert_int_equal(s->shadow.regroupings, 2); /* the changes follow one after the other */
+    assert_int_equal(s->shadow.regroupings, 2); /* both changes were made, one after the other */
     assert_int_equal(shadow_piece(&s->shadow, PIECE)->epoch, 3);
 }
 
-static void who_leaves_meanwhile_makes_another_one(void **state)
+static void a_leave_during_a_regrouping_causes_another(void **state)
 {
     at_both_steps(*state, another_leaves);
 }
@@ -257,13 +257,13 @@ static void another_is_lost(struct scene *s, enum step step)
     expect_served(s, 1);
 }
 
-static void who_is_lost_meanwhile_makes_another_one(void **state)
+static void a_loss_during_a_regrouping_causes_another(void **state)
 {
     at_both_steps(*state, another_is_lost);
 }
 
 /* A round started for the lost rank would block the lane. */
-static void a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile(void **state)
+static void a_releasing_lane_is_informed_at_once_of_lost_ranks(void **state)
 {
     struct scene s = begin(*state);
     stop_at(&s, RELEASING);
@@ -285,7 +285,7 @@ static void the_loss_is_told_again(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1);
 }
 
-static void what_is_known_already_changes_nothing(void **state)
+static void a_known_membership_changes_nothing(void **state)
 {
     at_both_steps(*state, the_loss_is_told_again);
 }
@@ -305,7 +305,7 @@ static void he_comes_back(struct scene *s, enum step step)
     assert_int_equal(ranks, ALL);
 }
 
-static void a_rank_is_free_when_lanes_have_forgotten_who_had_it(void **state)
+static void a_rank_is_free_when_lanes_have_closed_its_former_connections(void **state)
 {
     at_both_steps(*state, he_comes_back);
 }
@@ -340,7 +340,7 @@ static void another_is_declared(struct scene *s, enum step step)
     shadow_until(&s->shadow, s->lane, PIECE + 1, LEFT);
 }
 
-static void what_is_declared_meanwhile_is_for_those_who_are_left(void **state)
+static void a_tensor_declared_during_a_regrouping_has_the_remaining_ranks(void **state)
 {
     at_both_steps(*state, another_is_declared);
 }
@@ -410,7 +410,7 @@ static void the_lane_is_away(struct scene *s, enum step step)
 }
 
 /* The piece is not placed again, because its state would be lost. */
-static void a_lane_that_was_away_follows_with_what_it_has(void **state)
+static void a_returned_lane_follows_the_change_with_its_pieces(void **state)
 {
     at_each_step(*state, the_lane_is_away);
     kept_log_expect(" did not release its pieces: ");
@@ -511,7 +511,7 @@ static void the_coordinator_dies_and_workers_are_back_first(struct scene *s, enu
     expect_served(s, LEFT);
 }
 
-static void whoever_is_back_first(void **state)
+static void a_regrouping_continues_when_workers_return_first(void **state)
 {
     at_each_step(*state, the_coordinator_dies_and_workers_are_back_first);
 }
@@ -573,26 +573,26 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(lanes_let_go_then_one_switch_then_lanes_then_workers),
         CASE(all_tensors_change_in_one_message),
-        CASE(who_comes_late_is_in_rounds_once_he_has_declared),
-        CASE(what_is_declared_after_he_came_is_for_him_at_once),
+        CASE(a_late_worker_takes_part_after_its_declaration),
+        CASE(a_tensor_declared_after_a_late_join_has_the_late_worker_at_once),
         CASE(a_tensor_of_others_is_left_alone),
         CASE(a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone),
-        CASE(who_leaves_meanwhile_makes_another_one),
-        CASE(who_is_lost_meanwhile_makes_another_one),
-        CASE(a_lane_that_lets_go_hears_at_once_who_is_lost_meanwhile),
-        CASE(what_is_known_already_changes_nothing),
-        CASE(a_rank_is_free_when_lanes_have_forgotten_who_had_it),
+        CASE(a_leave_during_a_regrouping_causes_another),
+        CASE(a_loss_during_a_regrouping_causes_another),
+        CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
+        CASE(a_known_membership_changes_nothing),
+        CASE(a_rank_is_free_when_lanes_have_closed_its_former_connections),
         CASE(a_job_that_ends_meanwhile_is_dropped),
-        CASE(what_is_declared_meanwhile_is_for_those_who_are_left),
+        CASE(a_tensor_declared_during_a_regrouping_has_the_remaining_ranks),
         CASE(a_tensor_that_is_undeclared_meanwhile_is_gone),
         CASE(a_refusal_before_the_switch_thaws_and_is_tried_again),
         CASE(a_refusal_behind_the_switch_fails_the_job),
-        CASE(a_lane_that_was_away_follows_with_what_it_has),
+        CASE(a_returned_lane_follows_the_change_with_its_pieces),
         CASE(pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere),
         CASE(a_lane_that_is_away_does_not_keep_another_from_following),
         CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),
         CASE(a_coordinator_that_comes_back_finishes_it),
-        CASE(whoever_is_back_first),
+        CASE(a_regrouping_continues_when_workers_return_first),
         CASE(a_move_waits_for_it),
         CASE(a_move_that_can_be_undone_gives_way),
     };

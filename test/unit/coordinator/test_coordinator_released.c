@@ -85,7 +85,7 @@ static void one_that_comes_back_lets_go_again(void **state)
     shadow_take(&s.quick.shadow, s.quick.lane);
     go_on(&s);
     expect_changed(&s);
-    kept_log_expect(": its workers have changed, its lanes follow later");
+    kept_log_expect(": its lanes could not follow a change of workers");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

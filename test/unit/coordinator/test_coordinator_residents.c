@@ -39,7 +39,8 @@ static void expect_waits(struct rig *rig, const char *name)
     struct end *worker = rig_join(rig, name, 0, 1, &session, &id);
     end_declare_one(worker, "w", 1000);
     envelope *notice = end_expect(worker, BODY(NOTICE));
-    assert_non_null(strstr(notice->notice->text, "beside no job that is not measured yet"));
+    assert_non_null(
+        strstr(notice->notice->text, "does not permit lanes of a job that is not measured yet"));
     message_free(notice);
     end_leave(worker);
     rig_settle(rig);
@@ -68,7 +69,7 @@ static void a_job_that_never_trains_makes_nobody_refusable(void **state)
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
 
-static void who_trains_slowly_is_not_idle(void **state)
+static void a_job_with_long_rounds_is_not_idle(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -84,7 +85,7 @@ static void who_trains_slowly_is_not_idle(void **state)
     expect_waits(rig, "known");
 }
 
-static void after_a_restart_jobs_take_what_is_known_of_them(void **state)
+static void after_a_restart_jobs_use_their_stored_measurements(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -114,7 +115,7 @@ static int forget_tensors(void *context, const struct store_row *row)
     return 0;
 }
 
-static void lanes_are_asked_again_for_what_history_lacks(void **state)
+static void measurements_missing_in_the_history_are_requested_again(void **state)
 {
     struct rig *rig = *state;
     struct store *store;
@@ -152,7 +153,7 @@ static void a_network_is_not_filled_beyond_its_speed(void **state)
     expect_refused_for(rig, "second", "it is the network of the lanes that is short");
 }
 
-static void nobody_who_has_named_no_limit_is_sent_away_for_the_network(void **state)
+static void no_job_without_a_limit_is_refused_for_the_network(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, NS_PER_MS, 2, (const char *[]){"first", "second"});
@@ -202,11 +203,11 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_job_that_never_trains_makes_nobody_refusable),
-        CASE(who_trains_slowly_is_not_idle),
-        CASE(after_a_restart_jobs_take_what_is_known_of_them),
-        CASE(lanes_are_asked_again_for_what_history_lacks),
+        CASE(a_job_with_long_rounds_is_not_idle),
+        CASE(after_a_restart_jobs_use_their_stored_measurements),
+        CASE(measurements_missing_in_the_history_are_requested_again),
         CASE(a_network_is_not_filled_beyond_its_speed),
-        CASE(nobody_who_has_named_no_limit_is_sent_away_for_the_network),
+        CASE(no_job_without_a_limit_is_refused_for_the_network),
         CASE(memory_of_a_numa_node_is_shared_by_its_lanes),
         CASE(as_much_of_a_loss_as_lanes_explain_is_told_apart),
     };

@@ -51,7 +51,7 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
 }
 
 /* Without the message the worker would push and wait. */
-static void who_resumes_hears_which_tensors_have_failed_meanwhile(void **state)
+static void a_resumed_session_receives_the_failed_tensors(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
@@ -100,7 +100,7 @@ static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
     assert_true(zero.piece.id > known.piece.id);
 }
 
-static void what_is_declared_before_lanes_are_back_waits_for_them(void **state)
+static void a_declaration_waits_for_the_return_of_the_lanes(void **state)
 {
     struct rig *rig = *state;
     rig->options.policy = "round-robin";
@@ -242,7 +242,7 @@ static void cannot_start(const struct coordinator_options *options, int code, co
         fail_msg("'%s' does not say '%s'", err.text, text);
 }
 
-static void a_second_service_on_the_state_dir_is_told_who_has_it(void **state)
+static void a_second_service_on_the_state_dir_learns_the_pid_of_the_first(void **state)
 {
     struct rig *rig = *state;
     char text[64];
@@ -383,14 +383,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_restart_keeps_jobs_sessions_routes_and_epochs),
-        CASE(who_resumes_hears_which_tensors_have_failed_meanwhile),
+        CASE(a_resumed_session_receives_the_failed_tensors),
         CASE(an_epoch_from_before_a_restart_is_not_given_again),
-        CASE(what_is_declared_before_lanes_are_back_waits_for_them),
+        CASE(a_declaration_waits_for_the_return_of_the_lanes),
         CASE(a_local_aggregator_that_died_meanwhile_is_found_lost_at_once),
         CASE(a_failed_job_is_still_failed_after_a_restart),
         CASE(a_worker_that_died_meanwhile_fails_its_job_at_once),
         CASE(the_incarnation_grows_with_every_start),
-        CASE(a_second_service_on_the_state_dir_is_told_who_has_it),
+        CASE(a_second_service_on_the_state_dir_learns_the_pid_of_the_first),
         CASE(a_state_dir_that_cannot_be_written_is_named),
         CASE(a_file_that_is_no_store_is_named),
         CASE(a_disk_that_is_full_at_the_start_is_said),

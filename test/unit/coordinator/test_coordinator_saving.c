@@ -213,7 +213,7 @@ static void all_that_stand_are_read_and_go_on(void **state)
         end_expect_none(c.lanes[i], BODY(THAW_REQUEST));
     end_it(&c);
     expect_thawed(&c);
-    kept_log_expect(" tensors have stood still after round 7 for ");
+    kept_log_expect(" tensors were held after round 7 for ");
 }
 
 static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
@@ -230,7 +230,7 @@ static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-static void who_rests_for_a_while_is_at_an_end(void **state)
+static void a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -239,7 +239,7 @@ static void who_rests_for_a_while_is_at_an_end(void **state)
     expect_standing(&c, RIG_ROUND);
 }
 
-static void what_another_hold_is_told_is_passed_over(void **state)
+static void a_report_for_another_hold_is_ignored(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -268,7 +268,7 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
     return end_send(c->asker, &request);
 }
 
-static void a_rank_reads_what_it_names_and_nobody_is_held(void **state)
+static void a_rank_reads_the_named_tensors_without_a_hold(void **state)
 {
     struct saving_case c = begin(*state);
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* any quorum would do */
@@ -318,7 +318,7 @@ static void pieces_that_stand_behind_different_rounds_are_waited_for(void **stat
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->round, RIG_ROUND);
     message_free(reply);
-    kept_log_expect(": a round of some of its pieces is made again; try again");
+    kept_log_expect(": some of its pieces repeat a round; try again");
 }
 
 static void a_tensor_that_is_not_there_is_named(void **state)
@@ -329,7 +329,7 @@ static void a_tensor_that_is_not_there_is_named(void **state)
 
 /* --- jobs without a snapshot --- */
 
-static void what_cannot_be_saved_is_told_at_once(void **state)
+static void an_impossible_snapshot_is_refused_at_once(void **state)
 {
     struct saving_case c = begin(*state);
     expect_refused(&c, ask_of(&c, c.asker, "resnot"), -ENOENT, "there is no job resnot");
@@ -341,7 +341,7 @@ static void what_cannot_be_saved_is_told_at_once(void **state)
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 1;
     ask_of(&c, c.asker, "resnet");
     expect_refused(&c, c.request, -EOPNOTSUPP,
-                   "tensor 'b' has a set of ranks of its own, which a snapshot cannot hold");
+                   "tensor 'b' has a set of ranks of its own, which a snapshot cannot store");
     jobs_tensor_named(c.job, "b")->terms.ranks[0] = 0;
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     ask_of(&c, c.asker, "resnet");
@@ -359,13 +359,13 @@ static void tensors_that_are_not_updated_once_an_iteration_are_named(void **stat
     expect_hold(&c);
     says(&c, STATE(FAILED), -EOPNOTSUPP, "tensor 'w' had no update");
     expect_refused(&c, c.request, -EOPNOTSUPP,
-                   "tensor 'w' had no update: they are not updated once an iteration each");
+                   "tensor 'w' had no update: not every tensor is updated once an iteration");
     expect_let_go(&c);
     for (int i = 0; i < 2; i++)
         end_expect_none(c.lanes[i], BODY(RELEASE_REQUEST));
 }
 
-static void what_may_pass_is_tried_again(void **state)
+static void a_snapshot_is_tried_again_after_a_temporary_obstacle(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -404,7 +404,7 @@ static void a_rank_that_is_away_holds_nobody_up(void **state)
     expect_hold(&c);
     says_ended(&c);
     expect_standing(&c, RIG_ROUND);
-    kept_log_expect(": no connected rank trains all its tensors");
+    kept_log_expect(": no connected rank has declared all its tensors");
     kept_log_expect("a snapshot waits: ");
 }
 
@@ -418,7 +418,7 @@ static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
     expect_let_go(&c);
 }
 
-static void what_a_lane_does_not_know_yet_is_waited_for(void **state)
+static void a_snapshot_waits_until_the_lane_knows_the_round(void **state)
 {
     struct saving_case c = begin(*state);
     struct end *lane = end_of(&c, "w");
@@ -453,7 +453,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 
 /* --- events during a snapshot --- */
 
-static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
+static void a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue(void **state)
 {
     struct saving_case c = begin(*state);
     end_of(&c, "w")->refuses = BODY(RELEASE_REQUEST);
@@ -469,7 +469,7 @@ static void what_a_lane_refuses_ends_it_and_all_go_on(void **state)
     expect_refused(&c, ask_next(&c), -EINVAL, "no such snapshot");
 }
 
-static void who_asked_and_is_gone_holds_up_nobody(void **state)
+static void the_end_of_the_caller_ends_the_snapshot(void **state)
 {
     struct saving_case c = begin(*state);
     ask(&c);
@@ -486,7 +486,8 @@ static void a_lane_that_is_gone_ends_it(void **state)
     struct end *gone = c.lanes[0];
     end_close(gone);
     message_free(end_expect(c.lanes[1], BODY(THAW_REQUEST)));
-    expect_refused(&c, ask_next(&c), -ECONNRESET, "no snapshot: an aggregator is gone; try again");
+    expect_refused(&c, ask_next(&c), -ECONNRESET,
+                   "no snapshot: an aggregator has ended; try again");
 }
 
 static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state)
@@ -516,7 +517,7 @@ static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state
     reply = end_expect_reply(other, second);
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     message_free(reply);
-    kept_log_expect(" is being taken already");
+    kept_log_expect(" is being made already");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
@@ -526,21 +527,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(all_that_stand_are_read_and_go_on),
         CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
-        CASE(who_rests_for_a_while_is_at_an_end),
-        CASE(what_another_hold_is_told_is_passed_over),
-        CASE(a_rank_reads_what_it_names_and_nobody_is_held),
+        CASE(a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration),
+        CASE(a_report_for_another_hold_is_ignored),
+        CASE(a_rank_reads_the_named_tensors_without_a_hold),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
         CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
         CASE(a_tensor_that_is_not_there_is_named),
-        CASE(what_cannot_be_saved_is_told_at_once),
+        CASE(an_impossible_snapshot_is_refused_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
-        CASE(what_may_pass_is_tried_again),
+        CASE(a_snapshot_is_tried_again_after_a_temporary_obstacle),
         CASE(a_rank_that_is_away_holds_nobody_up),
         CASE(parameters_that_nobody_has_set_are_no_snapshot),
-        CASE(what_a_lane_does_not_know_yet_is_waited_for),
+        CASE(a_snapshot_waits_until_the_lane_knows_the_round),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),
-        CASE(what_a_lane_refuses_ends_it_and_all_go_on),
-        CASE(who_asked_and_is_gone_holds_up_nobody),
+        CASE(a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue),
+        CASE(the_end_of_the_caller_ends_the_snapshot),
         CASE(a_lane_that_is_gone_ends_it),
         CASE(tasks_stay_and_a_second_snapshot_waits_until_it_is_over),
     };

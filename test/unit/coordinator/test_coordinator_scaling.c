@@ -125,7 +125,7 @@ static void lanes_without_a_job_park_and_a_job_opens_them_at_once(void **state)
     wait_for(rig, so_many_are_open, 1);
 }
 
-static void what_was_decided_is_told_to_operators(void **state)
+static void operators_see_the_decisions_of_growth(void **state)
 {
     struct rig *rig = *state;
     WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
@@ -383,7 +383,7 @@ static void of_one_worker_no_more_waits_than_fits_a_message(void **state)
     envelope *refusal = end_expect_reply(worker, end_declare(worker, COUNT, names, elements));
     assert_int_equal(refusal->body_case, BODY(FAILURE));
     assert_int_equal(refusal->failure->code, -EDQUOT);
-    assert_non_null(strstr(refusal->failure->text, " already: ask for less at a time"));
+    assert_non_null(strstr(refusal->failure->text, " already: send fewer requests at a time"));
     message_free(refusal);
     end_expect_none(worker, BODY(DECLARE_REPLY));
 }
@@ -470,7 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SCALING_TEST(lanes_without_a_job_park_and_a_job_opens_them_at_once),
-        SCALING_TEST(what_was_decided_is_told_to_operators),
+        SCALING_TEST(operators_see_the_decisions_of_growth),
         SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
         SCALING_TEST(a_lane_that_tasks_are_on_their_way_to_does_not_park),
         SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),

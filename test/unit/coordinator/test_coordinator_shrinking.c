@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the newest event of this kind. The caller frees it. NULL: there is none. */
+/* Returns the newest event of this kind, which the caller frees; NULL: there is none. */
 static char *newest_event(struct rig *rig, const char *kind)
 {
     struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);

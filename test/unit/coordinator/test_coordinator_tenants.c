@@ -165,7 +165,7 @@ static void plain_is_refused_with_the_next_step_where_a_key_is_required(void **s
     rig_connect_locally(rig, CLIENT);
     struct key acme = add(rig, "acme", false);
     rig_connect_with_key(rig, CLIENT, &acme);
-    kept_log_expect("a key is asked for of all that come over TCP");
+    kept_log_expect("all connections over TCP need a key");
 }
 
 static void an_aggregator_needs_an_operator_s_key(void **state)
@@ -188,7 +188,7 @@ static void half_a_handshake_holds_nobody_up_and_is_closed_in_the_end(void **sta
     assert_int_equal(write(channel_fd(silent->channel), "\x16\x03\x01\x01", 4), 4);
     rig_connect_with_key(*state, CLIENT, &acme);
     end_expect_closed(silent);
-    kept_log_expect(" did not say hello; closed");
+    kept_log_expect(" sent no Hello in time; the connection was closed");
 }
 
 /* --- jobs of tenants --- */
@@ -217,9 +217,8 @@ static void nobody_resumes_another_tenant_s_session(void **state)
     join_request(&request, &wanted, "a", 0, 1);
     wanted.session = session;
     wanted.job_id = job;
-    end_ask_refused(rig_connect_with_key(*state, CLIENT, &other), &request, -ESTALE,
-                    "not known here");
-    end_ask_refused(rig_connect(*state, CLIENT), &request, -ESTALE, "not known here");
+    end_ask_refused(rig_connect_with_key(*state, CLIENT, &other), &request, -ESTALE, "is unknown");
+    end_ask_refused(rig_connect(*state, CLIENT), &request, -ESTALE, "is unknown");
     envelope *reply = end_ask(rig_connect_with_key(*state, CLIENT, &acme), &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
@@ -425,7 +424,7 @@ static void names_that_are_none_or_taken_are_refused(void **state)
         end_ask_refused(e, &request, -EINVAL, "a tenant's name has 1 to 63 letters, digits");
     }
     add_request(&request, &wanted, "acme", false);
-    end_ask_refused(e, &request, -EEXIST, "a new one takes `gradpool tenant revoke acme` first");
+    end_ask_refused(e, &request, -EEXIST, "for a new key run `gradpool tenant revoke acme` first");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
     revoke_request(&request, &revoked, ""); /* this is not the local tenant */
@@ -446,8 +445,9 @@ static void a_tenant_beyond_the_most_of_a_service_is_refused(void **state)
     }
     add(rig, "last", false);
     add_request(&request, &wanted, "more", false);
-    end_ask_refused(rig_connect_locally(rig, OPERATOR), &request, -ENOSPC,
-                    "there are 4096 tenants, the most of a service; use the key of another one");
+    end_ask_refused(
+        rig_connect_locally(rig, OPERATOR), &request, -ENOSPC,
+        "the service has 4096 tenants, which is the maximum; use the key of another tenant");
 }
 
 /* --- revoking --- */

@@ -103,7 +103,7 @@ static void expect_bad(const char *text, const char *part)
     assert_int_equal(endpoint_parse(text, &e, NULL), -EINVAL);
 }
 
-static void what_is_no_endpoint_is_refused_with_what_was_expected(void **state)
+static void an_invalid_endpoint_is_refused_with_the_expected_forms(void **state)
 {
     static const struct {
         const char *text, *part;
@@ -127,17 +127,17 @@ static void what_is_no_endpoint_is_refused_with_what_was_expected(void **state)
         {"node7:-1", "expected a port from 0 to 65535, got '-1'"},
         {"node7:7077/", "expected a port from 0 to 65535, got '7077/'"},
         {"node7:99999999999999999999999", "expected a port"},
-        {"::1", "an IPv6 address stands in brackets, as in gradpool://[::1]:7077"},
-        {"gradpool://fe80::1:7077", "an IPv6 address stands in brackets"},
-        {"[::1", "'[' without ']'"},
+        {"::1", "write an IPv6 address in brackets, as in gradpool://[::1]:7077"},
+        {"gradpool://fe80::1:7077", "write an IPv6 address in brackets"},
+        {"[::1", "'[' has no ']'"},
         {"[::1]7077", "expected gradpool://HOST:PORT"},
         {"[node7]:7077", "expected gradpool://HOST:PORT"},
         {"[]:7077", "expected gradpool://HOST:PORT"},
         {"[1.2.3.4]:7077", "expected gradpool://HOST:PORT"},
         {"[:::::]:7077", "expected gradpool://HOST:PORT"},
-        {"unix:", "a Unix socket needs an absolute path"},
-        {"unix:run/g.sock", "a Unix socket needs an absolute path"},
-        {"gradpool+unix://run/g.sock", "a Unix socket needs an absolute path"},
+        {"unix:", "the path of a Unix socket must be absolute"},
+        {"unix:run/g.sock", "the path of a Unix socket must be absolute"},
+        {"gradpool+unix://run/g.sock", "the path of a Unix socket must be absolute"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_bad(cases[i].text, cases[i].part);
@@ -285,7 +285,7 @@ static void a_listener_is_reached_over_every_form_of_address(void **state)
     }
 }
 
-static void a_port_in_use_is_said_with_what_to_do(void **state)
+static void a_port_in_use_is_reported_with_the_next_step(void **state)
 {
     struct endpoint e = parse("127.0.0.1:0");
     struct err err = {0};
@@ -432,7 +432,7 @@ static void a_file_that_is_no_socket_is_never_removed(void **state)
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(endpoint_listen(&e, NULL, &listener, &err), -EADDRINUSE);
-    expect_text(err.text, "a file that is no socket is there; remove it or use another path");
+    expect_text(err.text, "a file other than a socket; remove the file, or use another path");
     assert_int_equal(access(e.host, F_OK), 0);
 }
 
@@ -480,8 +480,8 @@ static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
     name[sizeof name - 1] = '\0';
     struct endpoint e = parse(name);
     assert_int_equal(endpoint_connect(&e, clock_now_ns() + CONNECT_NS, &fd, &err), -ENOENT);
-    expect_text(err.text, "is not known");
-    expect_text(err.text, "check its spelling or give an address");
+    expect_text(err.text, "is unknown");
+    expect_text(err.text, "check its spelling, or give an address");
     assert_int_equal(endpoint_listen(&e, NULL, &fd, &err), -ENOENT);
 }
 
@@ -520,7 +520,7 @@ static void port_zero_is_for_listening_only(void **state)
     struct err err = {0};
     int fd;
     assert_int_equal(endpoint_connect(&e, clock_now_ns() + CONNECT_NS, &fd, &err), -EINVAL);
-    expect_text(err.text, "port 0 is for listening only");
+    expect_text(err.text, "port 0 cannot be connected to");
 }
 
 static void an_interface_narrows_where_to_listen(void **state)
@@ -536,9 +536,9 @@ static void an_interface_narrows_where_to_listen(void **state)
     assert_int_equal(endpoint_listen(&one, "lo", &fd, &err), 0);
     close(fd);
     assert_int_equal(endpoint_listen(&other, "lo", &fd, &err), -EADDRNOTAVAIL);
-    expect_text(err.text, "its address is 127.0.0.1");
+    expect_text(err.text, "the interface has address 127.0.0.1");
     assert_int_equal(endpoint_listen(&any, "no-such-if0", &fd, &err), -ENODEV);
-    expect_text(err.text, "interface 'no-such-if0': there is none");
+    expect_text(err.text, "interface 'no-such-if0': this host has no such interface");
 }
 
 static void the_local_address_is_of_the_interface_or_the_socket(void **state)
@@ -574,12 +574,12 @@ int main(void)
     sem_init(&has_returned, 0, 0);
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_form_is_understood),
-        cmocka_unit_test(what_is_no_endpoint_is_refused_with_what_was_expected),
+        cmocka_unit_test(an_invalid_endpoint_is_refused_with_the_expected_forms),
         cmocka_unit_test(what_is_too_long_is_refused),
         cmocka_unit_test(random_text_never_harms),
         cmocka_unit_test(loopback_is_told_from_the_world),
         cmocka_unit_test(a_listener_is_reached_over_every_form_of_address),
-        cmocka_unit_test(a_port_in_use_is_said_with_what_to_do),
+        cmocka_unit_test(a_port_in_use_is_reported_with_the_next_step),
         cmocka_unit_test(an_address_of_another_host_cannot_be_listened_on),
         cmocka_unit_test(a_port_where_nobody_listens_is_refused_at_once),
         cmocka_unit_test(an_address_that_does_not_answer_ends_by_the_deadline),

@@ -54,7 +54,7 @@ struct seen {
     unsigned char data[SEEN_BYTES_MAX];
 };
 
-/* A fabric, and its events that no test has read yet, oldest first. */
+/* A fabric with the events that no test has read yet, oldest first. */
 struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];

@@ -48,7 +48,7 @@ static void foreign_memory_is_lent_or_said_to_be_unsupported(void **state)
     assert_int_equal(fabric_lend(rig->at_worker[0], &region, FABRIC_REGIONS_MAX), -EINVAL);
 }
 
-static void a_read_brings_what_lies_in_the_region(void **state)
+static void a_read_returns_the_bytes_of_the_region(void **state)
 {
     struct rig *rig = *state;
     char local[64] = {0};
@@ -202,7 +202,7 @@ static void operations_out_of_bounds_are_refused(void **state)
     region_destroy(&region);
 }
 
-static void what_was_posted_ends_before_the_connection_does(void **state)
+static void posted_operations_end_before_the_connection(void **state)
 {
     struct rig *rig = *state;
     static char local[3][100];
@@ -349,7 +349,7 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
 const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_region_surfaces_before_any_later_message),
     FABRIC_CASE(foreign_memory_is_lent_or_said_to_be_unsupported),
-    FABRIC_CASE(a_read_brings_what_lies_in_the_region),
+    FABRIC_CASE(a_read_returns_the_bytes_of_the_region),
     FABRIC_CASE(a_mapping_is_the_workers_memory_or_there_is_none),
     FABRIC_CASE(a_written_event_proves_that_the_bytes_lie_there),
     FABRIC_CASE(a_word_comes_after_all_bytes_before_it),
@@ -357,7 +357,7 @@ const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_message_comes_after_the_writes_before_it),
     FABRIC_CASE(operations_out_of_bounds_are_refused),
     FABRIC_CASE(an_unknown_region_is_refused),
-    FABRIC_CASE(what_was_posted_ends_before_the_connection_does),
+    FABRIC_CASE(posted_operations_end_before_the_connection),
     FABRIC_CASE(a_withdrawn_region_is_gone_and_its_id_free),
     FABRIC_CASE(one_region_is_lent_on_two_connections),
     FABRIC_CASE(every_byte_of_a_big_transfer_is_right),

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Both sides sleep before each message. After a lost wake-up a sleep has its full length. */
+/* Both sides sleep before each message. If a wake-up is lost, the sleep lasts this long. */
 #define SLEEP_MS 60000
 
 struct player {

@@ -50,7 +50,8 @@ struct world {
     char memory[256];
 };
 
-/* Returns the next event. Advances the clock only if there is none. NONE: no more events. */
+/* Returns the next event. Advances the clock only if no event is ready. NONE: no event will
+ * follow. */
 static struct fabric_event next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -261,7 +262,7 @@ static void a_full_queue_says_so_and_room_follows_once(void **state)
     world_close(&w);
 }
 
-static void what_passes_is_counted(void **state)
+static void packets_are_counted(void **state)
 {
     struct world w;
     char local[16];
@@ -326,7 +327,7 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
 
 /* A killed worker has sent eight messages. The lane receives the first few, without a gap. Over
  * many seeds every number occurs. */
-static void a_kill_keeps_some_first_part_of_what_was_sent(void **state)
+static void a_kill_keeps_some_first_part_of_the_sent_bytes(void **state)
 {
     bool seen[9] = {0};
     for (uint64_t seed = 0; seed < 200; seed++) {
@@ -420,7 +421,7 @@ static void every_posted_operation_ends_before_the_connection_does(void **state)
     }
 }
 
-static void who_is_killed_hears_and_says_no_more(void **state)
+static void a_killed_fabric_neither_receives_nor_sends(void **state)
 {
     struct world w;
     struct fabric_conn *c;
@@ -577,13 +578,13 @@ int main(void)
         cmocka_unit_test(one_seed_gives_one_transcript),
         cmocka_unit_test(a_third_message_waits_and_all_behind_it),
         cmocka_unit_test(a_full_queue_says_so_and_room_follows_once),
-        cmocka_unit_test(what_passes_is_counted),
+        cmocka_unit_test(packets_are_counted),
         cmocka_unit_test(bytes_that_change_before_written_are_noticed),
         cmocka_unit_test(a_stopped_worker_serves_nothing_until_it_goes_on),
-        cmocka_unit_test(a_kill_keeps_some_first_part_of_what_was_sent),
+        cmocka_unit_test(a_kill_keeps_some_first_part_of_the_sent_bytes),
         cmocka_unit_test(a_write_of_a_killed_lane_lands_whole_in_part_or_not),
         cmocka_unit_test(every_posted_operation_ends_before_the_connection_does),
-        cmocka_unit_test(who_is_killed_hears_and_says_no_more),
+        cmocka_unit_test(a_killed_fabric_neither_receives_nor_sends),
         cmocka_unit_test(memory_that_was_taken_back_is_not_touched),
         cmocka_unit_test(a_refused_post_changes_nothing_but_the_time),
         cmocka_unit_test(a_post_that_kills_the_connection_ends_both_sides),

@@ -134,8 +134,8 @@ static void bad_lists_are_refused_and_say_why(void **state)
     assert_refused("2-9", "core 4");
     /* refused at once, without a thousand million steps */
     assert_refused("0-999999999", "core 4");
-    assert_refused("1,1", "core 1 stands there twice");
-    assert_refused("0-2,1-3", "core 1 stands there twice");
+    assert_refused("1,1", "core 1 is listed twice");
+    assert_refused("0-2,1-3", "core 1 is listed twice");
     struct cores *c;
     assert_int_equal(cores_create("nonsense", &c, NULL), -EINVAL);
 }
@@ -234,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* Like a function that fails before it has created a topology. */
+/* Calls the destructor as a function does that fails before it has created a topology. */
 static void destroying_nothing_leaves_other_topologies_alone(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

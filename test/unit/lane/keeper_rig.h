@@ -14,7 +14,7 @@
 #define RANKS 2
 #define ARRAYS 3 /* parameters and the two moments of Adam */
 #define STATE_BYTES (ARRAYS * BYTES)
-#define HALF_BYTES (STATE_BYTES + 64) /* the state, and its stamp behind it */
+#define HALF_BYTES (STATE_BYTES + 64) /* the state, followed by its stamp */
 /* Workers of the rig that store copies, with their numbers as aggregators. */
 #define KEEPER 2
 #define OTHER 3

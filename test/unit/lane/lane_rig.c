@@ -191,7 +191,7 @@ void rig_settle(struct rig *rig)
         rig_turn_gently(rig);
 }
 
-/* Returns whether the lane has mapped the region. It may do so later than the message arrives. */
+/* Returns whether the lane has mapped the region. The mapping may come later than the message. */
 static bool has_region(struct rig *rig, uint32_t job, uint32_t rank)
 {
     struct worker *w = job_peer(job_find(rig->lane, job), rank);

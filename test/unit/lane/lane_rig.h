@@ -13,7 +13,7 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* The cache is so small that long tensors bypass it (A18), but short ones do not. */
+/* The cache is so small that long tensors bypass it (A18) and short ones do not. */
 #define RIG_CACHE_BYTES (64u << 10)
 /* Memory of a worker. Inputs are at its start, landing areas at its middle. */
 #define RIG_REGION_BYTES (8u << 20)

@@ -93,7 +93,7 @@ static void accounts_add_up_to_what_is_allocated(void **state)
     arena_destroy(arena);
 }
 
-static void an_account_holds_at_least_what_was_asked(void **state)
+static void an_account_has_at_least_the_requested_bytes(void **state)
 {
     struct arena *arena = new_arena();
     for (size_t bytes = 0; bytes < 5000; bytes += 7) {
@@ -148,7 +148,7 @@ static size_t resident_bytes(void)
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void what_was_never_freed_goes_with_the_arena(void **state)
+static void the_end_of_the_arena_frees_all_memory(void **state)
 {
     size_t before = resident_bytes();
     uint32_t rounds = extent(400, 200, 400);
@@ -245,7 +245,7 @@ static void destroying_nothing_leaves_other_arenas_alone(void **state)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-static void what_lies_behind_the_bytes_that_were_asked_for_is_forbidden_ground(void **state)
+static void accesses_beyond_the_requested_bytes_are_detected(void **state)
 {
     struct arena *arena = new_arena();
     for (size_t bytes = 1; bytes < 5000; bytes += 7) {
@@ -303,17 +303,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accounts_add_up_to_what_is_allocated),
-        cmocka_unit_test(an_account_holds_at_least_what_was_asked),
+        cmocka_unit_test(an_account_has_at_least_the_requested_bytes),
         cmocka_unit_test(slots_lie_on_pages_and_are_zeroed_again),
         cmocka_unit_test(arenas_do_not_count_each_others_memory),
-        cmocka_unit_test(what_was_never_freed_goes_with_the_arena),
+        cmocka_unit_test(the_end_of_the_arena_frees_all_memory),
         cmocka_unit_test(memory_that_cannot_be_had_changes_no_account),
         cmocka_unit_test(an_arena_bound_to_a_core_counts_the_same),
         cmocka_unit_test(any_thread_may_ask_how_much_there_is),
         cmocka_unit_test(destroying_nothing_leaves_other_arenas_alone),
         cmocka_unit_test(prepared_memory_is_zeroed_whole_and_the_next_of_its_size),
 #ifdef __SANITIZE_ADDRESS__
-        cmocka_unit_test(what_lies_behind_the_bytes_that_were_asked_for_is_forbidden_ground),
+        cmocka_unit_test(accesses_beyond_the_requested_bytes_are_detected),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

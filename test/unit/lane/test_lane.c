@@ -296,7 +296,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
 }
 
 /* The announcement of the next round replaces the commit message of the former one. */
-static void who_announces_the_next_round_is_told_no_commit(void **state)
+static void a_rank_that_has_announced_the_next_round_gets_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
     bool is_inline = strcmp(kind, "ofi") == 0;
@@ -484,7 +484,7 @@ static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
 
 /* --- rule 11: bits --- */
 
-static void the_sum_goes_in_rank_order_whatever_the_order_of_arrival(void **state)
+static void the_sum_is_in_rank_order_for_any_order_of_arrival(void **state)
 {
     static const float parts[3] = {1e8f, -1e8f, 1.0f}; /* (a + b) + c is 1, but a + (b + c) is 0 */
     rig_start_job(&rig, kind, 3, 1, 4);
@@ -528,7 +528,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
 }
 
 /* The next forward pass starts with the front layers, so their tensors are sent first. */
-static void the_larger_priority_is_ready_first_whatever_the_order_of_arrival(void **state)
+static void the_larger_priority_is_ready_first_for_any_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};
     uint32_t words[3];
@@ -575,7 +575,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_repeated_announcement_of_a_committed_round_is_no_error),
     CASE(opposite_orders_of_many_inline_tensors_do_not_block),
     CASE(an_inline_payload_is_summed_out_of_the_receive_buffer),
-    CASE(who_announces_the_next_round_is_told_no_commit),
+    CASE(a_rank_that_has_announced_the_next_round_gets_no_commit),
     CASE(a_tensor_of_many_chunks_is_summed_whole),
     CASE(more_workers_than_a_pass_takes_sum_to_the_same_bits),
     CASE(broadcast_gives_everybody_the_root_s_values),
@@ -585,10 +585,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_wrong_dtype_or_size_or_extent_is_refused),
     CASE(a_query_names_the_ranks_that_have_not_announced),
     CASE(a_small_job_does_not_wait_for_a_big_one_to_end),
-    CASE(the_larger_priority_is_ready_first_whatever_the_order_of_arrival),
+    CASE(the_larger_priority_is_ready_first_for_any_order_of_arrival),
     CASE(of_equal_priority_first_come_is_first_ready),
     CASE(a_fabric_is_passed_over_for_one_turn_and_no_longer),
-    CASE(the_sum_goes_in_rank_order_whatever_the_order_of_arrival),
+    CASE(the_sum_is_in_rank_order_for_any_order_of_arrival),
 };
 
 int main(int argc, char **argv)

@@ -186,7 +186,7 @@ static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
 }
 
 /* The large piece has ended when the small one starts. */
-static void the_end_of_a_round_is_what_came_last(void **state)
+static void the_end_of_a_round_is_its_last_event(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, 2, 1, 1, 60000, false);
@@ -269,7 +269,7 @@ static void handled_is_the_time_with_something_at_work(void **state)
     assert_int_equal(rig_use(&rig).handled_ns, handled_ns);
 }
 
-static void what_workers_waited_is_added_up_once(void **state)
+static void the_waiting_time_of_workers_is_summed_once(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
     struct say said = {.piece = 1, .word = 1, .round = 1, .elements = 1000, .stalled = 3};
@@ -296,11 +296,11 @@ int main(int argc, char **argv)
         CASE(nobody_pays_for_more_than_there_was),
         CASE(a_round_waits_while_another_has_the_core),
         CASE(a_round_that_begins_in_a_turn_waits_from_there),
-        CASE(the_end_of_a_round_is_what_came_last),
+        CASE(the_end_of_a_round_is_its_last_event),
         CASE(a_round_that_runs_into_the_next_has_no_end),
         CASE(handled_rounds_do_not_overlap),
         CASE(handled_is_the_time_with_something_at_work),
-        CASE(what_workers_waited_is_added_up_once),
+        CASE(the_waiting_time_of_workers_is_summed_once),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests_name(kind, cases, NULL, NULL);

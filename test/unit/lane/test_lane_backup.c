@@ -119,7 +119,7 @@ static void a_state_of_other_arrays_than_the_rule_has_is_refused(void **state)
 
 /* ---- a new owner, and a copy ---- */
 
-/* The copies lie between rank 0's input and its landing area. */
+/* The copies are between rank 0's input and its landing area. */
 static const uint64_t copies[2] = {ARRAYS * BYTES, 2 * ARRAYS *BYTES};
 
 #define NOTE 4711
@@ -220,7 +220,7 @@ static void a_round_that_some_hold_is_done_again_from_the_state_before(void **st
     follow_adam(5, 6);
 }
 
-static void who_kept_the_last_round_and_announced_the_next_is_believed(void **state)
+static void a_rank_with_the_last_result_and_the_next_announcement_is_accepted(void **state)
 {
     lose_lane_after(3);
     keep(1, 1, 3, 2);
@@ -245,7 +245,7 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
-/* No worker had a copy before. */
+/* Before the offer no worker had a copy. */
 static void an_offer_is_taken_at_once_and_told_when_it_is_whole(void **state)
 {
     start(2, UPDATE_ADAM);
@@ -290,7 +290,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
     assert_int_equal(rig.workers[1].backed_count, 0); /* this copy is not needed */
 }
 
-static void who_has_a_copy_comes_before_who_offers_to_make_one(void **state)
+static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)
 {
     lose_lane_after(3);
     keep(0, RECORD_ROUND_NONE, 0, 0);
@@ -318,7 +318,7 @@ static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
     assert_memory_equal(copy_of(1, 5), model, sizeof model);
 }
 
-static void a_copy_outside_of_what_is_lent_cuts_its_worker_off(void **state)
+static void a_copy_outside_lent_memory_disconnects_its_worker(void **state)
 {
     start(2, UPDATE_ADAM);
     struct record_backup told = {
@@ -339,13 +339,13 @@ int main(int argc, char **argv)
         CASE(every_committed_state_lies_in_the_copy),
         CASE(a_new_owner_goes_on_from_the_copy_to_the_same_bits),
         CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
-        CASE(who_kept_the_last_round_and_announced_the_next_is_believed),
+        CASE(a_rank_with_the_last_result_and_the_next_announcement_is_accepted),
         CASE(a_copy_that_began_too_late_is_no_copy),
         CASE(of_two_that_claim_a_copy_the_newer_has_it),
         CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
-        CASE(who_has_a_copy_comes_before_who_offers_to_make_one),
-        CASE(a_copy_outside_of_what_is_lent_cuts_its_worker_off),
+        CASE(an_existing_copy_precedes_an_offer_of_a_new_one),
+        CASE(a_copy_outside_lent_memory_disconnects_its_worker),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,19 +36,16 @@ static void expect_told(uint8_t standing)
     expect_kept(KEEPER, 5);
 }
 
-static void who_holds_the_result_is_told_that_it_was_committed(void **state)
-{
-    expect_told(RECORD_HOLDS);
-}
+static void a_rank_with_the_result_learns_of_its_commit(void **state) { expect_told(RECORD_HOLDS); }
 
-static void who_waits_for_the_result_is_told_that_it_was_committed(void **state)
+static void a_rank_that_waits_for_the_result_learns_of_its_commit(void **state)
 {
     expect_told(RECORD_ANNOUNCE);
 }
 
 /* Another piece of the tensor has not started the round. Therefore the remaining ranks repeat it
  * for all pieces (A44). */
-static void a_state_that_is_here_goes_back_whatever_its_copy_says(void **state)
+static void a_present_state_is_rolled_back_for_any_state_of_its_copy(void **state)
 {
     static float before[ARRAYS][ELEMENTS];
     start_with_keeper(2);
@@ -84,8 +81,8 @@ static void enter(uint32_t rank)
                          .has_no_output = true});
 }
 
-/* A late worker enters after the same round in all pieces of a tensor. A copy says nothing about
- * the other pieces. */
+/* A late worker enters after the same round in all pieces of a tensor, and a copy has no
+ * information about the other pieces. */
 static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
@@ -142,9 +139,9 @@ static void nor_where_they_came_with_the_piece(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_holds_the_result_is_told_that_it_was_committed),
-        CASE(who_waits_for_the_result_is_told_that_it_was_committed),
-        CASE(a_state_that_is_here_goes_back_whatever_its_copy_says),
+        CASE(a_rank_with_the_result_learns_of_its_commit),
+        CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
+        CASE(a_present_state_is_rolled_back_for_any_state_of_its_copy),
         CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
         CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
         CASE(nor_where_they_came_with_the_piece),

@@ -1,6 +1,6 @@
-/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13).
- * Meanwhile their lane dies, or workers join and leave. Each round must end, or every rank must
- * receive the reason. */
+/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13), while
+ * their lane dies, or workers join and leave. Each round must end, or every rank must receive the
+ * reason. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -154,7 +154,7 @@ static void the_open_round_is_made_by_its_set_though_the_leader_is_further(void 
     expect_late(2, 5, 5, 4);
 }
 
-static void what_one_holds_is_copied_though_nobody_knows_the_set(void **state)
+static void the_result_of_one_rank_is_copied_even_without_the_set(void **state)
 {
     start(chosen_ones, true);
     hold(0, 5, 42);
@@ -168,7 +168,7 @@ static void what_one_holds_is_copied_though_nobody_knows_the_set(void **state)
     }
 }
 
-static void who_was_in_the_last_round_has_its_result(void **state)
+static void a_rank_of_the_last_round_has_its_result(void **state)
 {
     start(chosen_ones, true);
     choose(1, 5, 1 << 0 | 1 << 1);
@@ -184,7 +184,7 @@ static void who_was_in_the_last_round_has_its_result(void **state)
     expect_late(2, 5, 6, 4);
 }
 
-static void who_was_in_a_round_long_past_goes_on_from_there(void **state)
+static void a_rank_of_a_round_long_ago_continues_after_that_round(void **state)
 {
     start(chosen_ones, true);
     choose(1, 4, 1 << 1 | 1 << 2);
@@ -340,7 +340,7 @@ static void a_result_is_fetched_in_jobs_with_backup_workers_only(void **state)
 
 /* --- workers come and go --- */
 
-static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void **state)
+static void a_round_whose_ranks_have_all_left_has_the_remaining_ranks(void **state)
 {
     start_elastic(chosen_ones);
     choose(0, 1, 1 << 2);
@@ -359,7 +359,7 @@ static void a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left(void 
     expect_late(0, 2, 2, 8);
 }
 
-static void a_round_is_made_without_the_chosen_one_who_is_gone(void **state)
+static void a_round_is_made_without_a_chosen_rank_that_has_left(void **state)
 {
     start_elastic(chosen_ones);
     choose(0, 1, 1 << 1 | 1 << 2);
@@ -373,7 +373,7 @@ static void a_round_is_made_without_the_chosen_one_who_is_gone(void **state)
     expect_late(0, 1, 1, 6);
 }
 
-static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **state)
+static void a_set_other_than_that_of_a_lost_rank_disconnects_no_rank(void **state)
 {
     start_elastic(chosen_ones);
     choose(2, 1, 1 << 0 | 1 << 2);
@@ -386,7 +386,7 @@ static void another_set_than_that_of_one_who_is_gone_cuts_nobody_off(void **stat
     expect_late(1, 1, 1, 2);
 }
 
-static void the_first_go_on_without_one_who_is_gone(void **state)
+static void the_first_ranks_continue_without_a_lost_rank(void **state)
 {
     start_elastic(first_two);
     push(1, 1, 6);
@@ -398,7 +398,7 @@ static void the_first_go_on_without_one_who_is_gone(void **state)
     expect_made(2, 1, 5);
 }
 
-static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
+static void late_ranks_get_the_kept_result_after_a_change(void **state)
 {
     start_elastic(first_two);
     push(0, 1, 2);
@@ -416,7 +416,7 @@ static void the_late_get_what_the_lane_has_kept_through_a_change(void **state)
 }
 
 /* W15: another piece of the tensor has not reached this round. */
-static void what_was_kept_of_a_round_that_is_done_again_is_no_answer(void **state)
+static void a_kept_result_of_a_repeated_round_is_no_answer(void **state)
 {
     start_elastic(first_two);
     push(0, 1, 2);
@@ -486,7 +486,7 @@ static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The tensor has failed, so the piece keeps its ranks. */
+/* The tensor has failed, so the ranks of the piece do not change. */
 static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
 {
     const uint32_t other = OTHER;
@@ -509,9 +509,9 @@ int main(int argc, char **argv)
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
         CASE(the_open_round_is_made_by_its_set_though_the_leader_is_further),
-        CASE(what_one_holds_is_copied_though_nobody_knows_the_set),
-        CASE(who_was_in_the_last_round_has_its_result),
-        CASE(who_was_in_a_round_long_past_goes_on_from_there),
+        CASE(the_result_of_one_rank_is_copied_even_without_the_set),
+        CASE(a_rank_of_the_last_round_has_its_result),
+        CASE(a_rank_of_a_round_long_ago_continues_after_that_round),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
         CASE(where_no_set_is_known_nobody_waits_for_ever),
         CASE(a_holder_of_a_result_knows_its_set),
@@ -521,12 +521,12 @@ int main(int argc, char **argv)
         CASE(several_gradients_of_a_rank_cut_their_sender_off),
         CASE(a_record_for_backup_workers_cuts_its_sender_off),
         CASE(a_result_is_fetched_in_jobs_with_backup_workers_only),
-        CASE(a_round_whose_ranks_are_all_gone_is_made_by_those_who_are_left),
-        CASE(a_round_is_made_without_the_chosen_one_who_is_gone),
-        CASE(another_set_than_that_of_one_who_is_gone_cuts_nobody_off),
-        CASE(the_first_go_on_without_one_who_is_gone),
-        CASE(the_late_get_what_the_lane_has_kept_through_a_change),
-        CASE(what_was_kept_of_a_round_that_is_done_again_is_no_answer),
+        CASE(a_round_whose_ranks_have_all_left_has_the_remaining_ranks),
+        CASE(a_round_is_made_without_a_chosen_rank_that_has_left),
+        CASE(a_set_other_than_that_of_a_lost_rank_disconnects_no_rank),
+        CASE(the_first_ranks_continue_without_a_lost_rank),
+        CASE(late_ranks_get_the_kept_result_after_a_change),
+        CASE(a_kept_result_of_a_repeated_round_is_no_answer),
         CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
         CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),
     };

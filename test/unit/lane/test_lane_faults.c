@@ -229,7 +229,7 @@ static void a_dropped_job_gives_all_its_memory_back(void **state)
     assert_int_equal(use.arena_bytes, before);
 }
 
-static void what_jobs_hold_is_what_the_arena_says_within_five_percent(void **state)
+static void the_memory_of_jobs_equals_the_arenas_count_within_five_percent(void **state)
 {
     struct lane_use use;
     struct lane_job_use jobs[4];
@@ -284,7 +284,8 @@ static void say_goodbye(uint32_t i)
     assert_int_equal(fabric_send(rig.workers[i].conn, &leave, sizeof leave, NULL, 0), 0);
 }
 
-/* A rank leaves after others have announced the next round. It will never be in this round. */
+/* A rank leaves after other ranks have announced the next round, in which this rank will never take
+ * part. */
 static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
@@ -300,7 +301,7 @@ static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **stat
     assert_int_equal(rig.workers[0].error.code, -EPIPE);
 }
 
-static void what_was_said_before_the_goodbye_may_be_said_again_after_it(void **state)
+static void announcements_before_a_goodbye_may_be_repeated_after_it(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
     for (uint32_t rank = 0; rank < 2; rank++)
@@ -352,7 +353,7 @@ static void a_wrong_dtype_is_told_to_every_rank(void **state)
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100, .dtype = 9});
     rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
     assert_int_equal(rig.workers[0].error.code, -EINVAL);
-    assert_true(says(&rig.workers[0], "rank 1 pushes ?, declared as f32"));
+    assert_true(says(&rig.workers[0], "rank 1 pushes ?, but declared f32"));
 }
 
 static void a_rank_may_leave_once_it_has_its_result(void **state)
@@ -453,7 +454,7 @@ static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **stat
     assert_int_equal(failed.count, 1);
 }
 
-/* The piece cannot be placed again before its open round has ended, whatever the epoch. */
+/* The piece cannot be placed again before its open round has ended, under any epoch. */
 static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
 {
     enum { BIG = 1000000 };
@@ -519,8 +520,8 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* The piece waits for its first chunk behind another piece. Therefore no end of a transfer
- * drops it. */
+/* The piece waits for its first chunk behind another piece, so no transfer of the piece can drop
+ * it. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };
@@ -559,11 +560,11 @@ static const struct CMUnitTest cases[] = {
     CASE(a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on),
     CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
     CASE(a_dropped_job_gives_all_its_memory_back),
-    CASE(what_jobs_hold_is_what_the_arena_says_within_five_percent),
+    CASE(the_memory_of_jobs_equals_the_arenas_count_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
     CASE(a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it),
     CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
-    CASE(what_was_said_before_the_goodbye_may_be_said_again_after_it),
+    CASE(announcements_before_a_goodbye_may_be_repeated_after_it),
     CASE(a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause),
     CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
     CASE(a_wrong_dtype_is_told_to_every_rank),

@@ -106,7 +106,8 @@ static void expect_parameters(uint32_t rank)
     assert_memory_equal(rig_landing(&rig, rank, 0), model[0], BYTES);
 }
 
-/* Checks the answer to a taker. `asked`: the round that it wanted; `round`: that of the answer. */
+/* Checks the answer to a taker. `asked`: the round that the taker requested; `round`: the round of
+ * the answer. */
 static void expect_closed(uint32_t rank, int answers, uint64_t asked, uint64_t round)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -278,7 +279,7 @@ static void a_taker_of_a_round_that_is_gone_learns_the_newest(void **state)
         round_of_two(round);
     take_round(2, 2);
     expect_closed(2, 1, 2, 4);
-    assert_int_equal(rig.workers[2].words_count, 1); /* no bytes have come */
+    assert_int_equal(rig.workers[2].words_count, 1); /* the rank received no bytes of a result */
     take_round(2, 4);
     expect_closed(2, 2, 4, 4);
     assert_int_equal(rig.workers[2].words[1], 1004);
@@ -381,7 +382,7 @@ static void a_stopped_taker_delays_no_other_taker(void **state)
     expect_closed(1, 1, 3, 3);
     expect_parameters(1);
     rig.workers[2].is_stopped = false;
-    expect_closed(2, 1, 2, 2); /* the state before is still here */
+    expect_closed(2, 1, 2, 2); /* the lane still has the state of the round before */
 }
 
 static bool is_frozen(void)
@@ -390,7 +391,7 @@ static bool is_frozen(void)
     return lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1;
 }
 
-/* The former owner writes no more when the new one begins. */
+/* The former owner has stopped writing when the new owner begins. */
 static void a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen(void **state)
 {
     const uint32_t piece = W;

@@ -20,7 +20,7 @@
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
 
-/* In each step the lane has a turn. Then one worker polls, or none. */
+/* In each step the lane has one turn, then one worker or no worker polls. */
 static void walk(uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
@@ -77,7 +77,8 @@ static void all_stand(uint64_t round)
         stand(rank, round);
 }
 
-/* Checks that a rank with the commit has the result. The other ranks receive both. */
+/* Checks that a rank with the commit has the result. All other ranks then receive commit and
+ * result. */
 static void expect_round(uint64_t round)
 {
     model_update(UPDATE_ADAM, round, &usual);
@@ -146,7 +147,7 @@ static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
     return is_over;
 }
 
-/* The round may have sent results. It is repeated at the piece's next place. */
+/* Some ranks may have results of the round, which is repeated on the next lane of the piece. */
 static bool keeper_dies_before_a_move(uint32_t steps)
 {
     struct lane_standing standing;

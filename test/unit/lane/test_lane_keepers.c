@@ -135,7 +135,7 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
 }
 
-/* A holder that has removed the stamps has no copy, whatever messages it received before. */
+/* A holder that has removed the stamps has no copy, even if it received other messages before. */
 static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
@@ -291,14 +291,14 @@ static void expect_figures(uint32_t copied, uint32_t empty)
     assert_int_equal(use.empty, empty);
 }
 
-static void what_was_never_set_needs_no_copy(void **state)
+static void a_piece_without_parameters_needs_no_copy(void **state)
 {
     place(false);
     connect_keeper(KEEPER);
     keep(KEEPER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* this lane has no other information */
+    expect_figures(0, 0); /* the lane has no other figures */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_keeper(KEEPER);
@@ -311,7 +311,7 @@ static void what_was_never_set_needs_no_copy(void **state)
     expect_figures(1, 0);
 }
 
-static void what_was_set_needs_one_until_it_is_there_or_lost(void **state)
+static void a_piece_with_parameters_needs_a_copy_until_one_exists(void **state)
 {
     start_with_keeper(3);
     expect_figures(1, 0);
@@ -400,8 +400,8 @@ int main(int argc, char **argv)
         CASE(a_keeper_that_goes_while_its_copy_is_read_is_read_again),
         CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
         CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),
-        CASE(what_was_never_set_needs_no_copy),
-        CASE(what_was_set_needs_one_until_it_is_there_or_lost),
+        CASE(a_piece_without_parameters_needs_no_copy),
+        CASE(a_piece_with_parameters_needs_a_copy_until_one_exists),
         CASE(a_keeper_that_announces_is_cut_off_and_its_job_goes_on),
         CASE(a_keeper_without_room_for_the_stamp_is_cut_off),
         CASE(a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named),

@@ -74,7 +74,7 @@ static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **stat
     assert_int_equal(held(), before);
 }
 
-static void pieces_cost_what_the_lane_says(void **state)
+static void pieces_use_the_memory_that_the_lane_reports(void **state)
 {
     rig_start(&rig, kind);
     assert_int_equal(place(9, 64, 1, 1), 0);
@@ -86,7 +86,7 @@ static void pieces_cost_what_the_lane_says(void **state)
 }
 
 /* Some pieces were placed before. They must still exist after the refusal. */
-static void what_was_here_before_a_refusal_stays(void **state)
+static void earlier_pieces_stay_after_a_refusal(void **state)
 {
     rig_start_job(&rig, kind, 2, 3, 4);
     one_round(1);
@@ -98,7 +98,7 @@ static void what_was_here_before_a_refusal_stays(void **state)
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* An admitted job keeps its reserved memory, however much other jobs allocate. */
+/* An admitted job keeps its reserved memory, even if other jobs allocate all of the rest. */
 static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -138,7 +138,7 @@ static void look_at_failure(void *context, uint32_t job, int code, const char *t
         print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* The refusal itself has no room for a text, so the text comes with the job's failure. */
+/* The refusal has no field for a text, so the failure of the job carries the text. */
 static void refused_for_want_of_room(const struct rig_worker *w, struct expected e)
 {
     assert_int_equal(w->refused, -e.code);
@@ -147,7 +147,7 @@ static void refused_for_want_of_room(const struct rig_worker *w, struct expected
     lane_drop(rig.lane, e.job, NULL, 0);
 }
 
-static void who_would_need_a_window_that_has_no_room_is_not_let_in(void **state)
+static void a_worker_without_memory_for_a_window_is_refused(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
@@ -205,7 +205,7 @@ static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(vo
 }
 
 /* Withdrawn memory cannot be read, and more memory of the lane would not help. */
-static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void **state)
+static void a_worker_that_withdraws_memory_gets_that_as_its_error(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     one_round(1);
@@ -217,7 +217,7 @@ static void who_takes_memory_back_is_told_that_and_not_that_memory_is_short(void
     rig_settle(&rig);
     rig_say(&rig, 0, (struct say){.piece = 1, .round = 2, .word = 2, .elements = 4});
     rig_until(&rig, rig.workers[1].errors_count > 0);
-    assert_true(rig_says(&rig.workers[1], -EFAULT, "cannot reach the memory of rank 1"));
+    assert_true(rig_says(&rig.workers[1], -EFAULT, "no access to the memory of rank 1"));
     assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
 }
 
@@ -238,7 +238,7 @@ static void a_job_holds_no_more_than_its_part(void **state)
     one_round(1);
 }
 
-static void who_lends_more_than_its_job_may_ends_its_job_alone(void **state)
+static void lending_more_bytes_than_the_job_may_fails_only_this_job(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 2, 1, 1, 4, false);
@@ -277,7 +277,7 @@ static void no_sum_of_lent_bytes_wraps(void **state)
     assert_int_equal(rig.failures, 1);
 }
 
-static void who_lends_more_regions_than_its_job_may_ends_its_job_alone(void **state)
+static void lending_more_regions_than_the_job_may_fails_only_this_job(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 2, 1, 1, 4, false);
@@ -340,16 +340,16 @@ static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
 
 static const struct CMUnitTest cases[] = {
     CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
-    CASE(pieces_cost_what_the_lane_says),
-    CASE(what_was_here_before_a_refusal_stays),
+    CASE(pieces_use_the_memory_that_the_lane_reports),
+    CASE(earlier_pieces_stay_after_a_refusal),
     CASE(room_for_a_window_is_there_from_the_first_connection_on),
-    CASE(who_would_need_a_window_that_has_no_room_is_not_let_in),
+    CASE(a_worker_without_memory_for_a_window_is_refused),
     CASE(a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it),
-    CASE(who_takes_memory_back_is_told_that_and_not_that_memory_is_short),
+    CASE(a_worker_that_withdraws_memory_gets_that_as_its_error),
     CASE(a_job_holds_no_more_than_its_part),
-    CASE(who_lends_more_than_its_job_may_ends_its_job_alone),
+    CASE(lending_more_bytes_than_the_job_may_fails_only_this_job),
     CASE(no_sum_of_lent_bytes_wraps),
-    CASE(who_lends_more_regions_than_its_job_may_ends_its_job_alone),
+    CASE(lending_more_regions_than_the_job_may_fails_only_this_job),
     CASE(figures_count_every_region_that_is_lent_whatever_its_number),
     CASE(regions_of_all_jobs_of_a_tenant_count_together),
 };

@@ -106,8 +106,8 @@ static void a_light_one_is_next_when_it_comes(void **state)
     }
 }
 
-/* An entry that pauses may be first only for as long as a light entry would. */
-static void one_that_comes_and_goes_has_no_more_than_the_rest(void **state)
+/* An entry that pauses may be served first only as long as an entry that uses little time. */
+static void an_entry_that_pauses_gets_no_more_time_than_others(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};
     int turns[3] = {0};
@@ -163,7 +163,7 @@ int main(void)
         cmocka_unit_test(long_turns_are_made_up_for),
         cmocka_unit_test(one_alone_never_waits),
         cmocka_unit_test(a_light_one_is_next_when_it_comes),
-        cmocka_unit_test(one_that_comes_and_goes_has_no_more_than_the_rest),
+        cmocka_unit_test(an_entry_that_pauses_gets_no_more_time_than_others),
         cmocka_unit_test(idle_time_earns_nothing),
         cmocka_unit_test(a_debt_is_paid_within_bounds),
     };

@@ -48,7 +48,7 @@ static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
 }
 
 /* The next round is announced during the sum of the last one, whose commit would start it. */
-static void what_is_announced_before_the_round_ends_waits_too(void **state)
+static void announcements_before_the_end_of_the_round_wait_too(void **state)
 {
     moving_start(2, LONG / 2, (struct lane_terms){0});
     begin_round(1, 5);
@@ -68,7 +68,7 @@ static void what_is_announced_before_the_round_ends_waits_too(void **state)
     expect_commit(&moving.from, 1, 2);
 }
 
-static void a_thaw_serves_what_has_waited(void **state)
+static void a_thaw_serves_waiting_announcements(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 3);
@@ -210,7 +210,7 @@ static void a_moved_piece_goes_on_with_the_next_round(void **state)
 }
 
 /* The rank need not wait for other ranks, because the lane knows the commits. */
-static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
+static void a_rank_that_missed_the_last_commit_gets_it_at_once(void **state)
 {
     moving_start(3, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -223,7 +223,7 @@ static void who_missed_the_end_of_the_last_round_is_told_at_once(void **state)
     do_round(&moving.to, 2, 8);
 }
 
-static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
+static void a_rank_with_a_result_continues_with_its_announcement(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -239,7 +239,7 @@ static void who_keeps_a_result_goes_on_with_what_it_announces(void **state)
 }
 
 /* Round 2 is committed, too. The rank has received neither commit. */
-static void who_keeps_the_round_before_the_last_is_told_of_the_last(void **state)
+static void a_rank_with_the_result_of_the_round_before_learns_of_the_last_round(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -295,17 +295,17 @@ static void a_standing_that_cannot_be_is_refused_and_the_piece_goes_on(void **st
 #define CASE(name) cmocka_unit_test_setup_teardown(name, moving_clear, moving_stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_round_that_has_begun_is_finished_and_no_other_begins),
-    CASE(what_is_announced_before_the_round_ends_waits_too),
-    CASE(a_thaw_serves_what_has_waited),
+    CASE(announcements_before_the_end_of_the_round_wait_too),
+    CASE(a_thaw_serves_waiting_announcements),
     CASE(bits_without_a_quorum_wait_and_questions_are_answered),
     CASE(a_wish_waits_until_a_round_has_ended),
     CASE(a_wish_waits_for_two_rounds_time_at_most),
     CASE(a_wish_is_taken_back_by_a_thaw),
     CASE(the_end_of_an_iteration_is_seen_by_when_rounds_began),
     CASE(a_moved_piece_goes_on_with_the_next_round),
-    CASE(who_missed_the_end_of_the_last_round_is_told_at_once),
-    CASE(who_keeps_a_result_goes_on_with_what_it_announces),
-    CASE(who_keeps_the_round_before_the_last_is_told_of_the_last),
+    CASE(a_rank_that_missed_the_last_commit_gets_it_at_once),
+    CASE(a_rank_with_a_result_continues_with_its_announcement),
+    CASE(a_rank_with_the_result_of_the_round_before_learns_of_the_last_round),
     CASE(a_result_of_the_open_round_may_be_held_and_is_made_again),
     CASE(before_its_first_round_a_moved_piece_asks_its_workers),
     CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),

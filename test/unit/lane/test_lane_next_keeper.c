@@ -16,7 +16,8 @@ static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **st
 {
     start_with_keeper(3);
     memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
-    name(NUMBER(OTHER), true); /* the rounds are known, so the holder counts at once */
+    /* the rounds of the pieces are known, so the holder is used at once */
+    name(NUMBER(OTHER), true);
     expect_let_go(KEEPER);
     announce_all(4);
     expect_waiting();
@@ -31,7 +32,7 @@ static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **st
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-static void who_offers_before_it_is_named_is_remembered(void **state)
+static void a_holder_that_offers_before_it_is_named_is_stored(void **state)
 {
     start_with_keeper(2);
     connect_keeper(OTHER);
@@ -46,7 +47,7 @@ static void who_offers_before_it_is_named_is_remembered(void **state)
     expect_kept(OTHER, 4);
 }
 
-static void who_has_gone_before_it_is_named_is_forgotten(void **state)
+static void a_holder_that_ends_before_it_is_named_is_removed(void **state)
 {
     start_with_keeper(2);
     connect_keeper(OTHER);
@@ -124,7 +125,7 @@ static void the_former_keepers_copy_is_read_before_the_next_one_counts(void **st
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-static void a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former(void **state)
+static void a_late_next_holder_delays_a_state_read_from_the_former(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -261,7 +262,7 @@ static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state
     expect_kept(OTHER, 5);
 }
 
-static void a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece(void **state)
+static void a_round_without_its_holder_is_not_finished_for_a_move(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(3);
@@ -427,7 +428,7 @@ static void a_piece_does_not_move_before_its_copy_was_read(void **state)
     rig_until(&rig, lane_may_move(rig.lane, RIG_JOB, pieces, 1) == 0);
 }
 
-static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
+static void a_received_state_is_copied_before_any_standing(void **state)
 {
     size_t bytes = meet_at_another_lane();
     uint32_t news = rig.rests;
@@ -441,7 +442,7 @@ static void what_was_sent_is_copied_before_any_worker_speaks(void **state)
     expect_kept(KEEPER, 5);
 }
 
-static void a_copy_of_what_was_sent_is_whole_only_with_its_keeper(void **state)
+static void a_copy_of_a_received_state_is_whole_only_with_its_holder(void **state)
 {
     size_t bytes = meet_at_another_lane();
     end_connection(KEEPER);
@@ -508,7 +509,7 @@ static void expect_hopeless(void)
     assert_int_equal(rig.workers[0].commits_count, 3);
 }
 
-static void a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it(void **state)
+static void a_leave_during_a_copy_ends_the_rounds_that_wait_for_the_rank(void **state)
 {
     start_with_keeper(3);
     update(0, 4);
@@ -540,20 +541,20 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(rounds_wait_for_the_next_keeper_which_gets_the_state_first),
-        CASE(who_offers_before_it_is_named_is_remembered),
-        CASE(who_has_gone_before_it_is_named_is_forgotten),
+        CASE(a_holder_that_offers_before_it_is_named_is_stored),
+        CASE(a_holder_that_ends_before_it_is_named_is_removed),
         CASE(a_round_that_was_under_way_goes_to_the_next_keeper),
         CASE(without_a_keeper_rounds_go_on),
         CASE(the_updates_behind_a_state_are_those_of_its_own_half),
         CASE(the_former_keepers_copy_is_read_before_the_next_one_counts),
-        CASE(a_next_keeper_that_comes_late_holds_up_what_was_read_from_the_former),
+        CASE(a_late_next_holder_delays_a_state_read_from_the_former),
         CASE(a_keeper_that_goes_while_it_is_given_the_state_gets_it_again),
         CASE(a_ninth_keeper_waits_for_another_to_go),
         CASE(a_keeper_that_comes_while_it_is_connected_begins_anew),
         CASE(a_lane_that_is_handed_the_state_writes_its_copy_on),
         CASE(a_keeper_may_come_before_the_state_is_handed_over),
         CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
-        CASE(a_round_without_its_keeper_is_not_finished_for_who_moves_the_piece),
+        CASE(a_round_without_its_holder_is_not_finished_for_a_move),
         CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
         CASE(a_copy_stays_where_it_is_when_ranks_go),
         CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
@@ -562,11 +563,11 @@ int main(int argc, char **argv)
         CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
         CASE(a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again),
         CASE(a_piece_does_not_move_before_its_copy_was_read),
-        CASE(what_was_sent_is_copied_before_any_worker_speaks),
-        CASE(a_copy_of_what_was_sent_is_whole_only_with_its_keeper),
+        CASE(a_received_state_is_copied_before_any_standing),
+        CASE(a_copy_of_a_received_state_is_whole_only_with_its_holder),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
         CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),
-        CASE(a_rank_that_leaves_while_the_state_is_copied_ends_what_waits_for_it),
+        CASE(a_leave_during_a_copy_ends_the_rounds_that_wait_for_the_rank),
         CASE(a_round_is_not_made_again_without_a_rank_that_has_left),
     };
     kind = argc > 1 ? argv[1] : "shm";

@@ -161,7 +161,7 @@ static void a_gather_puts_each_rank_s_values_in_rank_order(void **state)
     }
 }
 
-static void who_wants_nothing_of_a_gather_gets_only_the_word(void **state)
+static void a_rank_without_an_output_gets_only_the_word_of_a_gather(void **state)
 {
     rig_start_job(&rig, kind, RANKS, 1, 100);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -317,7 +317,7 @@ static void a_rank_outside_the_set_is_refused(void **state)
     rig_until(&rig, rig.workers[2].commits_count == 1);
 }
 
-static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
+static void a_leaver_ends_no_round_of_a_set_without_it(void **state)
 {
     start_set(10, false);
     struct record_leave leave = {.kind = RECORD_LEAVE};
@@ -331,8 +331,8 @@ static void who_leaves_ends_nothing_of_a_set_without_him(void **state)
 
 /* --- W5 --- */
 
-/* One rank has its part in the landing area, and another rank does not. All parts differ. */
-static void a_new_owner_does_again_what_differs_from_rank_to_rank(void **state)
+/* One rank has its part in the landing area, another has not. The parts of all ranks differ. */
+static void a_new_owner_repeats_results_that_differ_between_ranks(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, RANKS, 1, 1, 100, true);
@@ -392,7 +392,7 @@ static const struct CMUnitTest cases[] = {
     CASE(halves_are_summed_in_float_and_rounded_once),
     CASE(a_mean_of_integers_is_refused),
     CASE(a_gather_puts_each_rank_s_values_in_rank_order),
-    CASE(who_wants_nothing_of_a_gather_gets_only_the_word),
+    CASE(a_rank_without_an_output_gets_only_the_word_of_a_gather),
     CASE(an_all_to_all_gives_rank_i_block_i_of_everybody),
     CASE(a_reduce_scatter_gives_rank_i_the_sum_of_the_blocks_i),
     CASE(blocks_that_are_not_all_lent_are_refused),
@@ -401,8 +401,8 @@ static const struct CMUnitTest cases[] = {
     CASE(the_mean_over_a_set_is_divided_by_the_set),
     CASE(blocks_of_a_set_are_counted_within_it),
     CASE(a_rank_outside_the_set_is_refused),
-    CASE(who_leaves_ends_nothing_of_a_set_without_him),
-    CASE(a_new_owner_does_again_what_differs_from_rank_to_rank),
+    CASE(a_leaver_ends_no_round_of_a_set_without_it),
+    CASE(a_new_owner_repeats_results_that_differ_between_ranks),
     CASE(a_new_owner_asks_only_the_set_where_it_stands),
 };
 

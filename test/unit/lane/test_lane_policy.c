@@ -99,7 +99,7 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     push_all(chunks);
     while (landed(2) < 4)
         turn();
-    assert_true(landed_at_all() <= 3 * 4 + 3); /* the turn has other work, too */
+    assert_true(landed_at_all() <= 3 * 4 + 3); /* the same turn also has other work */
 }
 
 static void first_come_is_first_served_to_its_end(void **state)

@@ -107,7 +107,7 @@ static void the_first_two_of_three_make_the_mean(void **state)
     assert_int_equal(rig.workers[1].words_count, 0);
 }
 
-static void who_comes_late_gets_the_result_and_its_gradient_is_not_read(void **state)
+static void a_late_rank_gets_the_result_and_its_gradient_is_not_read(void **state)
 {
     start(3, first_two, false);
     push(0, 1, 2);
@@ -120,7 +120,7 @@ static void who_comes_late_gets_the_result_and_its_gradient_is_not_read(void **s
     assert_int_equal(rig_use(&rig).rounds, 1);
 }
 
-static void who_is_many_rounds_behind_gets_the_newest_and_goes_on_from_there(void **state)
+static void a_rank_many_rounds_behind_continues_after_the_newest_round(void **state)
 {
     start(3, first_two, false);
     for (uint64_t round = 1; round <= 5; round++) {
@@ -191,7 +191,7 @@ static void a_gather_of_the_first_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
 }
 
-static void a_new_owner_copies_what_one_holds_and_answers_the_late_from_it(void **state)
+static void a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it(void **state)
 {
     start(3, first_two, true);
     for (uint64_t e = 0; e < ELEMENTS; e++)
@@ -239,7 +239,7 @@ static void start_led(void)
                     false);
 }
 
-/* Announces everything of the round. The leader's announcement comes last. */
+/* Announces all pieces of the round; the leader's announcement is the last. */
 static void finish_iteration(uint32_t rank, uint64_t round)
 {
     rig_say(&rig, rank,
@@ -296,7 +296,7 @@ static void a_lane_waits_for_the_set_that_workers_pass_on(void **state)
     expect_closed(2, 1, 1, 1, 4);
 }
 
-static void who_passes_on_another_set_is_cut_off(void **state)
+static void a_rank_that_forwards_another_set_is_disconnected(void **state)
 {
     start(3, (struct lane_terms){.quorum = QUORUM_CHOSEN}, false);
     choose(0, 1, 1 << 0 | 1 << 1);
@@ -421,17 +421,17 @@ static void bounds_that_can_never_be_met_are_refused(void **state)
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(the_first_two_of_three_make_the_mean),
-    CASE(who_comes_late_gets_the_result_and_its_gradient_is_not_read),
-    CASE(who_is_many_rounds_behind_gets_the_newest_and_goes_on_from_there),
+    CASE(a_late_rank_gets_the_result_and_its_gradient_is_not_read),
+    CASE(a_rank_many_rounds_behind_continues_after_the_newest_round),
     CASE(a_late_announcement_may_be_repeated_and_is_answered_once),
     CASE(a_round_never_goes_back_for_a_rank),
     CASE(the_first_go_on_without_one_that_has_left_but_not_without_two),
     CASE(a_gather_of_the_first_is_refused),
-    CASE(a_new_owner_copies_what_one_holds_and_answers_the_late_from_it),
+    CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
     CASE(under_a_new_owner_the_late_wait_for_its_first_result),
     CASE(the_leader_decides_whose_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),
-    CASE(who_passes_on_another_set_is_cut_off),
+    CASE(a_rank_that_forwards_another_set_is_disconnected),
     CASE(a_set_with_ranks_that_do_not_exist_is_cut_off),
     CASE(with_any_each_push_gets_the_sum_of_all_so_far),
     CASE(with_stale_one_nobody_is_more_than_one_round_ahead),

@@ -66,7 +66,7 @@ static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-static void a_new_owner_commits_what_another_knows_to_be_committed(void **state)
+static void a_new_owner_commits_a_round_that_some_rank_knows_as_committed(void **state)
 {
     start_recovering(2, 100);
     rig_say(&rig, 0,
@@ -186,7 +186,7 @@ static void a_new_owner_copies_a_result_that_somebody_keeps(void **state)
     assert_true(rig_landing(&rig, 1, 4096)[7] == 3.0f);
 }
 
-static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state)
+static void a_round_whose_result_all_ranks_have_is_committed(void **state)
 {
     start_recovering(2, 100);
     rig_input(&rig, 0, 4096)[7] = 1.0f;
@@ -199,9 +199,8 @@ static void what_all_keep_is_committed_and_the_next_round_is_summed(void **state
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* The other rank has the COMMIT of round 6, and this rank has the result. Only its word was
- * lost. */
-static void who_keeps_a_result_is_not_two_rounds_behind(void **state)
+/* The other rank has the COMMIT of round 6. This rank has the result, but its word was lost. */
+static void a_rank_with_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
     rig_landing(&rig, 1, 4096)[7] = 42.0f;
@@ -232,7 +231,7 @@ static void a_result_is_kept_for_a_new_owner_only(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-static void a_new_owner_does_not_wait_for_who_left_without_a_word(void **state)
+static void a_new_owner_does_not_wait_for_a_rank_that_has_left(void **state)
 {
     start_recovering(3, 100);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 7, .round = 5, .elements = 100});
@@ -268,7 +267,7 @@ static void ranks_that_hold_results_of_different_operations_do_no_harm(void **st
     rig_until(&rig, lane_is_quiet(rig.lane));
 }
 
-/* No rank has announced the round, so the round does not start, whatever set is chosen. */
+/* No rank has announced the round, so the round does not start, even when a set is chosen. */
 static void a_standing_alone_starts_no_round(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
@@ -299,9 +298,9 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* This rank's sum contains only its own gradient. If it were copied, the other ranks' gradients
- * would be lost. */
-static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void **state)
+/* The running sum of this rank contains only its own gradient. A copy of it would lose the
+ * gradients of other ranks. */
+static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
     rig_landing(&rig, 0, 0)[7] = 1.0f;
@@ -316,7 +315,7 @@ static void what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others(void 
     }
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
     float sum = rig_landing(&rig, 1, 0)[7];
-    /* its own gradient, and perhaps the other's from before */
+    /* the sum contains this rank's gradient, and perhaps the other rank's earlier one */
     assert_true(sum == 2.0f || sum == 3.0f);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 2);
@@ -352,8 +351,8 @@ static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
     CASE(a_new_owner_copies_a_result_that_somebody_holds),
-    CASE(a_new_owner_commits_what_another_knows_to_be_committed),
-    CASE(what_a_rank_of_a_running_sum_holds_is_no_result_for_the_others),
+    CASE(a_new_owner_commits_a_round_that_some_rank_knows_as_committed),
+    CASE(the_running_sum_of_a_rank_is_no_result_for_others),
     CASE(too_few_that_know_the_last_round_are_an_error_not_a_standstill),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
@@ -362,10 +361,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
     CASE(a_new_owner_copies_a_result_that_somebody_keeps),
-    CASE(what_all_keep_is_committed_and_the_next_round_is_summed),
-    CASE(who_keeps_a_result_is_not_two_rounds_behind),
+    CASE(a_round_whose_result_all_ranks_have_is_committed),
+    CASE(a_rank_with_a_result_is_not_two_rounds_behind),
     CASE(a_result_is_kept_for_a_new_owner_only),
-    CASE(a_new_owner_does_not_wait_for_who_left_without_a_word),
+    CASE(a_new_owner_does_not_wait_for_a_rank_that_has_left),
     CASE(ranks_that_hold_results_of_different_operations_do_no_harm),
     CASE(a_standing_alone_starts_no_round),
 };

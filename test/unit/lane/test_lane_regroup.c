@@ -57,7 +57,7 @@ static void start(uint64_t ranks, uint64_t elements, struct lane_terms terms)
     rig.count = RANKS;
 }
 
-/* Words contain round and epoch, so an announcement in another epoch has another answer. */
+/* A word contains round and epoch, so each epoch has other words for the same round. */
 static uint32_t word_of(uint64_t round) { return epoch * 1000 + (uint32_t)round; }
 
 static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
@@ -165,7 +165,7 @@ static void do_round(uint64_t round, uint64_t ranks, float sum)
 
 /* ---- lost ranks ---- */
 
-static void who_is_lost_is_told_and_fails_nothing(void **state)
+static void a_lost_rank_is_reported_and_fails_no_round(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -177,7 +177,7 @@ static void who_is_lost_is_told_and_fails_nothing(void **state)
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);
 }
 
-static void a_round_that_nobody_holds_is_done_by_those_who_are_left(void **state)
+static void a_round_without_a_result_is_made_by_the_remaining_ranks(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -189,7 +189,7 @@ static void a_round_that_nobody_holds_is_done_by_those_who_are_left(void **state
     do_round(3, 3, 3);
 }
 
-static void a_round_that_somebody_holds_stays_what_it_was(void **state)
+static void a_round_with_a_result_keeps_its_result(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -218,7 +218,7 @@ static void a_round_under_way_is_given_up_with_the_rank_that_is_lost(void **stat
     do_round(1, 3, 3);
 }
 
-static void who_is_named_as_gone_is_cut_off(void **state)
+static void a_rank_reported_as_gone_is_disconnected(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -254,7 +254,7 @@ static void expect_missing(uint32_t rank, uint64_t ranks)
     assert_int_equal(rig.workers[rank].missing.ranks[0], ranks);
 }
 
-static void who_enters_comes_after_the_round_that_is_over(void **state)
+static void a_new_rank_enters_after_the_completed_round(void **state)
 {
     start(3, SHORT, (struct lane_terms){0});
     do_round(1, 3, 3);
@@ -429,7 +429,7 @@ static void expect_backed(uint32_t rank, int count, uint64_t round, float value)
     expect_copy(rank, round, value);
 }
 
-static void a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone(void **state)
+static void a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left(void **state)
 {
     start_parameters(SHORT);
     offer(2);
@@ -476,11 +476,11 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* has no commit, and no other rank has the result */
+    stand(0, 2, RECORD_HOLDS); /* the only rank with the result, and without a commit */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 
-static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **state)
+static void a_rank_that_enters_a_copied_round_gets_the_steps_after_it(void **state)
 {
     start_parameters(SHORT);
     update(7, 2, 20);
@@ -495,7 +495,7 @@ static void who_enters_a_round_that_is_copied_hears_the_steps_after_it(void **st
 }
 
 /* The round is not copied to the late worker, whose copy of the state was being written. */
-static void who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up(void **state)
+static void a_late_worker_that_is_lost_with_a_copy_delays_no_rank(void **state)
 {
     start_parameters(LONG / 4);
     if (strcmp(kind, "shm") == 0)
@@ -537,7 +537,7 @@ static void parameters_do_not_leave_before_their_new_ranks_have_said_where_they_
     assert_true(standing.state_bytes > SHORT * sizeof(float));
 }
 
-static void what_keeps_nothing_may_leave_at_any_time(void **state)
+static void a_piece_without_state_may_move_at_any_time(void **state)
 {
     start(7, SHORT, (struct lane_terms){0});
     do_round(1, 7, 6);
@@ -547,7 +547,7 @@ static void what_keeps_nothing_may_leave_at_any_time(void **state)
 
 /* ---- running sums ---- */
 
-static void a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest(void **state)
+static void a_running_sum_continues_and_a_new_rank_starts_at_the_slowest_clock(void **state)
 {
     start(3, SHORT, (struct lane_terms){.quorum = QUORUM_ANY});
     push(0, 1, 1);
@@ -575,26 +575,26 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
-        CASE(who_is_lost_is_told_and_fails_nothing),
-        CASE(a_round_that_nobody_holds_is_done_by_those_who_are_left),
-        CASE(a_round_that_somebody_holds_stays_what_it_was),
+        CASE(a_lost_rank_is_reported_and_fails_no_round),
+        CASE(a_round_without_a_result_is_made_by_the_remaining_ranks),
+        CASE(a_round_with_a_result_keeps_its_result),
         CASE(a_round_under_way_is_given_up_with_the_rank_that_is_lost),
-        CASE(who_is_named_as_gone_is_cut_off),
+        CASE(a_rank_reported_as_gone_is_disconnected),
         CASE(a_goodbye_fails_nothing_either),
-        CASE(who_enters_comes_after_the_round_that_is_over),
+        CASE(a_new_rank_enters_after_the_completed_round),
         CASE(a_round_that_is_copied_needs_nobody_new),
         CASE(a_lost_rank_may_come_back),
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
         CASE(settings_that_nobody_has_told_are_not_guessed),
         CASE(a_step_that_is_done_again_starts_from_the_parameters_before_it),
         CASE(a_step_that_somebody_holds_is_kept),
-        CASE(a_copy_stays_with_who_has_it_and_goes_to_another_when_he_is_gone),
+        CASE(a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
-        CASE(who_enters_a_round_that_is_copied_hears_the_steps_after_it),
-        CASE(who_has_just_come_with_a_copy_and_is_lost_holds_nobody_up),
+        CASE(a_rank_that_enters_a_copied_round_gets_the_steps_after_it),
+        CASE(a_late_worker_that_is_lost_with_a_copy_delays_no_rank),
         CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
-        CASE(what_keeps_nothing_may_leave_at_any_time),
-        CASE(a_running_sum_goes_on_and_who_is_new_starts_at_the_slowest),
+        CASE(a_piece_without_state_may_move_at_any_time),
+        CASE(a_running_sum_continues_and_a_new_rank_starts_at_the_slowest_clock),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

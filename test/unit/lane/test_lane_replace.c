@@ -67,7 +67,7 @@ static void nobody_was_hurt(void)
     assert_int_equal(rig.failures, 0);
 }
 
-static void what_was_announced_before_does_not_count(void **state)
+static void announcements_of_the_former_connection_are_void(void **state)
 {
     kept_log_begin();
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
@@ -184,8 +184,8 @@ static void where_the_first_make_a_round_its_tensor_fails(void **state)
     rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
     say(2, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[1].errors_count == 1 && rig.workers[2].errors_count == 1);
-    assert_true(
-        rig_says(&rig.workers[1], -EOWNERDEAD, ": the connection of rank 0 was lost in mid-round"));
+    assert_true(rig_says(&rig.workers[1], -EOWNERDEAD,
+                         ": the connection of rank 0 was lost during a round"));
     assert_int_equal(rig.workers[1].words_count + rig.workers[2].words_count, 0);
     say(ONCE_MORE, RECORD_ANNOUNCE, 1, LONG);
     rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);
@@ -410,7 +410,7 @@ static void a_job_that_is_dropped_waits_for_no_rank(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
-    CASE(what_was_announced_before_does_not_count),
+    CASE(announcements_of_the_former_connection_are_void),
     CASE(an_idle_rank_goes_on_with_the_next_round),
     CASE(a_commit_that_was_lost_is_told_again),
     CASE(a_round_under_way_is_done_again),

@@ -202,7 +202,7 @@ static void short_payloads_that_come_early_are_kept_and_not_read_again(void **st
 }
 
 /* 512 KiB for each of two ranks have room for 128 payloads of 4 KiB. */
-static void what_finds_no_room_in_the_inbox_is_read(void **state)
+static void a_payload_without_a_cell_in_the_inbox_is_read(void **state)
 {
     enum { COUNT = 250, ELEMENTS = STRIDE / sizeof(float) };
     rig_start_job(&rig, kind, 2, COUNT, ELEMENTS);
@@ -260,7 +260,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_short_last_chunk_is_written_behind_the_long_ones),
     CASE(window_and_inbox_are_counted_to_the_job_and_bounded),
     CASE(short_payloads_that_come_early_are_kept_and_not_read_again),
-    CASE(what_finds_no_room_in_the_inbox_is_read),
+    CASE(a_payload_without_a_cell_in_the_inbox_is_read),
     CASE(pieces_that_are_dropped_give_their_room_in_the_inbox_back),
     CASE(a_payload_of_the_next_round_is_no_part_of_the_open_one),
 };

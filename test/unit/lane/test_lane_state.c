@@ -92,7 +92,7 @@ static void arrays_stand_last_and_a_release_tells_the_steps_behind_them(void **s
     moving_start(2, ELEMENTS, (struct lane_terms){.rule = UPDATE_ADAM});
     moving_release();
     assert_int_equal(lane_standing(from->lane, RIG_JOB, MOVED, &standing), 0);
-    assert_int_equal(standing.steps, 0); /* nothing has been broadcast */
+    assert_int_equal(standing.steps, 0); /* no parameters were broadcast */
     lane_thaw(from->lane, RIG_JOB, moved, 1);
     tell(from);
     for (uint64_t round = 1; round <= 3; round++)
@@ -260,7 +260,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
     expect(to, 1, 21);
 }
 
-/* Before the move rank 1 was the slowest rank. It has sent nothing since. */
+/* Before the move rank 1 was the slowest rank. Since then the rank has sent nothing. */
 static void the_slowest_is_known_before_it_speaks(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
@@ -309,11 +309,11 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as if the move had been undone */
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as after a move that was undone */
     expect_closed(from, 1, 1, 8);
 }
 
-/* The ranks of round 1 have its result, but none of them knows the set. */
+/* The ranks of round 1 have its result, but none of these ranks knows the set. */
 static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
 {
     moving_start(3, ELEMENTS,
@@ -394,7 +394,7 @@ static void a_failure_is_told_wherever_a_worker_stands(void **state)
     expect_error(to, 1, -EOWNERDEAD);
 }
 
-static void who_has_left_is_known_to_the_next(void **state)
+static void the_next_owner_knows_the_ranks_that_have_left(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){0});
     do_round(from, 1, 5);
@@ -581,7 +581,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it),
     CASE(a_failure_moves_along),
     CASE(a_failure_is_told_wherever_a_worker_stands),
-    CASE(who_has_left_is_known_to_the_next),
+    CASE(the_next_owner_knows_the_ranks_that_have_left),
     CASE(a_goodbye_to_a_frozen_piece_ends_its_round_as_ever),
     CASE(a_job_that_fails_while_frozen_fails_as_ever),
     CASE(a_drop_ends_a_release_and_frees_the_piece),

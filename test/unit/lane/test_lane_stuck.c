@@ -1,6 +1,6 @@
-/* Tests a rank that has pushed but whose memory does not answer. Ranks that ask, and a
- * coordinator that moves its pieces, receive its number (RULES.md of svc/lane, A79). Uses only a
- * network, because shared memory always answers. */
+/* Tests a rank that has pushed and whose memory does not answer. Other ranks, and a coordinator
+ * that moves its pieces, receive its number (RULES.md of svc/lane, A79). Uses only a network,
+ * because shared memory always answers. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"

@@ -296,7 +296,7 @@ static void a_rank_takes_a_newer_round_once_then_begins(void **state)
     report(LATE, 2);
     expect_answer(3, 2);
     close_round(4);
-    close_round(5); /* no rank takes a round any more */
+    close_round(5); /* at this point no rank takes a round */
 }
 
 static void a_rank_with_the_newest_round_begins(void **state)
@@ -398,7 +398,8 @@ static void the_nth_allocation_fails_and_leaves_none_behind(void **state)
     assert_int_equal(bytes, 0);
 }
 
-/* No correct worker sends such a report. The lane must not look for its announcement. */
+/* No correct worker sends such a report. The lane must not search for an announcement of this
+ * rank. */
 static void a_report_without_an_announcement_gets_its_answer_with_the_first_one(void **state)
 {
     const struct rig_worker *late = &rig.workers[LATE];

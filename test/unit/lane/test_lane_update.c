@@ -208,7 +208,7 @@ static void parameters_lost_with_their_lane_are_an_error_on_every_rank(void **st
     expect_error(1, -EOWNERDEAD, "restore a snapshot");
 }
 
-static void who_had_nothing_open_hears_of_the_loss_with_its_next_update(void **state)
+static void a_rank_without_an_open_round_learns_of_the_loss_with_its_next_update(void **state)
 {
     recover(2, UPDATE_SGD);
     say(0, 3, RECORD_UPDATE, RECORD_IDLE);
@@ -234,7 +234,7 @@ static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **sta
 }
 
 /* The result is in the landing area (W4). The loss affects only later rounds. */
-static void who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss(void **state)
+static void a_rank_gets_a_missed_commit_before_the_loss(void **state)
 {
     start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);
     tell(0, &usual);
@@ -256,7 +256,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(every_rule_gives_everybody_the_parameters_of_its_formula),
         CASE(one_worker_alone_updates_too),
-        CASE(who_missed_the_end_of_the_last_round_hears_of_it_before_the_loss),
+        CASE(a_rank_gets_a_missed_commit_before_the_loss),
         CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
         CASE(the_squares_are_those_of_gradients_and_mean_not_of_parameters),
         CASE(settings_are_the_first_rank_s_and_of_that_round),
@@ -270,7 +270,7 @@ int main(int argc, char **argv)
         CASE(settings_without_sense_are_named),
         CASE(rules_that_no_lane_can_keep_are_refused),
         CASE(parameters_lost_with_their_lane_are_an_error_on_every_rank),
-        CASE(who_had_nothing_open_hears_of_the_loss_with_its_next_update),
+        CASE(a_rank_without_an_open_round_learns_of_the_loss_with_its_next_update),
         CASE(the_first_broadcast_is_done_again_so_that_the_lane_has_it),
     };
     kind = argc > 1 ? argv[1] : "shm";

@@ -38,14 +38,14 @@ static void a_tenant_has_half_where_others_are(void **state)
     assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* a limit of another resource */
 }
 
-static void one_alone_has_all_but_what_the_process_needs(void **state)
+static void a_single_tenant_may_use_all_but_the_share_of_the_process(void **state)
 {
     assert_true(shares_allow("evil", false, SHARE_MAPPINGS, 1500));
     assert_false(shares_allow("evil", false, SHARE_MAPPINGS, 1501));
     assert_false(shares_allow("evil", false, SHARE_MAPPINGS, UINT64_MAX));
 }
 
-static void the_last_part_is_for_those_who_have_little(void **state)
+static void the_last_part_is_reserved_for_small_tenants(void **state)
 {
     shares_add("evil", SHARE_DESCRIPTORS, 700);
     shares_add("good", SHARE_DESCRIPTORS, 600);
@@ -54,7 +54,7 @@ static void the_last_part_is_for_those_who_have_little(void **state)
     assert_false(shares_allow("third", true, SHARE_DESCRIPTORS, 13));
 }
 
-static void what_is_given_back_can_be_had_again(void **state)
+static void a_returned_share_can_be_used_again(void **state)
 {
     shares_add("evil", SHARE_LENT, 800);
     shares_add("evil", SHARE_LENT, -300);
@@ -70,9 +70,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_tenant_has_half_where_others_are),
-        CASE(one_alone_has_all_but_what_the_process_needs),
-        CASE(the_last_part_is_for_those_who_have_little),
-        CASE(what_is_given_back_can_be_had_again),
+        CASE(a_single_tenant_may_use_all_but_the_share_of_the_process),
+        CASE(the_last_part_is_reserved_for_small_tenants),
+        CASE(a_returned_share_can_be_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,7 +206,7 @@ static void after_the_switch_nothing_aborts(void **state)
                "source: abort -> tombstone / refuse");
 }
 
-static void what_is_repeated_after_the_switch_does_no_harm(void **state)
+static void repeated_events_after_the_switch_do_no_harm(void **state)
 {
     TRANSCRIPT(COMMITTED, "coordinator: timeout -> committed / send-activate",
                "target: activate -> serving / serve", "target: activate -> serving / serve",
@@ -298,7 +298,7 @@ static enum migrator_side side_of(enum migrator_state state)
     return state < MIGRATOR_T_ABSENT ? MIGRATOR_SOURCE : MIGRATOR_TARGET;
 }
 
-static void what_the_table_does_not_know_is_refused_in_every_state(void **state)
+static void an_event_without_a_row_is_refused_in_every_state(void **state)
 {
     int known = 0;
 
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(a_store_that_refuses_the_route_aborts),
         cmocka_unit_test(a_route_on_its_way_to_the_store_is_waited_for),
         cmocka_unit_test(after_the_switch_nothing_aborts),
-        cmocka_unit_test(what_is_repeated_after_the_switch_does_no_harm),
+        cmocka_unit_test(repeated_events_after_the_switch_do_no_harm),
         cmocka_unit_test(a_source_lost_while_preparing_is_recovered),
         cmocka_unit_test(a_source_lost_while_moving_is_recovered),
         cmocka_unit_test(a_source_lost_while_the_route_is_written_is_not_missed),
@@ -420,7 +420,7 @@ int main(void)
         cmocka_unit_test(a_target_lost_before_the_switch_leaves_the_source_serving),
         cmocka_unit_test(a_target_lost_while_the_route_is_written_is_not_missed),
         cmocka_unit_test(a_target_lost_after_the_switch_is_recovered),
-        cmocka_unit_test(what_the_table_does_not_know_is_refused_in_every_state),
+        cmocka_unit_test(an_event_without_a_row_is_refused_in_every_state),
         cmocka_unit_test(events_of_another_side_are_refused),
         cmocka_unit_test(numbers_outside_the_table_are_refused),
         cmocka_unit_test(an_open_round_matters_to_move_alone),

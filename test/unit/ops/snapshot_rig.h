@@ -18,9 +18,9 @@ struct rig_service {
     const char *job_state;         /* job 5 */
     /* number of jobs "job-0", "job-1", ... without a lane, with ids from 1000 */
     uint32_t more_jobs;
-    bool told_nothing; /* the aggregator has sent no figures yet */
+    bool told_nothing; /* the aggregator has not sent its figures yet */
     bool hides_job;    /* job 5 belongs to another tenant */
-    bool lone_job;     /* job 5 has one worker */
+    bool lone_job;     /* job 5 has only one worker */
     uint32_t loss_ppm; /* loss of each of these jobs; 0: not measured */
 };
 

@@ -122,7 +122,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* After a start of the coordinator, a zero would look like a restarted counter. */
+/* After a start of the coordinator, a value of 0 would be read as a restart of the counter. */
 static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();
@@ -273,7 +273,7 @@ static void without_jobs_nothing_is_said_to_be_saved(void **state)
     assert_true(cores_saved(&(struct view_cores){.allocated = 3, .dedicated = 2}) == -1);
 }
 
-static void what_was_saved_since_the_start_is_a_mean_over_time(void **state)
+static void saved_cores_are_a_mean_over_time(void **state)
 {
     struct snapshot *s = usual();
     struct history history = {0};
@@ -324,7 +324,7 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     snapshot_destroy(now);
 }
 
-static void what_ended_jobs_have_lost_counts_as_long_as_they_are_listed(void **state)
+static void the_losses_of_ended_jobs_count_while_they_are_listed(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     struct history history = {0};
@@ -361,8 +361,8 @@ int main(void)
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
         cmocka_unit_test(without_jobs_nothing_is_said_to_be_saved),
         cmocka_unit_test(jobs_that_have_ended_stay_on_the_page_for_hours),
-        cmocka_unit_test(what_ended_jobs_have_lost_counts_as_long_as_they_are_listed),
-        cmocka_unit_test(what_was_saved_since_the_start_is_a_mean_over_time),
+        cmocka_unit_test(the_losses_of_ended_jobs_count_while_they_are_listed),
+        cmocka_unit_test(saved_cores_are_a_mean_over_time),
         cmocka_unit_test(a_chart_has_steps_and_no_slopes),
         cmocka_unit_test(the_name_of_a_job_is_broken_where_it_is_long),
         cmocka_unit_test(a_chart_of_nothing_or_of_gaps_is_still_a_chart),

@@ -96,7 +96,7 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
 }
 
 /* Three quarters of lane 7, and half of idle lane 9. The tenant must not see the part of job 5. */
-static void a_tenant_is_told_what_its_own_jobs_hold_and_use(void **state)
+static void a_tenant_sees_the_memory_and_time_of_its_jobs(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     before.hides_job = after.hides_job = true;
@@ -224,7 +224,7 @@ static void top_shows_lanes_with_shares_and_jobs_with_cores(void **state)
     snapshot_destroy(s);
 }
 
-static void what_is_not_known_is_a_dash_in_text_and_left_out_of_json(void **state)
+static void an_unknown_value_is_a_dash_in_text_and_absent_from_json(void **state)
 {
     struct rig_service now = rig_before();
     struct snapshot *s = rig_snapshot(&now);
@@ -319,7 +319,7 @@ int main(void)
         cmocka_unit_test(a_lanes_core_is_shared_out_as_it_was_used_and_evenly_when_idle),
         cmocka_unit_test(cores_are_lanes_and_dedicated_ones_are_workers),
         cmocka_unit_test(a_job_of_one_worker_would_need_no_server),
-        cmocka_unit_test(a_tenant_is_told_what_its_own_jobs_hold_and_use),
+        cmocka_unit_test(a_tenant_sees_the_memory_and_time_of_its_jobs),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),
@@ -328,7 +328,7 @@ int main(void)
         cmocka_unit_test(a_counter_that_went_back_began_anew),
         cmocka_unit_test(a_reply_that_is_another_is_refused_and_stays_the_callers),
         cmocka_unit_test(top_shows_lanes_with_shares_and_jobs_with_cores),
-        cmocka_unit_test(what_is_not_known_is_a_dash_in_text_and_left_out_of_json),
+        cmocka_unit_test(an_unknown_value_is_a_dash_in_text_and_absent_from_json),
         cmocka_unit_test(a_job_that_the_reader_may_not_see_is_other),
         cmocka_unit_test(only_the_largest_shares_are_named),
         cmocka_unit_test(figures_have_the_unit_that_reads_best),

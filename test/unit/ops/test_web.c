@@ -176,7 +176,7 @@ static void until_closed(int fd)
 
 /* --- cases --- */
 
-static void each_page_says_what_it_is(void **state)
+static void each_page_has_its_content_type(void **state)
 {
     show();
     answers("/metrics", "HTTP/1.1 200", "Content-Type: text/plain; version=0.0.4");
@@ -223,7 +223,7 @@ static void nothing_can_be_changed(void **state)
     free(answer);
 }
 
-static void what_is_not_http_is_refused_and_others_are_answered(void **state)
+static void a_request_other_than_http_is_refused_and_others_are_answered(void **state)
 {
     static const char *const rude[] = {
         "\r\n\r\n\r\n",
@@ -270,7 +270,7 @@ static void a_request_that_is_too_long_is_refused(void **state)
     answers("/healthz", "HTTP/1.1 200", "ok");
 }
 
-static void who_says_nothing_is_let_go_at_the_deadline(void **state)
+static void a_silent_connection_is_closed_at_the_deadline(void **state)
 {
     int fd = connect_now(0);
     show();
@@ -297,7 +297,7 @@ static void bytes_now_and_then_do_not_move_the_deadline(void **state)
     close(fd);
 }
 
-static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void **state)
+static void a_slow_reader_delays_no_other_and_is_closed_at_the_deadline(void **state)
 {
     int slow = connect_now(1024);
     show_many(3000);
@@ -315,7 +315,7 @@ static void who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline(void 
     free(text);
 }
 
-static void who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page(void **state)
+static void a_reader_during_a_new_snapshot_gets_the_whole_old_page(void **state)
 {
     int slow = connect_now(65536); /* a buffer much smaller than the page */
     standing_ns = clock_now_ns();  /* from here the server's time does not advance */
@@ -388,7 +388,7 @@ static void an_idle_server_wants_nothing(void **state)
     assert_int_equal(poll(&fd, 1, 0), 0);
 }
 
-static void an_address_that_is_none_is_told_what_was_expected(void **state)
+static void an_invalid_address_is_refused_with_the_expected_form(void **state)
 {
     static const char *const wrong[] = {"",     "7078",  "127.0.0.1", "127.0.0.1:",    "[::1]",
                                         "h:-1", "h:1:2", "unix:/x:1", "http://h:7078", "h:70000"};
@@ -419,24 +419,24 @@ int main(void)
 {
     struct rlimit most;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_page_says_what_it_is, start, stop),
+        cmocka_unit_test_setup_teardown(each_page_has_its_content_type, start, stop),
         cmocka_unit_test_setup_teardown(before_the_first_snapshot_it_is_not_ready, start, stop),
         cmocka_unit_test_setup_teardown(an_aggregator_that_is_not_up_is_unhealthy, start, stop),
         cmocka_unit_test_setup_teardown(nothing_can_be_changed, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_not_http_is_refused_and_others_are_answered, start,
-                                        stop),
+        cmocka_unit_test_setup_teardown(
+            a_request_other_than_http_is_refused_and_others_are_answered, start, stop),
         cmocka_unit_test_setup_teardown(a_request_that_is_too_long_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(who_says_nothing_is_let_go_at_the_deadline, start, stop),
+        cmocka_unit_test_setup_teardown(a_silent_connection_is_closed_at_the_deadline, start, stop),
         cmocka_unit_test_setup_teardown(bytes_now_and_then_do_not_move_the_deadline, start, stop),
-        cmocka_unit_test_setup_teardown(
-            who_reads_slowly_holds_nobody_up_and_is_let_go_at_the_deadline, start, stop),
-        cmocka_unit_test_setup_teardown(
-            who_reads_while_a_new_snapshot_comes_gets_the_whole_old_page, start, stop),
+        cmocka_unit_test_setup_teardown(a_slow_reader_delays_no_other_and_is_closed_at_the_deadline,
+                                        start, stop),
+        cmocka_unit_test_setup_teardown(a_reader_during_a_new_snapshot_gets_the_whole_old_page,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(a_crowd_that_asks_is_answered_whole, start, stop),
         cmocka_unit_test_setup_teardown(a_crowd_that_says_nothing_holds_few_places_and_gives_way,
                                         start, stop),
         cmocka_unit_test_setup_teardown(an_idle_server_wants_nothing, start, stop),
-        cmocka_unit_test(an_address_that_is_none_is_told_what_was_expected),
+        cmocka_unit_test(an_invalid_address_is_refused_with_the_expected_form),
         cmocka_unit_test_setup_teardown(a_port_in_use_is_said, start, stop),
     };
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &most), 0);

@@ -51,7 +51,7 @@ static void the_speed_is_that_of_its_formula(void **state)
     assert_true(elastic_rounds_per_s(&(struct elastic_speed){0}, 1, 1) == 0);
 }
 
-static void what_is_free_is_used_first(void **state)
+static void free_slots_are_used_first(void **state)
 {
     struct elastic_job jobs[] = {job(1, 4, 2, 1)};
     struct elastic_slots free = {2, 1};
@@ -118,7 +118,7 @@ static void a_job_that_finds_no_room_waits_and_nothing_changes(void **state)
     assert_memory_equal(before, jobs, sizeof jobs);
 }
 
-static void what_is_left_goes_where_it_gains_most_one_by_one(void **state)
+static void remaining_workers_go_one_by_one_to_the_largest_gain(void **state)
 {
     /* gain of one more worker in rounds a second: 1.84, 1.70, 1.53 for job 1; 0.20, 0.19 for job
      * 2 */
@@ -139,7 +139,7 @@ static void a_server_is_given_where_it_gains_more_than_a_worker(void **state)
     expect_change(0, 1, 0, 1);
 }
 
-static void probing_jobs_below_what_they_need_come_first(void **state)
+static void probing_jobs_below_their_need_are_first(void **state)
 {
     struct elastic_job jobs[] = {job(1, 2, 2, 0.5), job(2, 1, 1, 100)};
     struct elastic_slots free = {1, 1};
@@ -164,15 +164,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_speed_is_that_of_its_formula),
-        cmocka_unit_test(what_is_free_is_used_first),
+        cmocka_unit_test(free_slots_are_used_first),
         cmocka_unit_test(the_one_that_loses_least_shrinks_by_a_bundle),
         cmocka_unit_test(nobody_goes_below_his_minimum_and_a_worker_alone_can_be_given),
         cmocka_unit_test(probing_jobs_and_those_in_their_hold_time_give_nothing),
         cmocka_unit_test(victims_are_spread_over_tenants),
         cmocka_unit_test(a_job_that_finds_no_room_waits_and_nothing_changes),
-        cmocka_unit_test(what_is_left_goes_where_it_gains_most_one_by_one),
+        cmocka_unit_test(remaining_workers_go_one_by_one_to_the_largest_gain),
         cmocka_unit_test(a_server_is_given_where_it_gains_more_than_a_worker),
-        cmocka_unit_test(probing_jobs_below_what_they_need_come_first),
+        cmocka_unit_test(probing_jobs_below_their_need_are_first),
         cmocka_unit_test(a_gain_that_does_not_pay_for_the_change_is_none),
     };
     return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* Tests slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the lanes. A round
- * takes its compute time plus the time of its slowest lane. Noise comes from a seed. */
+/* Tests the rules for slow lanes: RULES.md of packer, X1 to X10. The test sets the speed of the
+ * lanes. A round takes its compute time plus the time of its slowest lane. A seed determines the
+ * noise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -184,7 +185,7 @@ static void a_slow_piece_is_left_alone_where_it_is(void **state)
     }
 }
 
-static void who_recovers_gets_its_part_back(void **state)
+static void a_lane_that_recovers_gets_its_pieces_back(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -223,7 +224,7 @@ static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
 }
 
 /* The experiment has no effect: rounds of this world always have the same length. */
-static void what_is_no_better_goes_back(void **state)
+static void a_change_without_a_gain_is_undone(void **state)
 {
     struct explore_move moves[PIECES];
     struct world w;
@@ -248,7 +249,7 @@ static void what_is_no_better_goes_back(void **state)
     assert_true(w.tried <= 10); /* experiments become rare */
 }
 
-static void never_keeps_what_overlaps(void **state)
+static void overlapping_memory_is_never_kept(void **state)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct explore_move moves[PIECES];
@@ -276,7 +277,7 @@ static void never_keeps_what_overlaps(void **state)
 
 /* Like a core used by other processes: the wait for the core is the same for one piece and for
  * many. */
-static void lanes_that_are_late_whatever_they_have_are_emptied(void **state)
+static void lanes_that_are_late_with_any_load_are_emptied(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct world w;
@@ -308,7 +309,7 @@ static void no_lane_gets_more_than_its_room(void **state)
     assert_true(on[3] > 16);
 }
 
-static void a_change_of_membership_forgets_what_is_tried(void **state)
+static void a_change_of_membership_discards_the_experiment(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -386,7 +387,7 @@ static void the_same_calls_give_the_same_decisions(void **state)
     assert_string_equal(a.last.reason, b.last.reason);
 }
 
-static void reasons_say_lane_times_and_what_becomes_of_it(void **state)
+static void reasons_have_lane_times_and_the_decision(void **state)
 {
     struct explore_move moves[PIECES];
     struct explore_decision d;
@@ -445,20 +446,20 @@ int main(void)
         cmocka_unit_test(nothing_happens_where_nothing_is_wrong),
         cmocka_unit_test(a_slow_lane_is_relieved_within_five_windows),
         cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
-        cmocka_unit_test(who_recovers_gets_its_part_back),
+        cmocka_unit_test(a_lane_that_recovers_gets_its_pieces_back),
         cmocka_unit_test(a_skewed_start_is_evened_out),
         cmocka_unit_test(pieces_that_are_lumps_end_as_even_as_they_can),
-        cmocka_unit_test(what_is_no_better_goes_back),
-        cmocka_unit_test(never_keeps_what_overlaps),
-        cmocka_unit_test(lanes_that_are_late_whatever_they_have_are_emptied),
+        cmocka_unit_test(a_change_without_a_gain_is_undone),
+        cmocka_unit_test(overlapping_memory_is_never_kept),
+        cmocka_unit_test(lanes_that_are_late_with_any_load_are_emptied),
         cmocka_unit_test(no_lane_gets_more_than_its_room),
-        cmocka_unit_test(a_change_of_membership_forgets_what_is_tried),
+        cmocka_unit_test(a_change_of_membership_discards_the_experiment),
         cmocka_unit_test(nothing_is_decided_while_tasks_are_on_their_way),
         cmocka_unit_test(a_pause_is_no_long_round),
         cmocka_unit_test(a_lane_more_is_tried_where_lanes_are_even_and_workers_wait),
         cmocka_unit_test(a_blind_one_keeps_all_and_tries_no_arms),
         cmocka_unit_test(the_same_calls_give_the_same_decisions),
-        cmocka_unit_test(reasons_say_lane_times_and_what_becomes_of_it),
+        cmocka_unit_test(reasons_have_lane_times_and_the_decision),
         cmocka_unit_test(nonsense_is_refused),
         cmocka_unit_test(means_are_weighted_and_halves_shrink),
     };

@@ -414,7 +414,7 @@ static void others_draw_the_last_burst_out(void **state)
 
 /* All work is in one burst, and nothing hides it. The prediction equals rule `shared`, except for
  * the square of the loss. */
-static void who_sends_all_at_the_end_loses_what_the_rule_says(void **state)
+static void a_job_with_all_work_at_the_end_loses_as_the_rule_predicts(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};
     double counted[2];
@@ -488,7 +488,7 @@ int main(void)
         cmocka_unit_test(alone_only_the_last_burst_makes_the_round_longer),
         cmocka_unit_test(more_work_than_its_time_runs_into_one_burst),
         cmocka_unit_test(others_draw_the_last_burst_out),
-        cmocka_unit_test(who_sends_all_at_the_end_loses_what_the_rule_says),
+        cmocka_unit_test(a_job_with_all_work_at_the_end_loses_as_the_rule_predicts),
         cmocka_unit_test(a_rule_without_a_stretch_is_predicted_as_shared),
         cmocka_unit_test(a_prediction_makes_the_same_demands_as_a_rule),
         cmocka_unit_test(an_overfull_lane_is_predicted_to_take_all),

@@ -78,7 +78,7 @@ static enum profile_news run(struct profile *p, int samples, uint32_t lanes, uin
     return last;
 }
 
-static void what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more(void **state)
+static void the_fullest_of_enough_lanes_adds_no_cost(void **state)
 {
     struct profile p = {0};
     assert_int_equal(run(&p, 12, 8, 100 * MS, true), PROFILE_MEASURED);
@@ -123,7 +123,7 @@ static void another_job_under_its_name_is_sought_anew(void **state)
 }
 
 /* In a trial the limit does not apply: a long period does not mean that the job has changed. */
-static void who_is_tried_on_too_few_is_no_other_job(void **state)
+static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
 {
     struct profile p = {0};
     struct profile_sample slow = {.rounds = 1,
@@ -162,7 +162,7 @@ static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 75000, 85000);
 }
 
-static void a_stricter_limit_takes_back_what_a_looser_one_gave(void **state)
+static void a_stricter_limit_undoes_the_trial_of_a_looser_one(void **state)
 {
     struct profile p = {0};
     struct narrow known = {.few = 1, .enough = 2, .spent_ppm = 12000};
@@ -181,7 +181,7 @@ static void a_stricter_limit_takes_back_what_a_looser_one_gave(void **state)
     assert_int_equal(p.narrow.spent_ppm, 0);
 }
 
-static void it_is_recalled_how_many_it_needed(void **state)
+static void a_recalled_job_knows_the_number_of_lanes_that_it_needs(void **state)
 {
     struct profile p = {0};
     struct narrow known = {.few = 2, .enough = 3, .spent_ppm = 9000};
@@ -198,13 +198,13 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(the_fewest_are_found_by_halving),
         cmocka_unit_test(fewer_may_cost_a_part_of_the_limit),
-        cmocka_unit_test(what_its_fullest_lane_has_on_enough_lanes_costs_nothing_more),
+        cmocka_unit_test(the_fullest_of_enough_lanes_adds_no_cost),
         cmocka_unit_test(nobody_is_judged_beside_others_or_by_few_rounds),
         cmocka_unit_test(another_job_under_its_name_is_sought_anew),
-        cmocka_unit_test(who_is_tried_on_too_few_is_no_other_job),
+        cmocka_unit_test(a_trial_on_too_few_lanes_is_no_sign_of_another_job),
         cmocka_unit_test(on_enough_lanes_the_mark_goes_with_the_job),
-        cmocka_unit_test(a_stricter_limit_takes_back_what_a_looser_one_gave),
-        cmocka_unit_test(it_is_recalled_how_many_it_needed),
+        cmocka_unit_test(a_stricter_limit_undoes_the_trial_of_a_looser_one),
+        cmocka_unit_test(a_recalled_job_knows_the_number_of_lanes_that_it_needs),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -99,9 +99,9 @@ static void lanes_out_of_order_are_refused(void **state)
     struct fixture *f = fixture_new(3, 1);
 
     f->lanes[2].id = f->lanes[1].id - 1;
-    fixture_refuse(f, NULL, -EINVAL, "12 comes after 13");
+    fixture_refuse(f, NULL, -EINVAL, "lane 12 comes after lane 13");
     f->lanes[2].id = f->lanes[1].id;
-    fixture_refuse(f, NULL, -EINVAL, "13 comes after 13");
+    fixture_refuse(f, NULL, -EINVAL, "lane 13 comes after lane 13");
     fixture_free(f);
 }
 
@@ -271,7 +271,7 @@ static void memory_may_be_used_to_the_last_byte(void **state)
     for_each_policy(p) fixture_place(f, *p);
     f->lanes[0].memory_bytes = 5999;
     for_each_policy(p)
-        fixture_refuse(f, *p, -ENOSPC, "need 6000 bytes, the 1 lanes have 5999 bytes");
+        fixture_refuse(f, *p, -ENOSPC, "need 6000 bytes, but the 1 lanes have only 5999 bytes");
     fixture_free(f);
 }
 
@@ -284,14 +284,15 @@ static void memory_in_crumbs_is_refused_with_the_piece_that_does_not_fit(void **
     for (size_t i = 0; i < 3; i++)
         f->lanes[i].memory_bytes = 1500 + i;
     fixture_refuse(f, "least-loaded", -ENOSPC,
-                   "tensor 1000 needs 4000 bytes on one lane, the "
-                   "roomiest has 1502 bytes left");
-    fixture_refuse(f, "dedicated", -ENOSPC, "the roomiest has 1502 bytes left");
+                   "tensor 1000 needs 4000 bytes on one lane, but the lane with the "
+                   "most free memory has only 1502 bytes");
+    fixture_refuse(f, "dedicated", -ENOSPC,
+                   "the lane with the most free memory has only 1502 bytes");
     fixture_refuse(f, "round-robin", -ENOSPC,
                    "lane 10 would have to take 4000 bytes of tensor "
-                   "1000, it has 1500 bytes left");
-    fixture_refuse(f, "hash", -ENOSPC, "it has 1500 bytes left");
-    fixture_refuse(f, "mxnet", -ENOSPC, "it has 1500 bytes left");
+                   "1000, but has only 1500 bytes");
+    fixture_refuse(f, "hash", -ENOSPC, "but has only 1500 bytes");
+    fixture_refuse(f, "mxnet", -ENOSPC, "but has only 1500 bytes");
     fixture_free(f);
 }
 

@@ -104,7 +104,7 @@ static void crumbs_stay_where_the_job_is(void **state)
     free(f);
 }
 
-static void what_the_job_placed_before_counts(void **state)
+static void earlier_pieces_of_the_job_count(void **state)
 {
     struct fleet *f = fleet_of_job(2, 100 * MS);
     struct packer_plan plan;
@@ -226,8 +226,9 @@ static void memory_is_that_of_the_lane_and_of_its_node(void **state)
     packer_plan_fini(&plan);
     f->tensors[0].state_bytes = 8000; /* includes moments */
     fleet_refuse(f, "shared", -ENOSPC, "3 short of memory (best 7999)");
-    fleet_refuse(f, "least-loaded", -ENOSPC, "the roomiest has 7999 bytes left");
-    fleet_refuse(f, "hash", -ENOSPC, "it has 7999 bytes left");
+    fleet_refuse(f, "least-loaded", -ENOSPC,
+                 "the lane with the most free memory has only 7999 bytes");
+    fleet_refuse(f, "hash", -ENOSPC, "but has only 7999 bytes");
     f->nodes[0].memory_bytes = UINT64_MAX;
     f->lanes[0].memory_bytes = 11999;
     f->lanes[1].memory_bytes = 3999;
@@ -254,7 +255,7 @@ static void network_is_that_of_the_lane_and_of_its_node(void **state)
     packer_plan_fini(&plan);
     f->lanes[2].nic_bytes_per_s = 99999;
     fleet_refuse(f, "shared", -ENOSPC, "3 short of 100000 bytes/s (best 99999)");
-    fleet_refuse(f, "hash", -ENOSPC, "its network has 99999 left");
+    fleet_refuse(f, "hash", -ENOSPC, "its network has only 99999 left");
     f->lanes[0].nic_bytes_per_s = f->lanes[1].nic_bytes_per_s = 50000;
     fleet_refuse(f, "least-loaded", -ENOSPC, "100000 bytes/s of network on one lane");
     free(f);
@@ -327,7 +328,7 @@ static void no_job_gets_more_lanes_than_it_may_have(void **state)
     free(f);
 }
 
-static void a_refusal_names_what_is_missing_and_how_far(void **state)
+static void a_refusal_names_the_scarce_resource_and_the_missing_amount(void **state)
 {
     struct fleet *f = fleet_of_job(4, 100 * MS);
 
@@ -365,7 +366,8 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 3);
     packer_plan_fini(&plan);
-    fleet_refuse(f, "dedicated", -ENOSPC, "dedicated needs 4 lanes without another job, 3 of 4");
+    fleet_refuse(f, "dedicated", -ENOSPC,
+                 "dedicated needs 4 lanes without another job, but only 3 of 4");
     f->workers = 1; /* the number of running ones */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);
@@ -434,7 +436,7 @@ static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
     return placed;
 }
 
-static void whatever_comes_nobody_exceeds_his_limit(void **state)
+static void no_job_exceeds_its_limit_in_any_sequence(void **state)
 {
     uint64_t seed = (uint64_t)time(NULL);
     size_t placed = 0;
@@ -552,7 +554,7 @@ int main(void)
         cmocka_unit_test(a_lane_opens_only_when_no_open_one_will_do),
         cmocka_unit_test(the_lane_that_the_job_is_on_wins_a_tie),
         cmocka_unit_test(crumbs_stay_where_the_job_is),
-        cmocka_unit_test(what_the_job_placed_before_counts),
+        cmocka_unit_test(earlier_pieces_of_the_job_count),
         cmocka_unit_test(a_large_tensor_is_packed_by_pieces),
         cmocka_unit_test(a_strict_resident_keeps_others_away),
         cmocka_unit_test(a_limit_within_the_margin_means_lanes_of_its_own),
@@ -563,9 +565,9 @@ int main(void)
         cmocka_unit_test(nodes_and_residents_that_make_no_sense_are_refused),
         cmocka_unit_test(a_job_does_not_use_up_its_lanes_on_crumbs),
         cmocka_unit_test(no_job_gets_more_lanes_than_it_may_have),
-        cmocka_unit_test(a_refusal_names_what_is_missing_and_how_far),
+        cmocka_unit_test(a_refusal_names_the_scarce_resource_and_the_missing_amount),
         cmocka_unit_test(a_job_that_is_not_measured_gets_lanes_of_its_own),
-        cmocka_unit_test(whatever_comes_nobody_exceeds_his_limit),
+        cmocka_unit_test(no_job_exceeds_its_limit_in_any_sequence),
         cmocka_unit_test(extreme_numbers_are_placed_or_refused),
         cmocka_unit_test(two_hundred_tasks_find_room_beside_a_thousand_jobs),
     };

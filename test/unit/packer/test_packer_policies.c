@@ -28,7 +28,7 @@ static void least_loaded_places_the_largest_first(void **state)
     fixture_free(f);
 }
 
-static void least_loaded_counts_what_lanes_carry_already(void **state)
+static void least_loaded_counts_the_present_load_of_lanes(void **state)
 {
     struct fixture *f = fixture_new(3, 1);
 
@@ -98,7 +98,7 @@ static void least_loaded_spreads_the_pieces_of_one_tensor(void **state)
 
 /* -- round-robin, hash ------------------------------------------------------------------------- */
 
-static void round_robin_goes_by_position_whatever_the_load(void **state)
+static void round_robin_chooses_by_position_under_any_load(void **state)
 {
     struct fixture *f = fixture_new(3, 5);
 
@@ -220,7 +220,7 @@ static void paa_gives_tiny_tensors_to_the_lane_of_fewest_keys(void **state)
     fixture_free(f);
 }
 
-static void paa_fits_best_what_is_under_the_mean(void **state)
+static void paa_uses_best_fit_below_the_mean(void **state)
 {
     struct fixture *f = fixture_new(2, 4);
 
@@ -305,7 +305,8 @@ static void dedicated_is_refused_when_too_few_lanes_are_free(void **state)
 
     f->request.workers = 3;
     f->lanes[1].jobs = 1;
-    fixture_refuse(f, "dedicated", -ENOSPC, "needs 3 lanes without another job, 2 of 3 have none");
+    fixture_refuse(f, "dedicated", -ENOSPC,
+                   "needs 3 lanes without another job, but only 2 of 3 lanes are without one");
     f->request.workers = 0;
     fixture_refuse(f, "dedicated", -EINVAL, "no workers");
     fixture_free(f);
@@ -345,12 +346,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_loaded_places_the_largest_first),
-        cmocka_unit_test(least_loaded_counts_what_lanes_carry_already),
+        cmocka_unit_test(least_loaded_counts_the_present_load_of_lanes),
         cmocka_unit_test(least_loaded_asks_for_measured_load_before_bytes),
         cmocka_unit_test(least_loaded_breaks_ties_by_the_job_then_by_id),
         cmocka_unit_test(least_loaded_goes_round_a_full_lane),
         cmocka_unit_test(least_loaded_spreads_the_pieces_of_one_tensor),
-        cmocka_unit_test(round_robin_goes_by_position_whatever_the_load),
+        cmocka_unit_test(round_robin_chooses_by_position_under_any_load),
         cmocka_unit_test(round_robin_starts_at_the_key_of_the_job),
         cmocka_unit_test(round_robin_and_hash_keep_a_tensor_on_one_lane),
         cmocka_unit_test(hash_finds_the_lane_by_name_alone),
@@ -359,7 +360,7 @@ int main(void)
         cmocka_unit_test(mxnet_rounds_the_split_points),
         cmocka_unit_test(mxnet_caps_the_parts_on_their_lane),
         cmocka_unit_test(paa_gives_tiny_tensors_to_the_lane_of_fewest_keys),
-        cmocka_unit_test(paa_fits_best_what_is_under_the_mean),
+        cmocka_unit_test(paa_uses_best_fit_below_the_mean),
         cmocka_unit_test(paa_overflows_onto_the_emptiest_lane),
         cmocka_unit_test(paa_fills_lanes_to_the_mean_with_a_large_tensor),
         cmocka_unit_test(paa_knows_this_job_alone),

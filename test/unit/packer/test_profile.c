@@ -97,7 +97,7 @@ static void a_job_that_stops_for_an_hour_is_the_same_afterwards(void **state)
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
 }
 
-static void what_lasts_is_a_drift_and_is_told_once(void **state)
+static void a_lasting_change_is_a_drift_and_is_reported_once(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, 4 * MS, true);
@@ -116,7 +116,7 @@ static void lane_time_that_nobody_feels_is_no_drift(void **state)
     assert_int_equal(run(&p, 60, 100 * MS, MS / 2, true), PROFILE_NOTHING);
 }
 
-static void the_loss_is_what_others_cost_it(void **state)
+static void the_loss_is_the_cost_of_other_jobs(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, 4 * MS, true);
@@ -170,7 +170,7 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     assert_int_equal(profile_known(&p).burst_ns, 0);
 }
 
-static void who_runs_faster_beside_others_was_measured_wrong(void **state)
+static void a_job_faster_beside_others_counts_as_unmeasured(void **state)
 {
     struct profile p = {0};
     profile_recall(&p, &(struct profile_times){200 * MS, 4 * MS, 8 * MS}, true, 4,
@@ -182,7 +182,7 @@ static void who_runs_faster_beside_others_was_measured_wrong(void **state)
     assert_false(profile_knows_alone(&p)); /* the stored period was not measured alone either */
 }
 
-static void who_was_never_alone_is_known_as_he_runs(void **state)
+static void a_job_never_alone_has_the_values_of_its_present_lanes(void **state)
 {
     struct profile p = {0};
     assert_int_equal(run(&p, 12, 100 * MS, 4 * MS, false), PROFILE_MEASURED);
@@ -194,7 +194,7 @@ static void who_was_never_alone_is_known_as_he_runs(void **state)
     assert_int_equal(profile_known(&p).period_ns, 90 * MS);
 }
 
-static void what_was_measured_beside_others_before_is_a_hint_and_never_alone(void **state)
+static void stored_values_beside_others_are_a_hint_and_never_alone(void **state)
 {
     struct profile p = {0};
     profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS, 60 * MS, MS, MS}, false, 4,
@@ -221,7 +221,7 @@ static void rounds_as_long_as_the_time_between_looks_are_measured_as_others(void
     assert_int_equal(profile_known(&p).lanes_ns, 4 * MS);
 }
 
-static void what_is_known_from_before_holds_as_long_as_it_is_right(void **state)
+static void stored_values_hold_until_samples_differ(void **state)
 {
     struct profile p = {0};
     profile_recall(&p, &(struct profile_times){100 * MS, 2 * MS, 4 * MS}, true, 4,
@@ -253,7 +253,7 @@ static enum profile_news run_on(struct profile *p, int samples, uint32_t lanes, 
     return last;
 }
 
-static void what_fewer_lanes_cost_is_a_loss(void **state)
+static void the_cost_of_fewer_lanes_is_a_loss(void **state)
 {
     struct profile p = {0};
     run_on(&p, 12, 4, 100 * MS);
@@ -267,7 +267,7 @@ static void what_fewer_lanes_cost_is_a_loss(void **state)
     assert_int_equal(profile_loss_ppm(&p), 0);
 }
 
-static void who_changes_on_fewer_lanes_is_known_as_he_is_there(void **state)
+static void a_change_on_fewer_lanes_is_measured_there(void **state)
 {
     struct profile p = {0};
     run_on(&p, 12, 4, 100 * MS);
@@ -277,7 +277,7 @@ static void who_changes_on_fewer_lanes_is_known_as_he_is_there(void **state)
     assert_int_equal(profile_loss_ppm(&p), 0);
 }
 
-static void who_changes_beside_others_is_not_known_any_more(void **state)
+static void a_change_beside_others_makes_a_job_unmeasured(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 60 * MS, 4 * MS, true);
@@ -293,7 +293,7 @@ static void who_changes_beside_others_is_not_known_any_more(void **state)
     assert_in_range(profile_loss_ppm(&p), 20000, 30000);
 }
 
-static void what_a_full_lane_explains_is_no_other_job(void **state)
+static void longer_rounds_on_a_full_lane_are_no_sign_of_another_job(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, 40 * MS, true);
@@ -321,20 +321,20 @@ int main(void)
         cmocka_unit_test(noise_is_taken_out),
         cmocka_unit_test(a_stall_changes_nothing),
         cmocka_unit_test(a_job_that_stops_for_an_hour_is_the_same_afterwards),
-        cmocka_unit_test(what_lasts_is_a_drift_and_is_told_once),
+        cmocka_unit_test(a_lasting_change_is_a_drift_and_is_reported_once),
         cmocka_unit_test(lane_time_that_nobody_feels_is_no_drift),
-        cmocka_unit_test(the_loss_is_what_others_cost_it),
+        cmocka_unit_test(the_loss_is_the_cost_of_other_jobs),
         cmocka_unit_test(the_busiest_lane_keeps_its_part_of_the_lane_time),
         cmocka_unit_test(how_rounds_end_is_known_from_alone_only),
-        cmocka_unit_test(who_runs_faster_beside_others_was_measured_wrong),
-        cmocka_unit_test(who_was_never_alone_is_known_as_he_runs),
-        cmocka_unit_test(what_was_measured_beside_others_before_is_a_hint_and_never_alone),
+        cmocka_unit_test(a_job_faster_beside_others_counts_as_unmeasured),
+        cmocka_unit_test(a_job_never_alone_has_the_values_of_its_present_lanes),
+        cmocka_unit_test(stored_values_beside_others_are_a_hint_and_never_alone),
         cmocka_unit_test(rounds_as_long_as_the_time_between_looks_are_measured_as_others),
-        cmocka_unit_test(what_is_known_from_before_holds_as_long_as_it_is_right),
-        cmocka_unit_test(what_fewer_lanes_cost_is_a_loss),
-        cmocka_unit_test(who_changes_on_fewer_lanes_is_known_as_he_is_there),
-        cmocka_unit_test(who_changes_beside_others_is_not_known_any_more),
-        cmocka_unit_test(what_a_full_lane_explains_is_no_other_job),
+        cmocka_unit_test(stored_values_hold_until_samples_differ),
+        cmocka_unit_test(the_cost_of_fewer_lanes_is_a_loss),
+        cmocka_unit_test(a_change_on_fewer_lanes_is_measured_there),
+        cmocka_unit_test(a_change_beside_others_makes_a_job_unmeasured),
+        cmocka_unit_test(longer_rounds_on_a_full_lane_are_no_sign_of_another_job),
         cmocka_unit_test(samples_that_make_no_sense_are_passed_over),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -30,7 +30,7 @@ static void where_nothing_runs_an_aggregator_starts(void **state)
     pool_free(p);
 }
 
-static void who_waits_gets_lanes_in_the_same_window(void **state)
+static void a_waiting_job_gets_lanes_in_the_same_window(void **state)
 {
     struct pool *p = pool_new(12, 1);
     pool_open(p, 2);
@@ -47,7 +47,7 @@ static void who_waits_gets_lanes_in_the_same_window(void **state)
     pool_free(p);
 }
 
-static void what_is_about_to_open_is_not_opened_again(void **state)
+static void lanes_that_are_opening_are_not_opened_again(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 1);
@@ -104,7 +104,7 @@ static struct pool *crowded(void)
     return p;
 }
 
-static void who_is_over_his_limit_in_three_windows_running_is_relieved(void **state)
+static void a_job_above_its_limit_in_three_consecutive_windows_is_relieved(void **state)
 {
     struct pool *p = crowded();
     assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -140,7 +140,7 @@ static void the_limit_of_the_job_itself_counts(void **state)
     pool_free(p);
 }
 
-static void who_is_alone_loses_by_his_own_fault(void **state)
+static void the_loss_of_a_job_alone_is_its_own(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 2);
@@ -152,7 +152,7 @@ static void who_is_alone_loses_by_his_own_fault(void **state)
     pool_free(p);
 }
 
-static void what_sharing_does_not_explain_is_no_reason_to_move(void **state)
+static void a_loss_that_sharing_does_not_explain_moves_no_job(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 1);
@@ -169,7 +169,7 @@ static void what_sharing_does_not_explain_is_no_reason_to_move(void **state)
     pool_free(p);
 }
 
-static void who_stays_for_want_of_a_lane_is_known_to(void **state)
+static void a_job_that_stays_without_a_free_lane_is_reported(void **state)
 {
     struct pool *p = crowded();
     p->options.lanes_max = 1;
@@ -212,7 +212,7 @@ static void a_job_above_its_limit_now_and_then_starts_few_aggregators(void **sta
     pool_free(p);
 }
 
-static void relief_waits_for_what_is_about_to_open(void **state)
+static void relief_waits_for_lanes_that_are_opening(void **state)
 {
     struct pool *p = crowded();
     p->lanes[3].is_changing = true;
@@ -408,19 +408,19 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_pool_without_jobs_keeps_one_lane_open),
         cmocka_unit_test(where_nothing_runs_an_aggregator_starts),
-        cmocka_unit_test(who_waits_gets_lanes_in_the_same_window),
-        cmocka_unit_test(what_is_about_to_open_is_not_opened_again),
+        cmocka_unit_test(a_waiting_job_gets_lanes_in_the_same_window),
+        cmocka_unit_test(lanes_that_are_opening_are_not_opened_again),
         cmocka_unit_test(no_more_lanes_open_than_are_granted),
         cmocka_unit_test(a_spare_lane_stays_without_a_job),
-        cmocka_unit_test(who_is_over_his_limit_in_three_windows_running_is_relieved),
+        cmocka_unit_test(a_job_above_its_limit_in_three_consecutive_windows_is_relieved),
         cmocka_unit_test(one_window_within_the_limit_counts_from_the_beginning),
         cmocka_unit_test(the_limit_of_the_job_itself_counts),
-        cmocka_unit_test(who_is_alone_loses_by_his_own_fault),
-        cmocka_unit_test(what_sharing_does_not_explain_is_no_reason_to_move),
+        cmocka_unit_test(the_loss_of_a_job_alone_is_its_own),
+        cmocka_unit_test(a_loss_that_sharing_does_not_explain_moves_no_job),
         cmocka_unit_test(relief_starts_an_aggregator_where_no_lane_will_do),
         cmocka_unit_test(a_job_above_its_limit_now_and_then_starts_few_aggregators),
-        cmocka_unit_test(relief_waits_for_what_is_about_to_open),
-        cmocka_unit_test(who_stays_for_want_of_a_lane_is_known_to),
+        cmocka_unit_test(relief_waits_for_lanes_that_are_opening),
+        cmocka_unit_test(a_job_that_stays_without_a_free_lane_is_reported),
         cmocka_unit_test(nobody_is_relieved_of_a_lane_that_is_being_drained),
         cmocka_unit_test(nobody_is_relieved_while_he_moves),
         cmocka_unit_test(an_operator_s_order_holds_against_relief_and_drains),

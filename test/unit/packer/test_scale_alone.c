@@ -13,7 +13,7 @@ static struct pool *together(uint32_t jobs)
     return p;
 }
 
-static void who_shares_and_was_never_alone_gets_a_lane_without_a_job(void **state)
+static void a_sharing_job_never_measured_alone_gets_a_lane_without_a_job(void **state)
 {
     struct pool *p = together(2);
     assert_int_equal(pool_until(p, SCALE_MEASURE), 3);
@@ -24,7 +24,7 @@ static void who_shares_and_was_never_alone_gets_a_lane_without_a_job(void **stat
     pool_free(p);
 }
 
-static void all_that_it_has_beside_others_goes_and_what_it_has_alone_stays(void **state)
+static void tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay(void **state)
 {
     struct pool *p = together(2);
     pool_open(p, 3);
@@ -101,7 +101,7 @@ static void an_aggregator_starts_for_it_where_none_has_a_free_lane(void **state)
 }
 
 /* The job trains very slowly or pauses. Its lane must not stay reserved forever. */
-static void who_is_never_measured_after_all_is_tried_ever_more_seldom(void **state)
+static void a_job_that_stays_unmeasured_is_tried_more_and_more_rarely(void **state)
 {
     struct pool *p = together(2);
     p->jobs[1].wants_alone = false;
@@ -112,7 +112,7 @@ static void who_is_never_measured_after_all_is_tried_ever_more_seldom(void **sta
     pool_free(p);
 }
 
-static void who_waits_for_a_lane_goes_first(void **state)
+static void a_job_that_waits_for_a_lane_is_first(void **state)
 {
     struct pool *p = together(2);
     pool_open(p, 2);
@@ -127,14 +127,14 @@ static void who_waits_for_a_lane_goes_first(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(who_shares_and_was_never_alone_gets_a_lane_without_a_job),
-        cmocka_unit_test(all_that_it_has_beside_others_goes_and_what_it_has_alone_stays),
+        cmocka_unit_test(a_sharing_job_never_measured_alone_gets_a_lane_without_a_job),
+        cmocka_unit_test(tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay),
         cmocka_unit_test(one_after_the_other_is_measured_and_comes_back),
         cmocka_unit_test(an_operator_s_order_holds_against_being_measured),
         cmocka_unit_test(where_no_lane_is_free_it_stays),
         cmocka_unit_test(an_aggregator_starts_for_it_where_none_has_a_free_lane),
-        cmocka_unit_test(who_is_never_measured_after_all_is_tried_ever_more_seldom),
-        cmocka_unit_test(who_waits_for_a_lane_goes_first),
+        cmocka_unit_test(a_job_that_stays_unmeasured_is_tried_more_and_more_rarely),
+        cmocka_unit_test(a_job_that_waits_for_a_lane_is_first),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

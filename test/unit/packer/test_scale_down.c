@@ -41,7 +41,7 @@ static void a_window_of_load_begins_the_time_anew(void **state)
     pool_free(p);
 }
 
-static void what_fits_nowhere_stays(void **state)
+static void a_lane_whose_tasks_fit_nowhere_is_not_drained(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 3);
@@ -132,7 +132,7 @@ static void memory_bounds_a_drain(void **state)
     pool_free(p);
 }
 
-static void what_one_job_takes_is_not_there_for_the_next(void **state)
+static void memory_used_by_one_job_is_not_offered_to_the_next(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 2);
@@ -277,14 +277,14 @@ int main(void)
         cmocka_unit_test(a_low_load_that_lasts_empties_the_lane_of_least_load),
         cmocka_unit_test(the_next_lane_waits_until_the_first_is_felt),
         cmocka_unit_test(a_window_of_load_begins_the_time_anew),
-        cmocka_unit_test(what_fits_nowhere_stays),
+        cmocka_unit_test(a_lane_whose_tasks_fit_nowhere_is_not_drained),
         cmocka_unit_test(a_drain_leaves_a_point_more_than_a_placement),
         cmocka_unit_test(all_of_a_lane_goes_or_nothing),
         cmocka_unit_test(lanes_with_jobs_that_cannot_be_planned_for_stay),
         cmocka_unit_test(a_drain_waits_until_nothing_changes),
         cmocka_unit_test(a_drain_that_moves_too_much_is_left),
         cmocka_unit_test(memory_bounds_a_drain),
-        cmocka_unit_test(what_one_job_takes_is_not_there_for_the_next),
+        cmocka_unit_test(memory_used_by_one_job_is_not_offered_to_the_next),
         cmocka_unit_test(the_floor_is_not_drained),
         cmocka_unit_test(of_lanes_without_a_job_the_last_park),
         cmocka_unit_test(only_so_many_park_as_were_idle_all_the_time),

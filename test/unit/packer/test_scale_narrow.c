@@ -92,7 +92,7 @@ static void too_few_lanes_are_left_for_more_at_once(void **state)
     pool_free(p);
 }
 
-static void who_has_company_or_is_on_his_way_is_let_be(void **state)
+static void a_job_with_neighbours_or_in_a_move_is_not_tried(void **state)
 {
     struct pool *p = alone(4);
     pool_put(p, 0, 15 * MS);
@@ -110,7 +110,7 @@ static void who_has_company_or_is_on_his_way_is_let_be(void **state)
     pool_free(p);
 }
 
-static void who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody(void **state)
+static void a_job_that_finds_no_lane_keeps_its_lanes_and_delays_no_other(void **state)
 {
     struct pool *p = alone(2);
     p->options.lanes_max = 2;
@@ -139,7 +139,7 @@ static struct pool *gathered(void)
     return p;
 }
 
-static void what_a_drain_has_gathered_stays_until_it_is_above_its_limit(void **state)
+static void a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit(void **state)
 {
     struct pool *p = gathered();
     for (int i = 0; i < 100; i++)
@@ -152,7 +152,7 @@ static void what_a_drain_has_gathered_stays_until_it_is_above_its_limit(void **s
     pool_free(p);
 }
 
-static void the_lane_of_who_waits_is_not_taken(void **state)
+static void the_lane_of_a_waiting_job_is_not_taken(void **state)
 {
     struct pool *p = gathered();
     p->options.lanes_max = 2;
@@ -182,7 +182,7 @@ static void an_aggregator_starts_where_no_lane_is_left(void **state)
 }
 
 /* The job has more bytes than may move. Its trials become rare, and other jobs have their turn. */
-static void who_cannot_move_holds_up_nobody(void **state)
+static void a_job_that_cannot_move_delays_no_other(void **state)
 {
     struct pool *p = pool_new(16, 4);
     pool_open(p, 12);
@@ -201,7 +201,7 @@ static void who_cannot_move_holds_up_nobody(void **state)
 }
 
 /* The rounds are too long for a result. For a quarter of an hour, other jobs may use the lanes. */
-static void who_is_never_judged_is_not_tried_all_the_time(void **state)
+static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
 {
     struct pool *p = alone(4);
     pool_open(p, 6);
@@ -213,7 +213,7 @@ static void who_is_never_judged_is_not_tried_all_the_time(void **state)
 }
 
 /* The smallest sufficient number of lanes is found, whatever it is. Then nothing more happens. */
-static void the_fewest_are_found_whatever_they_are(void **state)
+static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {
         struct pool *p = alone(8);
@@ -242,14 +242,14 @@ int main(void)
         cmocka_unit_test(half_of_its_lanes_take_all_evenly),
         cmocka_unit_test(nothing_happens_to_it_while_it_is_measured_there),
         cmocka_unit_test(too_few_lanes_are_left_for_more_at_once),
-        cmocka_unit_test(who_has_company_or_is_on_his_way_is_let_be),
-        cmocka_unit_test(who_finds_no_lane_keeps_what_he_has_and_holds_up_nobody),
-        cmocka_unit_test(what_a_drain_has_gathered_stays_until_it_is_above_its_limit),
-        cmocka_unit_test(the_lane_of_who_waits_is_not_taken),
+        cmocka_unit_test(a_job_with_neighbours_or_in_a_move_is_not_tried),
+        cmocka_unit_test(a_job_that_finds_no_lane_keeps_its_lanes_and_delays_no_other),
+        cmocka_unit_test(a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit),
+        cmocka_unit_test(the_lane_of_a_waiting_job_is_not_taken),
         cmocka_unit_test(an_aggregator_starts_where_no_lane_is_left),
-        cmocka_unit_test(who_cannot_move_holds_up_nobody),
-        cmocka_unit_test(who_is_never_judged_is_not_tried_all_the_time),
-        cmocka_unit_test(the_fewest_are_found_whatever_they_are),
+        cmocka_unit_test(a_job_that_cannot_move_delays_no_other),
+        cmocka_unit_test(a_job_without_a_verdict_is_not_tried_all_the_time),
+        cmocka_unit_test(the_fewest_sufficient_lanes_are_found),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -194,7 +194,7 @@ static double use_of(const struct pool *p)
     return use;
 }
 
-/* Adds or removes at most two jobs in a window. A waiting job asks again in the next window. */
+/* Adds or removes at most two jobs in a window. A waiting job tries again in the next window. */
 static void swing_jobs(struct swing *w, size_t wanted)
 {
     struct pool *p = w->p;
@@ -352,7 +352,7 @@ static bool can_be_checked(const struct pool *p)
     return true;
 }
 
-static void whatever_is_seen_each_decision_can_be_carried_out(void **state)
+static void each_decision_can_be_carried_out_for_any_input(void **state)
 {
     size_t counts[SCALE_STOP + 1] = {0};
     for (uint64_t n = 0; n < 40; n++) {
@@ -392,7 +392,7 @@ int main(void)
         cmocka_unit_test(a_steady_load_after_departures_comes_to_rest),
         cmocka_unit_test(a_steady_load_that_begins_in_disorder_comes_to_rest),
         cmocka_unit_test(a_load_that_swings_tenfold_is_followed),
-        cmocka_unit_test(whatever_is_seen_each_decision_can_be_carried_out),
+        cmocka_unit_test(each_decision_can_be_carried_out_for_any_input),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static void a_leaving_worker_is_asked_for_once(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
-static void a_probing_job_gives_only_what_it_grew_by(void **state)
+static void a_probing_job_gives_up_only_the_workers_that_it_gained(void **state)
 {
     struct rig rig = rig_new(4);
     rig_submit(&rig, 1, 2, 3);
@@ -493,7 +493,7 @@ int main(void)
         cmocka_unit_test(growth_below_half_of_its_promise_is_undone_until_the_speed_drifts),
         cmocka_unit_test(an_arrival_takes_the_worker_whose_job_loses_least),
         cmocka_unit_test(a_leaving_worker_is_asked_for_once),
-        cmocka_unit_test(a_probing_job_gives_only_what_it_grew_by),
+        cmocka_unit_test(a_probing_job_gives_up_only_the_workers_that_it_gained),
         cmocka_unit_test(a_probing_job_grows_while_others_rest),
         cmocka_unit_test(a_held_job_gives_no_worker),
         cmocka_unit_test(the_lowest_rung_rests_first_then_the_worst_report),

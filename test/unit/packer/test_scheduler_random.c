@@ -302,7 +302,7 @@ static uint64_t play_site(uint64_t seed)
     return hash;
 }
 
-static void no_slot_or_rank_is_used_twice_whatever_happens(void **state)
+static void no_slot_or_rank_is_used_twice_in_any_case(void **state)
 {
     for (uint64_t seed = 0; seed < SITES; seed++)
         play_site(seed);
@@ -360,7 +360,7 @@ static void the_model_sees_each_planted_mistake(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(no_slot_or_rank_is_used_twice_whatever_happens),
+        cmocka_unit_test(no_slot_or_rank_is_used_twice_in_any_case),
         cmocka_unit_test(the_same_events_give_the_same_actions),
         cmocka_unit_test(the_model_sees_each_planted_mistake),
     };

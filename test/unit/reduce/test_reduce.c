@@ -243,7 +243,7 @@ static void passes_give_the_bits_of_the_plain_order(void **state)
     }
 }
 
-static void what_is_not_in_the_table_is_said_to_be_unknown(void **state)
+static void a_value_outside_the_table_is_unknown(void **state)
 {
     assert_null(reduce_pick(REDUCE_C, (enum reduce_operation)0, REDUCE_F32, REDUCE_F32));
     assert_null(reduce_pick(REDUCE_C, (enum reduce_operation)99, REDUCE_F32, REDUCE_F32));
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(a_target_may_be_any_of_the_sources),
         cmocka_unit_test(many_workers_in_place),
         cmocka_unit_test(passes_give_the_bits_of_the_plain_order),
-        cmocka_unit_test(what_is_not_in_the_table_is_said_to_be_unknown),
+        cmocka_unit_test(a_value_outside_the_table_is_unknown),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

@@ -160,7 +160,7 @@ static void values_have_the_mean_and_the_width_of_their_kind(void **state)
     }
 }
 
-static void zeros_and_constants_are_what_they_say(void **state)
+static void zeros_and_constants_have_their_values(void **state)
 {
     struct row_initial initial = {.kind = ROW_CONSTANT, .value = -2.5};
     float row[DIM];
@@ -195,7 +195,7 @@ int main(void)
         cmocka_unit_test(a_half_is_the_rounded_value),
         cmocka_unit_test(a_value_depends_on_no_other_element),
         cmocka_unit_test(values_have_the_mean_and_the_width_of_their_kind),
-        cmocka_unit_test(zeros_and_constants_are_what_they_say),
+        cmocka_unit_test(zeros_and_constants_have_their_values),
         cmocka_unit_test(an_initial_value_without_sense_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

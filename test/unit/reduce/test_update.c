@@ -266,7 +266,7 @@ static void settings_without_sense_are_named(void **state)
     assert_string_equal(update_wrong(UPDATE_SGD, &s), "weight_decay");
 }
 
-static void what_is_not_in_the_table_is_said_to_be_unknown(void **state)
+static void a_value_outside_the_table_is_unknown(void **state)
 {
     assert_null(update_pick(REDUCE_C, (enum update_rule)0, REDUCE_F32, REDUCE_F32));
     assert_null(update_pick(REDUCE_C, (enum update_rule)UPDATE_RULES, REDUCE_F32, REDUCE_F32));
@@ -296,7 +296,7 @@ int main(void)
         cmocka_unit_test(the_first_step_does_not_read_moments),
         cmocka_unit_test(without_weight_decay_an_infinite_parameter_stays),
         cmocka_unit_test(settings_without_sense_are_named),
-        cmocka_unit_test(what_is_not_in_the_table_is_said_to_be_unknown),
+        cmocka_unit_test(a_value_outside_the_table_is_unknown),
     };
     return cmocka_run_group_tests(tests, prepare, NULL);
 }

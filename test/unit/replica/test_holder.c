@@ -59,7 +59,7 @@ static void a_lane_that_is_away_is_asked_for_again_after_a_pause(void **state)
     assert_true(holds_nothing(expect_told(1, 1)));
 }
 
-static void what_the_coordinator_does_not_know_is_forgotten(void **state)
+static void copies_unknown_to_the_coordinator_are_dropped(void **state)
 {
     keep(1, copy(1, 1));
     expect_ask(1, 0);
@@ -111,14 +111,14 @@ static void a_connect_that_fails_is_tried_again_with_a_new_ticket(void **state)
     expect_ask(1, 0);
     kept_log_begin();
     holder_ticket(k, JOB, 1, 0, "@gradpool-nobody-listens", "", &ticket);
-    kept_log_expect(": lane 1 cannot be reached, to keep copies: ");
+    kept_log_expect(": this replica holder cannot reach lane 1: ");
     assert_false(holder_next_ask(k, &ask));
     expect_ask(1, 1);
     holder_ticket(k, JOB, 1, 0, "", "", &ticket);
     expect_ask(1, 2);
     grant(1);
     expect_told(1, 1);
-    kept_log_expect(": keeps copies for lane 1, by ");
+    kept_log_expect(": this replica holder stores replicas of lane 1, by ");
     end_connection(1);
     expect_ask(1, 3); /* a connection that is closed at once counts as a failure */
 }
@@ -173,7 +173,7 @@ static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
     assert_in_range(holder_timeout_ms(k), 1, 1000);
     kept_log_begin();
     expect_ask(1, 1);
-    kept_log_expect(": lane 1 does not answer, to keep copies");
+    kept_log_expect(": lane 1 does not answer this replica holder");
     assert_true(clock_now_ns() - before_ns >= NS_PER_S);
     assert_int_equal(use().connections, 0);
     grant(1);
@@ -210,7 +210,7 @@ static void room_for_two_states_and_their_stamps_is_lent(void **state)
                 first - second >= (ptrdiff_t)(BYTES + sizeof(struct record_stamp)));
 }
 
-static void what_a_lane_has_stamped_is_told_with_the_next_connection(void **state)
+static void a_stamped_state_is_reported_on_the_next_connection(void **state)
 {
     const struct record_backup *told = keep_at(1, copy(1, 1));
     write_state(1, told, 4);
@@ -239,7 +239,7 @@ static void a_stamp_that_no_lane_would_write_is_nobodys(void **state)
     assert_true(holds_nothing(expect_told(1, 2)));
 }
 
-static void what_begins_is_nothing(void **state)
+static void a_new_copy_is_empty(void **state)
 {
     struct holder_copy again = copy(1, 1);
     const struct record_backup *told = keep_at(1, again);
@@ -270,7 +270,7 @@ static void a_piece_of_another_length_is_refused_and_the_rest_stays(void **state
     assert_true(holds(expect_told(1, 2), 4));
 }
 
-static void what_does_not_fit_is_refused_and_leaves_nothing_behind(void **state)
+static void a_copy_without_memory_is_refused_and_leaves_nothing(void **state)
 {
     const struct holder_copy copies[] = {copy(1, 1),
                                          {.piece = 2, .epoch = 1, .bytes = UINT64_C(1) << 50}};
@@ -334,7 +334,7 @@ static void a_copy_that_is_whole_stays(void **state)
     assert_int_equal(use().copies, 1);
 }
 
-static void what_a_lane_let_go_of_is_nothing_when_it_is_kept_again(void **state)
+static void a_dropped_copy_is_empty_when_it_begins_again(void **state)
 {
     const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
     assert_int_equal(holder_keep(k, JOB, "job", 1, both, 2), 0);
@@ -377,7 +377,7 @@ static void a_job_that_ends_is_left_everywhere(void **state)
 }
 
 /* The holder missed messages while it was disconnected. */
-static void what_it_is_not_told_to_have_still_is_left(void **state)
+static void copies_missing_from_the_coordinators_list_are_dropped(void **state)
 {
     const uint32_t still[] = {2, 77};
     keep_at(1, copy(1, 1));
@@ -415,7 +415,7 @@ int main(void)
         CASE(a_lane_is_asked_for_once_and_told_when_it_is_there),
         CASE(a_ticket_that_nobody_asked_for_is_not_used),
         CASE(a_lane_that_is_away_is_asked_for_again_after_a_pause),
-        CASE(what_the_coordinator_does_not_know_is_forgotten),
+        CASE(copies_unknown_to_the_coordinator_are_dropped),
         CASE(a_lane_that_is_gone_is_waited_for_without_asking),
         CASE(a_coordinator_that_is_back_is_asked_for_all_that_is_missing),
         CASE(a_connect_that_fails_is_tried_again_with_a_new_ticket),
@@ -423,18 +423,18 @@ int main(void)
         CASE(a_host_that_says_nothing_to_a_connect_is_given_up_soon),
         CASE(a_lane_that_does_not_answer_is_tried_over_the_network_next),
         CASE(room_for_two_states_and_their_stamps_is_lent),
-        CASE(what_a_lane_has_stamped_is_told_with_the_next_connection),
+        CASE(a_stamped_state_is_reported_on_the_next_connection),
         CASE(a_stamp_that_no_lane_would_write_is_nobodys),
-        CASE(what_begins_is_nothing),
+        CASE(a_new_copy_is_empty),
         CASE(a_piece_of_another_length_is_refused_and_the_rest_stays),
-        CASE(what_does_not_fit_is_refused_and_leaves_nothing_behind),
+        CASE(a_copy_without_memory_is_refused_and_leaves_nothing),
         CASE(many_copies_are_told_one_after_the_other),
         CASE(a_lane_that_has_another_keeper_is_left),
         CASE(a_copy_that_was_kept_again_meanwhile_stays),
         CASE(a_copy_that_is_whole_stays),
-        CASE(what_a_lane_let_go_of_is_nothing_when_it_is_kept_again),
+        CASE(a_dropped_copy_is_empty_when_it_begins_again),
         CASE(a_job_that_ends_is_left_everywhere),
-        CASE(what_it_is_not_told_to_have_still_is_left),
+        CASE(copies_missing_from_the_coordinators_list_are_dropped),
         CASE(a_keeper_that_ends_leaves_all_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ static void keep_both_at_lane_1(void)
 
 /* ---- released pieces ---- */
 
-static void what_a_lane_has_let_go_of_is_told_to_the_next_at_once(void **state)
+static void a_copy_released_by_a_lane_is_offered_to_the_next_at_once(void **state)
 {
     keep_both_at_lane_1();
     lanes[1].is_stopped = true; /* the move must not wait for this lane */
@@ -86,7 +86,7 @@ static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state
     connect_lane(2);
     settle();
     assert_int_equal(lanes[2].told_count, 0);
-    write_state(1, &lanes[1].told[0], 5); /* the lane has not been told of the move yet */
+    write_state(1, &lanes[1].told[0], 5); /* the lane does not know of the move yet */
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
     const struct record_backup *told = expect_told(2, 1);
@@ -94,7 +94,7 @@ static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state
     assert_true(holds(told, 5));
 }
 
-static void what_else_a_lost_lane_had_waits_for_its_successor(void **state)
+static void other_copies_of_a_lost_lane_wait_for_its_successor(void **state)
 {
     keep_both_at_lane_1();
     keep(2, moved(1, 2, true));
@@ -216,7 +216,7 @@ static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(vo
     assert_true(holds_nothing(expect_told(3, 1)));
 }
 
-static void what_a_lane_may_still_write_is_no_other_pieces(void **state)
+static void memory_that_a_lane_may_write_is_used_for_no_other_piece(void **state)
 {
     keep_at(2, copy(2, 1)); /* keeps the memory in use */
     const struct record_backup told = *keep_at(1, copy(1, 1));
@@ -308,11 +308,11 @@ static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(what_a_lane_has_let_go_of_is_told_to_the_next_at_once),
+        CASE(a_copy_released_by_a_lane_is_offered_to_the_next_at_once),
         CASE(a_lane_without_any_copy_left_is_left_and_found_again),
         CASE(a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew),
         CASE(nobody_hears_of_a_copy_that_a_lost_lane_may_still_write),
-        CASE(what_else_a_lost_lane_had_waits_for_its_successor),
+        CASE(other_copies_of_a_lost_lane_wait_for_its_successor),
         CASE(a_lane_whose_connection_has_ended_is_no_fence),
         CASE(a_copy_goes_on_to_a_third_lane_behind_the_same_fence),
         CASE(a_job_may_end_behind_a_fence),
@@ -320,7 +320,7 @@ int main(void)
         CASE(a_copy_may_be_forgotten_behind_a_fence),
         CASE(a_stamp_that_comes_before_the_connection_has_ended_is_nobodys),
         CASE(a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins),
-        CASE(what_a_lane_may_still_write_is_no_other_pieces),
+        CASE(memory_that_a_lane_may_write_is_used_for_no_other_piece),
         CASE(a_lane_that_is_being_left_is_fenced_when_it_is_lost),
         CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
         CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),

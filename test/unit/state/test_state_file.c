@@ -63,7 +63,7 @@ static void write_file(void)
     ok(state_write_finish(&w, &err), &err);
 }
 
-static void what_was_written_is_read_again(void **context)
+static void a_written_snapshot_is_read_again(void **context)
 {
     struct state_file f;
     struct err err = {0};
@@ -128,7 +128,7 @@ static void a_file_that_is_cut_off_is_refused(void **context)
     }
 }
 
-static void what_is_no_file_is_refused(void **context)
+static void a_path_other_than_a_file_is_refused(void **context)
 {
     struct state_file f;
     struct err err = {0};
@@ -169,7 +169,7 @@ static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
     state_file_close(&f);
 }
 
-static void whoever_ends_in_the_middle_leaves_nothing(void **context)
+static void an_interrupted_write_leaves_no_file(void **context)
 {
     struct state_writer w;
     struct err err = {0};
@@ -226,13 +226,13 @@ static void a_place_that_cannot_be_written_is_named(void **context)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read_again),
+        cmocka_unit_test(a_written_snapshot_is_read_again),
         cmocka_unit_test(a_byte_that_has_changed_is_found),
         cmocka_unit_test(a_file_that_is_cut_off_is_refused),
-        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(a_path_other_than_a_file_is_refused),
         cmocka_unit_test(another_version_is_told_with_both_numbers),
         cmocka_unit_test(a_snapshot_that_is_given_up_leaves_the_one_before),
-        cmocka_unit_test(whoever_ends_in_the_middle_leaves_nothing),
+        cmocka_unit_test(an_interrupted_write_leaves_no_file),
         cmocka_unit_test(a_link_is_followed_wherever_it_leads),
         cmocka_unit_test(a_place_that_cannot_be_written_is_named),
     };

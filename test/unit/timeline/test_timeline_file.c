@@ -137,7 +137,7 @@ static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t 
     timeline_file_add(rig->file, &next);
 }
 
-static void it_is_whole_behind_each_batch(void **state)
+static void the_file_is_complete_after_each_batch(void **state)
 {
     struct rig *rig = *state;
     struct trace_round r = round_at(3000, 4500);
@@ -234,7 +234,7 @@ static void let_files_grow_to(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-static void what_finds_no_room_leaves_it_as_it_was(void **state)
+static void a_write_without_space_leaves_the_file_unchanged(void **state)
 {
     struct rig *rig = *state;
     struct trace_round r = round_at(0, 1000), more[100];
@@ -255,7 +255,7 @@ static void what_finds_no_room_leaves_it_as_it_was(void **state)
     assert_int_equal(timeline_file_close(rig->file, &rig->totals, &err), -EFBIG);
     assert_string_equal(text_of(rig), before);
     assert_true(is_whole(before));
-    assert_non_null(strstr(err.text, "it has what came before, 1 rounds"));
+    assert_non_null(strstr(err.text, "the file has the first 1 rounds"));
     assert_int_equal(rig->totals.rounds, 1);
     free(before);
 }
@@ -290,7 +290,7 @@ static void a_device_is_a_stream(void **state)
     assert_int_equal(access("/dev/full", F_OK), 0);
 }
 
-static void what_has_no_sense_is_counted_and_left_out(void **state)
+static void senseless_records_are_counted_and_omitted(void **state)
 {
     struct rig *rig = *state;
     struct trace_round rounds[] = {round_at(0, 1000), round_at(5, 4), round_at(2000, 3000)};
@@ -308,7 +308,7 @@ static void what_has_no_sense_is_counted_and_left_out(void **state)
     assert_non_null(strstr(rig->text, "\"operation\":\"unknown\""));
 }
 
-static void what_was_there_stays_until_it_begins(void **state)
+static void an_earlier_file_stays_until_the_new_one_begins(void **state)
 {
     struct rig *rig = *state;
     open_file(rig);
@@ -335,15 +335,15 @@ static void a_folder_that_is_not_there_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(it_is_whole_behind_each_batch),
+        CASE(the_file_is_complete_after_each_batch),
         CASE(rounds_that_overlap_get_rows_of_their_own),
         CASE(a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap),
         CASE(as_many_as_are_under_way_have_rows),
-        CASE(what_finds_no_room_leaves_it_as_it_was),
+        CASE(a_write_without_space_leaves_the_file_unchanged),
         CASE(one_that_has_no_room_to_begin_is_not_there),
         CASE(a_device_is_a_stream),
-        CASE(what_has_no_sense_is_counted_and_left_out),
-        CASE(what_was_there_stays_until_it_begins),
+        CASE(senseless_records_are_counted_and_omitted),
+        CASE(an_earlier_file_stays_until_the_new_one_begins),
         CASE(a_folder_that_is_not_there_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,7 +59,7 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
     refuses((struct backup_terms){.rule = BACKUP_TERMS_ADASYNC}, WORKERS,
             "job 'resnet': backup.k is 0 for 4 workers with rule 'adasync'; set k to 1 to 4");
     refuses((struct backup_terms){.rule = BACKUP_TERMS_AUTO, .k = 2}, WORKERS,
-            "job 'resnet': backup.k is 2, and rule 'auto' chooses k itself; set k to 0");
+            "job 'resnet': backup.k is 2, but rule 'auto' chooses k itself; set k to 0");
     t.least = 5;
     refuses(t, WORKERS, "job 'resnet': backup.least is 5 for 4 workers; set least to 0 to 4");
     t = three;
@@ -70,7 +70,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "or set gradients to 1");
     t.gradients = 2;
     refuses(t, 257,
-            "job 'resnet': backup.gradients is 2 for 257 workers, possible for 256; set gradients "
+            "job 'resnet': backup.gradients is 2 for 257 workers, but at most 256 can send "
+            "several; set gradients "
             "to 1, or start fewer workers");
     t = three;
     t.lag = 17;
@@ -122,7 +123,7 @@ static void the_text_has_every_value(void **state)
     assert_null(backup_terms_rule_name(UINT32_MAX));
 }
 
-/* Whatever a peer sends, the check ends with 0 or -EINVAL and a text. */
+/* For any bytes of a peer, the check ends with 0, or with -EINVAL and a text. */
 static void random_terms_are_accepted_or_refused_with_a_text(void **state)
 {
     unsigned seed = 20261130;

@@ -50,7 +50,7 @@ static void bytes_take_a_unit_and_numbers_do_not(void **state)
     assert_int_equal(limits.most[LIMIT_JOB_TENSORS], 12);
 }
 
-static void a_refusal_says_who_what_how_much_and_which_option(void **state)
+static void a_refusal_names_owner_limit_amount_and_option(void **state)
 {
     struct limits limits = defaults();
     struct err err;
@@ -75,7 +75,7 @@ static void a_tenant_s_own_limits_are_kept_as_text(void **state)
     assert_int_equal(limits_set_own(&own, &service, LIMIT_JOB_BYTES, "8K", &err), 0);
     assert_int_equal(limits_set_own(&own, &service, LIMIT_TENANT_JOBS, "3", &err), 0);
     assert_int_equal(limits_set_own(&own, &service, LIMIT_LANE_MEMORY, "1G", &err), -EINVAL);
-    assert_string_equal(err.text, "expected a limit that a tenant can have of its own");
+    assert_string_equal(err.text, "expected a limit that can be set for one tenant");
     assert_int_equal(limits_set_own(&own, &service, LIMITS, "1", &err), -EINVAL);
     limits_write_own(&own, text, sizeof text);
     assert_string_equal(text, "job-bytes=8192 tenant-jobs=3");
@@ -99,7 +99,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_default_is_within_its_bounds_and_reads_as_it_is_shown),
         cmocka_unit_test(bytes_take_a_unit_and_numbers_do_not),
-        cmocka_unit_test(a_refusal_says_who_what_how_much_and_which_option),
+        cmocka_unit_test(a_refusal_names_owner_limit_amount_and_option),
         cmocka_unit_test(a_tenant_s_own_limits_are_kept_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

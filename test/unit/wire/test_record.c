@@ -320,7 +320,7 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     accepts(RECORD_LANDED, landed.round, RECORD_ROUND_NONE);
     refuses(RECORD_LANDED, landed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_GO_ON, go_on.round, 0);
-    refuses(RECORD_GO_ON, go_on.gradient, 1); /* nobody asks for the first gradient */
+    refuses(RECORD_GO_ON, go_on.gradient, 1); /* no record GO_ON names the first gradient */
     accepts(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX);
     refuses(RECORD_GO_ON, go_on.gradient, RECORD_GRADIENTS_MAX + 1);
     refuses(RECORD_MEASURE, measure.round, 0);
@@ -418,7 +418,7 @@ static void each_field_lies_at_its_offset(void **state)
                   "000000000000d0bf");
 }
 
-static void an_error_text_is_cut_to_what_fits(void **state)
+static void an_error_text_is_truncated_to_its_buffer(void **state)
 {
     char text[RECORD_TEXT_BYTES + 50];
     for (size_t length = 0; length < sizeof(text); length++) {
@@ -501,7 +501,7 @@ int main(void)
         cmocka_unit_test(the_other_kinds_are_checked_field_by_field),
         cmocka_unit_test(takers_have_no_reason_and_may_be_none),
         cmocka_unit_test(each_field_lies_at_its_offset),
-        cmocka_unit_test(an_error_text_is_cut_to_what_fits),
+        cmocka_unit_test(an_error_text_is_truncated_to_its_buffer),
         cmocka_unit_test(random_bytes_never_crash),
         cmocka_unit_test(the_layout_of_records_goes_with_the_protocol_version),
     };

@@ -217,7 +217,7 @@ static void a_query_about_a_table_names_a_clock(void **state)
     assert_int_equal(check_record(&r), -EBADMSG);
     r.query.round = RECORD_CLOCK_MOST + 1;
     assert_int_equal(check_record(&r), -EBADMSG);
-    r.query.is_of_table = 0; /* any round of a piece may be asked for */
+    r.query.is_of_table = 0; /* a query may name any round of a piece */
     assert_int_equal(check_record(&r), 0);
 }
 

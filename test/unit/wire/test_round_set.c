@@ -81,7 +81,8 @@ static void counts_without_a_form_are_refused(void **state)
 {
     uint8_t counts[RANKS_MOST] = {0};
     struct record_chosen set = {.kind = RECORD_CHOSEN, .round = 9}, before = set;
-    assert_int_equal(round_set_of_counts(&set, 1, counts, RANKS_MOST), -EINVAL); /* nobody */
+    /* the set has no rank */
+    assert_int_equal(round_set_of_counts(&set, 1, counts, RANKS_MOST), -EINVAL);
     counts[3] = RECORD_GRADIENTS_MAX + 1;
     assert_int_equal(round_set_of_counts(&set, 1, counts, RANKS_MOST), -EINVAL);
     counts[3] = 2;

@@ -45,8 +45,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "table 'users': shards is 3; set shards to a power of two up to 4096, or to 0");
     refuses(shards, 8192,
             "table 'users': shards is 8192; set shards to a power of two up to 4096, or to 0");
-    refuses(dtype, 2, "table 'users': dtype is 2; rows are of GP_F32, GP_F16 or GP_BF16");
-    refuses(wire, 5, "table 'users': wire is 5; rows travel as GP_F32, GP_F16 or GP_BF16");
+    refuses(dtype, 2, "table 'users': dtype is 2; set dtype to GP_F32, GP_F16 or GP_BF16");
+    refuses(wire, 5, "table 'users': wire is 5; set wire to GP_F32, GP_F16 or GP_BF16");
     refuses(rule, 6, "table 'users': rule is 6; set rule to a value of enum gp_row_rule");
     refuses(combine, 3, "table 'users': combine is 3; set combine to GP_SUM or GP_MEAN");
     refuses(flags, 5, "table 'users': flags are 0x5, of which 0x3 are known; clear the others");
@@ -135,7 +135,7 @@ static void a_name_has_1_to_255_bytes_without_a_slash(void **state)
     name_gives("", "table '': the name has 0 bytes; choose a name of 1 to 255 bytes");
     name_gives("a/b", "table 'a/b': the name has a '/', which separates job and table; choose a "
                       "name without '/'");
-    name_gives("\xff", "a table's name is no UTF-8; encode the name as UTF-8");
+    name_gives("\xff", "the name of a table is not UTF-8; encode the name as UTF-8");
     name_gives("wörter", NULL);
 }
 

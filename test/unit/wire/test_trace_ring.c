@@ -30,7 +30,7 @@ static struct trace_ring *ring_of(uint32_t rounds)
     return ring;
 }
 
-static void what_is_put_is_taken_in_order_and_the_rest_is_counted(void **state)
+static void records_leave_in_order_and_the_rest_is_counted(void **state)
 {
     struct trace_ring *ring = ring_of(4);
     struct trace_round taken[8];
@@ -118,7 +118,7 @@ static void one_thread_puts_while_another_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_taken_in_order_and_the_rest_is_counted),
+        cmocka_unit_test(records_leave_in_order_and_the_rest_is_counted),
         cmocka_unit_test(a_round_that_was_not_seen_whole_is_none),
         cmocka_unit_test(a_ring_of_no_power_of_two_is_refused),
         cmocka_unit_test(one_thread_puts_while_another_takes),

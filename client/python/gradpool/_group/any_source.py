@@ -22,11 +22,11 @@ class Mailbox:
         self._lock = threading.Lock()
         # source -> queue of results of begin()
         self._begun = collections.defaultdict(collections.deque)
-        # source -> number of Claims that accept one of its messages
+        # source -> number of Claims that would accept a message of this source
         self._wanted = collections.Counter()
 
     def fail(self, error):
-        """A rank that has left may be only one of several possible sources."""
+        """A source has left. Other sources may still send."""
 
     def expect(self, sources):
         """Adds a Claim that accepts a message from any of the sources."""

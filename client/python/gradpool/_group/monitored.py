@@ -60,7 +60,7 @@ def _answer(group, missing):
     answer = torch.zeros(group.size(), dtype=torch.uint8)
     answer[missing] = 1
     here = [rank for rank in range(1, group.size()) if rank not in missing]
-    with contextlib.suppress(GradpoolError):    # a rank that has left has its own reason
+    with contextlib.suppress(GradpoolError):    # a rank that has left has an error of its own
         for sent in [group.send([answer], rank, _TAG) for rank in here]:
             _wait(sent, until_s)
 

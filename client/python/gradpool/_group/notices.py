@@ -23,7 +23,7 @@ class Notices:
             self._tensor = self._job.declare(self._name, self._words, 'int32', ranks=self._members)
 
     def is_left(self):
-        """Returns whether this rank has sent a text and not all ranks have sent theirs."""
+        """Returns whether this rank has sent a text and some other rank has not."""
         return bool(self._open)
 
     def leave(self, raw):

@@ -40,7 +40,7 @@ _lock = threading.RLock()  # protects all Slots, and the choice of the thread th
 
 
 def lock():
-    """Returns the lock of all Slots. A forked child has another lock."""
+    """Returns the lock for all Slots. A forked child has a lock of its own."""
     return _lock
 
 
@@ -76,8 +76,8 @@ class Names:
         return self._pool.pieces(dtype, elements)
 
     def _is_kept(self, size, recurs):
-        """Returns whether one more tensor of that size gets a Slot. For a size that recurs other
-        tensors are dropped, unless their sizes recur as well."""
+        """Returns whether a tensor of this size gets a Slot. For a size that recurs, other tensors
+        are dropped, unless their sizes recur, too."""
         if len(self._slots) < FIRST and self._bytes + size <= FIRST_BYTES:
             return True
         has_room = len(self._slots) < self._names_max and self._bytes + size <= BYTES_MAX
@@ -206,7 +206,7 @@ class Operation(Work):
         self._is_taken = False      # whether a thread works on the operation
         self._is_handed = False     # whether the completion thread ends the operation
         self._is_asked = False
-        # whether no caller has waited yet: there is no deadline then
+        # no caller waits yet, so the operation has no deadline
         self._is_unattended = False
 
     def start(self):
@@ -314,7 +314,7 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Lets the completion thread end the operation if it is older than `age_s` and no thread
+        """Hands the operation to the completion thread if it is older than `age_s` and no thread
         ends it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
@@ -350,15 +350,15 @@ class Operation(Work):
                 part.slot.parts[0].operation.wait_in_thread()
 
     def wait_in_thread(self):
-        """Called by the completion thread to end this operation, because another one is queued
-        behind it."""
+        """The completion thread calls this to end the operation, because another operation is
+        queued behind it."""
         if self._is_handed:
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def let_go(self):
-        """Lets the completion thread end the operation. Destructors call this method, which runs no
+        """Hands the operation to the completion thread. Destructors call this method, which runs no
         other code."""
         if self._is_left():
             complete(self)
@@ -368,8 +368,8 @@ class Operation(Work):
         return self._over.is_set()
 
     def waits_for(self):
-        """Returns the Request to wait for, or a finished one if all are finished: the wait then
-        returns at once."""
+        """Returns an unfinished Request to wait for; if all have finished, one of these, so that
+        the wait returns at once."""
         with contextlib.suppress(GradpoolError):
             requests = [part.request for part in self._parts if part.request]
             return next((request for request in requests if not request.done()),
@@ -426,7 +426,7 @@ class Operation(Work):
             self._land({part.crossing for part in self._parts}, self._finish)
 
     def _land(self, crossings, finish):
-        """Moves results through these crossings to their devices and calls finish(). Returns its
+        """Copies results to their devices through these crossings, calls finish(), and returns its
         result."""
         self._crossings = crossings
         for crossing in crossings:

@@ -101,7 +101,7 @@ class Order:
                                f'{RULE}')
 
     def _wait_for_others(self):
-        """Each rank that has found this mismatch sends one more text."""
+        """Each rank that has found the mismatch sends one more text."""
         with contextlib.suppress(GradpoolError):
             self._notices.leave(b'')
             self._notices.find(_FOUND_MS)
@@ -159,8 +159,8 @@ class Barrier(Collective):
     def wait(self, timeout=datetime.timedelta(0)):
         super().wait(timeout)
         for one in self.earlier:
-            # Only collectives are awaited: every rank has called them before the barrier. A message
-            # may be received after the barrier.
+            # Only collectives are awaited, because every rank has called them before the barrier. A
+            # message may still be received later.
             if isinstance(one, Collective) and not is_here():
                 one.pass_by(timeout)
         self.earlier = ()

@@ -50,7 +50,7 @@ class Together:
             for numbers in _alike(carriers, lambda carrier: carrier.dtype)])
 
     def _reduced_together(self, carriers, outputs, operation):
-        """Like _reduced(), for several outputs."""
+        """Like _reduced(), for an operation with several outputs."""
         given = torch.cat(carriers, 1)
         found = given.new_empty(given.shape[1])
         part, land = self._reduced(found, given.view(-1), operation)

@@ -48,7 +48,7 @@ def _run():
             for operation in list(group.open):
                 operation.look_after(_PAUSE_S)
                 _awake.set()
-        groups = group = operation = None   # drops references during the sleep
+        groups = group = operation = None   # the sleeping thread must not keep these objects alive
 
 
 def _forget():

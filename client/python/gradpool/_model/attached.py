@@ -18,7 +18,7 @@ from .._process.membership import collect
 from ..errors import GradpoolError, mismatch
 
 _lock = threading.Lock()
-_beginnings = weakref.WeakKeyDictionary()       # Job -> _Beginnings
+_beginnings = weakref.WeakKeyDictionary()       # Job -> its _Beginnings
 _gone = None    # queue of Places whose models are dropped; a thread starts with the first one
 
 
@@ -26,7 +26,7 @@ class _Beginnings:
     def __init__(self):
         # number of models for which the script has given no prefix
         self.models = 0
-        # prefix from the script -> number of models that have had it
+        # prefix that the script has given -> number of models with this prefix so far
         self.uses = collections.Counter()
         self.live = set()                       # prefixes in use by a model
 
@@ -64,7 +64,7 @@ class Place:
         _start()
 
     def add(self, tensors):
-        """Adds tensors that were declared after the others."""
+        """Adds tensors that were declared later."""
         self.tensors += [tensor for tensor in tensors if tensor not in self.tensors]
 
     def give_back(self, tensors):

@@ -10,7 +10,7 @@ from .._tensors.carriers import is_lendable, lent
 from .._tensors.cuda import Crossing, is_on_gpu
 from ..errors import mismatch
 
-# A view costs as much to move as a gradient of this length costs to copy in both directions.
+# From this length on, moving the view costs less than copying the gradient in both directions.
 MOVED_BYTES = 16 << 10
 
 

@@ -57,7 +57,7 @@ class Limit:
 def _timeout_of(group):
     """Returns the milliseconds, and the setting that defines them."""
     seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
-    if seconds is None:     # a backend without a time-out
+    if seconds is None:     # the backend has no time-out
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
     return (max(min(int(seconds * 1e3), INT_MAX), 1),
             'init_process_group(timeout=) or new_group(timeout=)')

@@ -13,7 +13,8 @@ class Unused:
     def __init__(self, parameters, group_of, rule_of):
         self._names = {one: name for name, one in parameters.items()}
         self._group_of, self._rule_of = group_of, rule_of
-        self._idle = None       # parameters without a gradient so far; None: before the first step
+        # parameters that have had no gradient so far; None: before the first step
+        self._idle = None
 
     def check(self, without, has_moments):
         """Called on all ranks after the lanes' step. Raises Mismatch if PyTorch's step would have

@@ -1,4 +1,4 @@
-"""The rule of a job with backup workers, as Client.join() and ddp.attach() get it."""
+"""The rule of a job with backup workers: the argument of Client.join() and ddp.attach()."""
 from ..errors import mismatch
 from .binding import BACKUP_RATES, BACKUP_RULES, BackupSpec, number, U32_MAX
 

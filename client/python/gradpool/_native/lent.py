@@ -17,7 +17,7 @@ class Lent:
 
     def __init__(self):
         self._free = {}         # bytes, in whole pages -> addresses
-        self._pinned = {}       # address -> function that unpins it
+        self._pinned = {}       # address of a buffer -> function that unpins its pages
         self._is_left = False
 
     def take(self, job, size):
@@ -26,7 +26,7 @@ class Lent:
         free = self._free.setdefault(pages, [])
         try:
             address = free.pop()
-        except IndexError:      # trim() may have removed the last one meanwhile
+        except IndexError:      # trim() may have removed the last buffer in another thread
             address = _pages_of(job, pages)
         buffer = (ctypes.c_char * size).from_address(address)
         weakref.finalize(buffer, self._give_back, address, pages).atexit = False
@@ -45,7 +45,8 @@ class Lent:
             self._pinned[address] = unpin
 
     def leave(self, job):
-        """Called before the job is left: buffers that end later free their own memory."""
+        """Called before the process leaves the job: buffers that end later free their own
+        memory."""
         self._is_left = True
         for address, unpin in self._pinned.items():
             unpin(address)

@@ -13,8 +13,8 @@ from ..errors import Forked, GradpoolError
 
 
 class _Use:
-    """A block during which a handle does not end. Each push and each wait creates one. contextlib
-    would cost as much as the push itself, so the class has its own methods."""
+    """A block during which a handle does not end. Every push and every wait uses one. The class has
+    methods of its own, because contextlib would cost as much as the push."""
     __slots__ = ('_owned',)
 
     def __init__(self, owned):
@@ -24,10 +24,12 @@ class _Use:
         owned = self._owned
         owned._live()
         owned._users.append(get_ident())
-        handle = owned._handle      # read after append(), so that an end sees this user
+        # the handle is read after append(), so that a thread that ends the handle waits for this
+        # user
+        handle = owned._handle
         if handle is None:
             self.__exit__()
-            owned._live()   # this call raises the reason
+            owned._live()   # raises an error with the reason, if the handle has ended
         return handle
 
     def __exit__(self, *error):
@@ -39,7 +41,8 @@ class _Use:
 
 
 class Owned:
-    """An object that ends once, in the process that created it (Y4). A subclass defines _end()."""
+    """An object that can end once, and only in the process that created it (Y4). A subclass defines
+    _end()."""
 
     def __init__(self, handle):
         self._handle = handle

@@ -26,8 +26,8 @@ def read(job, places, rule_of):
 
 
 def save(job, tensor, rule, arrays=None):
-    """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request. With
-    `arrays` None this rank gets no state."""
+    """Starts a round of all ranks that copies the lane's state to `arrays`; returns a Request. If
+    `arrays` is None, this rank receives no state."""
     tensor, loan = job._known(tensor), Loan()
     try:
         place = None if arrays is None else _address(loan, tensor, arrays, rule)

@@ -1,1 +1,1 @@
-"""Objects of which each process has one, shared by all modules of the package."""
+"""Objects that exist once in a process and are shared by all modules of the package."""

@@ -56,8 +56,8 @@ class _Completer:
             self._check_slow()
 
     def _left_of(self, items):
-        """Returns the items to check. If there are many, most of them are queued behind the oldest
-        ones. So the oldest are checked each time, and the others in turn."""
+        """Returns the items to check. Most of many items are queued behind the oldest ones, so the
+        oldest items are checked each time, and the others in turn."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0

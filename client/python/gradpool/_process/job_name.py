@@ -26,7 +26,7 @@ def job_name(options, is_default):
 
 
 def _chosen(is_default):
-    """Returns the name that this process would write as rank 0."""
+    """Returns the name that this process would give the group as its rank 0."""
     if _current and not is_default:
         return _current
     name = os.environ.get('GRADPOOL_JOB') or f'torch-{secrets.token_hex(6)}'
@@ -34,8 +34,8 @@ def _chosen(is_default):
 
 
 def _read(options, chosen):
-    """Returns the name from the store. torchrun has one store for all groups, so each generation of
-    a group uses another key."""
+    """Returns the name in torch's store. torchrun has one store for all groups, so each generation
+    of a group has a key of its own."""
     store, rank = options.store, options.group_rank
     generation = (store.add('gradpool/joins', 1) - 1) // options.group_size
     key = _KEY.format(generation)

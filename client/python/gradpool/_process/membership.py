@@ -24,7 +24,7 @@ class Membership:
 
     def __init__(self, key, name, endpoint, rank, workers):
         self.key, self.users = key, 0
-        self.dropped = []       # one item for each caller's object that the script has dropped
+        self.dropped = []       # one item for each object of a caller that the script has dropped
         self.client = connect(endpoint)
         try:
             self.job = self.client.join(name, rank, workers)
@@ -54,7 +54,7 @@ def join(name, endpoint, rank, workers):
         except GradpoolError as error:
             if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
                 raise
-        # without the lock, because a finalizer may need it to leave the former job
+        # the lock is not held here, because a finalizer may need the lock to leave the former job
         time.sleep(_PAUSE_S)
 
 
@@ -79,14 +79,15 @@ def _key_of(name, endpoint):
 
 
 def collect():
-    """Frees dropped models, then their optimizers, to which hooks of these models refer."""
+    """Frees models that the script has dropped, then their optimizers, which hooks of the models
+    reference."""
     gc.collect()
     gc.collect()
 
 
 def leave_dropped(name, endpoint, rank, workers):
-    """Leaves jobs whose callers' objects were all dropped by the script, except the job that join()
-    with these arguments would share."""
+    """Leaves jobs whose callers' objects the script has all dropped. Keeps the job that join() with
+    these arguments would share."""
     key = _key_of(name, endpoint)
     others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
         one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]

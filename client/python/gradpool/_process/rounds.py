@@ -66,8 +66,8 @@ class Round:
         return self._rounds.job.client
 
     def give_up(self):
-        """Ends a round that has not begun. Drops one whose push a signal's handler has ended by an
-        exception."""
+        """Ends a round that has not begun, also one whose push was interrupted by an exception in a
+        signal handler."""
         if self.handle:
             self.drop()
         else:
@@ -132,7 +132,7 @@ class Round:
                               'join the job again'))
 
     def is_left_open(self):
-        """Returns True for a round that is not over, in the process that has begun it."""
+        """Returns whether the round is still open and was begun by this process."""
         return bool(self.handle) and self._rounds.job.is_of_this_process()
 
     def is_dropped(self):
@@ -146,8 +146,8 @@ class Round:
             complete(_Dropped(self))
 
     def await_turn(self, timeout_ms):
-        """The wait() of a round whose Request was dropped. From now on the thread that completes
-        such rounds (Y11) does not touch this one."""
+        """The wait() of a round whose Request was dropped. From now on the completion thread (Y11)
+        leaves this round alone."""
         self.is_awaited = True
         try:
             with self.turn:
@@ -157,7 +157,7 @@ class Round:
 
     def end_if_over(self):
         """Ends a dropped round if the library has ended it and no other thread waits for it. The
-        client must not end meanwhile."""
+        caller ensures that the client does not end during this call."""
         if self.handle is not None and self.turn.acquire(blocking=False):
             try:
                 if self.handle is not None and lib.gp_poll(self.handle, 0) == 1:
@@ -251,7 +251,7 @@ class Rounds:
             return
         with self._lock:
             error, self._error = self._error, None
-        if error is not None:       # no other thread has raised it
+        if error is not None:       # no other thread has raised the error
             self._is_told = True
             raise error
 
@@ -269,7 +269,8 @@ class Rounds:
         error. Timeout: the text names late ranks. In the thread of Y11 no call waits."""
         wanted, until_s = set(tensors), time.monotonic() + timeout_ms / 1e3
         if any(round_.handle and not round_.is_dropped() for round_ in self._of(wanted)):
-            _collect()      # drops a Request that only garbage holds, such as a traceback's frame
+            # frees a Request that only garbage references, such as the frame of a traceback
+            _collect()
         for round_ in self._of(wanted):
             if round_.is_dropped() and not is_here():
                 try:
@@ -283,7 +284,7 @@ class Rounds:
         return [round_ for round_ in list(self._open) if not tensors.isdisjoint(round_.tensors)]
 
     def cancel(self):
-        """Ends all rounds, because the job has been left."""
+        """Ends all rounds, because the process has left the job."""
         for round_ in list(self._open):
             round_.cancel()
         self._kept.clear()

@@ -19,7 +19,7 @@ KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buff
 _CHUNK_BYTES = 64 << 20     # largest number of bytes of states that are transferred at a time
 _LENT_FROM = 16384          # shorter states, in elements, are always copied
 _AGAIN_S = 0.05
-_NOTES_NONE = torch.__version__ < (2, 4)    # in these versions SGD without momentum has a state
+_NOTES_NONE = torch.__version__ < (2, 4)    # before torch 2.4, SGD without momentum has a state
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET
 
 
@@ -36,7 +36,7 @@ class Kept:
         self._job, self.has_stepped = None, False
         self._tensors = {}      # parameter -> its tensor
         self._aside = {}        # state of frozen parameters, which have no tensor
-        # Kept of an earlier attach() of this optimizer
+        # the Kept of an earlier attach() of the same optimizer
         self.place, self._former = None, vars(optimizer).get('_kept')
         if self._former is not None:
             self._former.check_job()
@@ -44,13 +44,14 @@ class Kept:
 
     @property
     def is_loaded(self):
-        """Returns whether the optimizer has a state that lanes do not have yet. A script may also
-        replace or clear the state; then all moments are zero."""
+        """Returns whether the optimizer has a state that lanes lack. A script may have replaced or
+        cleared the state; then all moments are zero."""
         state = self._optimizer.state
         return self._is_loaded or state is not self._empty or getattr(state, 'is_cleared', False)
 
     def check_job(self):
-        """Raises an error, on all ranks alike, if the lanes' moments cannot be read any more."""
+        """Raises the same error on all ranks if the moments on the lanes cannot be read any
+        more."""
         if self.has_stepped and not self.is_loaded and self._is_lost() and any(
                 MOMENTS[self._rule_of(one)] for one in self._tensors):
             raise self._lost()

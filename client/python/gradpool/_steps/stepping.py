@@ -114,8 +114,8 @@ class Stepping:
                            'the optimizer')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters. All ranks and the lanes get rank 0's parameters, and the lanes
-        its moments, if it has some."""
+        """Declares the parameters. All ranks and the lanes receive the parameters of rank 0, and
+        the lanes its moments, if rank 0 has any."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
@@ -140,7 +140,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """Restores a snapshot: the lanes get its state, and the model its parameters."""
+        """Restores a snapshot: lanes receive its state, and the model its parameters."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -226,8 +226,8 @@ class Stepping:
         return request, lambda: crossing.land(landed)
 
     def _begin_step(self, bucket):
-        """Called when all ranks have begun the next backward(), so that all changes of their
-        scripts have been made."""
+        """Called when all ranks have begun the next backward(): then the scripts have made all
+        their changes."""
         self._check_trainable()
         if self._members() != self._known:
             raise mismatch("the optimizer's groups have other parameters than at attach(): give it "
@@ -261,7 +261,7 @@ class Stepping:
 
 
 class Requests:
-    """Several requests, with one wait() for all."""
+    """Several requests that one wait() ends together."""
 
     def __init__(self, requests):
         self._requests = requests

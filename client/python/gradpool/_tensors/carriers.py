@@ -46,9 +46,9 @@ def carrier_of(tensor, is_moved):
 
 
 def flat_of(tensor):
-    """Returns the values in one dimension with a stride of one. If the tensor is contiguous, the
-    result has the same memory. A tensor with one element may have any stride; view() keeps the
-    stride, but refuses a view of another dtype (Y75)."""
+    """Returns the values in one dimension with a stride of one. A contiguous tensor shares its
+    memory with the result. A tensor with one element may have any stride; view() keeps this stride,
+    but refuses a view of another dtype (Y75)."""
     flat = tensor.contiguous().view(-1)
     return flat if flat.stride(0) == 1 else flat.as_strided(flat.shape, (1,))
 

@@ -55,7 +55,8 @@ class Gpu:
         return torch.cuda.stream(stream)
 
     def copy(self, stream, target, source):
-        """Starts a copy. The memory of both tensors is not reused before its end."""
+        """Starts a copy. The memory of both tensors must stay allocated and unchanged until the
+        copy ends."""
         with torch.cuda.stream(stream):
             target.copy_(source, non_blocking=True)
         for tensor in target, source:

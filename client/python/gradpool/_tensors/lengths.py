@@ -12,8 +12,8 @@ import collections
 
 from .cuda import HERE
 
-# Each of the first lengths gets its own tensor: at most this many lengths, each with at most this
-# many bytes.
+# The first lengths each get a tensor of their own: at most this many lengths, of at most this many
+# bytes.
 FIRST, FIRST_BYTES = 8, 16 << 20
 # A later length gets its own tensor after this many uses, with at most _WINDOW other lengths in
 # between. Uses within _APART calls, as in several operations of one step, count once.
@@ -25,7 +25,8 @@ _PIECE, _REST = 4096, 64
 
 
 class Habits:
-    """Finds lengths that recur. All ranks ask for the same lengths in the same order."""
+    """Finds lengths that recur. All ranks call this object with the same lengths in the same
+    order."""
 
     def __init__(self):
         # key -> (number of uses, call of the last use), sorted by last use

@@ -103,7 +103,8 @@ def _place():
 
 
 def _meet(door, process_sets):
-    from ._operations.objects import gather_objects    # imports a module that needs this one
+    # imported here, because that module imports this one
+    from ._operations.objects import gather_objects
     door.add(global_process_set)
     door.hosts = gather_objects((socket.gethostname(), _told_number()), 'hvd.init()',
                                 global_process_set)
@@ -201,7 +202,7 @@ def start_timeline(file_path, mark_cycles=False):
 
 
 def stop_timeline():
-    """Completes the file, as shutdown() does. Without start_timeline() it has no effect."""
+    """Completes the timeline file, as shutdown() does. Has no effect without start_timeline()."""
     if rank() == 0:
         door().job.stop_timeline()
 

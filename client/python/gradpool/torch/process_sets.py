@@ -97,7 +97,7 @@ class Sequences:
         # the first one yet.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
-        self.joined = Joined(self)      # texts of ranks in join()
+        self.joined = Joined(self)      # exchange of texts with ranks in join()
         self.roll = Roll(self)
         self.optimizers, self.dropped = 0, []
 
@@ -150,7 +150,7 @@ class Sequences:
         self.roll.end()
 
     def hand_over_all(self):
-        """Lets the completion thread end the open operations of all sets."""
+        """Hands the open operations of all sets to the completion thread."""
         for operation in self.door.open():
             operation.hand_over()
 

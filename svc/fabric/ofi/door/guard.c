@@ -2,7 +2,7 @@
  * takes precedence over the C library's, for every library that it uses. Owns the table of guarded
  * sockets. For all other sockets the functions behave as usual, and errno has the value from the
  * kernel (README, O12). */
-#undef _FORTIFY_SOURCE /* its inline versions have the same names */
+#undef _FORTIFY_SOURCE /* _FORTIFY_SOURCE has inline versions with the names of these functions */
 #include "svc/fabric/ofi/door/guard.h"
 
 #include "svc/base/log.h"

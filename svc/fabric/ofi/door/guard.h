@@ -12,12 +12,12 @@ struct ofi_door;
 /* Makes libfabric's listen() on this descriptor do nothing, and its accept() call ofi_door_take()
  * (O8). Returns as ofi_guard_begin(). */
 int ofi_guard_listener(int fd, struct ofi_door *door);
-/* Ends the check before the socket is closed, because its number may be reused. Does nothing
- * without a guard. */
+/* Ends the check. Called before the socket is closed, because the kernel may reuse its number. Has
+ * no effect without a guard. */
 void ofi_guard_end(int fd);
 
-/* Returns 0, or -ENOSYS if libfabric does not call this program's recv(), so that no byte would be
- * checked. This is also logged. */
+/* Returns 0, or -ENOSYS if libfabric does not call this program's recv(), so no byte would be
+ * checked. Logs this error. */
 int ofi_guard_check(void);
 
 /* Returns whether this version of libfabric (from fi_version()) was tested with hostile peers. The

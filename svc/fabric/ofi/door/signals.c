@@ -34,7 +34,7 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* A constructor runs after the constructors of all libraries on which its own library depends. */
+/* A constructor runs after the constructors of all libraries that its own library needs. */
 __attribute__((constructor)) void ofi_signals_give_back(void)
 {
     struct sigaction action;

@@ -19,11 +19,10 @@ struct ofi_listener {
 static void listener_warn_of_unknown_version(void)
 {
     if (!ofi_guard_knows(fi_version()))
-        log_warn(
-            "transport=ofi libfabric=%u.%u error=\"hostile peers were never tried against this "
-            "version of libfabric: one of them might end this process\" next=\"use libfabric "
-            "%s, or keep its port to workers that are trusted\"",
-            FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
+        log_warn("transport=ofi libfabric=%u.%u error=\"gradpool was never tested with hostile "
+                 "peers on this version of libfabric: such a peer might end this process\" "
+                 "next=\"use libfabric %s, or open the port to trusted workers only\"",
+                 FI_MAJOR(fi_version()), FI_MINOR(fi_version()), OFI_VERSIONS_KNOWN);
 }
 
 /* Opens the door. The socket is bound at this point but does not listen yet. Without a socket

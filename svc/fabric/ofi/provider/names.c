@@ -199,8 +199,8 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
 
 static int provider_missing(const char *provider, const char *why)
 {
-    log_error("transport=ofi provider=%s error=\"%s\" next=\"see fi_info -t FI_EP_MSG for what "
-              "this host offers; nothing else is tried in its place\"",
+    log_error("transport=ofi provider=%s error=\"%s\" next=\"run fi_info -t FI_EP_MSG to see the "
+              "providers of this host; gradpool tries no other provider\"",
               provider, why);
     return -ENOSYS;
 }
@@ -336,7 +336,7 @@ int ofi_errno(ssize_t code)
     ssize_t positive = code < 0 ? -code : code;
     switch (positive) {
     case 0: return 0;
-    /* Operations are canceled only because their connection has ended. */
+    /* libfabric cancels an operation only when its connection has ended */
     case FI_ECANCELED:
     case FI_ENOTCONN:
     case EPIPE:

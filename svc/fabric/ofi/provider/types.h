@@ -42,7 +42,7 @@ struct ofi_op {
     enum ofi_op_kind kind;
     bool is_asked; /* send that has requested a completion (O10) */
     unsigned held; /* number of messages in a receive that the caller has not returned */
-    int error;     /* error of a packed write that has ended but was not reported yet */
+    int error;     /* error of a packed write that has ended and is not reported yet */
     uint8_t *buffer;
     void *context;
     struct ofi_op *next_free; /* next free slot, or next write in a pack */
@@ -115,7 +115,7 @@ struct ofi_conn {
     bool has_left;    /* GOODBYE was posted */
     bool is_guarded;  /* the peer's bytes are checked (O12) */
     bool is_shut;     /* the endpoint has ended, and the provider uses no memory of it */
-    bool is_due;      /* the next poll has work here that no descriptor reports */
+    bool is_due;      /* the next poll has work for this connection, and no descriptor reports it */
     bool wants_room, has_room;
     uint64_t deadline_ns; /* in phases LINGERING and ENDING */
 
@@ -140,7 +140,7 @@ struct ofi_conn {
     struct ofi_pack packs[OFI_PACKS];
     struct ofi_pack *pack; /* pack for the next small operation; NULL: none is open */
     unsigned burst;        /* number of small operations since the last burst ended */
-    /* packed writes that have ended but were not reported yet */
+    /* packed writes that have ended and are not reported yet */
     struct ofi_op *written, **written_end;
     struct ofi_unpacking unpacking;
     /* Completions from the queue. The first entries_told of them were reported. */

@@ -32,7 +32,7 @@ struct shm_lent {
     struct shm_record *record; /* record that names the range and waits for it; NULL: none */
     /* 0; -EFAULT: a page of the range is missing; or an error of mmap() */
     int result;
-    uint64_t due_ns;           /* not mapped before this time */
+    uint64_t due_ns;           /* time before which the region is not mapped */
     uint64_t spent_ns;         /* mapper's time since shm_mapper_give() */
     bool is_given, is_over;    /* protected by the mapper's lock: to be mapped; to be unmapped */
     struct shm_warmth *warmth; /* see warmth.h */

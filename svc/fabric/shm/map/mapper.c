@@ -67,7 +67,7 @@ static void mapper_note_cold(struct shm_mapper *m, struct shm_lent *lent)
     list_append(&m->cold, &lent->warmth->link);
 }
 
-/* Accesses some pages of one region while no other region is due. Regions take turns. */
+/* Reads some pages of one region while no region is due to be mapped. Regions take turns. */
 static void mapper_warm(struct shm_mapper *m)
 {
     struct shm_warmth *w = list_entry(m->cold.next, struct shm_warmth, link);

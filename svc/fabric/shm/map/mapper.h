@@ -12,7 +12,7 @@ struct shm_mapper;
 int shm_mapper_create(struct shm_mapper **ret_mapper);
 /* Unmaps the regions that have ended, then ends the thread. NULL is allowed. */
 void shm_mapper_destroy(struct shm_mapper *mapper);
-/* Returns an eventfd that is signaled for each region that has been mapped. */
+/* Returns an eventfd that becomes readable after each mapped region. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
 /* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then

@@ -92,8 +92,8 @@ static void sigbus_handle(int signal_number, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* Installs the handler again for each mapping, because another part of the process may have
- * replaced it. The caller holds the lock. */
+/* Installs the handler again for each mapping, because other code of the process may have replaced
+ * it. The caller holds the lock. */
 static void sigbus_install(void)
 {
     struct sigaction action = {.sa_sigaction = sigbus_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
@@ -177,7 +177,7 @@ __attribute__((no_sanitize("thread"))) void shm_sigbus_touch(const void *start, 
     sigjmp_buf here;
 
     if (sigsetjmp(here, 1) != 0)
-        at += page; /* this page has failed */
+        at += page; /* the mapping of this page has failed */
     resume = &here;
     for (; at < end; at += page)
         (void)*at;

@@ -21,7 +21,7 @@ struct shm_warmth {
     uint64_t cold, cold_end;   /* mapped pages that are still to be accessed */
     uint64_t used_ns;          /* CPU time used since the last pages were mapped */
     _Atomic uint64_t spent_ns; /* CPU time that was not charged to a job yet */
-    atomic_bool may;           /* the job and its tenant have time left */
+    atomic_bool may;           /* the time limits of the job and its tenant permit more work */
     atomic_bool is_warm;       /* all mapped pages were accessed, or need not be */
 };
 

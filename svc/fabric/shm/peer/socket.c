@@ -181,8 +181,8 @@ static size_t packet_detach(struct msghdr *message, int *ret_fds)
     return count; /* the buffer has room for SHM_PACKET_FDS_MAX; the kernel closes any others */
 }
 
-/* Receives a packet. If a peer closes with unread packets, an error is reported once, before the
- * packets that it has sent. These are still valid. */
+/* Receives a packet. If a peer closes its socket while packets of ours are unread, the kernel
+ * reports an error once, before the packets that the peer has sent. Those packets are valid. */
 static int packet_receive(int fd, struct msghdr *message)
 {
     ssize_t n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -194,8 +194,8 @@ static int packet_receive(int fd, struct msghdr *message)
     return (int)n;
 }
 
-/* Returns whether this process has no room for another descriptor. The kernel then drops a packet's
- * descriptors. */
+/* Returns whether this process has no free descriptor. The kernel then drops the descriptors of a
+ * packet. */
 static bool packet_has_no_descriptor(int fd)
 {
     int probe = fcntl(fd, F_DUPFD_CLOEXEC, 0);

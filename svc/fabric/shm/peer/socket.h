@@ -49,7 +49,7 @@ int shm_socket_accept(int listener, int *ret_fd);
 int shm_socket_connect(const char *address, int *ret_fd);
 
 /* Writes the process at the other end. The caller closes `pidfd`. Returns 0, or -ENOTCONN if the
- * peer is gone. */
+ * peer has closed the connection. */
 int shm_socket_peer(int fd, struct shm_peer *ret_peer);
 
 /* Sends one packet and sets its `magic`. The descriptors are duplicated; the caller still owns

@@ -89,7 +89,7 @@ void shm_watch_destroy(struct shm_watch *w)
 
 int shm_watch_add(struct shm_watch *w, int fd)
 {
-    /* Edge-triggered, because this thread reads nothing. */
+    /* edge-triggered, because this thread does not read the sockets */
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.fd = fd};
 
     if (fd < 0)

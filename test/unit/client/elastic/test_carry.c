@@ -210,9 +210,11 @@ static void sums_that_no_ranks_send_are_refused(void **state)
     add(sound,
         (struct step_word){.rank = 1, .holds = true, .is_full = true, .rounds = 9, .print = 5});
     assert_int_equal(step_words_read(sound, 2, 1, 5, &sum), 0);
-    assert_int_equal(step_words_read(sound, 2, 1, 6, &sum), -EINVAL); /* another deal */
+    /* the record belongs to another deal */
+    assert_int_equal(step_words_read(sound, 2, 1, 6, &sum), -EINVAL);
     assert_int_equal(step_words_read(sound, 3, 2, 5, &sum), -EPROTO); /* without this rank */
-    assert_int_equal(step_words_read(sound, 1, 0, 5, &sum), -EPROTO); /* a rank that is none */
+    /* the record names a rank that the job does not have */
+    assert_int_equal(step_words_read(sound, 1, 0, 5, &sum), -EPROTO);
     for (int i = 0; i < STEP_WORDS_DEAL; i++) {
         memcpy(words, sound, sizeof words);
         words[i] += i == STEP_WORDS_ROUNDS_LATE ? 0 : UINT64_C(1) << 63 | 4;

@@ -18,7 +18,7 @@
 #define EPOCHS_MAX 3
 #define STEPS_MAX 4000
 
-static size_t left = SIZE_MAX; /* allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations until one fails */
 void *__real_reallocarray(void *memory, size_t count, size_t bytes);
 void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
 
@@ -40,7 +40,7 @@ struct world {
     uint64_t first_step[RANKS]; /* first step that a rank may train; 0: it is a founding member */
     uint32_t deaths_ppm, changes_ppm, alive;
     uint32_t confirmed[EPOCHS_MAX][SAMPLES_MAX], trained[EPOCHS_MAX][SAMPLES_MAX];
-    uint64_t repeated_most; /* samples of steps that dying ranks may have trained in vain */
+    uint64_t repeated_most; /* number of samples of steps whose results dying ranks may have lost */
 };
 
 static uint64_t draw(struct world *w, uint64_t below) { return mixed_key(w->state++, 1) % below; }
@@ -302,7 +302,7 @@ static void without_a_member_the_job_is_over(void **state)
     struct step_deal deal;
     struct deal_record record = {0};
     begin(&deal, 18, 0, 2);
-    ranks_add(record.present, 5); /* has come late, and holds no state */
+    ranks_add(record.present, 5); /* rank 5 has joined late, and has no state */
     assert_int_equal(deal_apply(&deal, &record), -EOWNERDEAD);
     deal_fini(&deal);
 }

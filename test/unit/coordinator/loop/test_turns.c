@@ -103,7 +103,7 @@ static void the_crowd_of_one_party_keeps_nobody_of_another(void **state)
         assert_true(waits_ns(victim) <= 300 * US);
 }
 
-static void who_has_used_little_goes_before_a_crowd_of_the_same_party(void **state)
+static void a_connection_with_little_used_time_precedes_busy_ones_of_its_party(void **state)
 {
     for (int i = 0; i < 60; i++)
         add(i, &one, 300 * US, true);
@@ -113,7 +113,7 @@ static void who_has_used_little_goes_before_a_crowd_of_the_same_party(void **sta
         assert_true(waits_ns(victim) <= 300 * US);
 }
 
-static void what_is_over_its_budget_begins_nothing_while_others_ask(void **state)
+static void a_party_above_its_budget_gets_no_turn_while_others_wait(void **state)
 {
     struct member *dear = add(0, &one, 400 * MS, true);
     run(2 * NS_PER_S);
@@ -129,7 +129,7 @@ static void what_is_over_its_budget_begins_nothing_while_others_ask(void **state
     assert_true(dear->taken > before + 3);
 }
 
-static void who_is_over_its_budget_is_served_all_the_same(void **state)
+static void a_party_above_its_budget_is_served_when_no_other_waits(void **state)
 {
     struct member *dear = add(0, &one, 400 * MS, true), *busy = add(1, &other, 100 * US, false);
     run(NS_PER_S);
@@ -155,7 +155,8 @@ static void operators_go_first_within_theirs_and_aggregators_always(void **state
     turn_wait(&turns, &chief->turn);
     run(2 * NS_PER_S);
     struct member *victim = add(2, &other, 100 * US, false);
-    assert_true(waits_ns(victim) <= 500 * MS); /* the operator has exceeded its budget meanwhile */
+    /* at this point the operator has exceeded its budget */
+    assert_true(waits_ns(victim) <= 500 * MS);
     struct member *lane = add(3, &aggregators, 100 * US, true);
     for (int i = 0; i < 100; i++) {
         turns_take(&turns, now_ns);
@@ -163,7 +164,7 @@ static void operators_go_first_within_theirs_and_aggregators_always(void **state
     }
 }
 
-static void who_pays_is_charged_and_may_change_in_a_turn(void **state)
+static void the_charged_party_may_change_during_a_turn(void **state)
 {
     struct member *first = add(0, &one, 0, false), *second = add(1, &other, 0, false);
     turns_bill(&turns, &first->turn);
@@ -181,7 +182,7 @@ static void who_pays_is_charged_and_may_change_in_a_turn(void **state)
     assert_int_equal(other.cpu_ns, 5 * MS);
 }
 
-static void who_goes_leaves_no_turn_and_no_bill_behind(void **state)
+static void a_removed_entry_leaves_no_turn_and_no_charge(void **state)
 {
     struct member *gone = add(0, &one, 0, false);
     turns_bill(&turns, &gone->turn);
@@ -200,12 +201,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_crowd_of_one_party_keeps_nobody_of_another),
-        CASE(who_has_used_little_goes_before_a_crowd_of_the_same_party),
-        CASE(what_is_over_its_budget_begins_nothing_while_others_ask),
-        CASE(who_is_over_its_budget_is_served_all_the_same),
+        CASE(a_connection_with_little_used_time_precedes_busy_ones_of_its_party),
+        CASE(a_party_above_its_budget_gets_no_turn_while_others_wait),
+        CASE(a_party_above_its_budget_is_served_when_no_other_waits),
         CASE(operators_go_first_within_theirs_and_aggregators_always),
-        CASE(who_pays_is_charged_and_may_change_in_a_turn),
-        CASE(who_goes_leaves_no_turn_and_no_bill_behind),
+        CASE(the_charged_party_may_change_during_a_turn),
+        CASE(a_removed_entry_leaves_no_turn_and_no_charge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,7 +182,7 @@ static void rows_come_back_as_they_were_put(void **state)
     assert_int_equal(f->rows[2].piece.epoch, 5);
 }
 
-static void a_row_put_again_replaces_and_keeps_what_belongs_to_it(void **state)
+static void a_row_put_again_replaces_the_old_one_and_keeps_dependent_rows(void **state)
 {
     struct fixture *f = *state;
     put(f, job_row(7, "resnet"));
@@ -195,7 +195,7 @@ static void a_row_put_again_replaces_and_keeps_what_belongs_to_it(void **state)
     assert_true(f->rows[1].session.session == UINT64_MAX);
 }
 
-static void erasing_a_row_erases_what_belongs_to_it_and_nothing_else(void **state)
+static void erasing_a_row_erases_only_it_and_dependent_rows(void **state)
 {
     struct fixture *f = *state;
     struct err err;
@@ -234,7 +234,7 @@ static void a_row_without_its_owner_fails_the_whole_change(void **state)
     assert_int_equal(load(f), 1);
 }
 
-static void a_full_disk_leaves_what_was_there(void **state)
+static void a_full_disk_leaves_the_stored_state_unchanged(void **state)
 {
     struct fixture *f = *state;
     struct err err = {0};
@@ -365,10 +365,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(rows_come_back_as_they_were_put),
-        CASE(a_row_put_again_replaces_and_keeps_what_belongs_to_it),
-        CASE(erasing_a_row_erases_what_belongs_to_it_and_nothing_else),
+        CASE(a_row_put_again_replaces_the_old_one_and_keeps_dependent_rows),
+        CASE(erasing_a_row_erases_only_it_and_dependent_rows),
         CASE(a_row_without_its_owner_fails_the_whole_change),
-        CASE(a_full_disk_leaves_what_was_there),
+        CASE(a_full_disk_leaves_the_stored_state_unchanged),
         CASE(a_change_that_was_not_committed_is_gone),
         CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
         CASE(a_load_ends_with_the_error_of_its_reader),

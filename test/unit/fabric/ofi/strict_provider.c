@@ -149,7 +149,7 @@ static struct list endpoints = {&endpoints, &endpoints};
 
 static struct endpoint *endpoint_of(struct fid_ep *ep) { return (struct endpoint *)ep->fid.ops; }
 
-/* Finds the endpoint of a connection. Its queue has the same context. */
+/* Finds the endpoint of a connection by the context, which its queue has, too. */
 static struct endpoint *endpoint_by_context(const void *context)
 {
     struct endpoint *found = NULL;

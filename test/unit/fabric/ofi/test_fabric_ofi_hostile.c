@@ -156,7 +156,7 @@ static void lengths_that_cannot_be_end_their_own_connection_only(void **state)
     bench_close(&b);
 }
 
-static void what_is_acknowledged_or_answered_unasked_ends_its_own_connection_only(void **state)
+static void an_unrequested_acknowledgement_or_answer_ends_only_its_connection(void **state)
 {
     struct bench b;
     (void)state;
@@ -204,7 +204,7 @@ static void an_answer_that_is_too_short_is_no_answer(void **state)
 }
 
 /* A write that its receiver has not read cannot be acknowledged yet. */
-static void an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection(void **state)
+static void an_early_acknowledgement_ends_the_connection(void **state)
 {
     enum { BYTES = 16 << 20 };
     static uint8_t slot[BYTES];
@@ -349,9 +349,9 @@ int main(void)
         cmocka_unit_test(the_libfabric_that_is_here_is_a_known_one),
         cmocka_unit_test(every_operation_of_a_header_ends_its_own_connection_only),
         cmocka_unit_test(lengths_that_cannot_be_end_their_own_connection_only),
-        cmocka_unit_test(what_is_acknowledged_or_answered_unasked_ends_its_own_connection_only),
+        cmocka_unit_test(an_unrequested_acknowledgement_or_answer_ends_only_its_connection),
         cmocka_unit_test(an_answer_that_is_too_short_is_no_answer),
-        cmocka_unit_test(an_acknowledgement_ahead_of_what_it_is_for_ends_the_connection),
+        cmocka_unit_test(an_early_acknowledgement_ends_the_connection),
         cmocka_unit_test(acknowledgements_that_are_not_taken_are_bounded),
         cmocka_unit_test(a_message_that_asks_for_a_commit_ends_its_own_connection_only),
         cmocka_unit_test(bytes_by_chance_touch_no_other_connection),

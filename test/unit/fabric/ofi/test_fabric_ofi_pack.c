@@ -92,7 +92,7 @@ static void small_writes_of_a_burst_share_messages_and_land_in_order(void **stat
 }
 
 /* Long messages, short messages and words arrive in the order of posts. */
-static void nothing_overtakes_what_is_gathered(void **state)
+static void no_operation_overtakes_a_pack(void **state)
 {
     enum { ROUNDS = 12 };
     static char slots[8][4096];
@@ -168,7 +168,7 @@ static void one_message_of_a_pack_may_be_held(void **state)
     rig_expect_text(&rig, &rig.lane, "on and on");
 }
 
-static void what_comes_alone_is_sent_at_once(void **state)
+static void a_single_operation_is_sent_at_once(void **state)
 {
     static char slot[500];
     assert_int_equal(write_number(1, slot, NULL), 0);
@@ -214,7 +214,7 @@ static void packed_writes_end_with_their_connection(void **state)
 }
 
 /* For the peer these writes have arrived, and it may have reported this. */
-static void what_came_before_our_own_goodbye_lands_without_a_word(void **state)
+static void writes_before_our_own_goodbye_land_without_a_word(void **state)
 {
     enum { COUNT = 60 };
     static char slots[COUNT][500];
@@ -273,7 +273,7 @@ static void a_pack_that_is_none_ends_the_connection(void **state)
     expect_refused(cases, sizeof cases / sizeof *cases, true);
 }
 
-static void a_packed_write_stays_within_what_was_lent(void **state)
+static void a_packed_write_stays_within_lent_memory(void **state)
 {
     static const struct garbage cases[] = {
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 24, 0, 0, REGION_BYTES - 4, 0}, 40},
@@ -289,15 +289,15 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(small_writes_of_a_burst_share_messages_and_land_in_order),
-        CASE(nothing_overtakes_what_is_gathered),
+        CASE(no_operation_overtakes_a_pack),
         CASE(messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_one),
         CASE(one_message_of_a_pack_may_be_held),
-        CASE(what_comes_alone_is_sent_at_once),
+        CASE(a_single_operation_is_sent_at_once),
         CASE(packed_writes_are_not_over_while_the_peer_is_stopped),
         CASE(packed_writes_end_with_their_connection),
-        CASE(what_came_before_our_own_goodbye_lands_without_a_word),
+        CASE(writes_before_our_own_goodbye_land_without_a_word),
         CASE(a_pack_that_is_none_ends_the_connection),
-        CASE(a_packed_write_stays_within_what_was_lent),
+        CASE(a_packed_write_stays_within_lent_memory),
     };
     return cmocka_run_group_tests_name(v4.name, cases, NULL, NULL);
 }

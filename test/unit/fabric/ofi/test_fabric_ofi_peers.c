@@ -223,8 +223,8 @@ static void a_killed_worker_gives_back_every_operation_and_closes_once(void **st
     fabric_close(rig.lane.fabric);
 }
 
-/* The worker's own child survives, with copies of every socket except those that the worker has
- * abandoned. */
+/* A child process of the worker survives, with copies of all sockets except those that the worker
+ * has abandoned. */
 static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void **state)
 {
     struct rig rig;

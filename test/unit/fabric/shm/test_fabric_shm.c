@@ -83,7 +83,7 @@ static void both_ends_know_the_process_at_the_other(void **state)
     assert_string_equal(fabric_peer(rig->at_worker[0]), expected);
 }
 
-static void what_was_sent_before_a_disconnect_still_arrives(void **state)
+static void messages_before_a_disconnect_arrive(void **state)
 {
     struct rig *rig = *state;
     struct region region;
@@ -317,7 +317,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
     assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
     assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
     assert_true(clock_now_ns() - before_ns < FABRIC_FENCE_NS);
-    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would come late */
+    poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would happen late */
     assert_int_equal(waitpid(lane, NULL, WNOHANG), 0);
     kill(lane, SIGKILL);
     waitpid(lane, NULL, 0);
@@ -373,7 +373,7 @@ static void expect_standing(struct rig *rig)
     rig_expect_closed(rig, &rig->workers[0], &rig->workers[0], 0);
 }
 
-/* The lane has read CLOSED. Until its next poll it may still write through its mappings. */
+/* The lane has read CLOSED, but may still write through its mappings until its next poll. */
 static void a_fence_stands_until_the_lane_polls_again(void **state)
 {
     struct rig *rig = *state;
@@ -578,7 +578,7 @@ int main(void)
         FABRIC_CASE(addresses_are_names_in_the_abstract_space),
         FABRIC_CASE(a_fabric_is_a_lanes_or_a_workers),
         FABRIC_CASE(both_ends_know_the_process_at_the_other),
-        FABRIC_CASE(what_was_sent_before_a_disconnect_still_arrives),
+        FABRIC_CASE(messages_before_a_disconnect_arrive),
         FABRIC_CASE(completions_beyond_the_queue_wait_for_room),
         FABRIC_CASE(a_withdrawal_passes_a_full_ring),
         FABRIC_CASE(messages_that_are_held_stay_whole),

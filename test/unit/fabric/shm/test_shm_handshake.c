@@ -63,7 +63,7 @@ static void rings_and_bells_of_another_size_are_refused(void **state)
     }
 }
 
-static void what_is_not_memory_is_refused(void **state)
+static void descriptors_other_than_memory_are_refused(void **state)
 {
     struct rig *rig = *state;
     int pipe_fds[2], file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -234,7 +234,7 @@ static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
     rig_connect(rig, 1);
 }
 
-static void a_worker_cannot_write_what_lanes_sleep_by(void **state)
+static void a_worker_cannot_write_the_sleep_flag_of_a_lane(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_make(rig);
@@ -261,14 +261,14 @@ int main(void)
     const struct CMUnitTest cases[] = {
         LIAR_CASE(rings_that_could_shrink_are_refused),
         LIAR_CASE(rings_and_bells_of_another_size_are_refused),
-        LIAR_CASE(what_is_not_memory_is_refused),
+        LIAR_CASE(descriptors_other_than_memory_are_refused),
         LIAR_CASE(memory_that_the_lane_could_not_write_is_refused),
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
         LIAR_CASE(sockets_that_say_nothing_are_bounded_in_number),
         LIAR_CASE(strangers_are_taken_four_a_look_and_then_the_listener_rests),
         LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
-        LIAR_CASE(a_worker_cannot_write_what_lanes_sleep_by),
+        LIAR_CASE(a_worker_cannot_write_the_sleep_flag_of_a_lane),
     };
     return cmocka_run_group_tests_name("shm_handshake", cases, NULL, NULL);
 }

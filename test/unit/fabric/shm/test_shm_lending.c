@@ -51,7 +51,7 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    /* without this support, these cases only repeat those with checks */
+    /* without userfaultfd these cases only repeat those with checks */
     kernel_helps = shm_absent_can_fail();
     return set_up(state);
 }

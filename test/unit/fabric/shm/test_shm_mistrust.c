@@ -106,7 +106,7 @@ static void lend(struct liar *l, int fd, uint32_t packet_id, uint64_t packet_byt
         shm_push(&l->out, SHM_RECORD_LEND, record_id, &record_bytes, sizeof record_bytes), 0);
 }
 
-static void a_region_that_is_not_what_it_claims_ends_the_connection(void **state)
+static void a_region_with_a_false_description_ends_the_connection(void **state)
 {
     struct rig *rig = *state;
     static const struct {
@@ -193,7 +193,7 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* In the place of a region's packet comes a packet without bytes. One packet remains at the end. */
+/* A packet without bytes replaces the packet of a region. One packet remains at the end. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -214,7 +214,7 @@ static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **stat
 }
 
 /* The worker's process has left, but another process still writes to the ring. */
-static void what_is_published_after_a_goodbye_does_not_count(void **state)
+static void records_after_a_goodbye_are_ignored(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_admitted(rig);
@@ -239,7 +239,7 @@ static void what_is_published_after_a_goodbye_does_not_count(void **state)
 }
 
 /* Uses an eventfd that blocks its reader, a full eventfd, and a socket without a reader. */
-static void a_lane_never_blocks_on_what_it_shares(void **state)
+static void a_lane_never_blocks_on_shared_descriptors(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_make(rig);
@@ -404,13 +404,13 @@ int main(void)
         LIAR_CASE(a_head_beyond_the_tail_ends_the_connection),
         LIAR_CASE(records_that_make_no_sense_end_the_connection),
         LIAR_CASE(a_record_longer_than_a_record_ends_the_connection),
-        LIAR_CASE(a_region_that_is_not_what_it_claims_ends_the_connection),
+        LIAR_CASE(a_region_with_a_false_description_ends_the_connection),
         LIAR_CASE(a_region_id_is_lent_once),
         LIAR_CASE(regions_count_against_a_limit_and_withdrawing_gives_back),
         LIAR_CASE(garbage_among_the_descriptors_ends_the_connection),
         LIAR_CASE(descriptors_without_a_byte_in_a_regions_place_are_closed),
-        LIAR_CASE(what_is_published_after_a_goodbye_does_not_count),
-        LIAR_CASE(a_lane_never_blocks_on_what_it_shares),
+        LIAR_CASE(records_after_a_goodbye_are_ignored),
+        LIAR_CASE(a_lane_never_blocks_on_shared_descriptors),
         LIAR_CASE(a_former_worker_wakes_nobody),
         LIAR_CASE(a_page_that_fails_reads_as_zeros_and_is_reported),
         LIAR_CASE(tens_of_thousands_of_mappings_are_guarded_each),

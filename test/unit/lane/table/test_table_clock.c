@@ -204,7 +204,7 @@ static void asp_waits_for_nobody(void **state)
     end(&clocks);
 }
 
-static void progress_covers_what_has_been_applied(void **state)
+static void progress_covers_the_applied_updates(void **state)
 {
     struct shard_progress progress = {3, 0};
     assert_true(shard_progress_covers(&progress, 2, UINT64_MAX));
@@ -255,7 +255,7 @@ int main(void)
         cmocka_unit_test(bsp_applies_a_clock_when_all_members_have_ended_it),
         cmocka_unit_test(ssp_lets_a_pull_run_ahead_by_its_staleness),
         cmocka_unit_test(asp_waits_for_nobody),
-        cmocka_unit_test(progress_covers_what_has_been_applied),
+        cmocka_unit_test(progress_covers_the_applied_updates),
         cmocka_unit_test(a_restarted_rank_counts_its_pushes_anew),
         cmocka_unit_test(clocks_without_memory_are_an_error),
     };

@@ -87,7 +87,8 @@ static void a_row_never_moves(void **state)
     rig_fini(&rig);
 }
 
-/* Tests every length of a row. No two rows may overlap, and no row may lie in two blocks. */
+/* Tests every length of a row. No two rows may overlap, and no row may be divided between two
+ * blocks. */
 static void rows_of_every_length_keep_apart(void **state)
 {
     static const uint32_t lengths[] = {8, 16, 136, 2048, 4080, 4088, 4096, 8192, 49160};
@@ -164,7 +165,7 @@ static void a_full_quota_bears_no_row(void **state)
     rig_fini(&rig);
 }
 
-static void a_lowered_allowance_keeps_what_exists(void **state)
+static void a_lowered_allowance_keeps_existing_rows(void **state)
 {
     static uint64_t keys[BATCH];
     uint32_t rows[BATCH];
@@ -333,7 +334,7 @@ int main(void)
         cmocka_unit_test(rows_of_every_length_keep_apart),
         cmocka_unit_test(a_layout_has_room_for_its_parts),
         cmocka_unit_test(a_full_quota_bears_no_row),
-        cmocka_unit_test(a_lowered_allowance_keeps_what_exists),
+        cmocka_unit_test(a_lowered_allowance_keeps_existing_rows),
         cmocka_unit_test(an_allowance_is_short_from_three_quarters_on),
         cmocka_unit_test(the_nth_allocation_fails),
         cmocka_unit_test(keys_with_the_same_tag_are_told_apart),

@@ -54,8 +54,8 @@ def _neutral_value(op, dtype):
 
 
 def factors_for(dtype, op, factors):
-    """Returns the (before, after) factors that are used for a dtype. 16-bit floats are summed as
-    float32, where gradient_predivide_factor has no advantage, so opposite factors become 1."""
+    """Returns the (before, after) factors for a dtype. 16-bit floats are summed as float32, where
+    gradient_predivide_factor has no advantage, so two factors that cancel each other become 1."""
     is_sum = op in (ReduceOp.Average, ReduceOp.Sum)
     if is_sum and is_half(dtype) and math.isclose(factors[0] * factors[1], 1, rel_tol=1e-12):
         return 1.0, 1.0

@@ -12,7 +12,7 @@ class Handle:
         self._operation, self._result = operation, result
 
     def __del__(self):
-        """Lets the completion thread end the operation when the script drops the handle."""
+        """Hands the operation to the completion thread when the script drops the handle."""
         if not self._operation.is_settled() and not sys.is_finalizing():
             self._operation.let_go()
 
@@ -29,7 +29,7 @@ class Handle:
         return self._operation.brought
 
     def then(self, make):
-        """Returns this Handle with another result: make() of the former result."""
+        """Returns this Handle with a changed result: make() is called with the former result."""
         former = self._result
         self._result = lambda: make(former())
         return self

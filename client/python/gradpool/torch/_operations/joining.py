@@ -19,8 +19,7 @@ _SLICE_MS = 2
 
 
 def _begun_by(recipe, ranks, text):
-    """Returns the call with that text, without values from this rank. Another rank has sent the
-    recipe."""
+    """Returns the call that belongs to a recipe of another rank, without values from this rank."""
     call = recipe(ranks)
     call.text, call.neutral = text, functools.partial(_begun_by, recipe, ranks, text)
     return call
@@ -62,7 +61,7 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """Adds an operation that was begun for other ranks to the known operations."""
+        """Adds an operation that this rank has begun for other ranks to the known operations."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]
@@ -83,9 +82,9 @@ class _Rounds:
         return any(operation.rest(_SLICE_MS) for operation in list(self._open.values()))
 
     def raise_cause(self):
-        """After the loss of a rank: raises the error of another open operation, if one has another
-        error. A rank with a disagreement leaves the job. Ranks that have not yet checked for the
-        disagreement get the loss of that rank first."""
+        """After the loss of a rank: raises the error of another open operation, if there is one. A
+        rank that has found a disagreement leaves the job, so ranks that have not checked yet first
+        see the loss of that rank."""
         for operation in self._open.values():
             with contextlib.suppress(PeerLost):
                 operation.wait()
@@ -125,7 +124,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Takes part in operations until all ranks have joined: then `done` is over."""
+    """Takes part in operations until all ranks have joined, which ends `done`."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

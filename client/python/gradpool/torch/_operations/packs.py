@@ -85,7 +85,7 @@ class GroupedReduction(Reduction):
     """Reduces many tensors into their outputs."""
 
     def __init__(self, ranks, tensors, outputs, op, factors):
-        self._whole = []        # (pack, outputs of its tensors)
+        self._whole = []        # list of (pack, outputs of its tensors)
         travelling, landing = [], []
         for positions in cut(tensors):
             if len(positions) == 1:

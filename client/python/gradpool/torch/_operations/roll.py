@@ -28,7 +28,7 @@ class Roll:
         self._notices.end()
 
     def tell(self):
-        """Sends this rank's list, if all ranks have sent theirs since the last one."""
+        """Sends this rank's list if all ranks have sent a list since this rank's last one."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():

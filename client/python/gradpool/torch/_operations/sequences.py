@@ -35,7 +35,7 @@ _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
 _NAME_BYTES = 160           # longest name of a tensor in the service
 _TOLD_CHARS = 80            # longest description of one operation in a list of several
-# A waiting thread checks only its own operation for this long, and then all open ones.
+# For this long a waiting thread checks only its own operation; then it checks all open ones.
 _PATIENCE_S = 0.05
 # Total bytes of the first lengths, which get their own tensors. A new length costs marks on all of
 # these tensors.
@@ -105,10 +105,11 @@ class Sequence:
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
         self.open, self.failure = set(), None
         self.unnamed = 0 if plans_max > 1 else None
-        self.plans = collections.OrderedDict()      # text -> Plan
+        self.plans = collections.OrderedDict()      # text of an agreement -> its Plan
         self._plans_max, self._declared = plans_max, 0
         self._path = f'{ranks.path}/{short(name)}'
-        self._words = None                          # [Slot of the ranks' words]
+        # list with the Slot for the ranks' words; None: not created yet
+        self._words = None
         self._holder, self._queue = None, collections.deque()
         self._forgotten, self._is_broken, self.said = [], False, 0
         self._bytes, self._habits, self._pool = 0, None, Pool(self._declare_pieces)
@@ -402,7 +403,7 @@ class NamedOperation(Operation):
         return self._has_begun
 
     def is_over(self):
-        """Lets the completion thread check for ranks in join() that will not take part."""
+        """Hands the check for ranks in join() that will not take part to the completion thread."""
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())

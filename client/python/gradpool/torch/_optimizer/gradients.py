@@ -57,7 +57,8 @@ class Member:
         return gradient.to_dense()
 
     def place(self, has_one, gradient):
-        """Sets the sparse gradient of all ranks. A parameter that is gone gets no gradient."""
+        """Sets the sparse gradient that all ranks have reduced. A parameter that the script has
+        dropped gets no gradient."""
         if has_one or not self.is_gone:
             self.parameter.grad = gradient
 

@@ -52,7 +52,7 @@ def _broadcast_all(what, tensors, root_rank, process_set):
 
 
 class _Place:
-    """A stand-in for a tensor in pickled objects."""
+    """A placeholder for a tensor in pickled objects."""
 
     def __init__(self, number, tensor):
         self.number, self.shape, self.dtype = number, tuple(tensor.shape), tensor.dtype
