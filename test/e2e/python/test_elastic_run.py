@@ -424,8 +424,8 @@ class Refusals(unittest.TestCase):
         self.assertEqual(self.run_alone('rank_is_refused'), [])
 
     def test_a_loop_that_other_workers_would_wait_for_is_an_error_with_advice(self):
-        wanted = ('ended without backward(), for', 'a second time in one step', 'outside of a step',
-                  'ended without its steps', "no gradient to 'weight'", 'a data set of 2 samples',
+        wanted = ('has had no backward(), for', 'a second time in one step', 'outside of a step',
+                  'of Run has had no step', "no gradient to 'weight'", 'a data set of 2 samples',
                   'steps ahead, Run() deals', 'Run deals the samples, and',
                   'call resize() of the Run', '700',
                   'was left before its last step')

@@ -108,7 +108,7 @@ class Run:
             self._epoch = step.epoch
             yield step.epoch
             if self._peeked is step:
-                raise mismatch(f'epoch {step.epoch} of Run ended without its steps: loop over the '
+                raise mismatch(f'epoch {step.epoch} of Run has had no step: loop over the '
                                'Run, or over its loader(), in each epoch')
             if self._peek() is not None and self._peeked.epoch == step.epoch:
                 raise mismatch(f'epoch {step.epoch} of Run was left before its last step: other '
@@ -180,7 +180,7 @@ class Run:
         if gradients.failure is not None:
             raise gradients.failure
         if gradients.is_open and not gradients.is_pushed:
-            raise mismatch(f'step {self._deal.step.number} of Run ended without backward(), for '
+            raise mismatch(f'step {self._deal.step.number} of Run has had no backward(), for '
                            'which the other workers wait: call backward() in each step')
         gradients.is_open = gradients.is_pushed = False
 
