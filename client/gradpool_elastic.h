@@ -12,7 +12,7 @@
  *   gp_deal_declare(job, &deal, specs, count, tensors)      instead of gp_tensors_declare()
  *   for (;;) {
  *       int result = gp_step_begin(job, 0, &step);
- *       if (result == GP_LEAVES || result == GP_TRAINED)
+ *       if (result == GP_LEAVES || result == GP_TRAINED || result == GP_ENDED)
  *           break;
  *       if (result == GP_CARRIES) {                         workers have come
  *           every rank copies the state of the model from rank step.giver, as by gp_broadcast()
@@ -77,6 +77,7 @@ GP_API int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spe
 #define GP_TRAINED 2 /* the last epoch is complete */
 /* workers have joined: copy the state of the model, then begin the step again */
 #define GP_CARRIES 3
+#define GP_ENDED 4 /* the training had ended before this late worker got the state: leave the job */
 
 /* this rank has no state of the model: drop the results of this step */
 #define GP_STEP_ENTERS 1u
@@ -102,16 +103,18 @@ typedef struct gp_step {
  * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
  * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every rank
  * gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late worker
- * says that it has the state of the model; a share follows prefetch + 2 steps later. No worker can
+ * says that it has the state of the model; a share follows prefetch + 2 steps later. A late worker
+ * that comes as the training ends gets GP_ENDED: its model is not the trained one. No worker can
  * enter in the middle of a step: the thread of the steps calls gp_job_resize() after the last
  * gp_wait() of a step and before gp_step_begin(); other threads call it at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
- * (the text names it): the next call goes on; -EOWNERDEAD all ranks with the state were lost;
- * -ESTALE this rank has not entered all tensors at one step: leave, and join again; -EPROTO ranks
- * have pushed their tensors unequally often, or another version of the library takes part; the
- * errors of gp_wait(). After all but -EBUSY and -ETIMEDOUT no step can begin. */
+ * (the text names it): the next call goes on; -EOWNERDEAD all ranks with the state were lost, or
+ * have left before the end of the training; -ESTALE this rank has not entered all tensors at one
+ * step: leave, and join again; -EPROTO ranks have pushed their tensors unequally often, or another
+ * version of the library takes part; the errors of gp_wait(). After all but -EBUSY and -ETIMEDOUT
+ * no step can begin. */
 GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
 
 /* Writes the samples of this rank in a step, at most `room`: numbers below gp_deal.samples. `step`:

@@ -71,13 +71,17 @@ def start_ranks(function, workers, prefixes=None, **environment):
     """Starts processes that call `function`(rank, workers) of the running script. Does not wait.
 
     prefixes  {rank: words in front of its command}"""
-    words = [sys.executable, os.path.abspath(sys.argv[0]), '--rank', function]
-    how = Fork if _forks and not prefixes else subprocess.Popen
-    return [how(
-        [*(prefixes or {}).get(rank, ()), *words, str(rank), str(workers)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, 'OMP_NUM_THREADS': '1', **environment}) for rank in range(workers)]
+    return [start_rank(function, rank, workers, (prefixes or {}).get(rank, ()), **environment)
+            for rank in range(workers)]
+
+
+def start_rank(function, rank, workers, prefix=(), **environment):
+    """Starts one of the processes of start_ranks()."""
+    how = Fork if _forks and not prefix else subprocess.Popen
+    return how([*prefix, sys.executable, os.path.abspath(sys.argv[0]), '--rank', function,
+                str(rank), str(workers)],
+               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+               env={**os.environ, 'OMP_NUM_THREADS': '1', **environment})
 
 
 def finish_ranks(processes):

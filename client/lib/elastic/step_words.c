@@ -14,6 +14,7 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
     if (word->holds)
         ranks_add(ret_words + STEP_WORDS_HOLDS, word->rank);
     ret_words[STEP_WORDS_FULL] = word->holds && word->is_full;
+    ret_words[STEP_WORDS_END] = word->holds && word->is_end;
     ret_words[word->holds ? STEP_WORDS_ROUNDS : STEP_WORDS_ROUNDS_LATE] = word->rounds;
     ret_words[STEP_WORDS_DEAL] = word->print;
 }
@@ -35,6 +36,8 @@ static bool sets_are_sound(const struct deal_record *record, uint32_t workers, u
            is_within(record->holds, record->present);
 }
 
+static bool all_or_none(uint64_t ranks, uint64_t all) { return ranks == 0 || ranks == all; }
+
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum)
 {
@@ -49,9 +52,9 @@ int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, ui
     uint64_t present = ranks_count(sum.record.present), hold = ranks_count(sum.record.holds);
     if (words[STEP_WORDS_DEAL] != present * print)
         return -EINVAL;
-    if (words[STEP_WORDS_FULL] != 0 && words[STEP_WORDS_FULL] != hold)
+    if (!all_or_none(words[STEP_WORDS_FULL], hold) || !all_or_none(words[STEP_WORDS_END], hold))
         return -EPROTO;
-    sum.is_full = words[STEP_WORDS_FULL] != 0;
+    sum.kind = words[STEP_WORDS_END] ? STEP_END : words[STEP_WORDS_FULL] ? STEP_FULL : STEP_EMPTY;
     sum.rounds = words[STEP_WORDS_ROUNDS] / hold;
     if (words[STEP_WORDS_ROUNDS] % hold != 0)
         return -EPROTO;

@@ -10,9 +10,10 @@ enum step_words {
     STEP_WORDS_LEAVING = RANKS_WORDS,
     STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
     STEP_WORDS_FULL = 3 * RANKS_WORDS, /* ranks that hold the state and deal samples in the step */
-    STEP_WORDS_ROUNDS,                 /* rounds of tensors: sum of the ranks that hold the state */
-    STEP_WORDS_ROUNDS_LATE,            /* rounds of tensors: sum of all other ranks */
-    STEP_WORDS_DEAL,                   /* sum of deal_print() of all ranks */
+    STEP_WORDS_END,         /* ranks that hold the state and are at the end of the training */
+    STEP_WORDS_ROUNDS,      /* rounds of tensors: sum of the ranks that hold the state */
+    STEP_WORDS_ROUNDS_LATE, /* rounds of tensors: sum of all other ranks */
+    STEP_WORDS_DEAL,        /* sum of deal_print() of all ranks */
     STEP_WORDS_COUNT,
 };
 
@@ -21,14 +22,17 @@ struct step_word {
     uint32_t rank;
     bool is_leaving, holds;
     bool is_full;    /* with `holds`: the step has samples */
+    bool is_end;     /* with `holds`: the training has ended before the step */
     uint64_t rounds; /* rounds that this rank's tensors have completed before the step */
     uint64_t print;  /* deal_print() of its deal */
 };
 
+enum step_kind { STEP_EMPTY, STEP_FULL, STEP_END }; /* no samples; samples; training is over */
+
 /* The contents of a step record, the same on all ranks. */
 struct step_sum {
     struct deal_record record;
-    bool is_full;    /* the step has samples */
+    enum step_kind kind;
     uint64_t rounds; /* rounds that tensors had completed before the step */
     /* the ranks without the state have completed the same rounds */
     bool late_are_level;

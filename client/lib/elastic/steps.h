@@ -12,6 +12,7 @@ struct gp_tensor;
 /* Names of the hidden tensors. */
 #define STEPS_RECORD_NAME TERMS_STEPS_NAME
 #define STEPS_CARRY_NAME "gradpool.carry"
+#define STEPS_END_NAME "gradpool.end"
 #define STEPS_CARRY_WORDS 1024 /* words that one round of the hand-over transfers */
 
 /* The next part of gp_step_begin(). */
@@ -21,24 +22,27 @@ enum steps_phase {
     STEPS_BODY,    /* a rank without the state has the record, and trains with weight 0 */
     STEPS_CARRY,   /* the giver sends the deal to late workers */
     STEPS_CARRIED, /* the script of the giver sends its state to late workers */
+    STEPS_MISSED,  /* as STEPS_CARRIED on a late worker that has not received the state */
     STEPS_LAST,    /* a last record, without a step, was sent; then this rank leaves the deal */
+    STEPS_END,     /* the training has ended, and this rank pushes the round that says so */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
 struct job_steps {
     uint32_t weight; /* weight of gradients that are pushed from now on */
     /* the following fields are for jobs with a deal */
-    struct gp_tensor *record, *carry; /* hidden tensors; NULL: no deal was declared */
+    /* hidden tensors; NULL: no deal was declared. `end` has one round, at the end of the training:
+     * a worker that enters after that round sees its number */
+    struct gp_tensor *record, *carry, *end;
     enum steps_phase phase;
     int failure;                /* error after which no step can begin; 0: none */
     bool is_used;               /* a thread is in gp_step_begin() */
     bool holds;                 /* this rank has the state of the training */
-    bool has_missed;            /* the script has not received the state of the giver */
     bool is_leaving;            /* announced in the last record and in all later ones */
     uint64_t number;            /* step whose record was sent last; 0: none, or not known yet */
     struct step_deal *deal;     /* on a rank without the state only `spec` is valid */
     struct step_sum sum;        /* contents of the last record */
-    struct gp_request *request; /* open round of `record` or `carry`; NULL: none */
+    struct gp_request *request; /* open round of a hidden tensor; NULL: none */
     uint64_t sent[STEP_WORDS_COUNT], heard[STEP_WORDS_COUNT];
     /* hand-over: number of words (0: unknown), and number of words that have arrived; `carried` has
      * the words at the giver and at late workers, and is NULL at other ranks */

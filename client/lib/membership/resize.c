@@ -108,7 +108,7 @@ static int say_who_is_late(const struct resizing *z, int timeout_ms)
     return client_error(-ETIMEDOUT,
                         "job '%s' is not yet resized to %u workers after %d ms: rank %s; look at "
                         "these ranks, or raise timeout_ms",
-                        z->job->name, z->workers, text, timeout_ms);
+                        z->job->name, z->workers, timeout_ms, text);
 }
 
 static int await_resized(struct resizing *z, uint64_t deadline_ns, int timeout_ms)

@@ -12,7 +12,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define BEGIN_GOES_ON 4 /* gp_step_begin() continues with the next phase */
+#define END_NS (2 * NS_PER_S) /* longest wait for the round that marks the end */
+#define BEGIN_GOES_ON 99      /* gp_step_begin() continues with the next phase */
 
 struct beginning {
     struct gp_job *job;
@@ -90,14 +91,15 @@ static bool begin_has_to_leave(const struct gp_job *job)
     return job->membership.version > 0 && job->membership.wanted <= job->rank;
 }
 
-static int begin_send(const struct beginning *b, bool is_full, bool is_counted)
+static int begin_send(const struct beginning *b, const struct deal_step *step, bool is_counted)
 {
     struct job_steps *s = b->steps;
     s->is_leaving |= begin_has_to_leave(b->job);
     step_words_write(&(struct step_word){.rank = b->job->rank,
                                          .is_leaving = s->is_leaving,
                                          .holds = s->holds,
-                                         .is_full = is_full,
+                                         .is_full = step && step->runs.samples > 0,
+                                         .is_end = step && step->is_end,
                                          .rounds = begin_rounds(b),
                                          .print = deal_print(&s->deal->spec)},
                      s->sent);
@@ -114,7 +116,8 @@ static int begin_name_fault(const struct beginning *b, int error)
     if (error == -EOWNERDEAD)
         return client_error(error,
                             "job '%s' step %" PRIu64 ": all ranks with the state of the training "
-                            "were lost; start the job again, from a snapshot",
+                            "were lost, or have left before its end; start the job again, from "
+                            "a snapshot",
                             job, b->steps->number);
     if (error == -EINVAL)
         return client_error(error,
@@ -131,6 +134,69 @@ static int begin_name_fault(const struct beginning *b, int error)
                         job, b->steps->number);
 }
 
+/* ---- the end ---- */
+
+/* Ends the steps of this rank. A rank without the state has come after the end of the training. */
+static int begin_be_over(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    s->phase = STEPS_OVER;
+    if (!s->holds) {
+        begin_describe_late(b);
+        return GP_ENDED;
+    }
+    const struct deal_step *step = deal_step(s->deal, s->number + 1);
+    begin_describe(b, step);
+    return step->is_end ? GP_TRAINED : GP_LEAVES;
+}
+
+/* Sends one record more than this rank's shares need, because a complete record proves that all
+ * ranks have the record before. If this rank left earlier, the others might repeat that record
+ * without this rank, and its last shares would return to the deal. */
+static int begin_send_last(const struct beginning *b, const struct deal_step *step)
+{
+    int error = begin_send(b, step, false);
+    if (error < 0)
+        return error;
+    b->steps->phase = STEPS_LAST;
+    return BEGIN_GOES_ON;
+}
+
+/* Ends the last record, whose errors are ignored, because every share of this rank is confirmed. */
+static int begin_end_last(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    if (wait_locked(s->request, b->deadline_ns, b->timeout_ns) == -ETIMEDOUT)
+        return -ETIMEDOUT;
+    s->request = NULL;
+    if (!deal_step(s->deal, s->number + 1)->is_end)
+        return begin_be_over(b);
+    s->phase = STEPS_END;
+    return BEGIN_GOES_ON;
+}
+
+/* Makes the only round of `end`. The lanes keep its number, so a late worker that enters after all
+ * others have left distinguishes a finished training from a lost one. The wait is short: a worker
+ * that enters just now does not push `end`. Without this round the late worker gets -EOWNERDEAD. */
+static int begin_mark_end(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    if (push_words(s->end, s->sent, s->heard, false, &s->request) == 0)
+        (void)wait_locked(s->request, clock_now_ns() + END_NS, END_NS);
+    return begin_be_over(b);
+}
+
+/* Returns whether all other ranks have left before this late worker declared a tensor: the service
+ * has dropped their tensors, so the record begins anew. In a job that continues without lost ranks
+ * they may have been lost, too. */
+static bool begin_is_deserted(const struct beginning *b)
+{
+    const struct job_steps *s = b->steps;
+    return !s->holds && s->record->round == 1 && !b->job->join.continues;
+}
+
+/* ---- contents of the record ---- */
+
 /* Returns the phase after the step: the hand-over of the deal, if ranks without the state have
  * entered all tensors. All ranks compute the same phase from the record. */
 static enum steps_phase begin_find_phase(const struct job_steps *s)
@@ -145,14 +211,17 @@ static enum steps_phase begin_find_phase(const struct job_steps *s)
 static int begin_hear_late(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
+    if (s->sum.kind == STEP_END) {
+        s->phase = STEPS_END;
+        return BEGIN_GOES_ON;
+    }
     if (begin_rounds(b) != s->sum.rounds)
-        return begin_fail(
-            b, client_error(-ESTALE,
-                            "job '%s': rank %u did not enter all tensors before step %" PRIu64
-                            "; leave the job and join again",
-                            b->job->name, b->job->rank, s->number));
-    s->phase = s->sum.is_full ? STEPS_BODY : begin_find_phase(s);
-    if (!s->sum.is_full)
+        return begin_fail(b, client_error(-ESTALE,
+                                          "job '%s': rank %u did not enter all tensors before "
+                                          "step %" PRIu64 "; leave the job and join again",
+                                          b->job->name, b->job->rank, s->number));
+    s->phase = s->sum.kind == STEP_FULL ? STEPS_BODY : begin_find_phase(s);
+    if (s->phase != STEPS_BODY)
         return BEGIN_GOES_ON;
     begin_describe_late(b);
     return 0;
@@ -170,6 +239,8 @@ static int begin_hear(const struct beginning *b)
     s->number = s->holds ? s->number : s->record->round;
     error = step_words_read(s->heard, b->job->workers, b->job->rank, deal_print(&s->deal->spec),
                             &s->sum);
+    if (error == -EOWNERDEAD && begin_is_deserted(b))
+        return begin_be_over(b);
     if (error < 0)
         return begin_fail(b, begin_name_fault(b, error));
     if (!s->holds)
@@ -216,12 +287,15 @@ static int begin_send_late(const struct beginning *b)
                             job->name, job->rank, b->timeout_ns / NS_PER_MS);
     if (job->failure.code)
         return client_error_from(&job->failure);
-    int error = begin_send(b, true, true);
+    if (b->steps->end->round > 0)
+        return begin_be_over(b);
+    int error = begin_send(b, NULL, true);
     return error < 0 ? error : BEGIN_GOES_ON;
 }
 
-/* Reads the deal from the words of the giver. After an incomplete hand-over (a lost giver) the rank
- * stays without the state, and a later giver sends the deal again. */
+/* Reads the deal from the words of the giver. Returns 1; 0: the hand-over was incomplete (a lost
+ * giver), so the rank stays without the state, and a later giver sends the deal again; or an
+ * error. */
 static int begin_take_carry(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -235,8 +309,7 @@ static int begin_take_carry(const struct beginning *b)
                                                  "the state of the deal; raise its memory limit"));
     if (error == -EINVAL)
         return begin_fail(b, begin_name_fault(b, error));
-    s->has_missed = error < 0;
-    return 0;
+    return error == 0;
 }
 
 static int begin_carry(const struct beginning *b)
@@ -245,13 +318,13 @@ static int begin_carry(const struct beginning *b)
     int result = carry_exchange(b->job, b->deadline_ns, b->timeout_ns);
     if (result == -ETIMEDOUT)
         return result;
-    int error = result > 0 && !s->holds ? begin_take_carry(b) : 0;
+    int taken = result > 0 && !s->holds ? begin_take_carry(b) : 1;
     free(s->carried);
     s->carried = NULL;
     s->carried_total = s->carried_count = 0;
-    if (result < 0 || error < 0)
-        return begin_fail(b, result < 0 ? result : error);
-    s->phase = result > 0 ? STEPS_CARRIED : STEPS_NEXT;
+    if (result < 0 || taken < 0)
+        return begin_fail(b, result < 0 ? result : taken);
+    s->phase = result == 0 ? STEPS_NEXT : taken ? STEPS_CARRIED : STEPS_MISSED;
     if (result == 0)
         return BEGIN_GOES_ON;
     *b->ret_step = (gp_step){.number = s->number + 1, .giver = carry_giver(&s->sum.record)};
@@ -264,11 +337,10 @@ static int begin_end_carry(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
     const struct deal_spec spec = s->deal->spec;
-    if (s->has_missed)
+    if (s->phase == STEPS_MISSED)
         deal_fini(s->deal);
     s->deal->spec = spec;
-    s->holds |= !s->has_missed;
-    s->has_missed = false;
+    s->holds |= s->phase == STEPS_CARRIED;
     s->phase = STEPS_NEXT;
     return BEGIN_GOES_ON;
 }
@@ -289,32 +361,6 @@ static bool begin_is_free(const struct beginning *b)
     return true;
 }
 
-/* Sends one record more than this rank's shares need, because a complete record proves that all
- * ranks have the record before it. If this rank left earlier, the others might repeat that record
- * without this rank, and its last shares would return to the deal. */
-static int begin_send_last(const struct beginning *b, bool is_full)
-{
-    int error = begin_send(b, is_full, false);
-    if (error < 0)
-        return error;
-    b->steps->phase = STEPS_LAST;
-    return BEGIN_GOES_ON;
-}
-
-/* Ends the last record, whose errors are ignored, because every share of this rank is confirmed. */
-static int begin_end(const struct beginning *b)
-{
-    struct job_steps *s = b->steps;
-    int error = s->request ? wait_locked(s->request, b->deadline_ns, b->timeout_ns) : 0;
-    if (error == -ETIMEDOUT)
-        return error;
-    const struct deal_step *step = deal_step(s->deal, s->number + 1);
-    s->request = NULL;
-    s->phase = STEPS_OVER;
-    begin_describe(b, step);
-    return step->is_end ? GP_TRAINED : GP_LEAVES;
-}
-
 static int begin_next(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -322,8 +368,8 @@ static int begin_next(const struct beginning *b)
     bool is_full = step->runs.samples > 0;
     begin_describe(b, step);
     if (step->is_end || begin_is_free(b))
-        return begin_send_last(b, is_full);
-    int error = begin_send(b, is_full, is_full);
+        return begin_send_last(b, step);
+    int error = begin_send(b, step, is_full);
     if (error < 0)
         return error;
     s->number++;
@@ -337,9 +383,11 @@ static int begin_go_on(const struct beginning *b)
     case STEPS_RECORD: return begin_hear(b);
     case STEPS_BODY: b->steps->phase = begin_find_phase(b->steps); return BEGIN_GOES_ON;
     case STEPS_CARRY: return begin_carry(b);
-    case STEPS_CARRIED: return begin_end_carry(b);
-    case STEPS_LAST:
-    case STEPS_OVER: return begin_end(b);
+    case STEPS_CARRIED:
+    case STEPS_MISSED: return begin_end_carry(b);
+    case STEPS_LAST: return begin_end_last(b);
+    case STEPS_END: return begin_mark_end(b);
+    case STEPS_OVER: return begin_be_over(b);
     }
     return -EINVAL;
 }
@@ -429,8 +477,9 @@ int gp_step_missed(gp_job *job)
         return error;
     pthread_mutex_lock(&job->lock);
     struct job_steps *s = job->steps;
-    if (s && s->phase == STEPS_CARRIED && !s->holds)
-        s->has_missed = true;
+    bool is_given = s && (s->phase == STEPS_CARRIED || s->phase == STEPS_MISSED) && !s->holds;
+    if (is_given)
+        s->phase = STEPS_MISSED;
     else
         error = client_error(-EINVAL,
                              "gp_step_missed: job '%s': rank %u awaits no state; call "

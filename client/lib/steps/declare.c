@@ -11,7 +11,7 @@
 
 _Static_assert(GP_WEIGHT_MAX == RECORD_WEIGHT_MAX, "the limit of gradpool_elastic.h is the wire's");
 
-#define HIDDEN 2 /* number of hidden tensors of a deal */
+#define HIDDEN 3 /* number of hidden tensors of a deal */
 
 static int steps_create(struct gp_job *job)
 {
@@ -121,6 +121,7 @@ static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *
         return error;
     s->record = hidden[0];
     s->carry = hidden[1];
+    s->end = hidden[2];
     return 0;
 }
 
@@ -140,7 +141,8 @@ int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spec *spec
 {
     static const gp_tensor_spec hidden[HIDDEN] = {
         {.name = STEPS_RECORD_NAME, .dtype = GP_I64, .elements = STEP_WORDS_COUNT},
-        {.name = STEPS_CARRY_NAME, .dtype = GP_I64, .elements = STEPS_CARRY_WORDS}};
+        {.name = STEPS_CARRY_NAME, .dtype = GP_I64, .elements = STEPS_CARRY_WORDS},
+        {.name = STEPS_END_NAME, .dtype = GP_I64, .elements = 1}};
     int error = job_check(job);
     if (error == 0 && count > 0 && !ret_tensors)
         error = client_error(-EINVAL,

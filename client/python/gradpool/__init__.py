@@ -2,6 +2,7 @@
 
     gradpool.ddp.attach(model)     # one line in a DistributedDataParallel script
     import gradpool.torch as hvd   # one line in a script for Horovod
+    gradpool.elastic.Run(...)      # the loop of a training whose workers join and leave
     gradpool.connect()             # without PyTorch: Client, Job, Tensor, Request
 """
 import importlib
@@ -12,14 +13,14 @@ from .client import Client, connect, Job, job_from_environment, Request, Tensor
 from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 
 __version__ = _lib.gp_version().decode()
-__all__ = ['Backup', 'Client', 'codecs', 'connect', 'ddp', 'Forked', 'GradpoolError', 'Job',
-           'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout',
+__all__ = ['Backup', 'Client', 'codecs', 'connect', 'ddp', 'elastic', 'Forked', 'GradpoolError',
+           'Job', 'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout',
            'Unreachable']
 
 
 def __getattr__(name):
-    """Imports modules at first use. gradpool.ddp and gradpool.torch import torch, which needs
+    """Imports modules at first use. gradpool.ddp, .elastic and .torch import torch, which needs
     seconds and much memory. gradpool.codecs imports numpy."""
-    if name in ('codecs', 'ddp', 'torch'):
+    if name in ('codecs', 'ddp', 'elastic', 'torch'):
         return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

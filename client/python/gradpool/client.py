@@ -178,7 +178,7 @@ class Job(Owned):
         self._tensors = {}
         self._rounds = Rounds(self)
         self._lock = threading.Lock()
-        self._lent = Lent()
+        self._lent, self.has_deal = Lent(), False
 
     @property
     def workers(self):
@@ -200,7 +200,10 @@ class Job(Owned):
     def resize(self, workers, timeout_ms=0):
         """Changes the number of workers: ranks below `workers` may join, all others have to leave
         (members().wanted). Returns when all of them have done so. Timeout names late ranks; the
-        resize is valid until the next one."""
+        resize is valid until the next one. Main threads in the loop of a Run use Run.resize()."""
+        if self.has_deal and threading.current_thread() is threading.main_thread():
+            raise mismatch(f'resize() of {self} in the main thread, whose steps other workers wait '
+                           'for; call resize() of the Run, which does not wait')
         workers = number(workers, 'workers', U32_MAX)
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         self._wait(lib.gp_job_resize, workers, timeout_ms)

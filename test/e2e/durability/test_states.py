@@ -144,7 +144,7 @@ class States(python_case.Case):
             states.restore(jobs[0], plain, RULE, zeros(10, 2))
         with self.raises(gradpool.Mismatch, "state of 'w'", 'expected 200000'):
             states.read(jobs[0], {tensors[0]: zeros()}, lambda _: RULE)
-        with self.raises(gradpool.Mismatch, 'root 2 of 2'):
+        with self.raises(gradpool.Mismatch, 'root 2 is no rank of a job of 2'):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):

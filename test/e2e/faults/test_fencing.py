@@ -180,7 +180,7 @@ class Fencing(unittest.TestCase):
                 self.lose(training, pid)
                 self.assertFalse(is_alive(pid))
                 log = self.service.serve.text()[before:]
-                self.assertLess(log.index(f'pid {pid}) is gone'), log.index('have new lanes'))
+                self.assertLess(log.index(f'pid {pid}) has ended'), log.index('have new lanes'))
                 training.client.close()
                 self.service.end()
 

@@ -158,6 +158,31 @@ class Changes(Steps):
         self.assertEqual(set(used.values()), {1})
         self.check_whole_epochs(used, 200)
 
+    def test_a_worker_that_comes_after_the_end_is_told_so(self):
+        go = self.folder / 'go'
+        self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=400)
+        late = self.start(1, 'shm', 1, 2, 0, samples=400, ELASTIC_WORKER_AWAITS=str(go))
+        self.await_line(late, 1, 'joined')
+        self.end(0)
+        go.touch()
+        self.end(1)
+        self.assertEqual(late.read_text().split(), ['joined', 'ended'])
+
+    def test_a_worker_that_comes_as_the_training_ends_gets_its_state_or_is_told(self):
+        go = self.folder / 'go'
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
+        late = self.start(1, 'shm', 1, 2, 0, samples=8000, epochs=1,
+                          ELASTIC_WORKER_AWAITS=str(go))
+        self.await_line(late, 1, 'joined')
+        self.await_line(log, 0, 'step 970 ')
+        go.touch()
+        self.end(0)
+        self.end(1)
+        lines = late.read_text().splitlines()
+        self.assertEqual(lines[-1], 'trained' if 'carries 0' in lines else 'ended')
+        used = self.check_steps()
+        self.assertEqual((len(used), set(used.values())), (8000, {1}))
+
     def test_without_a_change_every_step_has_its_batch(self):
         for rank in range(2):
             self.start(rank, 'shm', 2, 2, 0)

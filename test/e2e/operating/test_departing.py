@@ -67,7 +67,7 @@ class Moves(Case):
             (end or self.terminate)()
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
-        self.assertIn('leaving: 1 job trains on without a coordinator', self.first.text())
+        self.assertIn('gradpool serve ends: 1 job trains on without a coordinator', self.first.text())
         self.assertIn(' without a coordinator, on aggregators of `gradpool aggregator`, which wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())
@@ -113,7 +113,7 @@ class Stays(Case):
             self.check_fails('2 tensors could not move to other aggregators in time')
             self.assertEqual(self.service.serve.wait(), 0)
             self.assertIn('job moves loses the state of 2 tensors', self.first.text())
-            self.assertIn('leaving: 1 job trains on', self.first.text())
+            self.assertIn('gradpool serve ends: 1 job trains on', self.first.text())
             self.other.signal(signal.SIGCONT)
             for _ in range(3):
                 job.push_pull(tensor, values).wait(durability.WAIT_MS)

@@ -133,7 +133,7 @@ class Restarts(Case):
             self.goes_on()  # no coordinator runs now
             self.start_again()
         self.check()
-        self.assertIn('leaving: 1 job trains on without a coordinator',
+        self.assertIn('gradpool serve ends: 1 job trains on without a coordinator',
                       (self.service.folder / 'serve.log').read_text())
 
     def test_a_service_that_was_left_and_started_again_can_be_stopped(self):

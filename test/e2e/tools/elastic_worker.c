@@ -4,8 +4,10 @@
  *
  * Usage: elastic_worker RANK WORKERS WORKERS_MAX SAMPLES BATCH EPOCHS PREFETCH CONTINUES LOG
  * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
- * AWAITS 1: the steps wait for the resize; 0: it goes on in another thread.
- * With ELASTIC_WORKER_DIES in the environment the worker dies when it is to give its model. */
+ * AWAITS 1: the steps wait for the resize; 0: another thread waits; 2: another thread waits, and
+ * the worker leaves without the end of the resize.
+ * With ELASTIC_WORKER_DIES in the environment the worker dies when it is to give its model. With
+ * ELASTIC_WORKER_AWAITS, a path, the worker declares its deal after that file has come. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
@@ -16,10 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ELEMENTS 300
 #define WAIT_MS 60000
 #define RESIZES_MAX 16
+#define UNTIL_LEFT 2 /* a resize that leaving ends */
 
 struct resize {
     uint64_t step;
@@ -67,7 +71,9 @@ static void read_resizes(void)
 static void *resize_runs(void *context)
 {
     const struct resize *r = context;
-    must(gp_job_resize(job, r->workers, WAIT_MS), "resize");
+    int result = gp_job_resize(job, r->workers, WAIT_MS);
+    if (r->awaits != UNTIL_LEFT)
+        must(result, "resize");
     return NULL;
 }
 
@@ -90,7 +96,7 @@ static void resize_at(uint64_t step)
             continue;
         r->is_done = 1;
         fprintf(file, "resizes %u\n", r->workers);
-        if (r->awaits) {
+        if (r->awaits == 1) {
             (void)resize_runs(r);
         } else {
             r->is_running = pthread_create(&r->thread, NULL, resize_runs, r) == 0;
@@ -99,10 +105,10 @@ static void resize_at(uint64_t step)
     }
 }
 
-static void end_resizes(void)
+static void end_resizes(int has_left)
 {
     for (int i = 0; i < resizes_count; i++) {
-        if (resizes[i].is_running)
+        if (resizes[i].is_running && has_left == (resizes[i].awaits == UNTIL_LEFT))
             pthread_join(resizes[i].thread, NULL);
     }
 }
@@ -201,7 +207,7 @@ static int run(uint64_t batch)
         else if (result == 0)
             train(&step, batch);
     } while (result == 0 || result == GP_CARRIES);
-    fprintf(file, result == GP_LEAVES ? "leaves\n" : "trained\n");
+    fprintf(file, result == GP_LEAVES ? "leaves\n" : result == GP_ENDED ? "ended\n" : "trained\n");
     return result;
 }
 
@@ -214,6 +220,14 @@ static void join(gp_client *client, const gp_job_spec *spec)
         result = gp_job_join(client, spec, &job);
     }
     must(result, "join");
+}
+
+static void await_file(void)
+{
+    const char *path = getenv("ELASTIC_WORKER_AWAITS");
+    fprintf(file, path ? "joined\n" : "");
+    for (int tries = 0; path && access(path, F_OK) != 0 && tries < WAIT_MS; tries++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 static uint32_t number(const char *text) { return (uint32_t)strtoul(text, NULL, 10); }
@@ -248,10 +262,12 @@ int main(int argc, char **argv)
         read_resizes();
     must(gp_connect(NULL, NULL, &client), "connect");
     join(client, &spec);
+    await_file();
     must(gp_deal_declare(job, &deal, specs, TENSORS, tensors), "deal");
     run(deal.batch);
-    end_resizes();
+    end_resizes(0);
     gp_disconnect(client);
+    end_resizes(1);
     fclose(file);
     free(samples);
     return 0;

@@ -93,6 +93,20 @@ class State(ctypes.Structure):
                 ('steps', ctypes.c_uint64)]
 
 
+class DealSpec(ctypes.Structure):
+    """struct gp_deal"""
+    _fields_ = [('samples', ctypes.c_uint64), ('epochs', ctypes.c_uint64),
+                ('seed', ctypes.c_uint64), ('batch', ctypes.c_uint32),
+                ('prefetch', ctypes.c_uint32)]
+
+
+class Step(ctypes.Structure):
+    """struct gp_step"""
+    _fields_ = [(name, ctypes.c_uint64) for name in ('number', 'epoch', 'cursor')] + [
+        (name, ctypes.c_uint32) for name in (
+            'workers', 'place', 'batch', 'weight', 'flags', 'giver')]
+
+
 INT_MAX, U32_MAX, U64_MAX, SIZE_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
 SAME_STEPS = U64_MAX    # GP_SAME_STEPS
 _HANDLE, _INT, _U32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32
@@ -136,6 +150,11 @@ _PROTOTYPES = {
     'gp_restore': (_INT, _HANDLE, _HANDLE, _HANDLE, _U32, _U64, _POINTER(_HANDLE)),
     'gp_checksum': (_U64, _POINTER(_HANDLE), _POINTER(_SIZE), _SIZE),
     'gp_job_spec_from_environment': (_INT, _POINTER(JobSpec)),
+    'gp_deal_declare': (_INT, _HANDLE, _POINTER(DealSpec), _POINTER(TensorSpec), _SIZE,
+                        _POINTER(_HANDLE)),
+    'gp_step_begin': (_INT, _HANDLE, _INT, _POINTER(Step)),
+    'gp_step_share': (_INT, _HANDLE, _U64, _POINTER(_U64), _SIZE),
+    'gp_step_missed': (_INT, _HANDLE),
 }
 
 

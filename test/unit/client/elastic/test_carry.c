@@ -184,7 +184,7 @@ static void the_sum_of_the_ranks_words_is_the_record(void **state)
                                   .print = 5});
     add(words, (struct step_word){.rank = 700, .is_full = true, .rounds = 9, .print = 5});
     assert_int_equal(step_words_read(words, 701, 700, 5, &sum), 0);
-    assert_true(sum.is_full && sum.rounds == 9 && sum.late_are_level);
+    assert_true(sum.kind == STEP_FULL && sum.rounds == 9 && sum.late_are_level);
     assert_int_equal(ranks_count(sum.record.present), 3);
     assert_int_equal(ranks_count(sum.record.holds), 2);
     assert_true(ranks_have(sum.record.leaving, 63) && !ranks_have(sum.record.holds, 700));
@@ -198,7 +198,20 @@ static void a_late_rank_with_other_rounds_is_seen_by_all(void **state)
     add(words, (struct step_word){.rank = 1, .rounds = 8});
     assert_int_equal(step_words_read(words, 2, 0, 0, &sum), 0);
     assert_false(sum.late_are_level);
-    assert_false(sum.is_full);
+    assert_int_equal(sum.kind, STEP_EMPTY);
+}
+
+static void late_ranks_hear_the_end_of_the_training(void **state)
+{
+    uint64_t words[STEP_WORDS_COUNT] = {0};
+    struct step_sum sum;
+    add(words, (struct step_word){.rank = 0, .holds = true, .is_end = true, .rounds = 9});
+    add(words, (struct step_word){.rank = 1, .is_end = true, .rounds = 8});
+    assert_int_equal(step_words_read(words, 2, 1, 0, &sum), 0);
+    assert_true(sum.kind == STEP_END);
+    /* a rank with the state that is not at the end */
+    add(words, (struct step_word){.rank = 2, .holds = true, .rounds = 9});
+    assert_int_equal(step_words_read(words, 3, 1, 0, &sum), -EPROTO);
 }
 
 static void sums_that_no_ranks_send_are_refused(void **state)
@@ -236,6 +249,7 @@ int main(void)
         cmocka_unit_test(changed_words_are_refused_or_harmless),
         cmocka_unit_test(the_sum_of_the_ranks_words_is_the_record),
         cmocka_unit_test(a_late_rank_with_other_rounds_is_seen_by_all),
+        cmocka_unit_test(late_ranks_hear_the_end_of_the_training),
         cmocka_unit_test(sums_that_no_ranks_send_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

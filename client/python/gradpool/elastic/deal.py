@@ -1,0 +1,62 @@
+"""The deal of a job: the samples of this worker in each step (gradpool_elastic.h). Without torch.
+
+No method but missed() may be called while another thread is in one."""
+import ctypes
+
+from .._native.binding import (check, DealSpec, DTYPES, encode, INT_MAX, lib, number, Step,
+                               TensorSpec, U32_MAX, U64_MAX)
+
+# results of Deal.begin(), besides STEP
+STEP, LEAVES, TRAINED, CARRIES, ENDED = range(5)
+ENTERS = 1      # GP_STEP_ENTERS
+
+
+class Deal:
+    """Declares the deal of a job with its tensors.
+
+      tensors  {name: (elements, dtype)}, all tensors that steps push; here {name: Tensor}"""
+
+    def __init__(self, job, tensors, samples, batch, epochs, seed, prefetch):
+        self._job = job
+        self._spec = DealSpec(number(samples, 'samples', U64_MAX),
+                              number(epochs, 'epochs', U64_MAX), number(seed, 'seed', U64_MAX),
+                              number(batch, 'batch', U32_MAX),
+                              number(prefetch, 'prefetch', U32_MAX))
+        self.step = Step()      # of the last begin()
+        self._room = (ctypes.c_uint64 * self._spec.batch)()
+        self.tensors = self._declare(tensors)
+        job.has_deal = True
+
+    def _declare(self, tensors):
+        specs, handles = (TensorSpec * len(tensors))(), (ctypes.c_void_p * len(tensors))()
+        for spec, (name, (elements, dtype)) in zip(specs, tensors.items()):
+            spec.name, spec.dtype = encode(name, "a tensor's name"), DTYPES[dtype]
+            spec.elements = number(elements, f"elements of '{name}'", U64_MAX)
+        with self._job._using() as job:
+            check(lib.gp_deal_declare(job, ctypes.byref(self._spec), specs, len(tensors), handles))
+            return {name: self._job._declared(name, elements, dtype, None, handle)
+                    for (name, (elements, dtype)), handle in zip(tensors.items(), handles)}
+
+    def begin(self, timeout_ms=0):
+        """Begins the next step, after the wait() for all rounds of the step before. Returns STEP,
+        or another result: LEAVES, TRAINED, CARRIES or ENDED. Timeout: a rank is late; the next
+        call continues."""
+        results = []
+
+        def call(job, *arguments):
+            results.append(lib.gp_step_begin(job, *arguments))
+            return results[0]
+        self._job._wait(call, number(timeout_ms, 'timeout_ms', INT_MAX), ctypes.byref(self.step))
+        return results[0]
+
+    def share(self, step):
+        """Returns the samples of this worker in a step: the present one, or one of the next
+        `prefetch`."""
+        with self._job._using() as job:
+            count = check(lib.gp_step_share(job, step, self._room, len(self._room)))
+        return self._room[:count]
+
+    def missed(self):
+        """Called after CARRIES by a late worker that has not received the state."""
+        with self._job._using() as job:
+            check(lib.gp_step_missed(job))

@@ -1,0 +1,257 @@
+"""Run: the loop of a training whose workers join and leave.
+
+The deal (deal.py) names the samples of this worker in each step. Gradients (gradients.py) averages
+.grad at the end of backward(). A late worker takes part in one step with weight 0. Then it gets the
+state of another worker (state.py). So all workers have the same model after each step."""
+import collections
+import errno
+import itertools
+import os
+import sys
+import threading
+import time
+
+import torch
+
+from ..client import connect, default_timeout_ms, Job, job_from_environment
+from ..errors import GradpoolError, mismatch, Timeout
+from . import deal as deals
+from .gradients import Gradients, parameters_of
+from .loader import batches
+from .state import check_objects, exchange, NAME, State, WORDS
+
+_PAUSE_S = 0.05     # pause between two attempts to join before the job grows
+# One step: its number from 1, its epoch from 0, samples of all workers, samples of this worker (0:
+# its gradient has no effect), and their indices in the data set.
+Step = collections.namedtuple('Step', ('number', 'epoch', 'batch', 'weight', 'indices'))
+_ENDINGS = {deals.TRAINED: 'trained', deals.LEAVES: 'left', deals.ENDED: 'late'}
+
+
+class Run:
+    """A training of `epochs` epochs over `samples` samples, with `batch` samples in each step of
+    all workers together. All arguments but `rank`, `model` and `optimizer` are the same on every
+    worker.
+
+      model      a module with float32 parameters on the CPU; not a DistributedDataParallel
+      optimizer  of the script, which calls its step()
+      also       further objects with a state, such as schedulers: a list
+      seed       of the order of the samples
+      prefetch   steps that loader() may read ahead
+      job        a Job with workers_max or on_worker_loss='continue', which the Run leaves at its
+                 end; or a name; None: GRADPOOL_JOB
+      workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job
+      timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS
+
+    In the first step all workers get the state of the lowest rank. `ending` says after the loop:
+    'trained', 'left' (the job has shrunk) or 'late' (the training had ended before this worker got
+    its state; the model is not trained). Raises GradpoolError."""
+
+    def __init__(self, model, optimizer, samples, batch, epochs, also=(), seed=0, prefetch=0,
+                 job=None, workers_max=None, rank=None, workers=None, endpoint=None, timeout_ms=0,
+                 lanes=False, compression=None):
+        _refuse(lanes, compression)
+        parameters = parameters_of(model)
+        objects = {'model': model, 'optimizer': optimizer}
+        objects.update((f'also[{i}]', one) for i, one in enumerate(also))
+        check_objects(objects)
+        self.samples, self.prefetch, self.ending = samples, prefetch, None
+        self._timeout_ms = timeout_ms or default_timeout_ms()
+        self._state, self._client = State(objects), None
+        self.job = job if isinstance(job, Job) else self._join(
+            job or os.environ.get('GRADPOOL_JOB'), rank, workers, workers_max, endpoint)
+        try:
+            self._begin(parameters, samples, batch, epochs, seed, prefetch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, parameters, samples, batch, epochs, seed, prefetch):
+        declared = {name: (one.numel(), 'float32') for name, one in parameters.items()}
+        declared[NAME] = WORDS, 'int64'
+        self._deal = deals.Deal(self.job, declared, samples, batch, epochs, seed, prefetch)
+        self._gradients = Gradients(self.job, parameters,
+                                    [self._deal.tensors[name] for name in parameters],
+                                    self._timeout_ms)
+        self._carrier = self._deal.tensors[NAME]
+        self._has_state, self._resize_error = False, None
+        self._peeked, self._epoch, self._place = None, None, 0
+
+    def _join(self, name, rank, workers, workers_max, endpoint):
+        """A late worker is refused until the job grows, so it tries again until the deadline."""
+        if rank is None or workers is None:
+            _, rank, workers = job_from_environment()
+        self._client = connect(endpoint)
+        until_s = time.monotonic() + self._timeout_ms / 1e3
+        while True:
+            try:
+                return self._client.join(name, rank, workers, workers_max=workers_max,
+                                         on_worker_loss='continue')
+            except GradpoolError as error:
+                if (error.errno not in (errno.EPROTO, errno.ESTALE) or rank < workers
+                        or time.monotonic() > until_s):
+                    self._client.close()
+                    raise
+            time.sleep(_PAUSE_S)
+
+    # ---- loops ----
+
+    def __iter__(self):
+        """Yields the steps: those of the present epoch within epochs(), otherwise all."""
+        while (step := self._peek()) is not None and self._epoch in (None, step.epoch):
+            self._peeked = None
+            yield step
+
+    def epochs(self):
+        """Yields the number of each epoch; a late worker begins in the open one. The script loops
+        over all steps of the epoch."""
+        while (step := self._peek()) is not None:
+            self._epoch = step.epoch
+            yield step.epoch
+            if self._peeked is step:
+                raise mismatch(f'epoch {step.epoch} of Run has had no step: loop over the '
+                               'Run, or over its loader(), in each epoch')
+            if self._peek() is not None and self._peeked.epoch == step.epoch:
+                raise mismatch(f'epoch {step.epoch} of Run was left before its last step: other '
+                               'workers train the whole epoch; do so here, too')
+        self._epoch = None
+
+    def loader(self, data, **options):
+        """Yields the batch of each step, made of the samples of this worker: data[i] for the
+        indices of the step. Options are those of DataLoader; num_workers * prefetch_factor (2) is
+        at most the prefetch of the Run."""
+        return batches(self, data, **options)
+
+    def indices_of(self, number):
+        """Returns the samples of this worker in the present step or one of the next `prefetch`. A
+        worker without a share gets two samples, because many models refuse empty batches, and batch
+        norm refuses one sample; its weight is 0."""
+        return self._deal.share(number) or [0, 1 % self.samples]
+
+    @property
+    def is_first(self):
+        """Returns True on one worker: the lowest of those that share the samples."""
+        return self._place == 0 and self.ending in (None, 'trained')
+
+    def resize(self, workers):
+        """Requests another number of workers, and returns at once: workers join and leave between
+        later steps. An error is raised by the next step."""
+        threading.Thread(target=self._resize, args=(workers,), daemon=True).start()
+
+    def _resize(self, workers):
+        try:
+            self.job.resize(workers, self._timeout_ms)
+        except Timeout:
+            pass    # the request stays in force
+        except GradpoolError as error:
+            if self.ending is None:
+                self._resize_error = error
+
+    # ---- steps ----
+
+    def _peek(self):
+        """Returns the step that the script has not got yet; None: the loop is over."""
+        if self._peeked is None and self.ending is None:
+            try:
+                self._peeked = self._next()
+            except BaseException:
+                self.close()
+                raise
+        return self._peeked
+
+    def _next(self):
+        self._check_last()
+        while True:
+            result, step = self._deal.begin(self._timeout_ms), self._deal.step
+            self._place = step.place
+            if result == deals.CARRIES:
+                self._carry(step.giver)
+            elif result != deals.STEP:
+                return self._end(result)
+            elif step.flags & deals.ENTERS:
+                self._enter(step.number)
+            else:
+                return self._open(step)
+
+    def _check_last(self):
+        """Checks the step that the script has ended."""
+        gradients = self._gradients
+        if self._resize_error is not None:
+            raise self._resize_error
+        if gradients.failure is not None:
+            raise gradients.failure
+        if gradients.is_open and not gradients.is_pushed:
+            raise mismatch(f'step {self._deal.step.number} of Run has had no backward(), for '
+                           'which the other workers wait: call backward() in each step')
+        gradients.is_open = gradients.is_pushed = False
+
+    def _open(self, step):
+        if step.number == 1:
+            self._share_first()
+        self._has_state = True
+        self._gradients.is_open = True
+        indices = torch.tensor(self.indices_of(step.number), dtype=torch.int64)
+        return Step(step.number, step.epoch, step.batch, step.weight, indices)
+
+    def _enter(self, number):
+        """A step of a late worker: its rounds have no effect."""
+        if number == 1:
+            self._share_first()
+        self._gradients.pass_on()
+        self._gradients.is_pushed = False
+
+    def _share_first(self):
+        """All workers get the state of the lowest rank that is there."""
+        for giver in itertools.count():     # ends here at the latest when this worker gives
+            data = self._exchange(giver)
+            if data is not None:
+                if giver != self.job.rank:
+                    self._state.load(data)
+                return
+
+    def _carry(self, giver):
+        data = self._exchange(giver)
+        if self._has_state:
+            return
+        if data is None:
+            self._deal.missed()
+        else:
+            self._state.load(data)
+            self._has_state = True
+
+    def _exchange(self, giver):
+        given = self._state.save() if giver == self.job.rank else None
+        return exchange(self.job, self._carrier, given, self._timeout_ms)
+
+    # ---- the end ----
+
+    def _end(self, result):
+        self.ending = _ENDINGS[result]
+        if self.ending == 'late':
+            print(f'gradpool: {self.job}: the training had ended before this worker got its state; '
+                  'its model is not trained', file=sys.stderr, flush=True)
+        self.close()
+
+    def close(self):
+        """Leaves the job. The loop does so at its end; a script that leaves the loop calls it."""
+        self.ending = self.ending or 'closed'
+        if hasattr(self, '_gradients'):
+            self._gradients.close()
+        if self._client is not None:
+            self._client.close()
+        else:
+            self.job.leave()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+def _refuse(lanes, compression):
+    if lanes:
+        raise mismatch('Run() with lanes=True: a late worker gets the state of another worker, '
+                       'and lanes keep theirs; leave lanes out, the script steps')
+    if compression is not None:
+        raise mismatch('Run() with compression: codes of gradients cannot be weighed by the '
+                       'samples of a worker; leave compression out')

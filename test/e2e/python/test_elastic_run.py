@@ -1,0 +1,438 @@
+"""Tests gradpool.elastic.Run with real processes: workers join and leave, or are killed, while they
+train. Each worker writes the samples of each step, and a checksum of its model after the step. A
+replay in one process computes each gradient again, takes the mean by the formula of
+gradpool_elastic.h, and must reach the same bits."""
+import collections
+import json
+import os
+import pathlib
+import signal
+import time
+import types
+import unittest
+
+import harness
+import ranks
+from harness import until
+
+SAMPLES, BATCH, EPOCHS = 201, 8, 3      # the last step of an epoch has one sample
+PAGE = pathlib.Path(__file__).resolve().parents[3] / 'client/python/ELASTIC.md'
+GROWS = 10              # step after which rank 0 asks for a third worker
+THREE = 20              # steps of the third worker before rank 0 removes it
+EPOCHS_MOST = 5000      # a job whose third worker does not come ends then
+service = None
+
+
+def setUpModule():
+    global service
+    service = harness.Service()
+    os.environ['GRADPOOL_ENDPOINT'] = service.endpoint
+
+
+def tearDownModule():
+    service.end()
+
+
+# ---- workers ----
+
+def training(seed):
+    """Returns (x, y, model, optimizer, scheduler). Each worker begins with other parameters."""
+    import torch
+    torch.manual_seed(7)
+    x, y = torch.randn(SAMPLES, 5), torch.randn(SAMPLES, 1)
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    return x, y, model, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 9, 0.8)
+
+
+def backward(x, y, model, optimizer, indices):
+    optimizer.zero_grad()
+    (model(x[indices]) - y[indices]).square().mean().backward()
+
+
+def bits(model):
+    return b''.join(one.detach().numpy().tobytes() for one in model.parameters()).hex()
+
+
+def run_of(model, optimizer, scheduler, rank, founders, epochs=EPOCHS, **options):
+    from gradpool.elastic import Run
+    return Run(model, optimizer, SAMPLES, BATCH, epochs, also=[scheduler], seed=5,
+               job=os.environ['TEST_JOB'], rank=rank, workers=founders, workers_max=3, **options)
+
+
+def write(rank, **line):
+    with open(f"{os.environ['TEST_FOLDER']}/{rank}", 'a', encoding='utf-8') as log:
+        log.write(json.dumps(line) + '\n')
+
+
+def lines_of(folder, rank):
+    path = pathlib.Path(folder) / str(rank)
+    text = path.read_text(encoding='utf-8') if path.exists() else ''
+    return [json.loads(line) for line in text.splitlines(True) if line.endswith('\n')]
+
+
+class Resizes:
+    """Rank 0 lets the job grow, shrink, and end two epochs later. Each part waits for the third
+    worker to have done its own."""
+
+    def __init__(self, run):
+        self._run, self._part = run, 0
+
+    def after(self, step):
+        third = lines_of(os.environ['TEST_FOLDER'], 2) if self._part in (1, 2) else []
+        if self._part == 0 and step.number == GROWS:
+            write(0, grows=1)
+            self._run.resize(3)
+        elif self._part == 1 and sum(line.get('weight', 0) > 0 for line in third) >= THREE:
+            self._run.resize(2)
+        elif self._part == 2 and third and 'ending' in third[-1]:
+            write('end', epoch=step.epoch + 2)
+        else:
+            return
+        self._part += 1
+
+
+def rank_resizes(rank, founders):
+    """Trains until rank 0 has written the last epoch."""
+    x, y, model, optimizer, scheduler = training(rank)
+    run = run_of(model, optimizer, scheduler, rank, founders, epochs=EPOCHS_MOST)
+    resizes = Resizes(run)
+    for epoch in run.epochs():
+        if any(line['epoch'] <= epoch for line in lines_of(os.environ['TEST_FOLDER'], 'end')):
+            break
+        for step in run:
+            train(rank, step, x, y, model, optimizer, scheduler)
+            if rank == 0:
+                resizes.after(step)
+    run.close()
+    write(rank, ending=run.ending)
+    return run.ending
+
+
+def train(rank, step, x, y, model, optimizer, scheduler):
+    write(rank, number=step.number, epoch=step.epoch, weight=step.weight, batch=step.batch,
+          indices=step.indices.tolist()[:step.weight])
+    backward(x, y, model, optimizer, step.indices)
+    optimizer.step()
+    scheduler.step()
+    write(rank, number=step.number, bits=bits(model))
+
+
+def rank_trains(rank, founders):
+    x, y, model, optimizer, scheduler = training(rank)
+    run = run_of(model, optimizer, scheduler, rank, founders)
+    for step in run:
+        train(rank, step, x, y, model, optimizer, scheduler)
+    return run.ending, run.is_first
+
+
+def rank_loads(rank, founders):
+    """Trains with processes of DataLoader. Returns whether each batch had the step's samples."""
+    import torch
+    x, y, model, optimizer, scheduler = training(rank)
+    data = torch.utils.data.TensorDataset(torch.arange(SAMPLES), x, y)
+    run = run_of(model, optimizer, scheduler, rank, founders, prefetch=2)
+    found, epochs = [], []
+    for epoch in run.epochs():
+        epochs.append(epoch)
+        for indices, some_x, some_y in run.loader(data, num_workers=epoch % 2):
+            weight = run._deal.step.weight
+            found += [[epoch, index] for index in indices.tolist()[:weight]]
+            optimizer.zero_grad()
+            (model(some_x) - some_y).square().mean().backward()
+            optimizer.step()
+    return epochs, found, run.ending
+
+
+def rank_runs_the_page(rank, founders):
+    """Runs the script of the page as it stands."""
+    text = PAGE.read_text(encoding='utf-8').split('```python\n')[1].split('```')[0]
+    module = types.ModuleType('page')
+    exec(compile(text, 'elastic_run.py', 'exec'), vars(module))
+    return module.run.ending, bits(module.model)
+
+
+# ---- the replay ----
+
+def mean_by_formula(shares):
+    """Returns ((w0 g0 + w1 g1) + ...) / (w0 + w1 + ...) of [(weight, gradient)] in rank order."""
+    import math
+    import numpy
+    common = math.gcd(*(weight for weight, _ in shares))
+    total, weights = None, 0
+    for weight, gradient in shares:
+        part = numpy.float32(weight // common) * gradient
+        total = part if total is None else total + part
+        weights += weight // common
+    return total / numpy.float32(weights)
+
+
+def replay(steps):
+    """Trains the steps ([(bits after it, [indices of each rank, in rank order])]) in this process.
+    Returns the numbers of steps with other bits."""
+    import torch
+    torch.set_num_threads(1)
+    x, y, model, optimizer, scheduler = training(0)
+    wrong = []
+    for number, wanted, shares in steps:
+        found = []
+        for indices in shares:
+            backward(x, y, model, optimizer, torch.tensor(indices))
+            found.append([one.grad.numpy().copy() for one in model.parameters()])
+        for i, one in enumerate(model.parameters()):
+            one.grad.copy_(torch.from_numpy(mean_by_formula(
+                [(len(indices), of[i]) for indices, of in zip(shares, found)])))
+        optimizer.step()
+        scheduler.step()
+        if bits(model) != wanted:
+            wrong.append(number)
+    return wrong
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(service.folder) / self.id().rsplit('.', 1)[-1]
+        self.folder.mkdir()
+        self.running = {}
+        self.addCleanup(lambda: [(p.kill(), p.wait()) for p in self.running.values()])
+
+    def start(self, function, rank, founders, **environment):
+        self.running[rank] = ranks.start_rank(
+            function, rank, founders, TEST_FOLDER=str(self.folder), TEST_JOB=self.folder.name,
+            **environment)
+
+    def end(self):
+        found = ranks.finish_ranks(list(self.running.values()))
+        return dict(zip(self.running, found))
+
+    def lines(self, rank):
+        return lines_of(self.folder, rank)
+
+    def await_step(self, rank, number):
+        until(lambda: any(line.get('number', 0) >= number and 'bits' in line
+                          for line in self.lines(rank)) or self.running[rank].poll() is not None,
+              f'rank {rank} trains step {number}', ranks.RANK_TIMEOUT_S)
+
+    def steps(self):
+        """Returns {number: ({rank: line with samples}, {bits after the step})}."""
+        found = collections.defaultdict(lambda: ({}, set()))
+        for rank in range(3):
+            for line in self.lines(rank):
+                if 'bits' in line:
+                    found[line['number']][1].add(line['bits'])
+                elif 'number' in line:
+                    found[line['number']][0][rank] = line
+        return found
+
+    def check_bits(self, without=(None, None)):
+        """All workers have the bits of the replay. `without`: (step, rank) whose gradient was not
+        used."""
+        steps = []
+        for number, (of_ranks, all_bits) in sorted(self.steps().items()):
+            self.assertEqual(len(all_bits), 1, f'step {number}: workers have different models')
+            shares = [line['indices'] for rank, line in sorted(of_ranks.items())
+                      if line['weight'] and (number, rank) != without]
+            steps.append((number, next(iter(all_bits)), shares))
+        return ranks.apart(replay, steps)
+
+    def used(self):
+        return collections.Counter((line['epoch'], index) for of_ranks, _ in self.steps().values()
+                                   for line in of_ranks.values() for index in line['indices'])
+
+    def test_a_job_of_2_3_2_workers_uses_each_sample_once_with_the_bits_of_a_replay(self):
+        for rank in range(2):
+            self.start('rank_resizes', rank, 2)
+        until(lambda: {'grows': 1} in self.lines(0) or self.running[0].poll() is not None,
+              'rank 0 resizes', ranks.RANK_TIMEOUT_S)
+        self.start('rank_resizes', 2, 2)
+        self.assertEqual(self.end(), {0: 'closed', 1: 'closed', 2: 'left'})
+        used = self.used()
+        epochs = {epoch for epoch, _ in used}
+        self.assertEqual((len(used), set(used.values())), (SAMPLES * len(epochs), {1}))
+        present = [len([1 for line in of_ranks.values() if line['weight']])
+                   for _, (of_ranks, _) in sorted(self.steps().items()) if len(of_ranks) > 1]
+        self.assertEqual((present[0], max(present), present[-2]), (2, 3, 2))
+        self.assertEqual(self.check_bits(), [])
+
+    def test_a_worker_killed_with_9_loses_no_sample_and_the_bits_are_those_of_a_replay(self):
+        for rank in range(3):
+            self.start('rank_trains', rank, 3)
+        self.await_step(1, 20)
+        killed = self.running.pop(1)
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        self.assertEqual(self.end(), {0: ['trained', True], 2: ['trained', False]})
+        used = self.used()
+        self.assertEqual(len(used), SAMPLES * EPOCHS)
+        self.assertLessEqual(sum(used.values()) - len(used), 2 * -(-BATCH // 3))
+        last = max(line['number'] for line in self.lines(1))
+        # the gradient of its last step was used, or not
+        self.assertIn([], [self.check_bits(), self.check_bits((last, 1))])
+
+    def test_loaders_with_processes_have_the_samples_of_the_steps(self):
+        for rank in range(2):
+            self.start('rank_loads', rank, 2)
+        found = self.end()
+        for epochs, _, ending in found.values():
+            self.assertEqual((epochs, ending), (list(range(EPOCHS)), 'trained'))
+        used = collections.Counter(map(tuple, found[0][1] + found[1][1]))
+        self.assertEqual((len(used), set(used.values())), (SAMPLES * EPOCHS, {1}))
+
+    def test_the_script_of_the_page_runs_as_it_stands(self):
+        for rank in range(2):
+            self.start('rank_runs_the_page', rank, 2, GRADPOOL_JOB='page',
+                       GRADPOOL_RANK=str(rank), GRADPOOL_SIZE='2')
+        found = self.end()
+        self.assertEqual([ending for ending, _ in found.values()], ['trained', 'trained'])
+        self.assertEqual(found[0][1], found[1][1])
+
+
+# ---- refusals ----
+
+def refused(words, **changes):
+    """Makes a Run that must fail with these words. Returns the error's text if it lacks some."""
+    import gradpool
+    import torch
+    from gradpool.elastic import Run
+    model = changes.pop('model', None) or torch.nn.Linear(3, 1)
+    given = {'samples': 9, 'batch': 3, 'epochs': 1, 'rank': 0, 'workers': 1, 'workers_max': 2,
+             'job': os.environ['TEST_JOB'], **changes}
+    try:
+        Run(model, torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), 0.1), **given).close()
+    except gradpool.GradpoolError as error:
+        return [] if all(word in str(error) for word in words) else [str(error)]
+    return [f'no error with {words}']
+
+
+def rank_is_refused(rank, workers):
+    import gradpool
+    import torch
+    nn = torch.nn
+    wrong = refused(['codes of gradients cannot be weighed'], compression='onebit')
+    wrong += refused(['lanes=True', 'leave lanes out'], lanes=True)
+    wrong += refused(['SyncBatchNorm', 'use BatchNorm'], model=nn.SyncBatchNorm(3))
+    wrong += refused(["'weight'", 'has sparse gradients, which cannot'],
+                     model=nn.Embedding(3, 2, sparse=True))
+    wrong += refused(["'weight'", 'float64', 'expected torch.float32 on cpu; call'],
+                     model=nn.Linear(3, 1).double())
+    wrong += refused(['without a parameter'], model=nn.Tanh())
+    wrong += refused(['also[0]', 'without state_dict() and load_state_dict(), so'], also=[3])
+    wrong += refused(['samples', 'epochs', 'at least one'], epochs=0)
+    torch.distributed.init_process_group(
+        'gloo', init_method=f"file://{os.environ['TEST_STORE']}", rank=0, world_size=1)
+    wrong += refused(['whose process group is fixed: give the plain module'],
+                     model=nn.parallel.DistributedDataParallel(nn.Linear(3, 1)))
+    with gradpool.connect() as client:
+        job = client.join(os.environ['TEST_JOB'] + 'b', 0, 2, durability='none', backup='static:2')
+        wrong += refused(['backup workers', 'need every rank'], job=job)
+    return wrong
+
+
+def ones():
+    import torch
+    return torch.ones(2, 3)
+
+
+def body_without_backward(run, model):
+    for _ in run:
+        pass
+
+
+def body_twice(run, model):
+    for _ in run:
+        for _ in range(2):
+            model(ones()).sum().backward()
+
+
+def body_outside(run, model):
+    model(ones()).sum().backward()
+
+
+def body_without_steps(run, model):
+    for _ in run.epochs():
+        pass
+
+
+def body_unused(run, model):
+    for _ in run:
+        model.bias.sum().backward()
+
+
+def body_of_other_data(run, model):
+    run.loader([1, 2])
+
+
+def body_that_reads_far(run, model):
+    run.loader(list(range(9)), num_workers=1)
+
+
+def body_that_shuffles(run, model):
+    run.loader(list(range(9)), shuffle=True)
+
+
+def body_that_waits(run, model):
+    run.job.resize(2)
+
+
+def body_that_breaks(run, model):
+    for _ in run.epochs():
+        for _ in run:
+            model(ones()).sum().backward()
+            break
+
+
+def body_that_grows_too_far(run, model):
+    run.resize(700)
+    for _ in run:
+        model(ones()).sum().backward()
+        while run._resize_error is None and run._deal.step.number == 1:
+            time.sleep(0.001)
+
+
+BODIES = (body_without_backward, body_twice, body_outside, body_without_steps, body_unused,
+          body_of_other_data, body_that_reads_far, body_that_shuffles, body_that_waits,
+          body_that_grows_too_far, body_that_breaks)
+
+
+def rank_loops_wrongly(rank, workers):
+    """Returns the texts of errors of wrong loops."""
+    import gradpool
+    import torch
+    texts = []
+    for i, body in enumerate(BODIES):
+        model = torch.nn.Linear(3, 1)
+        run = gradpool.elastic.Run(model, torch.optim.SGD(model.parameters(), 0.1), 9, 3, 1, rank=0,
+                                   workers=1, workers_max=2, job=f"{os.environ['TEST_JOB']}{i}")
+        try:
+            body(run, model)
+            texts.append('no error')
+        except RuntimeError as error:
+            texts.append(str(error))
+        finally:
+            run.close()
+    return texts
+
+
+class Refusals(unittest.TestCase):
+    def run_alone(self, function):
+        name = self.id().rsplit('.', 1)[-1]
+        return ranks.run_ranks(function, 1, TEST_JOB=name,
+                               TEST_STORE=f'{service.folder}/{name}')[0]
+
+    def test_a_model_or_job_that_cannot_change_its_workers_is_refused(self):
+        self.assertEqual(self.run_alone('rank_is_refused'), [])
+
+    def test_a_loop_that_other_workers_would_wait_for_is_an_error_with_advice(self):
+        wanted = ('has had no backward(), for', 'a second time in one step', 'outside of a step',
+                  'of Run has had no step', "no gradient to 'weight'", 'a data set of 2 samples',
+                  'steps ahead, Run() deals', 'Run deals the samples, and',
+                  'call resize() of the Run', '700',
+                  'was left before its last step')
+        texts = self.run_alone('rank_loops_wrongly')
+        for words, text in zip(wanted, texts, strict=True):
+            self.assertIn(words, text)
+
+
+if __name__ == '__main__':
+    ranks.main(globals(), forks=True)
