@@ -14,11 +14,11 @@ import errno
 import os
 import threading
 
-from ._native.backup import backup_spec
+from ._native.backup import backup_spec, end_round
 from ._native.lent import Lent
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
-                              MEASURES, number, Membership, OPERATIONS, Options, RoundEnd, RULES,
-                              Settings, SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+                              MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
+                              SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
 from ._process.rounds import Request, Round, Rounds
@@ -125,13 +125,6 @@ class Client(Owned):
 # Membership of a job: a version that grows with each change, the size set by the last resize, and
 # the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
-
-
-# End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
-# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
-# gradient was dropped.
-EndOfRound = collections.namedtuple(
-    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
 
 
 class Tensor:
@@ -452,13 +445,13 @@ class Job(Owned):
         with settings on every rank, and before the wait() for these updates. Returns an EndOfRound
         when the parameters of that round are in place: equal on all ranks that have it. After a
         Timeout the method may be called again."""
-        end, results = RoundEnd(), []
+        loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
 
-        def call(handle, *arguments):
-            results.append(lib.gp_round_end(handle, *arguments))
-            return results[0]
-        self._wait(call, float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), ctypes.byref(end))
-        return EndOfRound(end.number, end.missed, end.counted, end.of, results[0] == 1)
+        def call(handle):
+            ends.append(end_round(handle, loss, timeout_ms))
+            return 0
+        self._wait(call)
+        return ends[0]
 
     def passed(self):
         """Returns the newest closed round that this rank lacks, whose gradient will be dropped; 0:

@@ -111,7 +111,8 @@ class Rounds(Case):
         with self.raises(gradpool.Mismatch, 'least is -1'):
             gradpool.Backup('static:2', least=-1)
         self.assertEqual(repr(gradpool.Backup('static:2', least=1)),
-                         "Backup('static:2', least=1, absence=None, gradients=1, rate='fixed')")
+                         "Backup('static:2', least=1, absence=None, gradients=1, rate='fixed', "
+                         'again=False)')
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:

@@ -1,8 +1,19 @@
-"""The rule of a job with backup workers: the argument of Client.join() and ddp.attach()."""
+"""Backup workers of a job: their rule, as Client.join() and ddp.attach() get it, and the end of a
+round."""
+import collections
+import ctypes
+
 from ..errors import mismatch
-from .binding import BACKUP_RATES, BACKUP_RULES, BackupSpec, number, U32_MAX
+from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number, RoundEnd,
+                      U32_MAX)
 
 _WITH_K = 'static', 'adasync'
+
+# End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
+# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
+# gradient was dropped.
+EndOfRound = collections.namedtuple(
+    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
 
 
 class Backup:
@@ -14,9 +25,10 @@ class Backup:
       least      fewest gradients of a round; None: 2
       absence    rounds wait for a rank that has missed so many; None: for no rank
       gradients  most gradients of one rank in one round
-      rate       "fixed", or "proportional" to the number of gradients"""
+      rate       "fixed", or "proportional" to the number of gradients
+      again      batches() of ddp.attach() yields a batch again whose gradient was dropped"""
 
-    def __init__(self, rule, least=None, absence=None, gradients=1, rate='fixed'):
+    def __init__(self, rule, least=None, absence=None, gradients=1, rate='fixed', again=False):
         name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
         if name not in BACKUP_RULES:
             raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
@@ -27,8 +39,8 @@ class Backup:
         if rate not in BACKUP_RATES:
             raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
         self.rule, self.least, self.absence = rule, least, absence
-        self.gradients, self.rate = gradients, rate
-        self._spec = BackupSpec(
+        self.gradients, self.rate, self.again = gradients, rate, again
+        self.spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
             absence=U32_MAX if absence is None else number(absence, 'absence', U32_MAX),
@@ -36,7 +48,7 @@ class Backup:
 
     def __repr__(self):
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
-                f'gradients={self.gradients}, rate={self.rate!r})')
+                f'gradients={self.gradients}, rate={self.rate!r}, again={self.again})')
 
 
 def backup_spec(backup):
@@ -45,4 +57,11 @@ def backup_spec(backup):
         return BackupSpec()
     if not isinstance(backup, Backup):
         backup = Backup(backup)
-    return backup._spec
+    return backup.spec
+
+
+def end_round(handle, loss, timeout_ms):
+    """Calls gp_round_end() on the calling thread, for a job's `handle`; returns an EndOfRound."""
+    end = RoundEnd()
+    is_dropped = check(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end))) == 1
+    return EndOfRound(end.number, end.missed, end.counted, end.of, is_dropped)
