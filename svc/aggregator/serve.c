@@ -80,7 +80,8 @@ static int place_table(struct lane *lane, const Gradpool__Wire__PlaceRequest *re
 {
     const Gradpool__Wire__TablePlace *table = request->table;
     struct lane_shard_spec *shards = calloc(table->n_shards + 1, sizeof *shards);
-    struct table_terms terms = table->spec ? table_spec_terms(table->spec) : (struct table_terms){0};
+    struct table_terms terms =
+        table->spec ? table_spec_terms(table->spec) : (struct table_terms){0};
     struct lane_table_spec spec = {.id = table->table,
                                    .name = table->spec ? table->spec->name : "",
                                    .terms = &terms,

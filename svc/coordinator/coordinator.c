@@ -109,12 +109,12 @@ static void free_options(struct coordinator_options *o)
 
 /* --- the store --- */
 
-static int restore_tensor(struct service *s, const struct store_tensor *row)
+static int restore_tensor_row(struct service *s, const struct store_tensor *row)
 {
     return row->dtype == STORE_TABLE_DTYPE ? job_table_restore(s, row) : tensor_restore(s, row);
 }
 
-static int restore_piece(struct service *s, const struct store_piece *row)
+static int restore_piece_row(struct service *s, const struct store_piece *row)
 {
     struct job *job = jobs_find_id(s, row->job);
     struct job_table *table = job ? job_table_find(job, row->tensor) : NULL;
@@ -131,8 +131,8 @@ static int restore_row(void *context, const struct store_row *row)
     case STORE_LANE: return lane_restore(s, &row->lane);
     case STORE_JOB: return jobs_restore(s, &row->job);
     case STORE_SESSION: return session_restore(s, &row->session);
-    case STORE_TENSOR: return restore_tensor(s, &row->tensor);
-    case STORE_PIECE: return restore_piece(s, &row->piece);
+    case STORE_TENSOR: return restore_tensor_row(s, &row->tensor);
+    case STORE_PIECE: return restore_piece_row(s, &row->piece);
     case STORE_PROFILE: return profiles_restore(s, &row->profile);
     default: return -EBADMSG;
     }

@@ -136,8 +136,8 @@ static const char *job_lack(const struct job *job)
 static int table_check(const struct job *job, const WIRE(TableSpec) * spec, struct err *err)
 {
     struct table_terms terms = table_spec_terms(spec);
-    int error = table_terms_check_name(spec->name, err)
-                    ?: table_terms_check(&terms, spec->name, err);
+    int error =
+        table_terms_check_name(spec->name, err) ?: table_terms_check(&terms, spec->name, err);
     const char *lack = error < 0 ? NULL : job_lack(job) ?: table_lack(&terms);
     return lack ? err_set(err, -EOPNOTSUPP, "table '%s' of job %.127s: %s", spec->name, job->name,
                           lack)
@@ -149,16 +149,18 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
 static int table_check_host(const struct tables_asked *d, struct job_table *table, struct err *err)
 {
     const struct session *session = d->peer->session;
-    table_each_shard (shard, table) {
+    table_each_shard(shard, table)
+    {
         const struct lane *lane = shard->lane;
         if (!lane || strcmp(lane->aggregator->node, session->node) == 0)
             continue;
-        err_set(err, -EOPNOTSUPP,
-                "table '%s' of job %.127s: rank %u runs on host %.64s and lane %u on host %.64s, "
-                "and lanes serve tables in shared memory only; start all workers on the host of the "
-                "lanes",
-                table->name, d->job->name, session->rank, session->node, lane->id,
-                lane->aggregator->node);
+        err_set(
+            err, -EOPNOTSUPP,
+            "table '%s' of job %.127s: rank %u runs on host %.64s and lane %u on host %.64s, "
+            "and lanes serve tables in shared memory only; start all workers on the host of the "
+            "lanes",
+            table->name, d->job->name, session->rank, session->node, lane->id,
+            lane->aggregator->node);
         job_table_fail(table, session, -EOPNOTSUPP, err->text);
         tables_check_waits(d->job);
         return -EOPNOTSUPP;
@@ -231,8 +233,8 @@ static int table_refuse_terms(const struct tables_asked *d, struct job_table *ta
     err_set(err, -EINVAL,
             "table '%.64s' of job %.64s: %s declared %s; rank %u declared %s; declare the same "
             "terms on all ranks",
-            table->name, d->job->name, table_ranks_text(table, ranks, sizeof ranks), expected,
-            rank, got);
+            table->name, d->job->name, table_ranks_text(table, ranks, sizeof ranks), expected, rank,
+            got);
     job_table_fail(table, d->peer->session, -EINVAL, err->text);
     tables_check_waits(d->job);
     return -EINVAL;
@@ -247,9 +249,9 @@ static int table_create_new(struct tables_asked *d, const char *name,
     if (error < 0)
         return error;
     error = job_table_add(d->job, name, terms, ret_table);
-    return error < 0 ? err_set(err, error, "gradpool serve: %s; declare the table again",
-                               err_text(error))
-                     : 0;
+    return error < 0
+               ? err_set(err, error, "gradpool serve: %s; declare the table again", err_text(error))
+               : 0;
 }
 
 static int table_resolve(struct tables_asked *d, const WIRE(TableSpec) * spec, struct err *err)
@@ -296,9 +298,8 @@ static int tables_plan(const struct tables_asked *d, struct err *err)
 {
     struct lane *lanes[TABLE_TERMS_SHARDS_MAX];
     int error = 0;
-    job_each_table (table, d->job)
-        if (error == 0 && table_is_new(d, table))
-            error = table_plan(table, lanes, err);
+    job_each_table(table, d->job) if (error == 0 && table_is_new(d, table)) error =
+        table_plan(table, lanes, err);
     return error;
 }
 
@@ -330,7 +331,8 @@ static int tables_keep(const struct tables_asked *d, struct err *err)
 
 static void table_adopt(struct job_table *table)
 {
-    table_each_shard (shard, table) {
+    table_each_shard(shard, table)
+    {
         struct lane *lane = shard->lane;
         shard->lane = NULL;
         shard_attach(table, shard, lane);
@@ -340,8 +342,8 @@ static void table_adopt(struct job_table *table)
 static int tables_settle(struct tables_asked *d, struct err *err)
 {
     _cleanup_free_ bool *had = calloc(d->wanted_count + 1, sizeof *had);
-    int error = had ? tables_plan(d, err)
-                    : err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    int error =
+        had ? tables_plan(d, err) : err_set(err, -ENOMEM, "gradpool serve is out of memory");
     if (error < 0)
         return error;
     for (size_t i = 0; i < d->wanted_count; i++)
@@ -352,9 +354,7 @@ static int tables_settle(struct tables_asked *d, struct err *err)
         tables_set_rank(d, had, false);
         return error;
     }
-    job_each_table (table, d->job)
-        if (table_is_new(d, table))
-            table_adopt(table);
+    job_each_table(table, d->job) if (table_is_new(d, table)) table_adopt(table);
     d->job->figures->trained_ns = clock_now_ns();
     d->job->service->on->service->training_may_begin(d->job->service);
     return 0;
@@ -366,8 +366,7 @@ static void tables_undo(struct tables_asked *d)
     list_for_each_safe_entry (struct job_table, table, &d->job->index->tables.list, link) {
         if (!table_is_new(d, table))
             continue;
-        table_each_shard (shard, table)
-            shard->lane = NULL;
+        table_each_shard(shard, table) shard->lane = NULL;
         job_table_remove(table);
     }
     d->job->next_tensor = d->next_table;

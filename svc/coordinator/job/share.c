@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define SHARD_ROW_BYTES 25u                      /* key and index of a row */
+#define SHARD_ROW_BYTES 25u /* key and index of a row */
 #define SHARD_BYTES_LEAST (UINT64_C(64) << 10)
 #define SHARD_BYTES_MOST (UINT64_C(1) << 40) /* a hint may be any number */
 

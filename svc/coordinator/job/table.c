@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof((struct job_table *)0)->ranks == STORE_RANKS_BYTES, "stored as they are");
 
-/* What the store keeps of a table as the terms of a tensor. */
+/* Terms, salt and failure of a table in the store, in the place of the terms of a tensor. */
 struct table_stored {
     struct table_terms terms;
     uint64_t salt;
@@ -79,8 +79,7 @@ int job_table_add(struct job *job, const char *name, const struct table_terms *t
 void job_table_remove(struct job_table *table)
 {
     struct job_tables *tables = &table->job->index->tables;
-    table_each_shard (shard, table)
-        shard_detach(table, shard);
+    table_each_shard(shard, table) shard_detach(table, shard);
     list_remove(&table->link);
     tables->count--;
     tables->shards -= table->terms->shards;
@@ -95,35 +94,26 @@ void job_tables_free(struct job *job)
 
 struct job_table *job_table_find(const struct job *job, uint32_t id)
 {
-    job_each_table (table, job)
-        if (table->id == id)
-            return table;
+    job_each_table(table, job) if (table->id == id) return table;
     return NULL;
 }
 
 struct job_table *job_table_named(const struct job *job, const char *name)
 {
-    job_each_table (table, job)
-        if (strcmp(table->name, name) == 0)
-            return table;
+    job_each_table(table, job) if (strcmp(table->name, name) == 0) return table;
     return NULL;
 }
 
 const struct job_table *job_table_on(const struct job *job, const struct lane *lane)
 {
-    job_each_table (table, job)
-        table_each_shard (shard, table)
-            if (shard->lane == lane)
-                return table;
+    job_each_table(table, job) table_each_shard(shard, table) if (shard->lane == lane) return table;
     return NULL;
 }
 
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a)
 {
-    job_each_table (table, job)
-        table_each_shard (shard, table)
-            if (shard->lane && shard->lane->aggregator == a)
-                return table;
+    job_each_table(table, job) table_each_shard(
+        shard, table) if (shard->lane && shard->lane->aggregator == a) return table;
     return NULL;
 }
 

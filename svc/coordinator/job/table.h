@@ -29,8 +29,9 @@ struct job_table {
 
 #define job_each_table(table, job) \
     list_for_each_entry (struct job_table, table, &(job)->index->tables.list, link)
-#define table_each_shard(shard, of) \
-    for (struct job_shard *shard = (of)->shards; shard < (of)->shards + (of)->terms->shards; shard++)
+#define table_each_shard(shard, of)                                                          \
+    for (struct job_shard *shard = (of)->shards; shard < (of)->shards + (of)->terms->shards; \
+         shard++)
 
 /* Creates a table with a random salt, and adds the table to the job. All shards are stranded.
  * Returns 0, -ENOMEM, or -EIO if no random number could be read. */

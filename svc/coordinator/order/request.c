@@ -109,18 +109,16 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
 
 /* Returns the table of which the task is a shard, or, without a number of a task, the first table
  * of the named job. NULL: there is none. */
-static const struct job_table *find_table(const struct service *s,
-                                          const WIRE(MoveRequest) * wanted)
+static const struct job_table *find_table(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
         if (wanted->task == 0 && !is_meant(job, wanted))
             continue;
-        job_each_table (table, job) {
+        job_each_table(table, job)
+        {
             if (wanted->task == 0)
                 return table;
-            table_each_shard (shard, table)
-                if (shard->task == wanted->task)
-                    return table;
+            table_each_shard(shard, table) if (shard->task == wanted->task) return table;
         }
     }
     return NULL;
@@ -244,8 +242,7 @@ static bool drain_is_allowed(struct peer *p, const envelope *request)
     list_for_each_entry (const struct job, job, &p->service->jobs, link) {
         for (size_t i = 0; !wanted->undo && i < job->shares_count; i++) {
             const struct lane *lane = job->shares[i].lane;
-            const struct job_table *table =
-                is_named(lane, wanted) ? job_table_on(job, lane) : NULL;
+            const struct job_table *table = is_named(lane, wanted) ? job_table_on(job, lane) : NULL;
             if (!table)
                 continue;
             peer_fail(p, request->id, -EOPNOTSUPP,

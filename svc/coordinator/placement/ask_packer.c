@@ -275,8 +275,7 @@ static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn
 {
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
-            if (wanted(&a->lanes[i], why) &&
-                (why != ASK_FOR_SHARDS || is_near(job, &a->lanes[i])))
+            if (wanted(&a->lanes[i], why) && (why != ASK_FOR_SHARDS || is_near(job, &a->lanes[i])))
                 describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
     }
 }
@@ -467,7 +466,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         log_write(level, "job %s%s is placed on the least loaded lanes: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
-                          : !is_for_new(why)              ? SHARE_DRAINED
+                          : !is_for_new(why)          ? SHARE_DRAINED
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
@@ -485,19 +484,17 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     struct offer offer;
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
-    struct packer_request request = {.policy = job->service->options->policy,
-                                     .piece_bytes_max = is_for_new(why)
-                                                            ? job->index->piece_bytes
-                                                            : piece_bytes_max(job->service),
-                                     .workers = job->workers,
-                                     .job_key = job->id,
-                                     .lanes = offer.lanes,
-                                     .lanes_count = offer.count,
-                                     .tensors = items,
-                                     .tensors_count = items_count,
-                                     .timing = why == ASK_FOR_SHARDS
-                                                   ? (struct packer_timing){0}
-                                                   : job_timing(job)};
+    struct packer_request request = {
+        .policy = job->service->options->policy,
+        .piece_bytes_max =
+            is_for_new(why) ? job->index->piece_bytes : piece_bytes_max(job->service),
+        .workers = job->workers,
+        .job_key = job->id,
+        .lanes = offer.lanes,
+        .lanes_count = offer.count,
+        .tensors = items,
+        .tensors_count = items_count,
+        .timing = why == ASK_FOR_SHARDS ? (struct packer_timing){0} : job_timing(job)};
     /* A job whose tasks have to leave their lane would fail if memory were too small. Therefore
      * memory is unlimited for these tasks. */
     for (size_t i = 0; i < offer.count && !is_for_new(why); i++)

@@ -39,7 +39,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, -EOPNOTSUPP,
                          "job %.64s has %u table%s, whose rows snapshots do not contain yet; read "
                          "the rows with pulls instead",
-                         job->name, job->index->tables.count, job->index->tables.count == 1 ? "" : "s");
+                         job->name, job->index->tables.count,
+                         job->index->tables.count == 1 ? "" : "s");
     struct saving *sv = calloc(1, sizeof *sv);
     if (!sv)
         return peer_fail_memory(p, request->id);

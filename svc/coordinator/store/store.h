@@ -79,8 +79,8 @@ struct store_session {
     const char *node;
     uint32_t entered;
 };
-/* A tensor, or a table of keyed rows: dtype STORE_TABLE_DTYPE, whose elements are shards. A shard is
- * a piece with its number as `piece` and `first`. */
+/* A tensor, or a table of keyed rows: dtype STORE_TABLE_DTYPE, and shards instead of elements. A
+ * shard is a piece with its number as `piece` and `first`. */
 #define STORE_TABLE_DTYPE 0u
 struct store_tensor {
     uint32_t job, tensor;

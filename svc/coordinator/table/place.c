@@ -23,24 +23,24 @@ struct shards_told {
 
 bool shards_are_ready(const struct job_table *table)
 {
-    table_each_shard (shard, table)
-        if (shard->state != PIECE_READY)
-            return false;
+    table_each_shard(shard, table) if (shard->state != PIECE_READY) return false;
     return true;
 }
 
 /* --- placing --- */
 
 /* Returns whether the shards are sent again later, as pieces are (tell_lane.c). */
-static bool shards_are_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
+static bool shards_are_told_again(int code)
+{
+    return call_went_unanswered(code) || code == -EAGAIN;
+}
 
 static void shards_settle(struct job_table *table, const struct lane *lane, int code,
                           const char *why)
 {
     char text[2 * ERR_TEXT_BYTES];
-    table_each_shard (shard, table)
-        if (shard->lane == lane && shard->state == PIECE_ASKED)
-            shard->state = code < 0 ? PIECE_PLACED : PIECE_READY;
+    table_each_shard(shard, table) if (shard->lane == lane && shard->state == PIECE_ASKED)
+        shard->state = code < 0 ? PIECE_PLACED : PIECE_READY;
     if (code == 0 || shards_are_told_again(code))
         return;
     snprintf(text, sizeof text, "table '%s' of job %.127s: lane %u did not take its shards: %s",
@@ -94,8 +94,8 @@ static void shards_tell_lane(struct job_table *table, struct lane *lane, uint32_
     WIRE(TablePlace)
     place = MESSAGE_PART(TablePlace, table_place, .table = table->id, .spec = &spec,
                          .salt = table->salt, .shards = numbers, .n_shards = count);
-    if (count > 0 && telling_ask_table(job, lane, epoch, &place, shards_answered, &told,
-                                       sizeof told) < 0)
+    if (count > 0 &&
+        telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told) < 0)
         shards_settle(table, lane, -ENOMEM, "gradpool serve is out of memory");
 }
 
@@ -114,9 +114,8 @@ static void shards_tell_table(struct job_table *table)
 
 void shards_tell(struct job *job)
 {
-    job_each_table (table, job)
-        if (!table->failure && !job->failure && !shards_are_ready(table))
-            shards_tell_table(table);
+    job_each_table(table, job) if (!table->failure && !job->failure && !shards_are_ready(table))
+        shards_tell_table(table);
 }
 
 /* --- an aggregator is lost --- */
@@ -148,30 +147,27 @@ static void shards_fail_lost(struct job_table *table, const struct aggregator *a
              "no copy (durability none); start the job again",
              table->name, table->job->name, AGGREGATOR_NAME(a), shards);
     job_table_fail(table, NULL, -EOWNERDEAD, text);
-    table_each_shard (shard, table)
-        if (shard->lane && shard->lane->aggregator == a)
-            shard_detach(table, shard);
+    table_each_shard(shard, table) if (shard->lane && shard->lane->aggregator == a)
+        shard_detach(table, shard);
 }
 
 void shards_aggregator_lost(struct job *job, struct aggregator *a)
 {
-    job_each_table (table, job)
-        shards_fail_lost(table, a);
+    job_each_table(table, job) shards_fail_lost(table, a);
     job->service->on->job->tensors_are_settled(job);
 }
 
 static bool table_has_stranded(const struct job_table *table)
 {
-    table_each_shard (shard, table)
-        if (shard->state == PIECE_STRANDED)
-            return true;
+    table_each_shard(shard, table) if (shard->state == PIECE_STRANDED) return true;
     return false;
 }
 
 void shards_check_restored(struct job *job)
 {
     char text[ERR_TEXT_BYTES];
-    job_each_table (table, job) {
+    job_each_table(table, job)
+    {
         if (table->failure || !table_has_stranded(table))
             continue;
         snprintf(text, sizeof text,
@@ -184,19 +180,16 @@ void shards_check_restored(struct job *job)
 
 void tables_send_failures(const struct session *to)
 {
-    job_each_table (table, to->job)
-        if (table->failure)
-            job_table_send_failure(table, to);
+    job_each_table(table, to->job) if (table->failure) job_table_send_failure(table, to);
 }
 
 /* --- an aggregator is back --- */
 
 static void shards_expect(struct job *job, const struct aggregator *a)
 {
-    job_each_table (table, job)
-        table_each_shard (shard, table)
-            if (shard->lane && shard->lane->aggregator == a)
-                shard->state = PIECE_PLACED;
+    job_each_table(table, job)
+        table_each_shard(shard, table) if (shard->lane && shard->lane->aggregator == a)
+            shard->state = PIECE_PLACED;
 }
 
 static void shards_take_held(struct job_table *table, const struct lane *lane,

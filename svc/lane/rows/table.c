@@ -380,13 +380,12 @@ static void table_each_shard(const struct lane_table *table,
 {
     for (uint32_t i = 0; i < table_shards(table); i++)
         if (table->shards[i])
-            each(context, &(struct lane_held_shard){table->job->id, table->id, i,
-                                                    table->shards[i]->epoch});
+            each(context,
+                 &(struct lane_held_shard){table->job->id, table->id, i, table->shards[i]->epoch});
 }
 
 void lane_each_shard(const struct lane *lane,
-                     void (*each)(void *context, const struct lane_held_shard *held),
-                     void *context)
+                     void (*each)(void *context, const struct lane_held_shard *held), void *context)
 {
     list_for_each_entry (const struct lane_job, job, &lane->jobs, link) {
         if (!job->tables || job->is_dropped)

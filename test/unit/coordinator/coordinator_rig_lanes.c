@@ -79,7 +79,7 @@ void end_answer(struct end *e, const envelope *request)
 static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, size_t held_count,
                             const WIRE(PieceHeld) * held, const WIRE(TableHeld) * table)
 {
-    WIRE(TableHeld) *tables[] = {(WIRE(TableHeld) *)table};
+    WIRE(TableHeld) * tables[] = {(WIRE(TableHeld) *)table};
     WIRE(AggregatorJoin) join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
     WIRE(LaneOffer) offers[4], *offer_list[4];
     WIRE(PieceHeld) * held_list[16];

@@ -107,21 +107,11 @@ static void drop_placed(struct end *lane) { message_free(end_expect(lane, BODY(P
 /* Sends a declare of table "users" with these terms. */
 static void declare_terms(struct end *e, uint32_t consistency, uint32_t durability, uint32_t flags)
 {
-    WIRE(TableSpec) spec = GRADPOOL__WIRE__TABLE_SPEC__INIT, *specs[] = {&spec};
-    WIRE(DeclareRequest) request = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
-    spec.name = "users";
-    spec.dim = 4;
-    spec.dtype = 1;
-    spec.rule = 1;
-    spec.consistency = consistency;
-    spec.durability = durability;
-    spec.flags = flags;
-    request.tables = specs;
-    request.n_tables = 1;
-    message.body_case = BODY(DECLARE_REQUEST);
-    message.declare_request = &request;
-    end_send(e, &message);
+    WIRE(TableSpec)
+    spec = MESSAGE_PART(TableSpec, table_spec, .name = "users", .dim = 4, .dtype = 1, .rule = 1,
+                        .consistency = consistency, .durability = durability, .flags = flags);
+    WIRE(TableSpec) * specs[] = {&spec};
+    end_send(e, &MESSAGE(0, DECLARE_REQUEST, declare_request, .tables = specs, .n_tables = 1));
 }
 
 /* --- placing --- */
@@ -227,8 +217,9 @@ static void a_lane_that_does_not_answer_is_asked_again(void **state)
 
 static void a_lane_that_refuses_fails_the_table_for_good(void **state)
 {
-    static const char text[] = "table 'users' of job words: lane 1 did not take its shards: it does "
-                               "not want to";
+    static const char text[] =
+        "table 'users' of job words: lane 1 did not take its shards: it does "
+        "not want to";
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
@@ -317,15 +308,11 @@ static void a_declare_of_tensors_and_tables_is_refused(void **state)
     struct member zero = join_from(rig, NODE, 0, 1);
     WIRE(TableSpec) table = GRADPOOL__WIRE__TABLE_SPEC__INIT, *tables[] = {&table};
     WIRE(TensorSpec) tensor = GRADPOOL__WIRE__TENSOR_SPEC__INIT, *tensors[] = {&tensor};
-    WIRE(DeclareRequest) request = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     table.name = tensor.name = "w";
-    request.tables = tables;
-    request.tensors = tensors;
-    request.n_tables = request.n_tensors = 1;
-    message.body_case = BODY(DECLARE_REQUEST);
-    message.declare_request = &request;
-    end_ask_refused(zero.end, &message, -EINVAL, "declare the tables in a request of their own");
+    end_ask_refused(zero.end,
+                    &MESSAGE(0, DECLARE_REQUEST, declare_request, .tables = tables,
+                             .tensors = tensors, .n_tables = 1, .n_tensors = 1),
+                    -EINVAL, "declare the tables in a request of their own");
 }
 
 static void a_job_that_workers_enter_or_leave_has_no_tables(void **state)
@@ -346,7 +333,8 @@ static void a_job_with_backup_workers_has_no_tables(void **state)
 {
     struct rig *rig = *state;
     WIRE(BackupSpec)
-    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX, .gradients = 1);
+    backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX,
+                          .gradients = 1);
     WIRE(JoinRequest) join;
     envelope request;
     rig_aggregator(rig, 1);
@@ -530,32 +518,24 @@ static void a_rank_that_resumes_hears_that_its_table_has_failed(void **state)
 static void shards_neither_move_nor_leave_a_drained_lane(void **state)
 {
     struct rig *rig = *state;
-    struct end *lanes = rig_aggregator(rig, 1), *other = rig_aggregator(rig, 1);
+    rig_aggregator(rig, 1);
+    struct end *other = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
     struct routed route = declare(zero.end);
-    struct end *operator = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
-    WIRE(DrainLanesRequest) drain = GRADPOOL__WIRE__DRAIN_LANES_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    move.job = "words";
-    move.lane = other->lanes[0];
-    request.body_case = BODY(MOVE_REQUEST);
-    request.move_request = &move;
-    end_ask_refused(operator, &request, -EOPNOTSUPP,
-                    "job words has table 'users', whose shards do not move yet");
-    move.job = "";
-    move.task = route.tasks[0];
-    end_ask_refused(operator, &request, -EOPNOTSUPP, "is a shard of table 'users' of job words");
-    drain.lane = route.lanes[0];
-    request.body_case = BODY(DRAIN_LANES_REQUEST);
-    request.drain_lanes_request = &drain;
-    end_ask_refused(operator, &request, -EOPNOTSUPP, "has shards of table 'users' of job words");
+    struct end *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    end_ask_refused(operator, & MESSAGE(0, MOVE_REQUEST, move_request, .job = "words", .tenant = "",
+                                        .lane = other->lanes[0]),
+                    -EOPNOTSUPP, "job words has table 'users', whose shards do not move yet");
+    end_ask_refused(operator, & MESSAGE(0, MOVE_REQUEST, move_request, .job = "", .tenant = "",
+                                        .lane = other->lanes[0], .task = route.tasks[0]),
+                    -EOPNOTSUPP, "is a shard of table 'users' of job words");
+    envelope drain = MESSAGE(0, DRAIN_LANES_REQUEST, drain_lanes_request, .lane = route.lanes[0]);
+    end_ask_refused(operator, & drain, -EOPNOTSUPP, "has shards of table 'users' of job words");
     end_leave(zero.end);
     rig_settle(rig);
-    envelope *reply = end_ask(operator, &request);
+    envelope *reply = end_ask(operator, & drain);
     assert_int_equal(reply->body_case, BODY(MOVE_REPLY));
     message_free(reply);
-    assert_non_null(lanes);
 }
 
 /* The aggregator keeps its rows until its deadline, because they have no other place. */
@@ -564,13 +544,8 @@ static void an_aggregator_that_ends_names_the_rows_that_are_lost(void **state)
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
-    WIRE(AggregatorEnding) ending = GRADPOOL__WIRE__AGGREGATOR_ENDING__INIT;
-    envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     declare(zero.end);
-    ending.left_ms = 300;
-    message.body_case = BODY(AGGREGATOR_ENDING);
-    message.aggregator_ending = &ending;
-    assert_int_equal(channel_send(lane->channel, &message), 0);
+    channel_send(lane->channel, &MESSAGE(0, AGGREGATOR_ENDING, aggregator_ending, .left_ms = 300));
     envelope *drain = end_expect(lane, BODY(DRAIN_REQUEST));
     assert_non_null(strstr(drain->drain_request->loses, " loses rows of table "));
     assert_non_null(strstr(drain->drain_request->loses, "job words loses rows of table 'users'"));
@@ -583,13 +558,10 @@ static void a_snapshot_of_a_job_with_tables_is_refused(void **state)
     rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
     declare(zero.end);
-    struct end *operator = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    WIRE(SnapshotRequest) snapshot = GRADPOOL__WIRE__SNAPSHOT_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    snapshot.job = "words";
-    request.body_case = BODY(SNAPSHOT_REQUEST);
-    request.snapshot_request = &snapshot;
-    end_ask_refused(operator, &request, -EOPNOTSUPP, ", whose rows snapshots do not contain yet");
+    struct end *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    end_ask_refused(operator, &
+                    MESSAGE(0, SNAPSHOT_REQUEST, snapshot_request, .job = "words", .tenant = ""),
+                    -EOPNOTSUPP, ", whose rows snapshots do not contain yet");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
