@@ -28,7 +28,7 @@ ARROWS = {
     'svc/proto': set(),
     'svc/wire': {'svc/base'},
     'svc/endpoint': {'svc/base'},
-    'svc/channel': {'svc/endpoint', 'svc/proto', 'svc/base'},
+    'svc/channel': {'svc/endpoint', 'svc/proto', 'svc/wire', 'svc/base'},
     'svc/fabric': {'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/state': {'svc/channel', 'svc/reduce', 'svc/base'},
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},

@@ -14,11 +14,11 @@ import errno
 import os
 import threading
 
-from ._native.backup import backup_spec
+from ._native.backup import backup_spec, end_round
 from ._native.lent import Lent
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
-                              MEASURES, number, Membership, OPERATIONS, Options, RoundEnd, RULES,
-                              Settings, SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+                              MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
+                              SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
 from ._process.rounds import Request, Round, Rounds
@@ -125,13 +125,6 @@ class Client(Owned):
 # Membership of a job: a version that grows with each change, the size set by the last resize, and
 # the ranks.
 Members = collections.namedtuple('Members', 'version wanted ranks')
-
-
-# End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
-# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
-# gradient was dropped.
-EndOfRound = collections.namedtuple(
-    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
 
 
 class Tensor:
@@ -452,10 +445,13 @@ class Job(Owned):
         update() with settings on every rank, or a push_pull() in a job without rules; and before
         the wait() for it. Returns an EndOfRound when the results of that round are in place: equal
         on all ranks that have it. After a Timeout the method may be called again."""
-        end = RoundEnd()
-        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
-        result = self._wait(lib.gp_round_end, float(loss), timeout_ms, ctypes.byref(end))
-        return EndOfRound(end.number, end.missed, end.counted, end.of, result == 1)
+        loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
+
+        def call(handle):
+            ends.append(end_round(handle, loss, timeout_ms))
+            return 0
+        self._wait(call)
+        return ends[0]
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of

@@ -21,6 +21,7 @@ import atexit
 import errno
 import functools
 import itertools
+import math
 import os
 import sys
 import threading
@@ -32,6 +33,8 @@ import torch.distributed
 
 from ._model import uneven
 from ._model.attached import Place
+from ._model.backup_rounds import (backup_of, BackupRounds, check_job, check_model,
+                                   check_options, check_places)
 from ._model.bucket_packs import Packs
 from ._model.buckets import bucket_of, is_stand_in, parts_of
 from ._model.groups import job_name_of, Limit
@@ -40,6 +43,7 @@ from ._process import interrupts, rendezvous
 from ._process.completion import complete
 from ._process.membership import join, leave_dropped
 from ._process.promise import Promise
+from ._steps.backup_stepping import BackupStepping
 from ._steps.stepping import Stepping
 from ._tensors.full import elements_of, Full, names_of_sparse
 from .client import Job
@@ -66,7 +70,7 @@ def _close_all():
 
 
 def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
-           optimizer=None, compression=None):
+           optimizer=None, compression=None, backup=None, step=None):
     """Lets the service average the gradients of `model`; returns an Attachment.
 
       model       torch.nn.parallel.DistributedDataParallel with float32 parameters, before its
@@ -86,6 +90,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   rank 0's parameters and moments. None: the service averages gradients
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
+      backup      3, "static:3" or a gradpool.Backup: each round closes at its third gradient, and
+                  slower ranks are passed. Needs an optimizer, and a loop over
+                  Attachment.batches(); the job has this model alone. None: rounds wait for all
+      step        with backup, a function that batches() calls once for each round, on ranks that
+                  were passed, too: scheduler.step
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -97,26 +106,35 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                        'another optimizer, or after close(), make another '
                        'DistributedDataParallel of the module and attach() that')
     shapes = _parameters_of(model)
-    way = _way_of(model, shapes, optimizer, compression)
+    backup = backup_of(job.backup if backup is None and isinstance(job, Job) else backup)
+    check_options(backup, optimizer, compression, step)
+    way = _way_of(model, shapes, optimizer, compression, backup)
     membership = None
     if not isinstance(job, Job):
-        group = model.process_group
-        who = (job_name_of(job, group), endpoint, torch.distributed.get_rank(group),
-               torch.distributed.get_world_size(group))
+        who = _who(model.process_group, job, endpoint)
         leave_dropped(*who)
-        membership = join(*who)
+        membership = join(*who, backup)
         job = membership.job
+    elif backup is not None:
+        check_job(job, backup)
     place = None
     try:
         place = Place(job, membership, prefix)
         limit = Limit(timeout_ms, model.process_group)
-        return Attachment(model, place, job, shapes, limit, wire, way)
+        rounds = backup and BackupRounds(job, model.process_group, way, limit, backup, step)
+        return Attachment(model, place, job, shapes, limit, wire, way, rounds)
     except BaseException:
         if place is not None:
             place.close()
         elif membership is not None:
             membership.release()
         raise
+
+
+def _who(group, name, endpoint):
+    """Returns the first arguments of join() for a process group: of its own job (Y73)."""
+    return (job_name_of(name, group), endpoint, torch.distributed.get_rank(group),
+            torch.distributed.get_world_size(group))
 
 
 def _parameters_of(model):
@@ -140,10 +158,15 @@ def _frozen_of(model):
             if not parameter.requires_grad and name not in ignored}
 
 
-def _way_of(model, parameters, optimizer, compression):
+def _way_of(model, parameters, optimizer, compression, backup):
     """Returns the object that replaces the plain means of gradients, or None."""
     if optimizer is not None and compression is not None:
         raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
+    if backup is not None:
+        check_model(model)
+        check_places(parameters)
+        return BackupStepping(optimizer, model.module, parameters, _frozen_of(model),
+                              model.process_group)
     if optimizer is not None:
         return Stepping(optimizer, model.module, parameters, _frozen_of(model))
     if compression is None:
@@ -162,10 +185,11 @@ class Attachment:
 
       residuals  gradients that compression has not sent yet: state_dict() and load_state_dict()"""
 
-    def __init__(self, model, place, job, parameters, limit, wire, way=None):
+    def __init__(self, model, place, job, parameters, limit, wire, way=None, rounds=None):
         self.job = job
         self._place = place
         self._way = way     # Stepping or Compressing; None: plain means
+        self._rounds = rounds   # BackupRounds; None: every round waits for all ranks
         self._limit = limit
         self._open = {}                 # open pushes, the oldest first
         self._idle = threading.Condition()
@@ -217,6 +241,41 @@ class Attachment:
                            'model; torch.save() its parameters and its optimizer')
         self._way.restore(self.job, path)
 
+    def batches(self, loader, rounds):
+        """With backup workers: yields batches of the loader until the job has made so many further
+        rounds, on every rank after the same round. The loader begins again when it ends, after
+        set_epoch() of its sampler. Each body calls backward() once, and batches() the optimizer's
+        step() and the function step of attach()."""
+        return self._rounds_of('batches()').batches(loader, rounds)
+
+    def settle(self):
+        """With backup workers: returns when all ranks have called this method and have the
+        parameters of the same round. Call it behind a loop over batches(), before validation.
+        Mismatch: ranks have other rounds or parameters; the text names them."""
+        self.check()
+        self._rounds_of('settle()').settle()
+
+    @property
+    def round(self):
+        """With backup workers, the newest round whose parameters this rank has."""
+        return self._rounds_of('round').number
+
+    @property
+    def missed(self):
+        """With backup workers, the number of rounds without a gradient of this rank."""
+        return self._rounds_of('missed').missed
+
+    @property
+    def dropped(self):
+        """With backup workers, the number of this rank's gradients that were dropped."""
+        return self._rounds_of('dropped').dropped
+
+    def _rounds_of(self, call):
+        if self._rounds is None:
+            raise mismatch(f'{call} of a model attached without backup workers: every round has '
+                           'all ranks. Iterate over the loader, or attach(backup=...)')
+        return self._rounds
+
     def close(self):
         """Leaves the job, if attach() joined it. No effect in a forked child. After an abandoned
         step, open rounds continue until the end of the process."""
@@ -247,7 +306,7 @@ class Attachment:
 
     def let_go(self):
         """Ends the attachment after the script has dropped the model."""
-        self._way = None
+        self._way = self._rounds = None
         self._buckets = {}
 
     def __enter__(self):
@@ -273,7 +332,7 @@ class Attachment:
         except BaseException as error:
             self.fail(error)
             raise
-        push = _Push(self, request, bucket.buffer(), land, self._limit)
+        push = _Push(self, request, bucket.buffer(), land, self._limit, self._rounds is None)
         with self._idle:
             self._open[push] = None
         if bucket.is_last():
@@ -292,6 +351,7 @@ class Attachment:
     @interrupts.put_off
     def _see_through(self, last):
         try:
+            self._end_round()
             while not last.is_over():
                 last.request.done(_LOOK_MS)
                 interrupts.let_through()
@@ -300,6 +360,15 @@ class Attachment:
         except BaseException as error:
             self.fail(error)
             raise
+
+    def _end_round(self):
+        """Ends the round in a job with backup workers. After a failure all pushes end with it."""
+        if self._rounds is None:
+            return
+        try:
+            self._rounds.end(interrupts.let_through)
+        except GradpoolError as error:
+            self.fail(self._limit.told(error) if isinstance(error, Timeout) else error)
 
     def _means_of(self, bucket):
         """Returns the object that starts the means of a bucket; each layout of DDP has one. The
@@ -360,11 +429,13 @@ class _Push:
     failure; its memory stays lent until the job is left.
 
     land             called at the end of the round; returns the tensor for DDP, like `buffer`
+    is_limited       whether it has a deadline; with backup workers the end of the round has one
     is_seen_through  whether the end of backward() waits for it; False if it is never reached"""
 
-    def __init__(self, attachment, request, buffer, land, limit):
+    def __init__(self, attachment, request, buffer, land, limit, is_limited):
         self._attachment, self.request, self._land = attachment, request, land
-        self._limit, self._deadline_s = limit, time.monotonic() + limit.ms / 1e3
+        self._limit = limit
+        self._deadline_s = time.monotonic() + limit.ms / 1e3 if is_limited else math.inf
         self._promise = Promise([buffer])
         self.future = self._promise.future
         self.is_seen_through, self._is_over, self._lock = False, False, threading.Lock()

@@ -67,7 +67,7 @@ def mismatch(text):
 def overdue(timeout, limit_s, raised_by):
     """Returns a Timeout that names its limit and the setting for it, in place of the library's
     advice."""
-    told = str(timeout).partition('. To wait longer')[0]
+    told = str(timeout).partition('. To wait longer')[0].partition('; call gp_round_end()')[0]
     return Timeout(errno.ETIMEDOUT, f'{told}. The timeout of the wait is over: look at the '
                    f'ranks that are missing, or raise {raised_by}, now {limit_s:g} s')
 

@@ -26,6 +26,9 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
 /* Checks the limits for new tensors and their pieces. The job's sums already include them. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
+/* Checks whether the job may have another table of `shards` shards. A table counts as a tensor, and
+ * a shard as a piece. The job's sums do not include them yet. */
+int quota_check_table(const struct job *job, uint32_t shards, struct err *err);
 /* Checks whether one request may name `count` tensors. Called before all other checks of the
  * request. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,

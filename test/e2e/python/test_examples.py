@@ -16,7 +16,7 @@ EXAMPLES = SOURCE / 'client/python/examples'
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md',
          'client/python/ELASTIC.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
-WORKERS = 2
+WORKERS = 2     # unless the first line of a program has another number, as in "with 3 workers"
 RUN_S = 120     # time limit in seconds: both workers import torch on a busy machine
 
 # Accuracy on held-out digits: guessing gives 0.1. Loss in nats per character: guessing gives 4.3,
@@ -36,20 +36,20 @@ def tearDownModule():
     service.end()
 
 
-def start(*command):
+def start(*command, workers=WORKERS):
     """Runs the command with `gradpool run`. Returns (exit status, lines of each rank, standard
     error)."""
     kept = {key: value for key, value in os.environ.items()
             if not key.startswith(('GRADPOOL_', 'OMP_'))}
     done = harness.run(
-        [str(part) for part in (GRADPOOL, 'run', '--workers', WORKERS, '--endpoint',
+        [str(part) for part in (GRADPOOL, 'run', '--workers', workers, '--endpoint',
                                 service.endpoint, *command)],
         capture_output=True, text=True, check=False, timeout=RUN_S, cwd=service.folder,
         env={**kept, 'PYTHONPATH': str(SOURCE / 'client/python'), 'PYTHONDONTWRITEBYTECODE': '1',
              'CUDA_VISIBLE_DEVICES': '', 'GRADPOOL_STALL_MS': '0',  # torch loads slowly
              'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so')})
     said = [[line[4:] for line in done.stdout.splitlines() if line.startswith(f'[{rank}] ')]
-            for rank in range(WORKERS)]
+            for rank in range(workers)]
     return done.returncode, said, done.stderr
 
 
@@ -118,7 +118,8 @@ class Pages(unittest.TestCase):
         source = pathlib.Path(service.folder) / f'{name}.{language}'
         source.write_text(text, encoding='utf-8')
         command = [sys.executable, source] if language == 'python' else [self.compiled(source)]
-        code, said, errors = start(*command)
+        named = re.search(r'with (\d+) workers', text.split('\n')[0])
+        code, said, errors = start(*command, workers=int(named[1]) if named else WORKERS)
         self.assertEqual((code, errors), (0, ''), said)
         return said
 

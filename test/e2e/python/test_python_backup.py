@@ -120,7 +120,7 @@ class Rounds(Backup):
             gradpool.Backup('static:2', least=-1)
         self.assertEqual(repr(gradpool.Backup('static:2', least=1)),
                          "Backup('static:2', least=1, absence=None, lag=None, "
-                         "gradients=1, rate='fixed')")
+                         "gradients=1, rate='fixed', again=False)")
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:

@@ -1,8 +1,19 @@
-"""The rule of a job with backup workers: the argument of Client.join() and ddp.attach()."""
+"""Backup workers of a job: their rule, as Client.join() and ddp.attach() get it, and the end of a
+round."""
+import collections
+import ctypes
+
 from ..errors import mismatch
-from .binding import BACKUP_RATES, BACKUP_RULES, BackupSpec, number, U32_MAX
+from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number, RoundEnd,
+                      U32_MAX)
 
 _WITH_K = 'static', 'adasync'
+
+# End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
+# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
+# gradient was dropped.
+EndOfRound = collections.namedtuple(
+    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
 
 
 class Backup:
@@ -15,10 +26,11 @@ class Backup:
       absence    rounds wait for a rank that has missed so many; None: for no rank
       lag        in a job without update rules: rounds that a rank may be behind, to 16; None: 4
       gradients  most gradients of one rank in one round
-      rate       "fixed", or "proportional" to the number of gradients"""
+      rate       "fixed", or "proportional" to the number of gradients
+      again      batches() of ddp.attach() yields a batch again whose gradient was dropped"""
 
-    def __init__(self, rule, least=None, absence=None, lag=None, gradients=1,
-                 rate='fixed'):
+    def __init__(self, rule, least=None, absence=None, lag=None, gradients=1, rate='fixed',
+                 again=False):
         name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
         if name not in BACKUP_RULES:
             raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
@@ -29,8 +41,8 @@ class Backup:
         if rate not in BACKUP_RATES:
             raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
         self.rule, self.least, self.absence, self.lag = rule, least, absence, lag
-        self.gradients, self.rate = gradients, rate
-        self._spec = BackupSpec(
+        self.gradients, self.rate, self.again = gradients, rate, again
+        self.spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
             absence=U32_MAX if absence is None else number(absence, 'absence', U32_MAX),
@@ -39,8 +51,8 @@ class Backup:
 
     def __repr__(self):
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
-                f'lag={self.lag}, '
-                f'gradients={self.gradients}, rate={self.rate!r})')
+                f'lag={self.lag}, gradients={self.gradients}, rate={self.rate!r}, '
+                f'again={self.again})')
 
 
 def backup_spec(backup):
@@ -49,4 +61,11 @@ def backup_spec(backup):
         return BackupSpec()
     if not isinstance(backup, Backup):
         backup = Backup(backup)
-    return backup._spec
+    return backup.spec
+
+
+def end_round(handle, loss, timeout_ms):
+    """Calls gp_round_end() on the calling thread, for a job's `handle`; returns an EndOfRound."""
+    end = RoundEnd()
+    is_dropped = check(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end))) == 1
+    return EndOfRound(end.number, end.missed, end.counted, end.of, is_dropped)

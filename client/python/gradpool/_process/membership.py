@@ -22,12 +22,14 @@ _memberships = {}       # (process, endpoint, name of the job) -> Membership
 class Membership:
     """A joined job with `users`, the number of its callers in this process."""
 
-    def __init__(self, key, name, endpoint, rank, workers):
+    def __init__(self, key, name, endpoint, rank, workers, backup=None):
         self.key, self.users = key, 0
         self.dropped = []       # one item for each object of a caller that the script has dropped
         self.client = connect(endpoint)
         try:
-            self.job = self.client.join(name, rank, workers)
+            # lanes serve no copies of parameters in a job with backup workers
+            self.job = self.client.join(name, rank, workers, backup=backup,
+                                        durability='none' if backup else None)
         except BaseException:
             self.client.close()
             raise
@@ -44,13 +46,15 @@ class Membership:
             self.client.close()
 
 
-def join(name, endpoint, rank, workers):
+def join(name, endpoint, rank, workers, backup=None):
     """Joins the job, or shares the present Membership, and adds one caller. None: GRADPOOL_JOB and
-    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that name."""
+    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that name.
+
+      backup  a Backup; None: every round waits for all ranks"""
     deadline_s = time.monotonic() + default_timeout_ms() / 1e3
     while True:
         try:
-            return _join_once(name, endpoint, rank, workers)
+            return _join_once(name, endpoint, rank, workers, backup)
         except GradpoolError as error:
             if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
                 raise
@@ -58,12 +62,16 @@ def join(name, endpoint, rank, workers):
         time.sleep(_PAUSE_S)
 
 
-def _join_once(name, endpoint, rank, workers):
+def _join_once(name, endpoint, rank, workers, backup):
     key = _key_of(name, endpoint)
     with _lock:
         membership = _memberships.get(key)
         if membership is None:
-            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers)
+            membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers, backup)
+        elif backup or membership.job.backup:
+            raise mismatch(f'{membership.job} has another user in this process, and a job with '
+                           'backup workers has one model and nothing else. Give attach() the name '
+                           'of another job')
         job = membership.job
         if (job.rank, job.workers) != (rank, workers):
             raise mismatch(f'{job} of {job.workers} has another model of this process, but the '
@@ -90,7 +98,8 @@ def leave_dropped(name, endpoint, rank, workers):
     these arguments would share."""
     key = _key_of(name, endpoint)
     others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (
-        one.key != key or (one.job.rank, one.job.workers) != (rank, workers))]
+        one.key != key or one.job.backup or
+        (one.job.rank, one.job.workers) != (rank, workers))]
     if others:
         collect()       # every rank frees dropped models at this point of the script
     for one in others:
@@ -100,9 +109,9 @@ def leave_dropped(name, endpoint, rank, workers):
             one.client.close()
 
 
-def _join_anew(key, name, endpoint, rank, workers):
+def _join_anew(key, name, endpoint, rank, workers, backup):
     try:
-        return Membership(key, name, endpoint, rank, workers)
+        return Membership(key, name, endpoint, rank, workers, backup)
     except GradpoolError as error:
         if (error.errno != errno.EEXIST
                 or f'{socket.gethostname()}, pid {os.getpid()};' not in str(error)):

@@ -52,9 +52,19 @@ class Kept:
     def check_job(self):
         """Raises the same error on all ranks if the moments on the lanes cannot be read any
         more."""
-        if self.has_stepped and not self.is_loaded and self._is_lost() and any(
-                MOMENTS[self._rule_of(one)] for one in self._tensors):
+        if self.has_stepped and not self.is_loaded and self._has_moments():
+            self._check_readable()
+
+    def _has_moments(self):
+        return any(MOMENTS[self._rule_of(one)] for one in self._tensors)
+
+    def _check_readable(self):
+        if self._is_lost():
             raise self._lost()
+        if self._job.backup is not None and self._has_moments():
+            raise mismatch(f'{self._job} has backup workers, and lanes give nobody the moments of '
+                           'such a job. Save the state_dict() of the model alone; the moments of '
+                           'the next optimizer begin with zeros')
 
     def _is_lost(self):
         return self.place is not None and self.place.is_over()
@@ -71,13 +81,13 @@ class Kept:
                              'have forgotten the moments of its optimizer: call state_dict() '
                              'before, and load_state_dict() to go on')
 
-    def begin(self, job, tensors, steps):
+    def begin(self, job, tensors, share):
         """Called on all ranks. Lanes get rank 0's parameters, and its moments if there are some.
         Returns False if rank 0 has no moments: the caller then broadcasts the parameters.
 
         tensors  {parameter: its tensor}
-        steps    a tensor of int64, with one element for each parameter"""
-        self._job, self._tensors, self._steps = job, tensors, steps
+        share    function: replaces int64 numbers, one for each parameter, by those of rank 0"""
+        self._job, self._tensors, self._share = job, tensors, share
         if self._former is not None and job.rank == 0:
             self._optimizer.state = self._empty = self._former.state()
             self._is_loaded = _has_values(self._optimizer.state)
@@ -140,7 +150,7 @@ class Kept:
         counts = torch.full((len(self._tensors),), -1, dtype=torch.int64)
         if self._job.rank == 0 and self.is_loaded:
             counts = torch.tensor([self._steps_of(one) for one in self._tensors])
-        self._job.broadcast(self._steps, counts).wait()
+        self._share(counts)
         if counts.numel() and int(counts[0]) < 0:
             return None
         self.has_stepped = True
@@ -190,8 +200,7 @@ class Kept:
         """Returns optimizer.state as if the optimizer had done the steps itself."""
         if self.is_loaded or not self.has_stepped:
             return collections.defaultdict(dict, self._optimizer.state)
-        if self._is_lost():
-            raise self._lost()
+        self._check_readable()
         found = collections.defaultdict(dict, self._aside)
         places = {self._tensors[one]: torch.empty(one.numel() * (1 + MOMENTS[self._rule_of(one)]))
                   for one in self._tensors if MOMENTS[self._rule_of(one)]}

@@ -46,7 +46,7 @@ def _rule_of(kind, group):
     return 'nesterov' if group['nesterov'] else 'momentum'
 
 
-def _settings_of(group):
+def settings_of(group):
     settings = {name: float(group[name]) for name in _NUMBERS if name in group}
     if 'betas' in group:
         settings['betas'] = tuple(map(float, group['betas']))
@@ -123,11 +123,15 @@ class Stepping:
                                    # without trainable parameters nothing is declared
                                    rule=rule, wire=wire) if named else ()
             self._tensors.update((id(one), tensor) for one, tensor in zip(named.values(), made))
-        steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
         tensors = {one: self._tensors[id(one)] for one in self._parameters.values()}
-        if not self._kept.begin(job, tensors, steps):
+        if not self._kept.begin(job, tensors, self._sharing(job, prefix)):
             self._broadcast(job)
         self._written.note(None, list(tensors))
+
+    def _sharing(self, job, prefix):
+        """Returns the function that gives all ranks the step counts of rank 0."""
+        steps = job.declare(f'{prefix}(steps)', len(self._parameters), 'int64')
+        return lambda counts: job.broadcast(steps, counts).wait()
 
     def _broadcast(self, job):
         values = [one.detach() for one in self._parameters.values()]
@@ -234,10 +238,14 @@ class Stepping:
                            'all of them before')
         self._kept.check_state()
         if self._written.is_so() or self._kept.is_loaded:
-            self._kept.take_over(bucket.parameters())
+            self._take_changes(bucket)
         self._had_moments = self._kept.has_stepped
         self._kept.note_step()
         self._written.forget()
+
+    def _take_changes(self, bucket):
+        """Gives the lanes parameters and moments that the script has changed."""
+        self._kept.take_over(bucket.parameters())
 
     def _check_trainable(self):
         if not all(map(_REQUIRES_GRAD, self._parameters.values())):
@@ -257,7 +265,7 @@ class Stepping:
                            f"'{self._rules[index]}', and its settings now ask for '{rule}': make "
                            'schedulers that change the momentum (OneCycleLR, CyclicLR), and set '
                            'momentum and nesterov, before attach()')
-        return _settings_of(group)
+        return settings_of(group)
 
 
 class Requests:

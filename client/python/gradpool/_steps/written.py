@@ -26,6 +26,10 @@ class Written:
             group = self._groups[key] = _Group(parameters, self._names)
         self._sums[key] = group.sum()
 
+    def sum_of(self, parameters):
+        """Returns the sum over the present bytes of parameters: a number, or a tensor on a GPU."""
+        return _Group(parameters, self._names).sum()
+
     def forget(self):
         """Deletes the sums before lanes write."""
         self._sums.clear()

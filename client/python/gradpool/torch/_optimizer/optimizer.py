@@ -217,7 +217,7 @@ def _next_prefix(ranks, process_set):
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
                          backward_passes_per_step=1, op=ReduceOp.Average,
                          gradient_predivide_factor=1.0, num_groups=0, groups=None,
-                         sparse_as_dense=False, process_set=global_process_set):
+                         sparse_as_dense=False, process_set=global_process_set, backup=None):
     """Returns the same optimizer, which steps with the gradients of all ranks from now on.
 
     named_parameters          model.named_parameters(); None: parameters are numbered
@@ -227,7 +227,12 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     gradient_predivide_factor an Average is divided by it before the sum; by the rest after the sum
     num_groups                as `groups`, by its former name
     groups number of groups of gradients that are sent together, or [[parameter]]
-    sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered"""
+    sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered
+    backup                    must be None: use gradpool.ddp.attach(optimizer=, backup=)"""
+    if backup is not None:
+        raise mismatch(f'DistributedOptimizer(backup={backup!r}): lanes serve no means of some '
+                       'ranks yet, and here the script steps. Leave backup out, or use '
+                       'gradpool.ddp.attach(model, optimizer=..., backup=...)')
     if not hasattr(optimizer, 'param_groups'):
         raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
                        f'{type(optimizer).__name__}')

@@ -1,0 +1,235 @@
+"""Rounds of a model that is attached to a job with backup workers. Each round closes without its
+slowest ranks; their gradients are dropped, and they continue with the parameters of the newest
+round. So ranks are in different rounds, and reach different batches of their loaders.
+
+The loop over batches() ends after the same round on every rank. For each round of the job it calls
+the function step of the script once, on the ranks that were passed, too."""
+import contextlib
+import threading
+import time
+
+import torch.distributed
+
+from .._native.backup import Backup, end_round
+from .._native.binding import number, U64_MAX
+from ..errors import disagreement, mismatch, Timeout
+
+# A wait for the end of a round that is longer than this is left to a thread, because this thread
+# has to see a Ctrl-C.
+_BRIEF_MS = 100
+# A loop in which so many bodies send no gradient is an error: it would never end.
+_IDLE_MOST = 1000
+
+
+def backup_of(backup):
+    """Returns the Backup of attach(backup=), or None. Raises Mismatch for all that no lane serves
+    yet."""
+    if backup is None:
+        return None
+    if isinstance(backup, int) and not isinstance(backup, bool):
+        backup = f'static:{backup}'
+    if not isinstance(backup, Backup):
+        backup = Backup(backup)
+    if not backup.rule.startswith('static:'):
+        raise mismatch(f'attach(backup={backup.rule!r}): the service chooses no number of '
+                       "gradients yet. Give the number that closes a round, as in 'static:3'")
+    for name, served in ('gradients', (0, 1)), ('absence', (None,)), ('rate', ('fixed',)):
+        value = getattr(backup, name)
+        if value not in served:
+            raise mismatch(f'attach(backup=) with {name}={value!r}: lanes serve {served[-1]!r} '
+                           f'so far. Leave {name} out')
+    return backup
+
+
+def check_options(backup, optimizer, compression, step):
+    """Raises Mismatch for arguments of attach() that do not fit `backup`, a Backup or None."""
+    if step is not None and not callable(step):
+        raise mismatch(f'attach(step={step!r}): expected a function without arguments, such as '
+                       'scheduler.step')
+    if backup is None and step is not None:
+        raise mismatch('attach(step=) without backup=: the loop is of the script, which calls the '
+                       'function itself. Leave step out, or give backup')
+    if backup is not None and compression is not None:
+        raise mismatch('attach(backup=) with compression: a rank cannot send the rest of a '
+                       'dropped gradient. Leave compression out, or backup')
+    if backup is not None and optimizer is None:
+        raise mismatch('attach(backup=) without optimizer=: lanes serve no means of some ranks '
+                       'yet, they only step. Give the optimizer as attach(optimizer=)')
+
+
+def check_model(model):
+    """Raises Mismatch if ranks would wait for each other outside of rounds."""
+    ignored = set(getattr(model, 'parameters_to_ignore', ()))
+    buffers = [name for name, _ in model.module.named_buffers() if name not in ignored]
+    if model.broadcast_buffers and buffers:
+        raise mismatch(f"attach(backup=): rank 0 sends '{buffers[0]}' in each forward(), but ranks "
+                       'are in different rounds. Make the DistributedDataParallel with '
+                       'broadcast_buffers=False')
+    for name, part in model.module.named_modules():
+        if type(part).__name__ == 'SyncBatchNorm':
+            raise mismatch(f"attach(backup=): '{name}' is a SyncBatchNorm, whose forward() needs "
+                           'all ranks. Use BatchNorm, and broadcast_buffers=False')
+    for option in 'find_unused_parameters', 'static_graph':
+        if getattr(model, option, False):
+            raise mismatch(f'attach(backup=) of a model with {option}=True, where backward() '
+                           'needs all ranks. Make the DistributedDataParallel without it')
+
+
+def check_places(parameters):
+    """Raises Mismatch for {name: parameter} with one on a GPU: copies to the host may still be in
+    progress at the end of backward(), where the round of this rank ends."""
+    for name, one in parameters.items():
+        if not one.is_cpu:
+            raise mismatch(f"attach(backup=): parameter '{name}' is on {one.device}, and the end "
+                           'of a round does not await the copies of a GPU yet. Train on the CPU, '
+                           'or leave backup out')
+
+
+def check_job(job, backup):
+    """Raises Mismatch if the Job of the script does not fit `backup`, a Backup."""
+    if job.backup is None:
+        raise mismatch(f'attach(backup=): {job} was joined without backup workers. Join it with '
+                       'join(backup=..., durability="none"), or give the name of the job alone')
+    joined = backup_of(job.backup)
+    if bytes(joined.spec) != bytes(backup.spec):
+        raise mismatch(f'attach(backup={backup!r}): {job} was joined with {joined!r}. Leave '
+                       'backup out of attach()')
+    if job.tensors():
+        raise mismatch(f"attach(): {job} has backup workers and the tensor "
+                       f"'{job.tensors()[0].name}' already, and a round ends for all tensors at "
+                       'once. Join another job for this model')
+
+
+class BackupRounds:
+    """Rounds of one attached model. Times are in rounds of the job.
+
+    number   newest round whose parameters this rank has
+    missed   closed rounds without a gradient of this rank
+    dropped  gradients of this rank that were dropped"""
+
+    def __init__(self, job, group, way, limit, backup, step):
+        self._job, self._group, self._way, self._limit = job, group, way, limit
+        self._step, self._again, self._batches = step, backup.again, _Batches()
+        self.number = self.missed = self.dropped = 0
+        self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
+        self._is_brief = False      # whether the last wait was; the first one declares a tensor
+
+    # ---- the end of a round, in backward() ----
+
+    def end(self, let_through):
+        """Ends the round of this rank after its last gradient: returns when the parameters of the
+        newest round can land. Calls let_through() while it waits."""
+        began_s, end = time.monotonic(), None
+        if self._is_brief:
+            with contextlib.suppress(Timeout), self._job.client._using():
+                end = end_round(self._job._live(), float('nan'), min(_BRIEF_MS, self._limit.ms))
+        if end is None:
+            end = self._end_in_thread(let_through)
+        self._is_brief = time.monotonic() - began_s < _BRIEF_MS / 1e3
+        self.number, self._idle = end.number, 0
+        self.missed += end.missed
+        self.dropped += end.is_dropped
+
+    def _end_in_thread(self, let_through):
+        found = []
+
+        def run():
+            try:
+                found.append(self._job.end_round(timeout_ms=self._limit.ms))
+            except Exception as error:
+                found.append(error)
+        thread = threading.Thread(target=run, name='gradpool-round', daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_BRIEF_MS / 1e3)
+            let_through()
+        if isinstance(found[0], Exception):
+            raise found[0]
+        return found[0]
+
+    # ---- the script's loop ----
+
+    def batches(self, loader, rounds):
+        rounds = number(rounds, 'rounds', U64_MAX)
+        return self._loop(loader, self.number + rounds)
+
+    def _loop(self, loader, last):
+        self._catch_up()
+        self._way.note_settings()
+        while self.number < last:
+            batch, dropped = self._batches.next(loader), self.dropped
+            self._way.is_in_body = True
+            try:
+                yield batch
+            finally:
+                self._way.is_in_body = False
+            self._count_body()
+            self._catch_up()
+            if self._again and self.dropped > dropped:
+                self._batches.put_back(batch)
+
+    def _count_body(self):
+        self._idle += 1
+        if self._idle > _IDLE_MOST:
+            raise mismatch(f'{self._job}: {_IDLE_MOST} bodies of a loop over batches() have sent '
+                           'no gradient, so the loop cannot end. Call backward() with the output '
+                           'of the DistributedDataParallel model in each body')
+
+    def _catch_up(self):
+        """Does what follows a backward(): step() of the optimizer if the script has not called
+        it, and the function step once for each round."""
+        self._way.end_step()
+        while self._stepped < self.number:
+            self._stepped += 1
+            if self._step is not None:
+                self._step()
+            self._way.note_settings()
+
+    def settle(self):
+        """Returns when all ranks have called it, and have the same parameters of one round."""
+        self._catch_up()
+        try:
+            self._job.barrier(self._limit.ms)
+        except Timeout as error:
+            raise self._limit.told(error) from error
+        texts = [None] * torch.distributed.get_world_size(self._group)
+        mine = f'round {self.number} with parameters {self._way.digest()}'
+        torch.distributed.all_gather_object(texts, mine, self._group)
+        if len(set(texts)) > 1:
+            raise mismatch(f'{self._job}, settle(): {disagreement(texts, range(len(texts)))}. End '
+                           'each loop over batches() by its number of rounds, and write no '
+                           'parameters')
+
+
+class _Batches:
+    """Batches of a loader, pass after pass. A further loop over the same loader continues the pass
+    of the loop before."""
+
+    def __init__(self):
+        self._loader, self._left, self._passes, self._kept = None, iter(()), 0, []
+
+    def next(self, loader):
+        if loader is not self._loader:
+            self._kept.clear()
+            self._begin_pass(loader)
+        if self._kept:
+            return self._kept.pop()
+        for batch in self._left:
+            return batch
+        self._begin_pass(loader)
+        for batch in self._left:
+            return batch
+        raise mismatch('batches(): the loader has no batch in a new pass. Give batches() a '
+                       'DataLoader or a list, which can be read again, and has a batch on each '
+                       'rank')
+
+    def put_back(self, batch):
+        """Makes next() return this batch."""
+        self._kept.append(batch)
+
+    def _begin_pass(self, loader):
+        for sampler in getattr(loader, 'sampler', None), getattr(loader, 'batch_sampler', None):
+            if hasattr(sampler, 'set_epoch'):
+                sampler.set_epoch(self._passes)
+        self._loader, self._left = loader, iter(loader)
+        self._passes += 1

@@ -1,0 +1,64 @@
+"""Steps of lanes in a job with backup workers. Ranks are in different rounds, so only calls that
+attach() and batches() make on every rank alike may change parameters, moments and settings. The
+job has no tensors without an update rule: attach() exchanges step counts over the model's process
+group."""
+import torch.distributed
+
+from ..errors import mismatch
+from .stepping import settings_of, Stepping
+
+
+class BackupStepping(Stepping):
+    """An optimizer whose steps are done by lanes, with the gradients of some ranks.
+
+    group       the model's process group
+    is_in_body  whether the script is in the body of a loop over batches()"""
+
+    def __init__(self, optimizer, module, parameters, frozen, group):
+        super().__init__(optimizer, module, parameters, frozen)
+        self._group, self.is_in_body, self._noted = group, False, None
+
+    def note_settings(self):
+        """Stores the optimizer's settings. Called between two rounds: all ranks have them there."""
+        self._noted = self._all_settings()
+
+    def _all_settings(self):
+        return [settings_of(group) for group in self._optimizer.param_groups]
+
+    def end_step(self):
+        """Calls step() of the optimizer for the last backward(), unless the script has."""
+        if self.has_step_left_out():
+            self._optimizer.step()
+
+    def start(self, job, bucket):
+        if not self.is_in_body:
+            raise mismatch(f'{job}: backward() outside of a loop over batches(), and only that '
+                           'loop ends after the same round on every rank. Write "for batch in '
+                           'attachment.batches(loader, rounds=...):"')
+        return super().start(job, bucket)
+
+    def _begin_step(self, bucket):
+        if self._all_settings() != self._noted:
+            raise mismatch("the optimizer's settings were changed in a loop over batches(), where "
+                           'a rank that is passed makes fewer iterations. Give the scheduler as '
+                           'attach(step=scheduler.step), or change settings between two loops')
+        super()._begin_step(bucket)
+
+    def _take_changes(self, _):
+        raise mismatch('parameters or moments were changed after attach() of a model with backup '
+                       'workers, whose ranks are in different rounds. Load them before attach(), '
+                       'and leave other writes out')
+
+    def _sharing(self, *_):
+        ranks = torch.distributed.get_process_group_ranks(self._group)
+
+        def share(counts):
+            given = [counts.tolist()]
+            torch.distributed.broadcast_object_list(given, ranks[0], self._group)
+            counts.copy_(torch.tensor(given[0], dtype=counts.dtype))
+        return share
+
+    def digest(self):
+        """Returns a checksum of the parameters, as text."""
+        found = self._written.sum_of(list(self._parameters.values()))
+        return str(found.tolist()) if isinstance(found, torch.Tensor) else f'{found:016x}'

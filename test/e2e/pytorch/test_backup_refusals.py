@@ -1,0 +1,242 @@
+"""Errors of gradpool.ddp.attach(backup=), and of calls after it: the words of each. One rank, with
+a job for each error."""
+import os
+import types
+
+import ranks
+import test_ddp
+from test_ddp import Rank, setUpModule, tearDownModule  # noqa: F401 (found by name)
+
+
+class Model:
+    """A model of one rank, and what a script does with it."""
+
+    def __init__(self, torch, net=None, **options):
+        self.torch, self.net = torch, torch.nn.Linear(4, 2) if net is None else net
+        self.model = torch.nn.parallel.DistributedDataParallel(self.net, **options)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), 0.1)
+
+    def attach(self, **options):
+        import gradpool.ddp
+        given = {'optimizer': self.optimizer, 'backup': 'static:1', **options}
+        self.attachment = gradpool.ddp.attach(self.model, **given)
+        return self.attachment
+
+    def backward(self):
+        self.optimizer.zero_grad()
+        self.model(self.torch.ones(3, 4)).sum().backward()
+
+    def train(self, change=lambda: None):
+        for _ in self.attachment.batches('ab', 2):
+            change()
+            self.backward()
+
+    def raise_rate(self):
+        self.optimizer.param_groups[0]['lr'] *= 2
+
+
+def joined(of, **options):
+    import gradpool
+    client = gradpool.connect()
+    of.closing(client.close)
+    return client.join(f'joined {of.number}', 0, 1, durability='none', **options)
+
+
+def backup(*arguments, **options):
+    import gradpool
+    return gradpool.Backup(*arguments, **options)
+
+
+def normalized(torch, kind):
+    return torch.nn.Sequential(torch.nn.Linear(4, 2), kind(2))
+
+
+def normalized_by_all(of):
+    from gradpool.torch import SyncBatchNorm
+    of.another(normalized(of.torch, SyncBatchNorm), broadcast_buffers=False).attach()
+
+
+def compressed(of):
+    from gradpool import codecs
+    of.attach(compression=codecs.OneBit())
+
+
+def attached_to_a_joined_job_twice(of):
+    job = joined(of, backup='static:1')
+    of.attach(job=job, backup=None)
+    of.another().attach(job=job, backup=None)
+
+
+def two_models(of):
+    of.attach()
+    of.another().attach()
+
+
+def shared_with_means(of):
+    of.attach()
+    of.another().attach(backup=None, optimizer=None)
+
+
+def outside_of_the_loop(of):
+    of.attach()
+    of.backward()
+
+
+def changed_parameter(of):
+    of.attach()
+    of.train()
+    of.net.weight.data.zero_()
+    of.train()
+
+
+def changed_rate(of):
+    of.attach()
+    of.train(of.raise_rate)
+
+
+def clipped(of):
+    def clip():
+        of.torch.nn.utils.clip_grad_norm_(of.net.parameters(), 0.01)
+    of.attach()
+    for _ in of.attachment.batches('ab', 2):
+        of.backward()
+        clip()
+
+
+def joining(of):
+    of.attach()
+    with of.torch.distributed.algorithms.join.Join([of.model]):
+        pass
+
+
+def snapshot(of):
+    of.attach()
+    of.train()
+    of.attachment.job.snapshot(os.environ['TEST_STORE'] + '.snapshot')
+
+
+def moments(of):
+    of.attach()
+    assert of.optimizer.state_dict()['state'] == {}
+    of.train()
+    of.optimizer.state_dict()
+
+
+def moments_in_another_job(of):
+    of.attach()
+    of.train()
+    of.another(of.net).attach(job='other', backup=None, optimizer=of.optimizer)
+
+
+def loop_without_backup(of):
+    of.attach(backup=None).batches('ab', 2)
+
+
+def settled_without_backup(of):
+    of.attach(backup=None).settle()
+
+
+def on_a_gpu(of):
+    from gradpool._model.backup_rounds import check_places
+    check_places({'weight': types.SimpleNamespace(is_cpu=False, device='cuda:0')})
+
+
+def horovod(of):
+    import gradpool.torch as hvd
+    hvd.DistributedOptimizer(of.optimizer, backup='static:1')
+
+
+REFUSALS = {
+    'auto': (lambda of: of.attach(backup='auto'), "attach(backup='auto'): the service chooses no "
+             "number of gradients yet. Give the number that closes a round, as in 'static:3'"),
+    'dbw': (lambda of: of.attach(backup='dbw'), "backup='dbw'"),
+    'boolean': (lambda of: of.attach(backup=True), 'backup rule True, expected static:K'),
+    'too many': (lambda of: of.attach(backup=2), 'backup.k is 2 for 1 workers'),
+    'two gradients': (lambda of: of.attach(backup=backup('static:1', gradients=2)),
+                      'attach(backup=) with gradients=2: lanes serve 1 so far. Leave gradients '
+                      'out'),
+    'absence': (lambda of: of.attach(backup=backup('static:1', absence=8)), 'with absence=8: '),
+    'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
+             "with rate='proportional': lanes serve 'fixed' so far"),
+    'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer=: '
+                     'lanes serve no means of some ranks yet, they only step. Give the optimizer'),
+    'compression': (compressed, 'attach(backup=) with compression: a rank cannot send the rest of '
+                    'a dropped gradient. Leave compression out, or backup'),
+    'step alone': (lambda of: of.attach(backup=None, step=print), 'attach(step=) without backup=: '
+                   'the loop is of the script, which calls the function itself'),
+    'no function': (lambda of: of.attach(step=3), 'attach(step=3): expected a function without '
+                    'arguments, such as scheduler.step'),
+    'buffers': (lambda of: of.another(normalized(of.torch, of.torch.nn.BatchNorm1d)).attach(),
+                "rank 0 sends '1.running_mean' in each forward(), but ranks are in different "
+                'rounds. Make the DistributedDataParallel with broadcast_buffers=False'),
+    'unused': (lambda of: of.another(find_unused_parameters=True).attach(), 'a model with '
+               'find_unused_parameters=True, where backward() needs all ranks. Make the'),
+    'static graph': (lambda of: of.another(static_graph=True).attach(), 'static_graph=True'),
+    'SyncBatchNorm': (normalized_by_all, "'1' is a SyncBatchNorm, whose forward() needs all ranks. "
+                      'Use BatchNorm, and broadcast_buffers=False'),
+    'a job without': (lambda of: of.attach(job=joined(of)), ' was joined without backup workers. '
+                      'Join it with join(backup=..., durability="none"), or give the name'),
+    'another rule': (lambda of: of.attach(job=joined(of, backup='static:1'),
+                                          backup=backup('static:1', least=1)),
+                     "attach(backup=Backup('static:1', least=1, ",
+                     ", rank 0 was joined with Backup('static:1', least=None, ",
+                     ', again=False). Leave backup out of attach()'),
+    'a used job': (attached_to_a_joined_job_twice, ' already, and a round ends for all tensors at '
+                   'once. Join another job for this model'),
+    'two models': (two_models, ' has another user in this process, and a job with backup workers '
+                   'has one model and nothing else. Give attach() the name of another job'),
+    'shared': (shared_with_means, ' has another user in this process'),
+    'outside': (outside_of_the_loop, 'backward() outside of a loop over batches(), and only that '
+                'loop ends after the same round on every rank. Write "for batch in'),
+    'written': (changed_parameter, 'parameters or moments were changed after attach() of a model '
+                'with backup workers, whose ranks are in different rounds. Load them before'),
+    'rate in the loop': (changed_rate, "the optimizer's settings were changed in a loop over "
+                         'batches(), where a rank that is passed makes fewer iterations. Give'),
+    'clipped': (clipped, 'gradients were changed between backward() and step()'),
+    'Join': (joining, 'Join with a model of attach(optimizer=)'),
+    'snapshot': (snapshot, 'broadcasts, saves and restores before its first round only'),
+    'moments': (moments, ' has backup workers, and lanes give nobody the moments of such a job. '
+                'Save the state_dict() of the model alone'),
+    'moments elsewhere': (moments_in_another_job, ' has backup workers, and lanes give nobody the'),
+    'loop': (loop_without_backup, 'batches() of a model attached without backup workers: every '
+             'round has all ranks. Iterate over the loader, or attach(backup=...)'),
+    'settle': (settled_without_backup, 'settle() of a model attached without backup workers'),
+    'GPU': (on_a_gpu, "parameter 'weight' is on cuda:0, and the end of a round does not await the "
+            'copies of a GPU yet. Train on the CPU, or leave backup out'),
+    'horovod': (horovod, "DistributedOptimizer(backup='static:1'): lanes serve no means of some "
+                'ranks yet, and here the script steps. Leave backup out, or use gradpool.ddp')}
+
+
+def text_of(call, of):
+    try:
+        call(of)
+    except Exception as error:
+        return str(error)
+    finally:
+        for end in of.ends:
+            end()
+    return 'no error'
+
+
+def rank_is_refused(rank, workers):
+    trainer, found = Rank(rank, workers), {}
+    for number, (name, (call, *_)) in enumerate(REFUSALS.items()):
+        of, ends = Model(trainer.torch), []
+        os.environ['GRADPOOL_JOB'] = f'refused {number}'
+        of.number, of.ends, of.closing = number, ends, ends.append
+        of.another = lambda net=None, **options: Model(trainer.torch, net, **options)
+        found[name] = text_of(call, of)
+    return found
+
+
+class BackupRefusals(test_ddp.Case):
+    def test_calls_that_backup_workers_cannot_serve_are_refused(self):
+        found, = self.run_ranks('rank_is_refused', 1)
+        for name, (_, *words) in REFUSALS.items():
+            with self.subTest(name):
+                for word in words:
+                    self.assertIn(word, found[name])
+
+
+if __name__ == '__main__':
+    ranks.main(globals(), forks=True)
