@@ -92,10 +92,13 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
+/* An elastic job may repeat the round of its only stored result, which then counts, too. */
 static uint8_t kept_results(const struct piece *p)
 {
-    uint64_t end = committed(p) + 1, room = kept_room(p);
-    uint64_t made = p->kept_from > 0 && p->kept_from < end ? end - p->kept_from : 0;
+    uint64_t newest = committed(p), room = kept_room(p);
+    if (p->kept_from == 0)
+        return 0;
+    uint64_t made = p->kept_from < newest ? newest + 1 - p->kept_from : 1;
     return (uint8_t)(made < room ? made : room);
 }
 
