@@ -9,6 +9,7 @@
 #ifndef GRADPOOL_PACKER_PACKER_H
 #define GRADPOOL_PACKER_PACKER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -71,6 +72,7 @@ struct packer_tensor {
     uint64_t state_bytes; /* memory of the tensor on its lanes; 0: elements x element_bytes */
     /* bytes over the network in a round, both directions, all workers; 0: none */
     uint64_t wire_bytes;
+    bool is_whole; /* the tensor is not cut, whatever its size: a shard of a table */
 };
 
 struct packer_request {

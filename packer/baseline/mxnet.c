@@ -44,7 +44,7 @@ int policy_mxnet(struct placement *placement)
         uint64_t elements = request->tensors[i].elements;
         int error;
 
-        if (elements < big || elements < request->lanes_count)
+        if (elements < big || elements < request->lanes_count || request->tensors[i].is_whole)
             error = placement_put(placement, i, i * KEY_FACTOR % request->lanes_count, 0, elements);
         else
             error = put_split(placement, i);

@@ -100,7 +100,8 @@ struct scale_lane {
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
     bool is_kept;     /* whether the lane's aggregator must not be stopped */
-    bool is_awaited;  /* whether tasks are moving to the lane, so that it counts as used */
+    /* whether tasks are moving to the lane, or other tasks stay there, so that it counts as used */
+    bool is_awaited;
 };
 
 struct scale_task {

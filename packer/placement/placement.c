@@ -30,10 +30,14 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
 }
 
-/* Returns the number of elements of the largest possible piece of a tensor. */
+/* Returns the number of elements of the largest possible piece of a tensor, at least 1. */
 static uint64_t elements_max(const struct placement *placement, size_t tensor)
 {
-    return placement->piece_bytes_max / placement->request->tensors[tensor].element_bytes;
+    const struct packer_tensor *t = &placement->request->tensors[tensor];
+
+    if (t->is_whole)
+        return t->elements ? t->elements : 1;
+    return placement->piece_bytes_max / t->element_bytes;
 }
 
 static int check_lane(struct placement *placement, const struct packer_lane *lane)

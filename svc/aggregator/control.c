@@ -64,23 +64,28 @@ static int ask_to_join(struct aggregator *a, uint64_t deadline_ns, struct err *e
 {
     Gradpool__Wire__LaneOffer offers[AGGREGATOR_LANES_MAX], *pointers[AGGREGATOR_LANES_MAX];
     Gradpool__Wire__PieceHeld **held = NULL;
-    size_t held_count = 0;
+    Gradpool__Wire__TableHeld **tables = NULL;
+    size_t held_count = 0, tables_count = 0;
     envelope *reply = NULL;
     for (size_t i = 0; i < a->lanes_count; i++) {
         offers[i] = offer_of(a, i);
         pointers[i] = &offers[i];
     }
-    int error = serve_held(a, &held, &held_count);
-    if (error < 0)
+    int error = serve_held(a, &held, &held_count) ?: serve_held_tables(a, &tables, &tables_count);
+    if (error < 0) {
+        serve_held_free(held, held_count);
         return err_set(err, error, "no memory");
+    }
     error = channel_call(
         a->channel,
         &MESSAGE(0, AGGREGATOR_JOIN, aggregator_join, .incarnation = a->incarnation,
                  .aggregator = a->number, .node = a->node, .pid = (uint32_t)getpid(),
                  .service = (char *)a->options->service, .grant = (char *)a->options->grant,
-                 .n_lanes = a->lanes_count, .lanes = pointers, .held = held, .n_held = held_count),
+                 .n_lanes = a->lanes_count, .lanes = pointers, .held = held, .n_held = held_count,
+                 .tables = tables, .n_tables = tables_count),
         deadline_ns, NULL, NULL, &reply, err);
     serve_held_free(held, held_count);
+    serve_held_tables_free(tables, tables_count);
     if (error < 0)
         return error;
     error = take_welcome(a, reply, err);

@@ -185,6 +185,10 @@ void serve_end_jobs(struct aggregator *a, int code, const char *text);
  * serve_held_free(). Returns 0 or -ENOMEM. */
 int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
 void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
+/* The same for the shards of tables. */
+int serve_held_tables(struct aggregator *a, Gradpool__Wire__TableHeld ***ret_rows,
+                      size_t *ret_count);
+void serve_held_tables_free(Gradpool__Wire__TableHeld **rows, size_t count);
 
 /* reply.c: returns the lane with this number, or NULL. */
 struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);

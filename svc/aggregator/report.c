@@ -2,6 +2,7 @@
 #include "svc/aggregator/internal.h"
 #include "svc/lane/job/job_types.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/rows/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -167,5 +168,90 @@ void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         free(rows[i]);
+    free(rows);
+}
+
+/* Rows for the tables on one lane. The shards of a table come one after the other. */
+struct held_tables {
+    Gradpool__Wire__TableHeld **rows;
+    size_t count, room;
+    uint32_t lane;
+    int error;
+};
+
+/* Makes room for one more element, with a power of two as capacity. */
+static void *held_grow(void *array, size_t count, size_t element_bytes)
+{
+    bool is_full = count == 0 || (count >= 64 && (count & (count - 1)) == 0);
+    size_t room = count == 0 ? 64 : 2 * count;
+    return is_full ? reallocarray(array, room, element_bytes) : array;
+}
+
+static Gradpool__Wire__TableHeld *held_table(struct held_tables *held,
+                                             const struct lane_held_shard *shard)
+{
+    Gradpool__Wire__TableHeld *last = held->count > 0 ? held->rows[held->count - 1] : NULL;
+    if (last && last->lane == held->lane && last->job_id == shard->job &&
+        last->table == shard->table)
+        return last;
+    void *rows = held_grow(held->rows, held->count, sizeof *held->rows);
+    if (!rows)
+        return NULL;
+    held->rows = rows;
+    Gradpool__Wire__TableHeld *row = malloc(sizeof *row);
+    if (!row)
+        return NULL;
+    *row = MESSAGE_PART(TableHeld, table_held, .job_id = shard->job, .table = shard->table,
+                        .lane = held->lane);
+    return held->rows[held->count++] = row;
+}
+
+static void add_held_shard(void *context, const struct lane_held_shard *shard)
+{
+    struct held_tables *held = context;
+    Gradpool__Wire__TableHeld *row = held_table(held, shard);
+    uint32_t *shards = row ? held_grow(row->shards, row->n_shards, sizeof *shards) : NULL;
+    if (shards)
+        row->shards = shards;
+    uint32_t *epochs = shards ? held_grow(row->epochs, row->n_epochs, sizeof *epochs) : NULL;
+    if (!epochs) {
+        held->error = -ENOMEM;
+        return;
+    }
+    row->epochs = epochs;
+    row->shards[row->n_shards++] = shard->shard;
+    row->epochs[row->n_epochs++] = shard->epoch;
+}
+
+static int collect_held_shards(struct lane *lane, void *context)
+{
+    lane_each_shard(lane, add_held_shard, context);
+    return 0;
+}
+
+int serve_held_tables(struct aggregator *a, Gradpool__Wire__TableHeld ***ret_rows,
+                      size_t *ret_count)
+{
+    struct held_tables held = {0};
+    for (size_t i = 0; i < a->lanes_count; i++) {
+        held.lane = a->lane_ids[i];
+        lane_thread_call(a->lanes[i], collect_held_shards, &held);
+    }
+    if (held.error < 0) {
+        serve_held_tables_free(held.rows, held.count);
+        return held.error;
+    }
+    *ret_rows = held.rows;
+    *ret_count = held.count;
+    return 0;
+}
+
+void serve_held_tables_free(Gradpool__Wire__TableHeld **rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(rows[i]->shards);
+        free(rows[i]->epochs);
+        free(rows[i]);
+    }
     free(rows);
 }

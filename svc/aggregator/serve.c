@@ -3,9 +3,11 @@
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
+#include "svc/channel/table_spec.h"
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/job.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/rows/table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -73,13 +75,34 @@ static int set_limits(struct lane *lane, void *context)
     return 0;
 }
 
+/* Places the shards of a table, in a job that may have no pieces. */
+static int place_table(struct lane *lane, const Gradpool__Wire__PlaceRequest *request)
+{
+    const Gradpool__Wire__TablePlace *table = request->table;
+    struct lane_shard_spec *shards = calloc(table->n_shards + 1, sizeof *shards);
+    struct table_terms terms = table->spec ? table_spec_terms(table->spec) : (struct table_terms){0};
+    struct lane_table_spec spec = {.id = table->table,
+                                   .name = table->spec ? table->spec->name : "",
+                                   .terms = &terms,
+                                   .salt = table->salt};
+    if (!shards)
+        return -ENOMEM;
+    for (size_t i = 0; i < table->n_shards; i++)
+        shards[i] = (struct lane_shard_spec){table->shards[i], request->epoch};
+    int error = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
+                           false, NULL, 0)
+                    ?: lane_place_table(lane, request->job_id, &spec, shards, table->n_shards);
+    free(shards);
+    return error;
+}
+
 static int place(struct lane *lane, void *context)
 {
     struct placing *placing = context;
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     size_t count = request->n_pieces;
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    int error = 0;
+    int error = request->table ? place_table(lane, request) : 0;
     if (count > 0 && request->regroups)
         error = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
     else if (count > 0) /* a request without pieces only sets limits */
@@ -129,15 +152,16 @@ static int serve_place(struct aggregator *a, uint64_t id,
         return ahead_await(a, id, request->lane, request->job_id);
     if (!is_job && error != -ENOSPC)
         return serve_reply(a, id, error);
+    const char *what = request->table ? "shards" : "pieces";
+    size_t count = request->table ? request->table->n_shards : request->n_pieces;
     if (placing.why_not[0]) {
-        snprintf(text, sizeof text, "%zu more pieces need %.400s", request->n_pieces,
-                 placing.why_not);
+        snprintf(text, sizeof text, "%zu more %s need %.400s", count, what, placing.why_not);
         return serve_reply_failure(a, id, error, text);
     }
     snprintf(text, sizeof text,
-             "lane %u has no memory for %zu more pieces: it holds %s for %s and may hold %s; "
+             "lane %u has no memory for %zu more %s: it holds %s for %s and may hold %s; "
              "whoever runs gradpool serve can raise --%s-memory-max",
-             request->lane, request->n_pieces,
+             request->lane, count, what,
              text_bytes(is_job ? placing.job_bytes : placing.held_bytes, held, sizeof held),
              is_job ? "this job" : "its jobs",
              text_bytes(is_job ? request->job_memory_bytes_max : placing.limit_bytes, limit,

@@ -10,6 +10,7 @@
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/ping.h"
 #include "svc/coordinator/growth/scaling_moves.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/order/order.h"
@@ -29,6 +30,7 @@
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/store/numbers.h"
 #include "svc/coordinator/store/state_dir.h"
+#include "svc/coordinator/table/place.h"
 #include "svc/coordinator/timeline/timeline.h"
 
 #include <errno.h>
@@ -107,6 +109,18 @@ static void free_options(struct coordinator_options *o)
 
 /* --- the store --- */
 
+static int restore_tensor(struct service *s, const struct store_tensor *row)
+{
+    return row->dtype == STORE_TABLE_DTYPE ? job_table_restore(s, row) : tensor_restore(s, row);
+}
+
+static int restore_piece(struct service *s, const struct store_piece *row)
+{
+    struct job *job = jobs_find_id(s, row->job);
+    struct job_table *table = job ? job_table_find(job, row->tensor) : NULL;
+    return table ? job_shard_restore(table, row) : piece_restore(s, row);
+}
+
 static int restore_row(void *context, const struct store_row *row)
 {
     struct service *s = context;
@@ -117,8 +131,8 @@ static int restore_row(void *context, const struct store_row *row)
     case STORE_LANE: return lane_restore(s, &row->lane);
     case STORE_JOB: return jobs_restore(s, &row->job);
     case STORE_SESSION: return session_restore(s, &row->session);
-    case STORE_TENSOR: return tensor_restore(s, &row->tensor);
-    case STORE_PIECE: return piece_restore(s, &row->piece);
+    case STORE_TENSOR: return restore_tensor(s, &row->tensor);
+    case STORE_PIECE: return restore_piece(s, &row->piece);
     case STORE_PROFILE: return profiles_restore(s, &row->profile);
     default: return -EBADMSG;
     }
@@ -155,6 +169,7 @@ static int restore(struct service *s, struct err *err)
     list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
+        shards_check_restored(job);
     }
     s->numbers->incarnation++;
     store_begin(s->store);

@@ -4,9 +4,11 @@
 
 #include "svc/coordinator/aggregator/ping.h"
 #include "svc/coordinator/declare/declaration.h"
+#include "svc/coordinator/declare/tables.h"
 #include "svc/coordinator/fleet/fleet.h"
 #include "svc/coordinator/growth/exploring.h"
 #include "svc/coordinator/growth/scaling.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/membership/join.h"
 #include "svc/coordinator/membership/membership.h"
@@ -119,6 +121,12 @@ static void job_is_over(struct job *job)
     kept_check_soon(s, declare_handle); /* a declare may be waiting for the lanes of this job */
 }
 
+static void tensors_are_settled(struct job *job)
+{
+    declare_check_waits(job);
+    tables_check_waits(job);
+}
+
 /* Continues joins that wait because a former rank is still leaving. */
 static void ranks_have_changed(struct service *s) { kept_check(s, join_handle); }
 
@@ -129,6 +137,7 @@ static void job_ends(struct job *job)
     holding_job_ends(job);
     regrouping_end(job);
     exploring_free(job->growth->exploring);
+    job_tables_free(job);
     sessions_destroy(job);
 }
 
@@ -159,7 +168,7 @@ const struct job_hooks hooks_of_jobs = {
     .is_ending = profiles_keep,
     .is_over = job_is_over,
     .ends = job_ends,
-    .tensors_are_settled = declare_check_waits,
+    .tensors_are_settled = tensors_are_settled,
     .may_regroup = regrouping_check,
     .ranks_have_changed = ranks_have_changed,
     .session_is_lost = members_leave,

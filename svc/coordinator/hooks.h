@@ -59,7 +59,7 @@ struct job_hooks {
     /* The job is about to be freed. When the whole service ends, no messages are sent for the
      * job. */
     void (*ends)(struct job *job);
-    /* Pieces have become ready or have failed. Declares that wait for these pieces may be
+    /* Pieces or shards have become ready or have failed. Declares that wait for them may be
      * answered. */
     void (*tensors_are_settled)(struct job *job);
     /* A change of the job's ranks that was waiting may begin. */

@@ -29,8 +29,9 @@ struct lane {
     /* Busy share of the lane between the last two measurements of growth, in millionths. */
     uint64_t load_ppm;
     uint64_t load_bytes; /* bytes of all pieces on the lane */
-    /* `planned`: number of pieces that the declare in progress adds */
-    uint32_t jobs, pieces, planned;
+    /* `shards`: number of pieces that are shards of tables. `planned`: number of pieces that the
+     * declare in progress adds. */
+    uint32_t jobs, pieces, shards, planned;
     uint64_t ranks; /* sum over all pieces of the number of workers of the piece's job */
     /* memory that a piece costs, and that each rank of a piece costs; 0: unknown */
     uint64_t piece_bytes, rank_bytes;

@@ -436,6 +436,14 @@ static void undo(struct declare *d)
     d->job->figures->knows_tensors = false;
 }
 
+/* Keeps the request until lanes are there. */
+static void keep_request(struct peer *p, const envelope *request, const struct err *why)
+{
+    struct job *job = p->session->job;
+    waiting_begin(job, why->text);
+    kept_add(p, request, waiting_left_ns(job), declare_handle, "lanes");
+}
+
 void declare_handle(struct peer *p, const envelope *request)
 {
     const WIRE(DeclareRequest) *wanted = request->declare_request;
@@ -445,6 +453,15 @@ void declare_handle(struct peer *p, const envelope *request)
     if (job->failure)
         return peer_fail(p, request->id, -ECONNRESET, "job %s has failed: %s", job->name,
                          job->failure);
+    struct err err;
+    int error = quota_check_request(job, &err);
+    if (error < 0)
+        return peer_fail(p, request->id, error, "%s", err.text);
+    if (wanted->n_tables > 0) {
+        if (tables_declare(p, request, &err) == -EINPROGRESS)
+            keep_request(p, request, &err);
+        return;
+    }
     size_t count = wanted->n_tensors ? wanted->n_tensors : 1;
     _cleanup_free_ struct tensor **found = calloc(count, sizeof *found);
     if (!found)
@@ -455,10 +472,7 @@ void declare_handle(struct peer *p, const envelope *request)
                         .wanted = found,
                         .next_tensor = job->next_tensor,
                         .next_piece = job->next_piece};
-    struct err err;
-    int error = quota_check_request(job, &err)
-                    ?: quota_check_count(job->tenant, wanted->n_tensors, job->name, &err)
-                    ?: tables_refuse(wanted, job->name, &err);
+    error = quota_check_count(job->tenant, wanted->n_tensors, job->name, &err);
     if (error < 0)
         return peer_fail(p, request->id, error, "%s", err.text);
     for (size_t i = 0; i < wanted->n_tensors; i++)
@@ -467,10 +481,8 @@ void declare_handle(struct peer *p, const envelope *request)
     error = settle(&d, &err);
     if (error < 0)
         undo(&d);
-    if (error == -EINPROGRESS) {
-        waiting_begin(job, err.text);
-        return kept_add(p, request, waiting_left_ns(job), declare_handle, "lanes");
-    }
+    if (error == -EINPROGRESS)
+        return keep_request(p, request, &err);
     if (error < 0) {
         waiting_end(job, false);
         return peer_fail(p, request->id, error, "%s", err.text);

@@ -1,48 +1,438 @@
-/* Checks the tables of a declare, and refuses them, because nothing places shards yet. Owns no
- * state. */
+/* Declares of tables. The first rank that names a table creates it and its shards. All other ranks
+ * must declare the same terms. A declare is answered after every lane has confirmed its shards
+ * (K3). Lanes serve BSP over shared memory in this version, so all else is refused. */
 #include "svc/coordinator/declare/tables.h"
 
-#include "svc/wire/table/table_terms.h"
+#include "svc/base/cleanup.h"
+#include "svc/base/text.h"
+#include "svc/channel/table_spec.h"
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/placement/apply_plan.h"
+#include "svc/coordinator/placement/waiting.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/table/place.h"
+#include "svc/wire/durability.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-static struct table_terms table_terms_of(const Gradpool__Wire__TableSpec *spec)
-{
-    return (struct table_terms){.dim = spec->dim,
-                                .shards = spec->shards,
-                                .dtype = spec->dtype,
-                                .wire = spec->wire,
-                                .keys = spec->keys,
-                                .rows_hint = spec->rows_hint,
-                                .rule = spec->rule,
-                                .combine = spec->combine,
-                                .initial_value = spec->initial_value,
-                                .seed = spec->seed,
-                                .initial = spec->initial,
-                                .consistency = spec->consistency,
-                                .staleness = spec->staleness,
-                                .durability = spec->durability,
-                                .flags = spec->flags};
-}
+#define TABLES_DEADLINE_NS (30 * NS_PER_S) /* time within which all lanes have to confirm */
+#define RANKS_NAMED 3
 
-static int table_check(const Gradpool__Wire__TableSpec *spec, struct err *err)
-{
-    struct table_terms terms = table_terms_of(spec);
-    int error = table_terms_check_name(spec->name, err);
-    return error < 0 ? error : table_terms_check(&terms, spec->name, err);
-}
+/* --- answers --- */
 
-int tables_refuse(const Gradpool__Wire__DeclareRequest *declare, const char *job, struct err *err)
+struct declared_tables {
+    uint32_t job;
+    size_t count;
+    uint32_t tables[]; /* numbers of the tables, in the order of the request */
+};
+
+static void tables_send_routes(struct wait *wait, struct job *job,
+                               const struct declared_tables *declared)
 {
-    for (size_t i = 0; i < declare->n_tables; i++) {
-        int error = table_check(declare->tables[i], err);
-        if (error < 0)
-            return error;
+    size_t count = declared->count, made = 0;
+    _cleanup_free_ WIRE(TableRoute) **routes = calloc(count + 1, sizeof *routes);
+    for (; routes && made < count; made++) {
+        routes[made] = job_table_route(job_table_find(job, declared->tables[made]));
+        if (!routes[made])
+            break;
     }
-    if (declare->n_tables == 0)
+    if (routes && made == count)
+        peer_reply(wait->peer, wait->request, DECLARE_REPLY, declare_reply, .tables = routes,
+                   .n_tables = count);
+    else
+        peer_fail_memory(wait->peer, wait->request);
+    for (size_t i = 0; i < made; i++)
+        free(routes[i]);
+}
+
+/* Answers the declare if all tables are ready or one has failed. Returns whether the declare is
+ * answered. */
+static bool tables_try_answer(struct wait *wait, struct job *job,
+                              const struct declared_tables *declared)
+{
+    bool ready = true;
+    if (job->failure) {
+        peer_fail(wait->peer, wait->request, -ECONNRESET, "job %s has failed: %s", job->name,
+                  job->failure);
+        return true;
+    }
+    for (size_t i = 0; i < declared->count; i++) {
+        const struct job_table *table = job_table_find(job, declared->tables[i]);
+        if (table->failure) {
+            peer_fail(wait->peer, wait->request, table->failure_code, "%s", table->failure);
+            return true;
+        }
+        ready = ready && shards_are_ready(table);
+    }
+    if (ready)
+        tables_send_routes(wait, job, declared);
+    return ready;
+}
+
+static void tables_expired(struct wait *wait)
+{
+    const struct declared_tables *declared = wait->data;
+    const struct job *job = jobs_find_id(wait->peer->service, declared->job);
+    peer_fail(wait->peer, wait->request, -ETIMEDOUT,
+              "job %s: the lanes did not confirm all shards in time; see gradpool status, then "
+              "declare the tables again",
+              job ? job->name : "?");
+    wait_destroy(wait);
+}
+
+void tables_check_waits(struct job *job)
+{
+    list_for_each_safe_entry (struct wait, wait, &job->service->door->waits, link) {
+        const struct declared_tables *declared = wait->data;
+        if (wait->expired == tables_expired && declared->job == job->id &&
+            tables_try_answer(wait, job, declared))
+            wait_destroy(wait);
+    }
+}
+
+/* --- checks --- */
+
+/* A declare while its message is handled. */
+struct tables_asked {
+    struct peer *peer;
+    struct job *job;
+    uint64_t request;
+    struct job_table **wanted; /* one table for each spec */
+    size_t wanted_count;
+    uint32_t next_table; /* counter of the job before the declare; later tables are new */
+};
+
+/* Returns why lanes cannot serve a table with these terms, or NULL. */
+static const char *table_lack(const struct table_terms *terms)
+{
+    if (terms->consistency == TABLE_TERMS_SSP || terms->consistency == TABLE_TERMS_ASP)
+        return "lanes serve no SSP and no ASP yet; set consistency to GP_BSP";
+    if (terms->durability != DURABILITY_UNSAID && terms->durability != DURABILITY_NONE)
+        return "lanes make no copies of rows yet; set durability to GP_DURABILITY_NONE";
+    if (terms->flags & TABLE_TERMS_KEEP)
+        return "tables end with their job in this version; clear GP_KEEP";
+    return NULL;
+}
+
+/* Returns why the job cannot have tables, or NULL. */
+static const char *job_lack(const struct job *job)
+{
+    if (job->terms->backup.rule != BACKUP_TERMS_ALL)
+        return "a job with backup workers has no tables in this version; join without backup "
+               "workers";
+    if (job->terms->is_elastic)
+        return "a job that continues without lost workers, or takes in late ones, has no tables "
+               "in this version; join with a fixed number of workers";
+    return NULL;
+}
+
+static int table_check(const struct job *job, const WIRE(TableSpec) * spec, struct err *err)
+{
+    struct table_terms terms = table_spec_terms(spec);
+    int error = table_terms_check_name(spec->name, err)
+                    ?: table_terms_check(&terms, spec->name, err);
+    const char *lack = error < 0 ? NULL : job_lack(job) ?: table_lack(&terms);
+    return lack ? err_set(err, -EOPNOTSUPP, "table '%s' of job %.127s: %s", spec->name, job->name,
+                          lack)
+                : error;
+}
+
+/* Refuses a worker that cannot share memory with a lane of the table. Without the worker no clock
+ * of the table ends, so the table fails for all ranks. */
+static int table_check_host(const struct tables_asked *d, struct job_table *table, struct err *err)
+{
+    const struct session *session = d->peer->session;
+    table_each_shard (shard, table) {
+        const struct lane *lane = shard->lane;
+        if (!lane || strcmp(lane->aggregator->node, session->node) == 0)
+            continue;
+        err_set(err, -EOPNOTSUPP,
+                "table '%s' of job %.127s: rank %u runs on host %.64s and lane %u on host %.64s, "
+                "and lanes serve tables in shared memory only; start all workers on the host of the "
+                "lanes",
+                table->name, d->job->name, session->rank, session->node, lane->id,
+                lane->aggregator->node);
+        job_table_fail(table, session, -EOPNOTSUPP, err->text);
+        tables_check_waits(d->job);
+        return -EOPNOTSUPP;
+    }
+    return 0;
+}
+
+static size_t lanes_near(const struct service *s, const char *node)
+{
+    size_t count = 0;
+    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
+        if (a->state == AGGREGATOR_UP && strcmp(a->node, node) == 0)
+            count += a->lanes_count;
+    return count;
+}
+
+/* Checks the hosts of the workers before the shards of a new table are placed. Without any lane in
+ * the service the job waits for one as for tensors. */
+static int hosts_check(const struct tables_asked *d, const char *name, struct err *err)
+{
+    const struct session *first = d->peer->session;
+    for (uint32_t rank = 0; rank < d->job->workers; rank++) {
+        const struct session *other = d->job->sessions[rank];
+        if (other && strcmp(other->node, first->node) != 0)
+            return err_set(err, -EOPNOTSUPP,
+                           "table '%s' of job %.127s: rank %u runs on host %.64s and rank %u on "
+                           "host %.64s, and lanes serve tables in shared memory only; start all "
+                           "workers on one host",
+                           name, d->job->name, first->rank, first->node, rank, other->node);
+    }
+    if (lanes_near(d->job->service, first->node) == 0 && lanes_on_offer(d->job->service) > 0)
+        return err_set(err, -EOPNOTSUPP,
+                       "table '%s' of job %.127s: rank %u runs on host %.64s, which has no "
+                       "aggregator, and lanes serve tables in shared memory only; start an "
+                       "aggregator there, or the workers on a host with one",
+                       name, d->job->name, first->rank, first->node);
+    return 0;
+}
+
+/* --- ranks that disagree --- */
+
+/* Writes "rank 0", "ranks 0, 2" or "ranks 0, 1, 2 and 5 more". Returns `buffer`. */
+static const char *table_ranks_text(const struct job_table *table, char *buffer,
+                                    size_t buffer_bytes)
+{
+    uint32_t count = ranks_count(table->ranks), shown = 0;
+    snprintf(buffer, buffer_bytes, count == 1 ? "rank" : "ranks");
+    for (uint32_t rank = 0; rank < table->job->workers && shown < RANKS_NAMED; rank++)
+        if (ranks_have(table->ranks, rank))
+            text_append(buffer, buffer_bytes, "%s %u", shown++ ? "," : "", rank);
+    if (count > shown)
+        text_append(buffer, buffer_bytes, " and %u more", count - shown);
+    return buffer;
+}
+
+/* Refuses terms that differ from the declared ones. If this rank has declared the table before,
+ * only this declare fails. Otherwise the ranks disagree, and the table fails for all ranks. */
+static int table_refuse_terms(const struct tables_asked *d, struct job_table *table,
+                              const struct table_terms *terms, struct err *err)
+{
+    uint32_t rank = d->peer->session->rank;
+    char expected[TABLE_TERMS_TEXT_BYTES], got[TABLE_TERMS_TEXT_BYTES], ranks[64];
+    table_terms_write(table->terms, expected, sizeof expected);
+    table_terms_write(terms, got, sizeof got);
+    if (ranks_have(table->ranks, rank) || ranks_are_none(table->ranks))
+        return err_set(err, -EEXIST,
+                       "table '%.64s' of job %.64s: rank %u declared %s before, and now %s; "
+                       "declare the same terms, or choose another name",
+                       table->name, d->job->name, rank, expected, got);
+    err_set(err, -EINVAL,
+            "table '%.64s' of job %.64s: %s declared %s; rank %u declared %s; declare the same "
+            "terms on all ranks",
+            table->name, d->job->name, table_ranks_text(table, ranks, sizeof ranks), expected,
+            rank, got);
+    job_table_fail(table, d->peer->session, -EINVAL, err->text);
+    tables_check_waits(d->job);
+    return -EINVAL;
+}
+
+static int table_create_new(struct tables_asked *d, const char *name,
+                            const struct table_terms *terms, struct job_table **ret_table,
+                            struct err *err)
+{
+    int error = hosts_check(d, name, err)
+                    ?: quota_check_table(d->job, table_terms_filled(*terms).shards, err);
+    if (error < 0)
+        return error;
+    error = job_table_add(d->job, name, terms, ret_table);
+    return error < 0 ? err_set(err, error, "gradpool serve: %s; declare the table again",
+                               err_text(error))
+                     : 0;
+}
+
+static int table_resolve(struct tables_asked *d, const WIRE(TableSpec) * spec, struct err *err)
+{
+    struct table_terms terms = table_spec_terms(spec);
+    int error = table_check(d->job, spec, err);
+    if (error < 0)
+        return error;
+    struct job_table *table = job_table_named(d->job, spec->name);
+    if (!table)
+        error = table_create_new(d, spec->name, &terms, &table, err);
+    else if (table->failure)
+        error = err_set(err, table->failure_code, "%s", table->failure);
+    else if (!table_terms_are_same(table->terms, &terms))
+        error = table_refuse_terms(d, table, &terms, err);
+    else
+        error = table_check_host(d, table, err);
+    if (error == 0)
+        d->wanted[d->wanted_count++] = table;
+    return error;
+}
+
+/* --- placing and storing --- */
+
+static bool table_is_new(const struct tables_asked *d, const struct job_table *table)
+{
+    return table->id >= d->next_table;
+}
+
+/* Chooses a lane, a task and an epoch for each shard of a new table. The sums of the lanes change
+ * later, in table_adopt(). */
+static int table_plan(struct job_table *table, struct lane **lanes, struct err *err)
+{
+    int error = placing_plan_shards(table, lanes, err);
+    for (uint32_t i = 0; error == 0 && i < table->terms->shards; i++) {
+        table->shards[i].lane = lanes[i];
+        table->shards[i].task = table->job->service->numbers->next_task++;
+        table->shards[i].epoch = table->job->epoch;
+    }
+    return error;
+}
+
+static int tables_plan(const struct tables_asked *d, struct err *err)
+{
+    struct lane *lanes[TABLE_TERMS_SHARDS_MAX];
+    int error = 0;
+    job_each_table (table, d->job)
+        if (error == 0 && table_is_new(d, table))
+            error = table_plan(table, lanes, err);
+    return error;
+}
+
+/* Adds or removes the rank in the wanted tables that lack it. `had`: whether a table had the rank
+ * before the declare. */
+static void tables_set_rank(const struct tables_asked *d, const bool *had, bool on)
+{
+    uint32_t rank = d->peer->session->rank;
+    for (size_t i = 0; i < d->wanted_count; i++) {
+        uint64_t *word = &d->wanted[i]->ranks[rank / 64], bit = UINT64_C(1) << rank % 64;
+        if (!had[i])
+            *word = on ? *word | bit : *word & ~bit;
+    }
+}
+
+/* Stores the declare in one transaction (K1). */
+static int tables_keep(const struct tables_asked *d, struct err *err)
+{
+    struct service *s = d->job->service;
+    struct store_row row;
+    store_begin(s->store);
+    service_put_numbers(s);
+    jobs_row(d->job, &row);
+    store_put(s->store, &row);
+    for (size_t i = 0; i < d->wanted_count; i++)
+        job_table_put(d->wanted[i], table_is_new(d, d->wanted[i]));
+    return store_commit(s->store, err);
+}
+
+static void table_adopt(struct job_table *table)
+{
+    table_each_shard (shard, table) {
+        struct lane *lane = shard->lane;
+        shard->lane = NULL;
+        shard_attach(table, shard, lane);
+    }
+}
+
+static int tables_settle(struct tables_asked *d, struct err *err)
+{
+    _cleanup_free_ bool *had = calloc(d->wanted_count + 1, sizeof *had);
+    int error = had ? tables_plan(d, err)
+                    : err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    if (error < 0)
+        return error;
+    for (size_t i = 0; i < d->wanted_count; i++)
+        had[i] = ranks_have(d->wanted[i]->ranks, d->peer->session->rank);
+    tables_set_rank(d, had, true);
+    error = tables_keep(d, err);
+    if (error < 0) {
+        tables_set_rank(d, had, false);
+        return error;
+    }
+    job_each_table (table, d->job)
+        if (table_is_new(d, table))
+            table_adopt(table);
+    d->job->figures->trained_ns = clock_now_ns();
+    d->job->service->on->service->training_may_begin(d->job->service);
+    return 0;
+}
+
+/* Removes the new tables. Their shards have lanes, but are not attached to these lanes yet. */
+static void tables_undo(struct tables_asked *d)
+{
+    list_for_each_safe_entry (struct job_table, table, &d->job->index->tables.list, link) {
+        if (!table_is_new(d, table))
+            continue;
+        table_each_shard (shard, table)
+            shard->lane = NULL;
+        job_table_remove(table);
+    }
+    d->job->next_tensor = d->next_table;
+}
+
+static void tables_answer_when_ready(const struct tables_asked *d)
+{
+    struct declared_tables *declared =
+        calloc(1, sizeof *declared + d->wanted_count * sizeof declared->tables[0]);
+    if (!declared)
+        return peer_fail_memory(d->peer, d->request);
+    declared->job = d->job->id;
+    declared->count = d->wanted_count;
+    for (size_t i = 0; i < d->wanted_count; i++)
+        declared->tables[i] = d->wanted[i]->id;
+    if (!wait_create(d->peer, d->request, TABLES_DEADLINE_NS, tables_expired, declared))
+        return;
+    shards_tell(d->job);
+    tables_check_waits(d->job);
+}
+
+/* Ends the wait for lanes, unless the job has to wait on. */
+static int tables_end_wait(struct job *job, int error)
+{
+    if (error == 0)
+        waiting_placed(job);
+    if (error != -EINPROGRESS)
+        waiting_end(job, error == 0);
+    return error;
+}
+
+static int tables_try(struct tables_asked *d, const WIRE(DeclareRequest) * wanted, struct err *err)
+{
+    if (wanted->n_tensors > 0)
+        return err_set(err, -EINVAL,
+                       "job %s: a declare names tensors and tables; declare the tables in a "
+                       "request of their own",
+                       d->job->name);
+    int error = quota_check_count(d->job->tenant, wanted->n_tables, d->job->name, err);
+    for (size_t i = 0; error == 0 && i < wanted->n_tables; i++)
+        error = table_resolve(d, wanted->tables[i], err);
+    return error < 0 ? error : tables_end_wait(d->job, tables_settle(d, err));
+}
+
+int tables_declare(struct peer *p, const envelope *request, struct err *err)
+{
+    const WIRE(DeclareRequest) *wanted = request->declare_request;
+    _cleanup_free_ struct job_table **found = calloc(wanted->n_tables + 1, sizeof *found);
+    struct job *job = p->session->job;
+    if (!found) {
+        peer_fail_memory(p, request->id);
+        return -ENOMEM;
+    }
+    struct tables_asked d = {.peer = p,
+                             .job = job,
+                             .request = request->id,
+                             .wanted = found,
+                             .next_table = job->next_tensor};
+    int error = tables_try(&d, wanted, err);
+    if (error == 0) {
+        tables_answer_when_ready(&d);
         return 0;
-    return err_set(err, -EOPNOTSUPP,
-                   "table '%s' of job %s: this version of the service serves no tables; declare "
-                   "dense tensors, or start a newer service",
-                   declare->tables[0]->name, job);
+    }
+    tables_undo(&d);
+    if (error != -EINPROGRESS)
+        peer_fail(p, request->id, error, "%s", err->text);
+    return error;
 }

@@ -7,6 +7,7 @@
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/fleet/open_lanes.h"
 #include "svc/coordinator/job/hold.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/placement/neighbour.h"
@@ -60,7 +61,8 @@ static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
     else
         return;
     to->is_kept = is_kept;
-    to->is_awaited = lane->arriving > 0;
+    /* shards do not move, so a lane with shards stays open */
+    to->is_awaited = lane->arriving > 0 || lane->shards > 0;
     to->lane.load_ppm = load_ppm(lane);
     to->lane.numa = lane->numa;
     budgets_of_lane(&look->budgets, lane, &to->lane);
@@ -251,7 +253,8 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
                                               .knows_shared = job_knows_shared_loss(job),
                                               .timing = job_resident_timing(job),
                                               .is_moving = is_moving(job),
-                                              .is_ordered = order_hold_ns(job) > 0,
+                                              .is_ordered =
+                                                  order_hold_ns(job) > 0 || job->index->tables.count > 0,
                                               .wants_alone = wants_alone(job),
                                               .lanes_enough = lanes_enough(job),
                                               .lanes_next = narrow_next(&job->profile->narrow),

@@ -70,6 +70,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
     if (!job)
         return NULL;
     list_init(&job->link);
+    list_init(&job->index->tables.list);
     job->id = id;
     job->workers = workers;
     job->name = strdup(name);

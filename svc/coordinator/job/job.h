@@ -94,7 +94,7 @@ enum share_how {
 /* The pieces of a job on one lane, and the job's measurements there. */
 struct share {
     struct lane *lane;
-    uint32_t pieces;
+    uint32_t pieces; /* with shards of tables */
     uint64_t bytes;
     uint32_t open_task;
     uint64_t open_task_bytes;
@@ -159,13 +159,21 @@ struct job_ranks {
     struct holding *holding;       /* hold of a rank in progress; NULL: none */
 };
 
-/* Index of the tensors by name, and sums over all tensors. */
+/* The tables of keyed rows of a job (table.h), in the order of their numbers. */
+struct job_tables {
+    struct list list;
+    uint32_t count;
+    size_t shards; /* of all tables */
+};
+
+/* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
     size_t capacity; /* allocated length of job.tensors */
     struct hash_table by_name;
     size_t pieces_count;
     uint64_t bytes;       /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
+    struct job_tables tables;
 };
 
 /* Reasons for which the job waits (placement/waiting.c). */

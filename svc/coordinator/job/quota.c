@@ -4,6 +4,7 @@
 
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/job/share.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/service.h"
 
@@ -15,8 +16,8 @@ void quota_of_job(const struct job *job, struct quota *ret_quota)
     *ret_quota = (struct quota){0};
     uint64_t *used = ret_quota->used;
     used[LIMIT_JOB_WORKERS] = job->workers;
-    used[LIMIT_JOB_TENSORS] = job->tensors_count;
-    used[LIMIT_JOB_PIECES] = job->index->pieces_count;
+    used[LIMIT_JOB_TENSORS] = job->tensors_count + job->index->tables.count;
+    used[LIMIT_JOB_PIECES] = job->index->pieces_count + job->index->tables.shards;
     used[LIMIT_JOB_BYTES] = job->index->bytes;
     used[LIMIT_JOB_REQUESTS] = job->waiting->requests;
 }
@@ -31,8 +32,8 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
             continue;
         used[LIMIT_TENANT_JOBS]++;
         used[LIMIT_TENANT_WORKERS] += job->workers;
-        used[LIMIT_TENANT_TENSORS] += job->tensors_count;
-        used[LIMIT_TENANT_PIECES] += job->index->pieces_count;
+        used[LIMIT_TENANT_TENSORS] += job->tensors_count + job->index->tables.count;
+        used[LIMIT_TENANT_PIECES] += job->index->pieces_count + job->index->tables.shards;
         used[LIMIT_TENANT_BYTES] += job->index->bytes;
     }
 }
@@ -139,6 +140,22 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
     tenant_title(job->tenant, who, sizeof who);
     quota_of_tenant(s, job->tenant, &quota);
     return check_news(&job->tenant->limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
+}
+
+int quota_check_table(const struct job *job, uint32_t shards, struct err *err)
+{
+    const struct quota_news news = {.more = {1, shards}};
+    const struct limits *limits = &job->tenant->limits;
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", job->name);
+    quota_of_job(job, &quota);
+    int error = check_news(limits, &quota, LIMIT_JOB_TENSORS, &news, who, err);
+    if (error < 0)
+        return error;
+    tenant_title(job->tenant, who, sizeof who);
+    quota_of_tenant(job->service, job->tenant, &quota);
+    return check_news(limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
 }
 
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job, struct err *err)

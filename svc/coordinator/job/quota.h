@@ -27,6 +27,9 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
  * include them. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
+/* Checks whether the job may have another table of `shards` shards. A table counts as a tensor, and
+ * a shard as a piece. The job's sums do not include them yet. */
+int quota_check_table(const struct job *job, uint32_t shards, struct err *err);
 /* Checks whether one request may name so many tensors. Called first, before the request has any
  * effect. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,

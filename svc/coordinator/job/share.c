@@ -4,8 +4,14 @@
 
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/service.h"
+#include "svc/reduce/reduce.h"
+#include "svc/reduce/rows/rows.h"
 
 #include <stdlib.h>
+
+#define SHARD_ROW_BYTES 25u                      /* key and index of a row */
+#define SHARD_BYTES_LEAST (UINT64_C(64) << 10)
+#define SHARD_BYTES_MOST (UINT64_C(1) << 40) /* a hint may be any number */
 
 struct share *jobs_share(struct job *job, struct lane *lane)
 {
@@ -75,18 +81,40 @@ void jobs_forget_shares(struct job *job, const struct aggregator *a)
         jobs_forget_share(job, &a->lanes[i]);
 }
 
-void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
+/* Adds a piece or a shard to the sums of the lane and of the job's share. Returns false if memory
+ * is missing; the piece then stays stranded until another attempt. */
+static bool share_add(struct job *job, struct lane *lane, uint64_t bytes)
 {
-    struct share *share = jobs_share(tensor->job, lane);
-    uint64_t bytes = tensor_bytes(tensor, piece->elements);
-    if (!share)
-        return service_retry_later(tensor->job->service); /* the piece stays stranded until then */
+    struct share *share = jobs_share(job, lane);
+    if (!share) {
+        service_retry_later(job->service);
+        return false;
+    }
     lane->jobs += share->pieces == 0;
     lane->pieces++;
-    lane->ranks += tensor->job->workers;
+    lane->ranks += job->workers;
     lane->load_bytes += bytes;
     share->pieces++;
     share->bytes += bytes;
+    return true;
+}
+
+static void share_remove(struct job *job, struct lane *lane, uint64_t bytes)
+{
+    struct share *share = jobs_share(job, lane);
+    share->pieces--;
+    share->bytes -= bytes;
+    lane->load_bytes -= bytes;
+    lane->pieces--;
+    lane->ranks -= job->workers;
+    if (share->pieces == 0 && lane->jobs-- > 1)
+        lane->shared_ns = clock_now_ns();
+}
+
+void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane)
+{
+    if (!share_add(tensor->job, lane, tensor_bytes(tensor, piece->elements)))
+        return;
     piece->lane = lane;
     piece->state = PIECE_PLACED;
 }
@@ -95,16 +123,38 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
 {
     if (!piece->lane)
         return;
-    struct share *share = jobs_share(tensor->job, piece->lane);
-    uint64_t bytes = tensor_bytes(tensor, piece->elements);
-    share->pieces--;
-    share->bytes -= bytes;
+    share_remove(tensor->job, piece->lane, tensor_bytes(tensor, piece->elements));
     piece->regroups = false; /* the next lane receives the piece without a release */
-    piece->lane->load_bytes -= bytes;
-    piece->lane->pieces--;
-    piece->lane->ranks -= tensor->job->workers;
-    if (share->pieces == 0 && piece->lane->jobs-- > 1)
-        piece->lane->shared_ns = clock_now_ns();
     piece->lane = NULL;
     piece->state = PIECE_STRANDED;
+}
+
+uint64_t shard_bytes(const struct job_table *table)
+{
+    const struct table_terms *terms = table->terms;
+    uint64_t rows = terms->rows_hint / terms->shards + 1;
+    int moments = row_moments(terms->rule, terms->dim);
+    uint64_t row_bytes = SHARD_ROW_BYTES + terms->dim * reduce_element_bytes(terms->dtype) +
+                         (moments > 0 ? (uint64_t)moments * sizeof(float) : 0);
+    uint64_t bytes = rows < SHARD_BYTES_MOST / row_bytes ? rows * row_bytes : SHARD_BYTES_MOST;
+    return bytes > SHARD_BYTES_LEAST ? bytes : SHARD_BYTES_LEAST;
+}
+
+void shard_attach(struct job_table *table, struct job_shard *shard, struct lane *lane)
+{
+    if (!share_add(table->job, lane, shard_bytes(table)))
+        return;
+    lane->shards++;
+    shard->lane = lane;
+    shard->state = PIECE_PLACED;
+}
+
+void shard_detach(struct job_table *table, struct job_shard *shard)
+{
+    if (!shard->lane)
+        return;
+    share_remove(table->job, shard->lane, shard_bytes(table));
+    shard->lane->shards--;
+    shard->lane = NULL;
+    shard->state = PIECE_STRANDED;
 }

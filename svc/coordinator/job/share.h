@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_JOB_SHARE_H
 #define GRADPOOL_COORDINATOR_JOB_SHARE_H
 
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/job/tensor.h"
 
 /* Finds or creates the job's share of the lane. Returns NULL if memory is missing. The pointer is
@@ -24,5 +25,11 @@ void jobs_forget_shares(struct job *job, const struct aggregator *a);
  * piece stays stranded and is placed again after RETRY_NS. */
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
 void piece_detach(struct tensor *tensor, struct piece *piece);
+/* The same for a shard of a table, which counts as a piece of its lane. */
+void shard_attach(struct job_table *table, struct job_shard *shard, struct lane *lane);
+void shard_detach(struct job_table *table, struct job_shard *shard);
+/* Returns the bytes of a shard with the hinted number of rows, or of a small shard without a
+ * hint. */
+uint64_t shard_bytes(const struct job_table *table);
 
 #endif

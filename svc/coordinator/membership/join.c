@@ -16,6 +16,7 @@
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/table/place.h"
 #include "svc/coordinator/view/display.h"
 
 #include <errno.h>
@@ -463,6 +464,7 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
     for (size_t i = 0; i < job->tensors_count; i++)
         if (job->tensors[i]->failure)
             tensor_send_failure(job->tensors[i], session);
+    tables_send_failures(session);
     if (job->failure)
         jobs_send_failure(job, -ECONNRESET, p);
 }

@@ -9,6 +9,7 @@
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/fleet/farewell.h"
 #include "svc/coordinator/job/share.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/order/order.h"
 #include "svc/coordinator/order/outliving.h"
 #include "svc/coordinator/replica/replica.h"
@@ -74,6 +75,16 @@ static bool has_tasks(const struct aggregator *a)
     return false;
 }
 
+/* Shards do not move, so the aggregator keeps its tables until its deadline or the end of their
+ * jobs. */
+static bool has_tables(const struct aggregator *a)
+{
+    list_for_each_entry (const struct job, job, &a->service->jobs, link)
+        if (!job->failure && job_table_at(job, a))
+            return true;
+    return false;
+}
+
 static size_t count_others_up(const struct service *s)
 {
     size_t count = 0;
@@ -130,6 +141,11 @@ static void name_losses(const struct aggregator *a, char *text)
             text_append(text, LOSES_BYTES, "%sjob %s%.64s loses the state of %zu tensor%s",
                         *text ? "; " : "", tenant_prefix(job->tenant, prefix), job->name, count,
                         count == 1 ? "" : "s");
+        const struct job_table *table = job->failure ? NULL : job_table_at(job, a);
+        if (table)
+            text_append(text, LOSES_BYTES, "%sjob %s%.64s loses rows of table '%.64s'",
+                        *text ? "; " : "", tenant_prefix(job->tenant, prefix), job->name,
+                        table->name);
     }
     if (*text && *a->leaving->why)
         text_append(text, LOSES_BYTES, " (%s)", a->leaving->why);
@@ -255,7 +271,7 @@ static void check(struct aggregator *a)
         return look_again(a, l->by_ns); /* an aggregator that is back announces its end again */
     if (l->is_moving)
         return;
-    if (is_hopeless || (!has_tasks(a) && !has_copies(a)))
+    if (is_hopeless || (!has_tasks(a) && !has_tables(a) && !has_copies(a)))
         return let_go(a);
     if (has_tasks(a) && others_are_up(s) && !waits_for_next(a))
         return move(a);

@@ -5,6 +5,7 @@
 
 #include "svc/base/system/process.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -83,10 +84,20 @@ static bool is_bound(const struct tensor *tensor, const struct aggregator *a)
     return false;
 }
 
+static bool table_is_bound(const struct job_table *table, const struct aggregator *a)
+{
+    table_each_shard (shard, table)
+        if (!table->failure && shard->lane && shard->lane->aggregator == a)
+            return true;
+    return false;
+}
+
 size_t outliving_count_bound(const struct job *job, const struct aggregator *a)
 {
     size_t count = 0;
     for (size_t t = 0; t < job->tensors_count; t++)
         count += is_bound(job->tensors[t], a);
+    job_each_table (table, job)
+        count += table_is_bound(table, a);
     return count;
 }

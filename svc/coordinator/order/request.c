@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/fleet/open_lanes.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/order/order.h"
 #include "svc/coordinator/recovery/recovery.h"
 
@@ -106,6 +107,46 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
     return false;
 }
 
+/* Returns the table of which the task is a shard, or, without a number of a task, the first table
+ * of the named job. NULL: there is none. */
+static const struct job_table *find_table(const struct service *s,
+                                          const WIRE(MoveRequest) * wanted)
+{
+    list_for_each_entry (const struct job, job, &s->jobs, link) {
+        if (wanted->task == 0 && !is_meant(job, wanted))
+            continue;
+        job_each_table (table, job) {
+            if (wanted->task == 0)
+                return table;
+            table_each_shard (shard, table)
+                if (shard->task == wanted->task)
+                    return table;
+        }
+    }
+    return NULL;
+}
+
+/* Refuses to move shards, because lanes cannot hand over rows yet. Tasks of tensors of the same job
+ * may move. */
+static bool move_is_allowed(struct peer *p, const envelope *request)
+{
+    const WIRE(MoveRequest) *wanted = request->move_request;
+    const struct job_table *table = find_table(p->service, wanted);
+    if (!table)
+        return true;
+    if (wanted->task)
+        peer_fail(p, request->id, -EOPNOTSUPP,
+                  "task %u is a shard of table '%s' of job %.127s, and shards do not move yet; "
+                  "move tasks of tensors, or wait for the end of the job",
+                  wanted->task, table->name, table->job->name);
+    else
+        peer_fail(p, request->id, -EOPNOTSUPP,
+                  "job %.127s has table '%s', whose shards do not move yet; move its tensors "
+                  "task by task, or wait for the end of the job",
+                  table->job->name, table->name);
+    return false;
+}
+
 void order_handle_move(struct peer *p, const envelope *request)
 {
     const WIRE(MoveRequest) *wanted = request->move_request;
@@ -118,6 +159,8 @@ void order_handle_move(struct peer *p, const envelope *request)
                          "there is a job %.127s: say `job:%.127s' for all its tasks, or `task:%u' "
                          "for task %u, whosever it is",
                          wanted->job, wanted->job, wanted->task, wanted->task);
+    if (!move_is_allowed(p, request))
+        return;
     const struct job *job = find_meant(p, request->id, wanted);
     if (!job || !lane_is_fit(p, request->id, wanted->lane))
         return;
@@ -194,11 +237,32 @@ static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted
     return count;
 }
 
+/* Refuses to drain a lane with shards of tables, because lanes cannot hand over rows yet. */
+static bool drain_is_allowed(struct peer *p, const envelope *request)
+{
+    const WIRE(DrainLanesRequest) *wanted = request->drain_lanes_request;
+    list_for_each_entry (const struct job, job, &p->service->jobs, link) {
+        for (size_t i = 0; !wanted->undo && i < job->shares_count; i++) {
+            const struct lane *lane = job->shares[i].lane;
+            const struct job_table *table =
+                is_named(lane, wanted) ? job_table_on(job, lane) : NULL;
+            if (!table)
+                continue;
+            peer_fail(p, request->id, -EOPNOTSUPP,
+                      "lane %u has shards of table '%s' of job %.127s, and shards do not move "
+                      "yet; drain the lane after the end of the job",
+                      lane->id, table->name, job->name);
+            return false;
+        }
+    }
+    return true;
+}
+
 void order_handle_drain(struct peer *p, const envelope *request)
 {
     const WIRE(DrainLanesRequest) *wanted = request->drain_lanes_request;
     struct service *s = p->service;
-    if (!is_allowed(p, request))
+    if (!is_allowed(p, request) || !drain_is_allowed(p, request))
         return;
     struct order *order = create(p, request->id);
     if (!order)

@@ -3,6 +3,7 @@
 #include "svc/coordinator/placement/apply_plan.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/base/hash.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/fleet/open_lanes.h"
 #include "svc/coordinator/job/share.h"
@@ -112,6 +113,40 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     }
     packer_plan_fini(&answer.plan);
     return error;
+}
+
+static void describe_shards(const struct job_table *table, struct packer_tensor *ret_items)
+{
+    for (uint32_t i = 0; i < table->terms->shards; i++)
+        ret_items[i] = (struct packer_tensor){.id = i,
+                                              .name_hash = hash_text(table->name) + i,
+                                              .name = table->name,
+                                              .elements = shard_bytes(table),
+                                              .element_bytes = 1,
+                                              .is_whole = true};
+}
+
+int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, struct err *err)
+{
+    struct job *job = table->job;
+    size_t count = table->terms->shards;
+    struct answer answer = {0};
+    _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
+    if (!items)
+        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+    choose_piece_bytes(job);
+    describe_shards(table, items);
+    int error = ask_packer(job, items, count, ASK_FOR_SHARDS, &answer, err);
+    if (error < 0)
+        return error;
+    note_shares(job, &answer, ASK_FOR_SHARDS);
+    deciding_log(job, "shard goes", "shards go", count, true, &answer);
+    /* the first piece of a shard counts, if a policy cuts tensors that are whole */
+    for (size_t i = answer.plan.pieces_count; i-- > 0;)
+        ret_lanes[answer.plan.pieces[i].tensor] =
+            lane_find(job->service, answer.plan.pieces[i].lane);
+    packer_plan_fini(&answer.plan);
+    return 0;
 }
 
 int placing_try(struct job *job, struct answer *ret_answer, struct err *err)

@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_APPLY_PLAN_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_APPLY_PLAN_H
 
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/job/task.h"
 #include "svc/coordinator/placement/ask_packer.h"
 
@@ -9,6 +10,9 @@
  * piece_attach(). */
 int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, struct err *err);
 
+/* Chooses lanes for the shards of a new table, one for each. Returns 0, or -ENOSPC, -ENOMEM,
+ * -EINVAL or -EINPROGRESS as ask_packer(). */
+int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, struct err *err);
 /* Chooses `lane` for tasks whose lane is lost. Returns 0, or -ENOSPC if no lane is open. */
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);
 /* Chooses `lane` for tasks that leave a live lane. Returns 0, or -ENOSPC if no lane is open or a

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LANES_OF_ITS_OWN_PPM 10000 /* constant of rule L1 of the packer */
 
@@ -157,6 +158,8 @@ static bool is_there(const struct lane *lane)
     return lane->aggregator->state == AGGREGATOR_UP && !lane->aggregator->is_stopping;
 }
 
+static bool is_for_new(enum ask_for why) { return why == ASK_FOR_NEW || why == ASK_FOR_SHARDS; }
+
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
 /* Returns whether the lane is offered to the packer. Tasks that have to leave their lane may also
@@ -254,6 +257,17 @@ static void leave_out_closed(struct offer *offer, size_t room)
     offer->count = kept;
 }
 
+/* Returns whether every worker of the job can share memory with the lane. */
+static bool is_near(const struct job *job, const struct lane *lane)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        const struct session *session = job->sessions[rank];
+        if (session && strcmp(session->node, lane->aggregator->node) != 0)
+            return false;
+    }
+    return *lane->shm != '\0';
+}
+
 typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 
 static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn wanted,
@@ -261,7 +275,8 @@ static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn
 {
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
-            if (wanted(&a->lanes[i], why))
+            if (wanted(&a->lanes[i], why) &&
+                (why != ASK_FOR_SHARDS || is_near(job, &a->lanes[i])))
                 describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
     }
 }
@@ -307,7 +322,7 @@ static bool somebody_is_there(const struct packer_request *request)
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
-    bool must_go_on = has_no_choice(why) || (why == ASK_FOR_NEW && job->profile->now.period_ns > 0);
+    bool must_go_on = has_no_choice(why) || (is_for_new(why) && job->profile->now.period_ns > 0);
     return !must_go_on && request->timing.period_ns > 0 && job_limit_ppm(job) > 0 &&
            somebody_is_there(request);
 }
@@ -400,7 +415,7 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
  * aggregator. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
-    return why == ASK_FOR_NEW && request->lanes_count == 0 && !job->terms->is_trial &&
+    return is_for_new(why) && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
@@ -411,7 +426,7 @@ static bool waits_for_measure(struct job *job, const struct packer_request *requ
 {
     char prefix[TENANT_PREFIX_BYTES];
     const struct job *other =
-        why == ASK_FOR_NEW && !job->terms->is_trial && refusal_stands(job, request, why)
+        is_for_new(why) && !job->terms->is_trial && refusal_stands(job, request, why)
             ? waiting_for_measure(job, request)
             : NULL;
     if (!other)
@@ -434,7 +449,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
     int error = request->lanes_count
                     ? packer_place(request, &ret_answer->plan, reason, sizeof reason)
                     : -ENOSPC;
-    if (error == -ENOSPC && why == ASK_FOR_NEW && starts_more(job, request, &ret_answer->plan))
+    if (error == -ENOSPC && is_for_new(why) && starts_more(job, request, &ret_answer->plan))
         return job->terms->is_trial
                    ? 0
                    : err_set(err, -EINPROGRESS, "an aggregator starts for it, within %g s",
@@ -443,7 +458,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         return err_set(err, -EINPROGRESS,
                        "%s; a lane is waited for up to %g s (GRADPOOL_CONNECT_TIMEOUT_MS)", reason,
                        (double)waiting_lane_ns(job) / NS_PER_S);
-    if (error == -ENOSPC && why == ASK_FOR_NEW && request->lanes_count > 0)
+    if (error == -ENOSPC && is_for_new(why) && request->lanes_count > 0)
         shrinking_say(job);
     if (error == -ENOSPC && request->lanes_count > 0 && has_loss_limit(request->policy) &&
         !refusal_stands(job, request, why)) {
@@ -452,7 +467,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
         log_write(level, "job %s%s is placed on the least loaded lanes: %s",
                   tenant_prefix(job->tenant, prefix), job->name, reason);
         ret_answer->how = why == ASK_FOR_LOST         ? SHARE_MOVED
-                          : why != ASK_FOR_NEW        ? SHARE_DRAINED
+                          : !is_for_new(why)              ? SHARE_DRAINED
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
@@ -471,7 +486,7 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
     if (offer_lanes(job, why, false, &offer) < 0)
         return err_set(err, -ENOMEM, "gradpool serve is out of memory");
     struct packer_request request = {.policy = job->service->options->policy,
-                                     .piece_bytes_max = why == ASK_FOR_NEW
+                                     .piece_bytes_max = is_for_new(why)
                                                             ? job->index->piece_bytes
                                                             : piece_bytes_max(job->service),
                                      .workers = job->workers,
@@ -480,12 +495,14 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
                                      .lanes_count = offer.count,
                                      .tensors = items,
                                      .tensors_count = items_count,
-                                     .timing = job_timing(job)};
+                                     .timing = why == ASK_FOR_SHARDS
+                                                   ? (struct packer_timing){0}
+                                                   : job_timing(job)};
     /* A job whose tasks have to leave their lane would fail if memory were too small. Therefore
      * memory is unlimited for these tasks. */
-    for (size_t i = 0; i < offer.count && why != ASK_FOR_NEW; i++)
+    for (size_t i = 0; i < offer.count && !is_for_new(why); i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;
-    if (why == ASK_FOR_NEW) {
+    if (is_for_new(why)) {
         request.nodes = offer.budgets.nodes;
         request.nodes_count = offer.budgets.count;
     }

@@ -21,6 +21,7 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
+    ASK_FOR_SHARDS,  /* shards of a new table, on lanes of the host of all workers */
     ASK_FOR_LOST,    /* tasks of a lost lane; without another lane the job fails */
     ASK_FOR_LEAVING, /* tasks of a drained lane; without another lane they stay */
     ASK_FOR_ENDING,  /* tasks of an ending aggregator; without another lane their state is lost */

@@ -17,6 +17,7 @@
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/table/place.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -175,8 +176,10 @@ static void place_all(struct service *s, const struct aggregator *lost)
 void recovery_place_stranded(struct service *s)
 {
     place_all(s, NULL);
-    list_for_each_safe (node, &s->jobs)
-        telling_place(list_entry(node, struct job, link));
+    list_for_each_safe_entry (struct job, job, &s->jobs, link) {
+        telling_place(job);
+        shards_tell(job);
+    }
     keeping_check_all(s);
     regrouping_check_all(s);
 }
@@ -196,6 +199,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     regrouping_aggregator_gone(a);
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
         each_piece(job, strand, a);
+        shards_aggregator_lost(job, a);
         jobs_forget_shares(job, a);
     }
     if (a->service->phase == SERVICE_UP)
@@ -261,6 +265,7 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         if (!take_held(s, lane, join->held[i]))
             telling_drop(lane, join->held[i]->job_id, &join->held[i]->piece, 1);
     }
+    shards_reconcile(a, join);
     list_for_each_safe_entry (struct job, job, &s->jobs, link) {
         telling_place(job);
         tensors_send_routes(job, NULL, is_back, a);

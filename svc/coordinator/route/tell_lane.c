@@ -117,28 +117,49 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
     return placed->count;
 }
 
+/* Returns a request without pieces, with the limits of the job and its tenant. */
+static WIRE(PlaceRequest)
+    telling_request(const struct job *job, const struct lane *lane, uint32_t epoch)
+{
+    const uint64_t *most = job->tenant->limits.most;
+    return MESSAGE_PART(
+        PlaceRequest, place_request, .lane = lane->id, .job_id = job->id, .job = job->name,
+        .workers = job->workers, .epoch = epoch, .is_elastic = job->terms->is_elastic,
+        .lent_bytes_max = most[LIMIT_JOB_LENT],
+        .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
+        .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
+        .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
+        .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
+        .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
+        .has_others = !tenants_has_one(job->service), .tenant = job->tenant->key.tenant);
+}
+
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
                 size_t data_bytes)
 {
-    const uint64_t *most = job->tenant->limits.most;
+    WIRE(PlaceRequest) request = telling_request(job, lane, epoch);
     _cleanup_free_ WIRE(PieceSpec) **list = calloc(count + 1, sizeof *list);
     if (!list)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         list[i] = &specs[i];
-    return lane_call(lane, done, data, data_bytes, PLACE_REQUEST, place_request, .job_id = job->id,
-                     .job = job->name, .workers = job->workers, .epoch = epoch,
-                     .recovering = how != PLACE_NEW, .regroups = how == PLACE_REGROUPED,
-                     .awaits_workers = how == PLACE_AHEAD, .is_elastic = job->terms->is_elastic,
-                     .pieces = list, .n_pieces = count, .lent_bytes_max = most[LIMIT_JOB_LENT],
-                     .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
-                     .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
-                     .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
-                     .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
-                     .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
-                     .has_others = !tenants_has_one(job->service),
-                     .tenant = job->tenant->key.tenant);
+    request.recovering = how != PLACE_NEW;
+    request.regroups = how == PLACE_REGROUPED;
+    request.awaits_workers = how == PLACE_AHEAD;
+    request.pieces = list;
+    request.n_pieces = count;
+    return call_send(lane->aggregator, &ENVELOPE(0, PLACE_REQUEST, place_request, &request),
+                     CALL_DEADLINE_NS, done, data, data_bytes);
+}
+
+int telling_ask_table(struct job *job, struct lane *lane, uint32_t epoch, WIRE(TablePlace) * table,
+                      call_done_fn done, const void *data, size_t data_bytes)
+{
+    WIRE(PlaceRequest) request = telling_request(job, lane, epoch);
+    request.table = table;
+    return call_send(lane->aggregator, &ENVELOPE(0, PLACE_REQUEST, place_request, &request),
+                     CALL_DEADLINE_NS, done, data, data_bytes);
 }
 
 static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)

@@ -20,6 +20,9 @@ enum place_how { PLACE_NEW, PLACE_RECOVERING, PLACE_REGROUPED, PLACE_AHEAD };
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
                 WIRE(PieceSpec) * specs, size_t count, call_done_fn done, const void *data,
                 size_t data_bytes);
+/* Sends a PlaceRequest with shards of a table. */
+int telling_ask_table(struct job *job, struct lane *lane, uint32_t epoch, WIRE(TablePlace) * table,
+                      call_done_fn done, const void *data, size_t data_bytes);
 /* Describes a piece for a PlaceRequest. The result points to the tensor and to the buffer
  * `terms`. */
 WIRE(PieceSpec)

@@ -1,6 +1,7 @@
 /* Requests of `gradpool snapshot`: finds the job and the tensors, or continues with the next batch.
  * snapshot.c carries out the requests. RULES.md: K47. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/snapshot/internal.h"
 
 #include <errno.h>
@@ -34,6 +35,11 @@ void saving_handle_request(struct peer *p, const envelope *request)
     const struct job *job = jobs_find_meant(p, request->id, wanted->job, wanted->tenant);
     if (!job)
         return;
+    if (job->index->tables.count > 0)
+        return peer_fail(p, request->id, -EOPNOTSUPP,
+                         "job %.64s has %u table%s, whose rows snapshots do not contain yet; read "
+                         "the rows with pulls instead",
+                         job->name, job->index->tables.count, job->index->tables.count == 1 ? "" : "s");
     struct saving *sv = calloc(1, sizeof *sv);
     if (!sv)
         return peer_fail_memory(p, request->id);

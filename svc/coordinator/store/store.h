@@ -79,6 +79,9 @@ struct store_session {
     const char *node;
     uint32_t entered;
 };
+/* A tensor, or a table of keyed rows: dtype STORE_TABLE_DTYPE, whose elements are shards. A shard is
+ * a piece with its number as `piece` and `first`. */
+#define STORE_TABLE_DTYPE 0u
 struct store_tensor {
     uint32_t job, tensor;
     const char *name;
@@ -86,7 +89,7 @@ struct store_tensor {
     uint64_t elements;
     const char *failure;    /* "": the tensor has not failed */
     const uint8_t *ranks;   /* STORE_RANKS_BYTES: the ranks that have declared the tensor */
-    const void *terms;      /* STORE_TERMS_BYTES: a struct terms */
+    const void *terms;      /* STORE_TERMS_BYTES: a struct terms, or a struct table_stored */
     const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes complete a round */
     uint32_t grouped;
 };

@@ -335,6 +335,20 @@ static bool shards_are_valid(const struct lane_table_spec *spec,
     return count > 0;
 }
 
+/* Returns whether the lane has the table with these shards. */
+static bool table_is_placed(const struct lane_table *table, const struct lane_table_spec *spec,
+                            const struct lane_shard_spec *shards, size_t count)
+{
+    if (table->salt != spec->salt || !table_terms_are_same(table->terms, spec->terms))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct lane_shard *shard = table_shard_at(table, shards[i].number);
+        if (!shard || shard->epoch != shards[i].epoch)
+            return false;
+    }
+    return true;
+}
+
 int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
                      const struct lane_shard_spec *shards, size_t count)
 {
@@ -348,8 +362,9 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
     uint32_t consistency = spec->terms->consistency;
     if (job->is_elastic || consistency == TABLE_TERMS_SSP || consistency == TABLE_TERMS_ASP)
         return -EOPNOTSUPP;
-    if (table_find(job, spec->id))
-        return -EEXIST;
+    const struct lane_table *known = table_find(job, spec->id);
+    if (known)
+        return table_is_placed(known, spec, shards, count) ? 0 : -EEXIST;
     bool is_first = !job->tables;
     int error = is_first ? tables_make(job) : 0;
     if (error == 0)
@@ -357,6 +372,28 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
     if (error < 0 && is_first)
         tables_free(job);
     return error;
+}
+
+static void table_each_shard(const struct lane_table *table,
+                             void (*each)(void *context, const struct lane_held_shard *held),
+                             void *context)
+{
+    for (uint32_t i = 0; i < table_shards(table); i++)
+        if (table->shards[i])
+            each(context, &(struct lane_held_shard){table->job->id, table->id, i,
+                                                    table->shards[i]->epoch});
+}
+
+void lane_each_shard(const struct lane *lane,
+                     void (*each)(void *context, const struct lane_held_shard *held),
+                     void *context)
+{
+    list_for_each_entry (const struct lane_job, job, &lane->jobs, link) {
+        if (!job->tables || job->is_dropped)
+            continue;
+        list_for_each_entry (const struct lane_table, table, &job->tables->tables, link)
+            table_each_shard(table, each, context);
+    }
 }
 
 struct lane_table *table_find(const struct lane_job *job, uint32_t id)

@@ -17,10 +17,18 @@ struct lane_shard_spec {
 /* Places shards of a new table, ascending by number, after lane_place() of the job. All ranks of
  * the job become members of the table. Returns 0 or a negative errno; after an error the lane has
  * no part of the table. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the lane
- * already has the table; -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT,
+ * has other shards of the table, or other terms; with the same ones the call has no effect; -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT,
  * -ENOSPC, -ENOMEM: as lane_place(). */
 int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
                      const struct lane_shard_spec *shards, size_t count);
+
+/* Calls `each` for every shard of every table, for jobs that were not dropped. */
+struct lane_held_shard {
+    uint32_t job, table, shard, epoch;
+};
+void lane_each_shard(const struct lane *lane,
+                     void (*each)(void *context, const struct lane_held_shard *held),
+                     void *context);
 
 /* Finds a table by its number; NULL: the lane has no such table. */
 struct lane_table *table_find(const struct lane_job *job, uint32_t id);

@@ -154,6 +154,11 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
 /* Joins again over a new connection, with the pieces that the aggregator serves. */
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
+/* The same with the shards of a table; NULL: none. */
+struct end *rig_rejoin_with_table(struct rig *rig, const struct end *old,
+                                  const WIRE(TableHeld) * held);
+/* Sends a declare of one table with rule Adagrad and default terms. */
+uint64_t end_declare_table(struct end *e, const char *name, uint32_t dim, uint32_t shards);
 void end_answer(struct end *e, const envelope *request);
 /* Sends the message of an aggregator with a planned end. */
 void end_say_goodbye(struct end *e);

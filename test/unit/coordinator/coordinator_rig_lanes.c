@@ -77,8 +77,9 @@ void end_answer(struct end *e, const envelope *request)
 }
 
 static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, size_t held_count,
-                            const WIRE(PieceHeld) * held)
+                            const WIRE(PieceHeld) * held, const WIRE(TableHeld) * table)
 {
+    WIRE(TableHeld) *tables[] = {(WIRE(TableHeld) *)table};
     WIRE(AggregatorJoin) join = GRADPOOL__WIRE__AGGREGATOR_JOIN__INIT;
     WIRE(LaneOffer) offers[4], *offer_list[4];
     WIRE(PieceHeld) * held_list[16];
@@ -104,6 +105,8 @@ static void join_aggregator(struct end *e, uint32_t lanes, const char *grant, si
     join.n_lanes = lanes;
     join.held = held_list;
     join.n_held = held_count;
+    join.tables = tables;
+    join.n_tables = table ? 1 : 0;
     request.body_case = BODY(AGGREGATOR_JOIN);
     request.aggregator_join = &join;
     envelope *reply = end_ask(e, &request);
@@ -120,7 +123,7 @@ static struct end *first_join(struct end *e, uint32_t lanes, const char *grant)
 {
     assert_int_equal(getrandom(&e->incarnation, sizeof e->incarnation, 0), sizeof e->incarnation);
     e->answers = true;
-    join_aggregator(e, lanes, grant, 0, NULL);
+    join_aggregator(e, lanes, grant, 0, NULL, NULL);
     return e;
 }
 
@@ -135,15 +138,46 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
                       grant);
 }
 
-struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
-                       const WIRE(PieceHeld) * held)
+static struct end *reconnect(struct rig *rig, const struct end *old)
 {
     struct end *e = rig_connect_node(rig);
     e->aggregator = old->aggregator;
     e->incarnation = old->incarnation;
     e->answers = true;
-    join_aggregator(e, old->lanes_count, "", held_count, held);
     return e;
+}
+
+struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
+                       const WIRE(PieceHeld) * held)
+{
+    struct end *e = reconnect(rig, old);
+    join_aggregator(e, old->lanes_count, "", held_count, held, NULL);
+    return e;
+}
+
+struct end *rig_rejoin_with_table(struct rig *rig, const struct end *old,
+                                  const WIRE(TableHeld) * held)
+{
+    struct end *e = reconnect(rig, old);
+    join_aggregator(e, old->lanes_count, "", 0, NULL, held);
+    return e;
+}
+
+uint64_t end_declare_table(struct end *e, const char *name, uint32_t dim, uint32_t shards)
+{
+    WIRE(TableSpec) spec = GRADPOOL__WIRE__TABLE_SPEC__INIT, *specs[] = {&spec};
+    WIRE(DeclareRequest) declare = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    spec.name = (char *)name;
+    spec.dim = dim;
+    spec.shards = shards;
+    spec.dtype = 1;
+    spec.rule = 2;
+    declare.tables = specs;
+    declare.n_tables = 1;
+    request.body_case = BODY(DECLARE_REQUEST);
+    request.declare_request = &declare;
+    return end_send(e, &request);
 }
 
 void end_say_goodbye(struct end *e)

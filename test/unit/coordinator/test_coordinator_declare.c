@@ -30,39 +30,6 @@ static void refused(struct end *e, int code, const char *text)
     message_free(reply);
 }
 
-static void end_declare_table(struct end *e, const char *name, uint32_t dim)
-{
-    WIRE(TableSpec) spec = GRADPOOL__WIRE__TABLE_SPEC__INIT, *specs[] = {&spec};
-    WIRE(DeclareRequest) declare = GRADPOOL__WIRE__DECLARE_REQUEST__INIT;
-    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
-    spec.name = (char *)name;
-    spec.dim = dim;
-    spec.dtype = 1;
-    spec.rule = 2;
-    declare.tables = specs;
-    declare.n_tables = 1;
-    request.body_case = BODY(DECLARE_REQUEST);
-    request.declare_request = &declare;
-    end_send(e, &request);
-}
-
-static void a_table_is_refused_until_lanes_serve_tables(void **state)
-{
-    struct end *lane = rig_aggregator(*state, 1);
-    struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, NULL);
-    end_declare_table(zero, "users", 32);
-    refused(zero, -EOPNOTSUPP,
-            "table 'users' of job resnet: this version of the service serves no tables; declare "
-            "dense tensors, or start a newer service");
-    end_declare_table(zero, "users", 0);
-    refused(zero, -EINVAL, "table 'users': dim is 0; set dim to 1 to 4096");
-    end_declare_table(zero, "a/b", 32);
-    refused(zero, -EINVAL, "table 'a/b': the name has a '/'");
-    end_expect_none(lane, BODY(PLACE_REQUEST));
-    end_declare_one(zero, "w", 100);
-    declared(zero, NULL);
-}
-
 static void a_declare_is_answered_after_the_lane_has_confirmed(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
@@ -470,7 +437,6 @@ static void a_ticket_of_a_lane_that_is_lost_is_not_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_table_is_refused_until_lanes_serve_tables),
         CASE(a_declare_is_answered_after_the_lane_has_confirmed),
         CASE(a_rank_that_declares_while_the_lane_is_asked_waits_too),
         CASE(declaring_again_gives_the_same_and_otherwise_names_both),

@@ -219,6 +219,25 @@ static void no_piece_is_larger_than_the_limit(void **state)
     fixture_free(f);
 }
 
+static void a_whole_tensor_is_one_piece_of_any_size(void **state)
+{
+    struct fixture *f = fixture_new(3, 4);
+
+    f->request.piece_bytes_max = 1 << 10;
+    for (size_t i = 0; i < 4; i++) {
+        f->tensors[i].elements = i == 3 ? 0 : 100000;
+        f->tensors[i].is_whole = true;
+    }
+    for_each_policy(p)
+    {
+        fixture_place(f, *p);
+        assert_int_equal(f->plan.pieces_count, 4);
+        for (size_t i = 0; i < 4; i++)
+            assert_int_equal(f->plan.pieces[i].elements, f->tensors[i].elements);
+    }
+    fixture_free(f);
+}
+
 static void the_standard_limit_is_four_mebibytes(void **state)
 {
     struct fixture *f = fixture_new(1, 1);
@@ -375,6 +394,7 @@ int main(void)
         cmocka_unit_test(one_lane_takes_all),
         cmocka_unit_test(a_job_with_one_worker_gets_a_plan),
         cmocka_unit_test(no_piece_is_larger_than_the_limit),
+        cmocka_unit_test(a_whole_tensor_is_one_piece_of_any_size),
         cmocka_unit_test(the_standard_limit_is_four_mebibytes),
         cmocka_unit_test(a_tensor_is_cut_into_the_fewest_equal_pieces),
         cmocka_unit_test(pieces_start_on_a_cache_line_of_their_tensor),

@@ -256,6 +256,7 @@ static int place(const struct table_terms *terms, const char *name,
 static void terms_and_shards_are_checked(void **state)
 {
     const struct lane_shard_spec shards[] = {{0, 1}, {3, 1}}, twice[] = {{3, 1}, {3, 1}};
+    const struct lane_shard_spec later[] = {{0, 2}, {3, 1}};
     const struct lane_shard_spec over = {4, 1}, none = {0, 0};
     struct table_terms terms = users;
     start(1);
@@ -271,7 +272,11 @@ static void terms_and_shards_are_checked(void **state)
     assert_int_equal(place(&terms, "items", shards, 2), -EOPNOTSUPP);
     terms.consistency = TABLE_TERMS_BSP;
     assert_int_equal(place(&terms, "items", shards, 2), 0);
+    assert_int_equal(place(&terms, "items", shards, 2), 0);
+    terms.dim++;
     assert_int_equal(place(&terms, "items", shards, 2), -EEXIST);
+    terms.dim--;
+    assert_int_equal(place(&terms, "items", later, 2), -EEXIST);
     rows_stop(&rig);
 }
 

@@ -1,0 +1,67 @@
+/* Tables of keyed rows of a job, and their shards: the ranks that declared them, their rows in the
+ * store, their routes in messages. A shard has one lane and one task. */
+#ifndef GRADPOOL_COORDINATOR_JOB_TABLE_H
+#define GRADPOOL_COORDINATOR_JOB_TABLE_H
+
+#include "svc/coordinator/job/job.h"
+#include "svc/wire/ranks.h"
+#include "svc/wire/table/table_terms.h"
+
+/* State PIECE_STRANDED: the lane of the shard is lost, and its rows with it. */
+struct job_shard {
+    uint32_t task, epoch;
+    struct lane *lane;
+    enum piece_state state;
+};
+
+struct job_table {
+    struct list link; /* node in job_tables.list */
+    struct job *job;
+    uint32_t id; /* from job.next_tensor, so that no tensor of the job has the same number */
+    uint64_t salt;
+    struct table_terms *terms; /* filled */
+    char *name;
+    char *failure; /* reason that was sent to workers; NULL: the table has not failed */
+    int failure_code;
+    uint64_t ranks[RANKS_WORDS]; /* the ranks that have declared the table */
+    struct job_shard *shards;    /* terms->shards of them */
+};
+
+#define job_each_table(table, job) \
+    list_for_each_entry (struct job_table, table, &(job)->index->tables.list, link)
+#define table_each_shard(shard, of) \
+    for (struct job_shard *shard = (of)->shards; shard < (of)->shards + (of)->terms->shards; shard++)
+
+/* Creates a table with a random salt, and adds the table to the job. All shards are stranded.
+ * Returns 0, -ENOMEM, or -EIO if no random number could be read. */
+int job_table_add(struct job *job, const char *name, const struct table_terms *terms,
+                  struct job_table **ret_table);
+/* Detaches the shards from their lanes and frees the table. */
+void job_table_remove(struct job_table *table);
+/* Frees all tables of the job. */
+void job_tables_free(struct job *job);
+struct job_table *job_table_find(const struct job *job, uint32_t id);
+struct job_table *job_table_named(const struct job *job, const char *name);
+/* Returns the first table that has a shard on the lane, or NULL. */
+const struct job_table *job_table_on(const struct job *job, const struct lane *lane);
+/* Returns the first table that has a shard on a lane of the aggregator, or NULL. */
+const struct job_table *job_table_at(const struct job *job, const struct aggregator *a);
+
+/* Puts the table, and its shards if `with_shards`, into the transaction that the caller has
+ * begun. */
+void job_table_put(const struct job_table *table, bool with_shards);
+int job_table_restore(struct service *s, const struct store_tensor *row);
+int job_shard_restore(struct job_table *table, const struct store_piece *row);
+
+/* Fails the table permanently. The reason is stored and sent to every rank that has declared the
+ * table, except `except`. A second call has no effect. */
+void job_table_fail(struct job_table *table, const struct session *except, int code,
+                    const char *text);
+/* Sends the failure of a failed table to a rank that has declared it and may have missed the
+ * message. */
+void job_table_send_failure(const struct job_table *table, const struct session *to);
+/* Returns the route of all shards. The message is one block, which the caller frees. Returns NULL
+ * if memory is missing. */
+WIRE(TableRoute) * job_table_route(const struct job_table *table);
+
+#endif
