@@ -437,7 +437,7 @@ static void a_silent_lane_is_named_at_the_deadline(void **state)
     hold_answers(true);
     ok(gp_pull(batch, rows, &request));
     failed(gp_wait(request, SHORT_MS), -ETIMEDOUT,
-           "table 'users' clock 1: no answer with rows from ",
+           "table 'users' clock 1: ", "no answer with rows from ",
            "lane 0 of aggregator 5 on node7 yet after ", NULL);
     script_lock(&rig);
     rig.is_silent = true;
@@ -527,7 +527,7 @@ static void keys_and_settings_outside_their_limits_are_refused(void **state)
            "gp_batch_create: no keys, or no place for the batch", NULL);
     failed(gp_batch_create(NULL, keys, 3, &batch), -EINVAL, "no table given", NULL);
     failed(gp_table_set(t[0], &settings), -EINVAL, "table 'users': rule sgd",
-           " does not allow this value of rate; see gp_row_settings", NULL);
+           " does not allow this value of ", "rate; see gp_row_settings", NULL);
     failed(gp_table_set(t[0], NULL), -EINVAL, "table 'users': no settings given", NULL);
     failed(gp_pull(NULL, rows, &request), -EINVAL, "no batch given", NULL);
     batch = batch_of(t[0], 10);
