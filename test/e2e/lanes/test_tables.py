@@ -91,11 +91,11 @@ class Deaths(Tables):
         self.running.pop(1).communicate()
         self.end_with_error(104, "rank 1")
 
-    def test_a_killed_aggregator_fails_its_tables_on_every_rank(self):
+    def test_killed_aggregators_fail_their_tables_on_every_rank(self):
         self.serve()
         self.start_all(2, MANY)
         self.await_clock(5)
-        os.kill(self.service.pids('up')[0], 9)
+        harness.kill_all(self.service.pids('up'))
         self.end_with_error(130, r"table '\w+'.* shards? \d")
 
     def test_a_stopped_rank_is_named_with_its_clock(self):
@@ -118,7 +118,7 @@ class Refusals(Tables):
 
     def test_what_is_not_served_is_refused_at_the_declare(self):
         self.serve()
-        for spec, words in ('ssp', 'ssp'), ('elastic', "table 'sgd'"):
+        for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)
             self.end_with_error(95, words)
 
