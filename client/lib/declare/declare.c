@@ -203,8 +203,7 @@ static void fill_request(struct declaration *d)
     d->call.done = declared;
 }
 
-/* If a job waits, its declaration has the coordinator's reason. */
-static int unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
+int declare_unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns)
 {
     char reason[ERR_TEXT_BYTES / 2];
     if (control_has_reason(job->control, reason, sizeof reason))
@@ -227,7 +226,7 @@ static int ask(struct declaration *d)
     fill_request(d);
     control_post(d->job->control, &d->call);
     if (control_wait(d->job->control, &d->call, d->deadline_ns) < 0)
-        return unanswered(d->job, d->fresh[0]->name, d->timeout_ns);
+        return declare_unanswered(d->job, d->fresh[0]->name, d->timeout_ns);
     return d->err.code ? client_error_from(&d->err) : 0;
 }
 
@@ -420,7 +419,7 @@ static int tell_coordinator(struct gp_job *job, struct gp_tensor *t)
             job->control,
             &MESSAGE(0, UNDECLARE_REQUEST, undeclare_request, .tensors = &t->id, .n_tensors = 1),
             clock_now_ns() + timeout_ns, &refusal) < 0)
-        return unanswered(job, t->name, timeout_ns);
+        return declare_unanswered(job, t->name, timeout_ns);
     return refusal.code ? client_error_from(&refusal) : 0;
 }
 

@@ -15,4 +15,8 @@ int declare_together(struct gp_job *job, const gp_tensor_spec *hidden, size_t hi
 /* Declares the hidden tensor of a job with backup workers. Its announcements close rounds (W22). */
 int declare_leader(struct gp_job *job, uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 
+/* Sets the error of a request that the coordinator has not answered in time: -ETIMEDOUT, with the
+ * coordinator's reason if the job waits for lanes. `what`: subject of the text. */
+int declare_unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns);
+
 #endif

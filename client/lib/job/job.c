@@ -12,7 +12,7 @@ int job_check(const struct gp_job *job)
 {
     if (!job)
         return client_error(-EINVAL, "no job given");
-    if (generation_is_foreign(job->generation))
+    if (generation_is_foreign(job->client->generation))
         return client_error(-ECHILD,
                             "job '%s' belongs to the parent process; join it anew after "
                             "fork(), or use the spawn start method",

@@ -18,6 +18,7 @@
 #define NAME_RESERVED "gradpool."
 
 struct job_steps;
+struct job_tables;
 struct link;
 struct slot;
 
@@ -33,7 +34,6 @@ struct unfinished {
 
 struct gp_job {
     struct gp_client *client;
-    unsigned generation;   /* see generation.h */
     struct list node;      /* node in client.jobs */
     struct list fork_node; /* node in the list of fork.c */
     char name[JOB_NAME_BYTES_MAX + 1];
@@ -75,7 +75,8 @@ struct gp_job {
     struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
     struct backup_rounds backup;
-    struct job_steps *steps; /* weight, deal and step records; NULL: weight 1, and no deal */
+    struct job_steps *steps;   /* weight, deal and step records; NULL: weight 1, and no deal */
+    struct job_tables *tables; /* NULL: no table was declared */
     /* field of the calls of snapshot and restore; the lock does not protect this field */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */

@@ -4,8 +4,9 @@
 
 #include "client/lib/job/tensor.h"
 
-/* maximum number of pieces in a job; a word has 24 bits for the slot */
-#define PIECES_MAX (1u << 24)
+/* Maximum number of pieces in a job. A word has 23 bits for the slot; its highest bit marks the
+ * words of tables (EXCHANGE_WORD). */
+#define PIECES_MAX (1u << 23)
 
 /* State of a piece in the round of its tensor (W2, W5). */
 enum piece_standing {

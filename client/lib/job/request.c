@@ -1,6 +1,7 @@
 /* Owns the pool of a job's requests, and the lists of tensors in each request. */
 #include "client/lib/job/request.h"
 
+#include "client/lib/job/row_call.h"
 #include "client/lib/job/tensor.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct gp_request *request_take(struct gp_job *job)
     q->client = job->client;
     q->job = job;
     q->err.code = 0;
+    q->rows = NULL;
     q->queries = 0;
     q->polled_ns = 0;
     q->stall = (struct stall){0};
@@ -30,7 +32,7 @@ struct gp_request *request_take(struct gp_job *job)
 
 bool request_is_over(const struct gp_request *q)
 {
-    return q->err.code || list_is_empty(&q->waiting);
+    return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
 }
 
 bool request_has_news(void *request)
@@ -67,6 +69,9 @@ static void request_detach_all(struct gp_request *q)
     request_detach(q, &q->landed);
     request_detach(q, &q->done);
     list_remove(&q->node);
+    if (q->rows)
+        row_call_abandon(q->rows);
+    q->rows = NULL;
 }
 
 void request_release(struct gp_request *q)

@@ -5,6 +5,8 @@
 
 #include "client/lib/job/job.h"
 
+struct row_call;
+
 /* Stall of a request: the time since which a thread waits without news, and the time of the next
  * warning. */
 struct stall {
@@ -19,6 +21,7 @@ struct gp_request {
     struct list waiting; /* tensors whose round is still in progress */
     struct list landed;  /* tensors with a result that must be copied to the caller's memory */
     struct list done;
+    struct row_call *rows; /* pull or push of a table; NULL: rounds of tensors */
     struct err err;
     uint64_t polled_ns; /* time spent in gp_poll() without a result */
     struct stall stall;

@@ -3,6 +3,7 @@
  * request. */
 #include "client/lib/link/link.h"
 
+#include "client/lib/job/job_tables.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "svc/base/log.h"
@@ -49,7 +50,7 @@ uint32_t link_pieces(const struct link *l)
     uint32_t count = 0;
     for_each_piece_in (p, l->job)
         count += p->link == l;
-    return count;
+    return count + job_tables_are_on(l->job, l->lane);
 }
 
 /* ---- giving up ---- */
@@ -59,6 +60,7 @@ static void link_fail_requests(struct link *l)
     for_each_piece_in (p, l->job)
         if (p->link == l && p->tensor->request)
             request_fail(p->tensor->request, l->failure.code, l->failure.text);
+    job_tables_lose(l->job, l->lane, l->failure.code, l->failure.text);
 }
 
 void link_break(struct link *l, int code, const char *format, ...)
@@ -86,6 +88,7 @@ void link_lose(struct link *l, int code, const char *what)
     l->state = LINK_CLOSED;
     for_each_piece_in (p, l->job)
         p->is_orphan |= p->link == l;
+    job_tables_lose(l->job, l->lane, 0, name);
     log_info("job '%s' rank %u: %s", l->job->name, l->job->rank, l->failure.text);
     engine_kick(&l->job->engine);
 }

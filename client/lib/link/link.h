@@ -4,6 +4,7 @@
 
 #include "client/lib/job/job.h"
 
+struct exchange_part;
 struct piece;
 
 enum link_state {
@@ -83,7 +84,7 @@ void link_lose(struct link *l, int code, const char *what);
 /* Handles a failed attempt to connect: makes another attempt with a new ticket, or fails the link.
  * `reason`: the lane's refusal; 0: none. */
 void link_retry(struct link *l, int error, uint32_t reason);
-/* Returns the number of pieces whose route names this lane. */
+/* Returns the number of pieces whose route names this lane; shards of tables count as one more. */
 uint32_t link_pieces(const struct link *l);
 
 /* ---- events.c: reports of a fabric ---- */
@@ -105,5 +106,15 @@ bool link_query(struct link *l, const struct piece *p);
 /* Sends a goodbye, at once or when there is room (`owes_goodbye`). */
 void link_say_goodbye(struct link *l);
 bool link_owes_goodbye(const struct link *l);
+
+/* ---- rows.c ---- */
+
+/* Sends the records of tables that are due, as far as the connection has room. */
+void link_flush_rows(struct link *l);
+/* Sends new records of tables to all lanes, now or when their links have room. */
+void link_announce_rows(struct gp_job *job);
+/* Sends a query for the ranks that have not reached the clock in the table of the part. False: not
+ * possible now. */
+bool link_query_rows(struct link *l, const struct exchange_part *part, uint64_t clock);
 
 #endif

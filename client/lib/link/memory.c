@@ -67,7 +67,7 @@ int gp_keep(gp_job *job, void *memory)
 
 void gp_free(gp_job *job, void *memory)
 {
-    if (!memory || !job || generation_is_foreign(job->generation))
+    if (!memory || !job || generation_is_foreign(job->client->generation))
         return;
     memory_free(job, memory);
 }

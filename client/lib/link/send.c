@@ -261,6 +261,7 @@ void link_flush(struct link *l)
     else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l)) {
         send_unsent(l);
         send_landed(l);
+        link_flush_rows(l);
     }
 }
 

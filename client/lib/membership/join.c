@@ -84,7 +84,6 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     if (!job)
         return NULL;
     job->client = client;
-    job->generation = client->generation;
     job->rank = spec->rank;
     job->workers = spec->workers_max ? spec->workers_max : spec->workers;
     job->is_elastic = spec->on_worker_loss == GP_CONTINUE || job->workers > spec->workers;

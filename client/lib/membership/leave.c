@@ -3,6 +3,7 @@
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/job/request.h"
+#include "client/lib/job/row_call.h"
 #include "client/lib/job/tensor.h"
 #include "client/lib/link/link.h"
 #include "client/lib/report/timeline.h"
@@ -51,7 +52,7 @@ static bool is_settled(void *context)
         if (t->without_commit > 0 && t->without_result == 0)
             return false;
     }
-    return true;
+    return row_calls_are_settled(job);
 }
 
 static bool is_unused(void *context)
@@ -139,6 +140,7 @@ static void release_all(struct gp_job *job)
     abandon_requests(job);
     list_for_each_safe_entry (struct gp_tensor, t, &job->tensors, node)
         tensor_remove(t);
+    job_tables_free(job);
     engine_fini(&job->engine);
     list_for_each_safe_entry (struct link, l, &job->links, node)
         link_free(l);
@@ -148,7 +150,7 @@ static void release_all(struct gp_job *job)
 
 void gp_job_leave(gp_job *job)
 {
-    if (!job || generation_is_foreign(job->generation))
+    if (!job || generation_is_foreign(job->client->generation))
         return;
     pthread_mutex_lock(&job->client->lock);
     list_remove(&job->node);

@@ -2,6 +2,7 @@
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/declare/route.h"
+#include "client/lib/job/job_tables.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/push.h"
 #include "svc/base/log.h"
@@ -11,6 +12,13 @@ static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure 
     struct gp_tensor *t = tensor_find_id(job, failure->tensor);
     if (t)
         tensor_break(t, failure->code, failure->text);
+}
+
+static void fail_table(struct gp_job *job, const Gradpool__Wire__TableFailure *failure)
+{
+    struct gp_table *t = job_table_find_number(job, failure->table);
+    if (t)
+        job_table_break(t, failure->code, failure->text);
 }
 
 /* Logs and keeps the coordinator's reason for which the job waits. */
@@ -40,6 +48,9 @@ void unasked_handle(void *context, const envelope *message)
     switch (message->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_TENSOR_FAILURE:
         fail_tensor(job, message->tensor_failure);
+        break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_FAILURE:
+        fail_table(job, message->table_failure);
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_JOB_FAILURE:
         job_break(job, message->job_failure->code, "%s", message->job_failure->text);

@@ -4,6 +4,7 @@
 #include "client/lib/round/settle.h"
 
 #include "client/lib/job/request.h"
+#include "client/lib/job/row_call.h"
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/push.h"
@@ -89,8 +90,10 @@ static struct piece *settle_find_open(struct link *l, uint32_t word)
 
 static void settle_word(struct link *l, uint32_t word)
 {
-    struct piece *p = settle_find_open(l, word);
     l->job->spoke = l;
+    if (word & EXCHANGE_WORD)
+        return row_calls_word(l->job, l->lane, word);
+    struct piece *p = settle_find_open(l, word);
     if (p && p->standing == PIECE_ANNOUNCED)
         settle_landed(p);
 }
@@ -245,6 +248,8 @@ static void settle_error(struct link *l, const struct record_error *record)
         job_break(l->job, record->code, "%s", text);
         return;
     }
+    if (record->word & EXCHANGE_WORD)
+        return row_calls_error(l->job, l->lane, record);
     struct piece *p = settle_find_reported(l, record->word);
     p = p ? p : settle_find(l, record->word);
     if (!p)
@@ -269,6 +274,14 @@ static void settle_missing(struct link *l, const struct record_missing *record)
     q->missing_round = p->is_entering ? record->round : p->tensor->round;
     memcpy(q->missing, record->ranks, sizeof q->missing);
     q->missing_have_pushed = record->have_pushed;
+}
+
+/* Handles the answer to a query about a table. */
+static void settle_clocks(struct link *l, const struct record_clocks *record)
+{
+    struct gp_request *q = row_calls_late(l->job, record);
+    if (q && q->queries > 0)
+        q->queries--;
 }
 
 static void settle_ticket(struct link *l, const struct record_ticket *record)
@@ -299,6 +312,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_TICKET: settle_ticket(l, &record.ticket); break;
     case RECORD_CLOSED: settle_closed(l, &record.closed); break;
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
+    case RECORD_CLOCKS: settle_clocks(l, &record.clocks); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
     case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
     default: l->job->stale++; /* records of this kind are for lanes, or not for this job */

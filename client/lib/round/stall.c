@@ -7,6 +7,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
+#include "client/lib/round/row_stall.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -57,7 +58,15 @@ static void stall_query(struct gp_request *q)
         l->was_queried = false;
     list_for_each_entry (struct gp_tensor, t, &q->waiting, in_request)
         stall_query_tensor(q, t);
+    if (q->rows)
+        row_stall_query(q);
     engine_flush(&q->job->engine);
+}
+
+/* Returns whether an answer has named ranks for which the request waits. */
+static bool has_missing(const struct gp_request *q)
+{
+    return q->missing_tensor || (q->rows && row_stall_names_ranks(q));
 }
 
 static bool is_answered(void *context)
@@ -175,9 +184,14 @@ static struct gp_tensor *first_stalled(struct gp_request *q)
     return list_entry(list_first(&q->waiting), struct gp_tensor, in_request);
 }
 
-/* Writes the reason to `text` (ERR_TEXT_BYTES). Returns the tensor that the text names. */
+/* Writes the reason to `text` (ERR_TEXT_BYTES). Returns the tensor that the text names; NULL: the
+ * text is about a table. */
 static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
 {
+    if (q->rows) {
+        row_stall_describe(q, text);
+        return NULL;
+    }
     struct gp_tensor *t = first_stalled(q);
     const struct piece *p = stalled_piece(t);
     if (q->missing_tensor) {
@@ -194,29 +208,33 @@ static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
     return t;
 }
 
-/* Writes the reason to `text`, and returns the tensor that it names. NULL: the request has news
- * after all. */
-static const struct gp_tensor *stall_find_reason(struct gp_request *q, char *text)
+/* Writes the reason to `text`, and the tensor that the text names to `ret_told`. False: the request
+ * has news after all. */
+static bool stall_find_reason(struct gp_request *q, char *text, const struct gp_tensor **ret_told)
 {
     stall_query(q);
     engine_run(&q->job->engine, clock_now_ns() + ANSWER_WAIT_NS, is_answered, q);
     q->job->late.text[0] = 0;
-    if (q->missing_tensor && !request_has_news(q))
+    if (has_missing(q) && !request_has_news(q))
         late_ask(q);
-    return request_has_news(q) ? NULL : stall_describe(q, text);
+    if (request_has_news(q))
+        return false;
+    *ret_told = stall_describe(q, text);
+    return true;
 }
 
 /* Appends the coordinator's text about the late ranks, if one has arrived. */
 static void append_late(const struct gp_request *q, char *text)
 {
-    if (q->missing_tensor && q->job->late.text[0])
+    if (has_missing(q) && q->job->late.text[0])
         text_append(text, ERR_TEXT_BYTES, "; %s", q->job->late.text);
 }
 
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)
 {
     char text[ERR_TEXT_BYTES] = "";
-    if (!stall_find_reason(q, text))
+    const struct gp_tensor *told;
+    if (!stall_find_reason(q, text, &told))
         return 0;
     text_append(text, sizeof text, " after %" PRIu64 " ms", timeout_ns / NS_PER_MS);
     append_late(q, text);
@@ -286,9 +304,10 @@ void stall_warn(struct gp_request *q)
     s->due_ns = now_ns + (now_ns - s->since_ns);
     if (job->stall_told_ns && now_ns - job->stall_told_ns < q->client->stall_ns)
         return;
-    const struct gp_tensor *told = stall_find_reason(q, text);
+    const struct gp_tensor *told;
+    bool is_found = stall_find_reason(q, text, &told);
     q->queries = 0; /* answers that arrive later are ignored */
-    if (!told)
+    if (!is_found)
         return;
     append_late(q, text);
     append_others(q, told, text);

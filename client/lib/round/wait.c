@@ -2,10 +2,12 @@
  * long copies (L2). Every wait has a deadline (L11). */
 #include "client/lib/round/wait.h"
 
+#include "client/lib/job/row_call.h"
 #include "client/lib/job/tensor.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/copy.h"
 #include "client/lib/round/round_end.h"
+#include "client/lib/round/row_stall.h"
 #include "client/lib/round/stall.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
@@ -33,6 +35,19 @@ static void wait_copy_landed(struct gp_request *q)
         list_remove(node);
         list_append(&q->done, node);
     }
+}
+
+/* Copies pulled rows to the positions of their keys, with the lock released. */
+static void wait_copy_rows(struct gp_request *q)
+{
+    struct row_call *call = q->rows;
+    if (!call || q->err.code || !call->rows)
+        return;
+    void *rows = call->rows;
+    call->rows = NULL;
+    pthread_mutex_unlock(&q->job->lock);
+    table_batch_spread(&call->batch->keys, call->requests, rows);
+    pthread_mutex_lock(&q->job->lock);
 }
 
 /* Drives the engine until the request has news. The whole time of the wait is charged to the lane
@@ -69,8 +84,10 @@ static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
         if (request_has_news(q))
             stall_end(q);
         wait_copy_landed(q);
-        if (request_is_over(q))
+        if (request_is_over(q)) {
+            wait_copy_rows(q);
             return true;
+        }
         if (!wait_drive(q, deadline_ns))
             return false;
     }
@@ -138,7 +155,9 @@ int gp_wait(gp_request *request, int timeout_ms)
     struct gp_job *job = wait_enter(request);
     if (!job)
         return wait_end_abandoned(request);
-    error = round_end_is_due(request) ?: wait_locked(request, deadline_ns, timeout_ns);
+    error = round_end_is_due(request)
+                ?: row_stall_is_due(request)
+                ?: wait_locked(request, deadline_ns, timeout_ns);
     job_end_use(job);
     return error;
 }

@@ -3,6 +3,7 @@
  * step all ranks agree on the step and on the absence of errors, so an error of one rank is an
  * error of all. README: L26, L27, L31, L32. */
 #include "client/lib/declare/declare.h"
+#include "client/lib/job/job_tables.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
@@ -455,9 +456,23 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     return error;
 }
 
+/* Rows of tables are not in the file, so the file would not be the state of the job. */
+static int snapshot_check_tables(gp_job *job)
+{
+    pthread_mutex_lock(&job->lock);
+    bool has_tables = job->tables && !list_is_empty(&job->tables->tables);
+    pthread_mutex_unlock(&job->lock);
+    if (!has_tables)
+        return 0;
+    return client_error(-EOPNOTSUPP,
+                        "job '%s' has tables, whose rows are not in snapshots yet; use gp_save() "
+                        "for single tensors, and gp_pull() for rows",
+                        job->name);
+}
+
 int gp_job_snapshot(gp_job *job, const char *path)
 {
-    int error = job_check(job);
+    int error = job_check(job) ?: snapshot_check_tables(job);
     return error < 0 ? error : carry_out(job, false, save, path, NULL, 0);
 }
 
@@ -566,5 +581,7 @@ int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t c
     if (error == 0 && count > 0 && !items)
         error = client_error(
             -EINVAL, "gp_job_restore: count is %zu, but items is NULL; pass count items", count);
+    if (error == 0)
+        error = snapshot_check_tables(job);
     return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

@@ -107,12 +107,18 @@ static uint32_t exchanges_count(const struct table_exchanges *exchanges, uint32_
     return count;
 }
 
+uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane)
+{
+    uint32_t most = record_row_requests(exchanges->workers);
+    uint32_t count = exchanges_count(exchanges, table, lane);
+    return count < most ? most - count : 0;
+}
+
 static bool exchanges_have_room(const struct table_exchanges *exchanges,
                                 const struct table_request *request, uint32_t table)
 {
-    uint32_t most = record_row_requests(exchanges->workers);
     for (uint32_t i = 0; i < request->parts_count; i++)
-        if (exchanges_count(exchanges, table, request->parts[i].lane) >= most)
+        if (exchanges_room(exchanges, table, request->parts[i].lane) == 0)
             return false;
     return true;
 }
@@ -206,20 +212,17 @@ struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_
     return exchange_end_part(exchanges, exchange, part) ? exchange : NULL;
 }
 
-uint32_t exchanges_lose(struct table_exchanges *exchanges, uint32_t lane, int code,
-                        const char *text)
+bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exchange,
+                   uint32_t lane, int code, const char *text)
 {
-    uint32_t count = 0;
-    list_for_each_safe_entry (struct table_exchange, e, &exchanges->open, node) {
-        for (uint32_t i = 0; i < e->parts_count; i++) {
-            if (!e->parts[i].is_open || e->parts[i].lane != lane)
-                continue;
-            exchange_note_error(e, code, text, strlen(text));
-            exchange_end_part(exchanges, e, &e->parts[i]);
-            count++;
-        }
+    for (uint32_t i = 0; exchange->open > 0 && i < exchange->parts_count; i++) {
+        struct exchange_part *part = &exchange->parts[i];
+        if (!part->is_open || part->lane != lane)
+            continue;
+        exchange_note_error(exchange, code, text, strlen(text));
+        return exchange_end_part(exchanges, exchange, part);
     }
-    return count;
+    return false;
 }
 
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,

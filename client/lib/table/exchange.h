@@ -72,9 +72,12 @@ struct table_exchange *exchange_word(struct table_exchanges *exchanges, uint32_t
  * error. */
 struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_t lane,
                                       const struct record_error *error);
-/* Ends all open parts of a lost lane with this error. Returns the number of these parts. */
-uint32_t exchanges_lose(struct table_exchanges *exchanges, uint32_t lane, int code,
-                        const char *text);
+/* Ends the exchange's open part for a lost lane with this error. Returns whether the exchange is
+ * over now; false also without such a part. */
+bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exchange,
+                   uint32_t lane, int code, const char *text);
+/* Returns the number of further requests to the table that a lane stores. */
+uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane);
 /* Returns the open part for a lane that follows the request with number `sequence`, in the order of
  * sequence numbers; 0: the first one. NULL: no further part is open. A new connection of the lane
  * needs the records of all these parts. */

@@ -163,7 +163,7 @@ struct job_ranks {
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
-struct job_tables {
+struct table_list {
     struct list list;
     uint32_t count;
     size_t shards; /* of all tables */
@@ -176,7 +176,7 @@ struct job_index {
     size_t pieces_count;
     uint64_t bytes;       /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
-    struct job_tables tables;
+    struct table_list tables;
 };
 
 /* Reasons for which the job waits (placement/waiting.c). */

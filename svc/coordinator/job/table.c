@@ -54,7 +54,7 @@ static struct job_table *table_create(struct job *job, const char *name,
 
 static void table_enter(struct job_table *table)
 {
-    struct job_tables *tables = &table->job->index->tables;
+    struct table_list *tables = &table->job->index->tables;
     list_append(&tables->list, &table->link);
     tables->count++;
     tables->shards += table->terms->shards;
@@ -78,7 +78,7 @@ int job_table_add(struct job *job, const char *name, const struct table_terms *t
 
 void job_table_remove(struct job_table *table)
 {
-    struct job_tables *tables = &table->job->index->tables;
+    struct table_list *tables = &table->job->index->tables;
     table_each_shard(shard, table) shard_detach(table, shard);
     list_remove(&table->link);
     tables->count--;

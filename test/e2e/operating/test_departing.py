@@ -67,7 +67,8 @@ class Moves(Case):
             (end or self.terminate)()
             self.assertEqual(self.first.wait(), 0)
         self.train_while(harm)
-        self.assertIn('gradpool serve ends: 1 job trains on without a coordinator', self.first.text())
+        self.assertIn('gradpool serve ends: 1 job trains on without a coordinator',
+                      self.first.text())
         self.assertIn(' without a coordinator, on aggregators of `gradpool aggregator`, which wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())

@@ -310,7 +310,10 @@ static void hear(struct script_worker *w, const struct fabric_event *event)
     union record record;
     size_t bytes;
     assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
-    if (record.kind == RECORD_READY)
+    bool is_of_table = record.kind == RECORD_QUERY && record.query.is_of_table;
+    if (record.kind == RECORD_ROWS || record.kind == RECORD_CLOCK || is_of_table)
+        script_table_hear(w, &record);
+    else if (record.kind == RECORD_READY)
         hear_ready(w, &record.ready);
     else if (record.kind == RECORD_QUERY)
         hear_query(w, &record.query);

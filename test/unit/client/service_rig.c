@@ -171,6 +171,8 @@ static void declare(struct service_rig *rig, struct channel *channel, const enve
     Gradpool__Wire__DeclareReply declared = GRADPOOL__WIRE__DECLARE_REPLY__INIT;
     if (rig->ignores_declares)
         return;
+    if (said->n_tables > 0 && !rig->declare_failure)
+        return script_declare_tables(rig, channel, request);
     if (rig->declare_failure) {
         reply_failure(channel, request->id, rig->declare_failure, rig->declare_text);
         return;
@@ -519,7 +521,7 @@ void script_start(struct service_rig *rig, uint32_t workers)
     memset(rig, 0, sizeof *rig);
     rig->workers = workers;
     rig->version = CHANNEL_VERSION;
-    rig->pieces_per_tensor = rig->lanes_used = 1;
+    rig->pieces_per_tensor = rig->lanes_used = rig->tables.lanes = 1;
     /* A failed test may have left the mutex locked. A mutex of this type still lets the teardown
      * end. */
     pthread_mutexattr_t checks;

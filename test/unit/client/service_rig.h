@@ -61,6 +61,42 @@ struct script_heard {
     struct record_ready ready;
 };
 
+#define SCRIPT_TABLES_MAX 4
+#define SCRIPT_TABLE_RECORDS_MAX 8192
+#define SCRIPT_TABLE_SALT UINT64_C(0x7ab1e)
+
+struct script_table {
+    char name[256];
+    uint32_t number, shards, dim;
+    uint64_t keys_pushed; /* in all requests */
+    double pushed;        /* sum of key x first value of its gradient, over all pushes */
+};
+
+/* A record about tables, in order of arrival. */
+struct script_table_record {
+    uint32_t lane, rank;
+    bool is_open; /* ROWS without an answer */
+    union {
+        uint8_t kind;
+        struct record_rows rows;
+        struct record_clock clock;
+        struct record_query query;
+    };
+};
+
+/* Tables of the job. A row has the values key + clock / 1024 in its first element, and -element in
+ * all others. */
+struct script_tables {
+    struct script_table tables[SCRIPT_TABLES_MAX];
+    uint32_t count;
+    struct script_table_record records[SCRIPT_TABLE_RECORDS_MAX];
+    uint32_t records_count;
+    uint64_t ended[SCRIPT_LANES_MAX][SCRIPT_WORKERS_MAX]; /* last ended clock of each rank */
+    /* settings of the behaviour: no request is answered; first lane of shards; lanes of shards */
+    bool holds_answers;
+    uint32_t first_lane, lanes;
+};
+
 struct service_rig {
     pthread_t thread;
     pthread_mutex_t lock;
@@ -119,6 +155,7 @@ struct service_rig {
     const char *stale_text; /* text for a resuming rank that is no longer in the job */
     int declare_failure;
     const char *declare_text;
+    struct script_tables tables;
     uint32_t version; /* version number in the greeting */
 };
 
@@ -165,5 +202,17 @@ void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank
 void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
                             uint64_t ranks);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
+
+/* script_table.c */
+/* Answers a declare of tables. */
+void script_declare_tables(struct service_rig *rig, struct channel *channel,
+                           const envelope *request);
+/* Handles ROWS, CLOCK, and QUERY about a table. */
+void script_table_hear(struct script_worker *w, const union record *record);
+/* Answers the requests that are due. */
+void script_table_answer(struct service_rig *rig);
+void script_fail_table(struct service_rig *rig, uint32_t number, int code, const char *text);
+/* Answers an open request with an error. */
+void script_table_say_error(struct service_rig *rig, uint32_t record, int code, const char *text);
 
 #endif

@@ -93,8 +93,9 @@ static void sigterm_leaves_two_live_jobs_and_says_so(void **state)
     rig_join(rig, "vgg", 0, 1, NULL, NULL);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
-    kept_log_expect("gradpool serve ends: 2 jobs train on without a coordinator; local aggregators wait "
-                    "for the next start with --state-dir ");
+    kept_log_expect(
+        "gradpool serve ends: 2 jobs train on without a coordinator; local aggregators wait "
+        "for the next start with --state-dir ");
 }
 
 static void one_that_is_still_starting_is_not_left(void **state)

@@ -125,13 +125,18 @@ static void a_lost_lane_ends_its_parts_only(void **state)
     assert_int_equal(begin_to(&exchanges[0], 3), 0);
     assert_int_equal(begin_to(&exchanges[1], 2), 0);
     assert_int_equal(begin_to(&exchanges[2], 1), 0);
-    assert_int_equal(exchanges_lose(&all, 1, -EOWNERDEAD, "lane 1 is lost"), 2);
+    const char *text = "lane 1 is lost";
+    assert_int_equal(exchanges_room(&all, TABLE, 1), record_row_requests(all.workers) - 2);
+    assert_false(exchange_lose(&all, &exchanges[0], 1, -EOWNERDEAD, text));
+    assert_true(exchange_lose(&all, &exchanges[1], 1, -EOWNERDEAD, text));
+    assert_false(exchange_lose(&all, &exchanges[2], 1, -EOWNERDEAD, text)); /* has no such part */
     assert_int_equal(exchanges[0].open, 1);
     assert_int_equal(exchanges[1].open, 0);
     assert_string_equal(exchanges[1].text, "lane 1 is lost");
     assert_int_equal(exchanges[2].open, 1);
     assert_int_equal(exchanges[2].code, 0);
-    assert_int_equal(exchanges_lose(&all, 0, -EOWNERDEAD, "lane 0 is lost"), 2);
+    assert_true(exchange_lose(&all, &exchanges[0], 0, -EOWNERDEAD, "lane 0 is lost"));
+    assert_true(exchange_lose(&all, &exchanges[2], 0, -EOWNERDEAD, "lane 0 is lost"));
     assert_string_equal(exchanges[0].text, "lane 1 is lost");
     assert_true(list_is_empty(&all.open));
 }
@@ -170,8 +175,9 @@ static void open_parts_are_repeated_in_order(void **state)
     assert_int_equal(seen[0], 1);
     assert_int_equal(seen[1], 3);
     assert_int_equal(seen[2], 5);
-    exchanges_lose(&all, 0, -EPIPE, "");
-    exchanges_lose(&all, 1, -EPIPE, "");
+    for (int i = 0; i < 5; i++)
+        for (uint32_t lane = 0; lane < LANES; lane++)
+            exchange_lose(&all, &exchanges[i], lane, -EPIPE, "");
 }
 
 static void numbers_that_are_used_up_begin_nothing(void **state)

@@ -1,0 +1,168 @@
+/* libgradpool for models with keyed rows: embeddings, word vectors, sparse linear models. Installed
+ * beside gradpool.h, whose rules of errors, threads and time apply.
+ *
+ * A table maps 64-bit keys to rows of `dim` values. The lanes of the service store the rows and
+ * update them. Each worker pulls the rows that it needs and pushes gradients of rows. The design
+ * follows the tables of FlexPS (PVLDB 11(5), 2018) as far as they are public.
+ *
+ * Clocks: an iteration of a worker over all its tables is a clock, counted from 1. gp_clock() ends
+ * the clock. Tables are bulk synchronous (GP_BSP):
+ *
+ *   a push  of clock c is applied when every rank has ended clock c. Each row gets one update from
+ *           the sum of the gradients of all ranks: in the order of ranks, then of pushes, then of
+ *           positions. So rows have the same bits in every run, whatever the number of shards and
+ *           lanes.
+ *   a pull  in clock c returns the rows after the update of clock c - 1. The pull waits for ranks
+ *           that have not ended clock c - 1, and never sees a push of clock c.
+ *
+ * A worker:
+ *
+ *   gp_table_declare(job, &spec, &table)          every rank, before the first gp_clock()
+ *   gp_table_set(table, &settings)                rank 0 at least
+ *   for each step
+ *       gp_batch_create(table, keys, count, &batch)
+ *       gp_pull(batch, rows, &request), gp_wait(request, 0)
+ *       gradients of the rows
+ *       gp_push(batch, gradients, NULL)
+ *       gp_batch_free(batch)
+ *       gp_clock(job)
+ *   gp_barrier(job, 0), gp_job_leave(job)
+ *
+ * This version serves GP_BSP over shared memory: every worker runs on the host of the lanes. A job
+ * with tables has a fixed number of workers (GP_FAIL, no workers_max, no backup workers). Rows have
+ * no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD. Snapshots of a
+ * job with tables are refused. */
+#ifndef GRADPOOL_TABLE_H
+#define GRADPOOL_TABLE_H
+
+#include "gradpool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gp_table gp_table; /* a table of a job, until gp_job_leave() */
+typedef struct gp_batch gp_batch; /* keys of a table that are pulled and pushed together */
+
+/* Update of a row by its gradient. A row without a gradient keeps its bits, its moments too.
+ *
+ *   GP_ROW_SGD          torch.optim.SGD without momentum
+ *   GP_ROW_ADAGRAD      torch.optim.Adagrad on sparse gradients: lr_decay 0, first sum 0
+ *   GP_ROW_ADAGRAD_ONE  the same with one sum for the row: the mean of the squares of its gradient
+ *                       (row-wise Adagrad of FBGEMM)
+ *   GP_ROW_ADAM         torch.optim.SparseAdam; its step count is the clock
+ *   GP_ROW_FTRL         FTRL-Proximal (McMahan et al., KDD 2013); initial values are GP_ZEROS
+ *
+ * Updates are computed in f32 and rounded once to the dtype of the rows; moments are f32. */
+enum gp_row_rule {
+    GP_ROW_SGD = 1,
+    GP_ROW_ADAGRAD,
+    GP_ROW_ADAGRAD_ONE,
+    GP_ROW_ADAM,
+    GP_ROW_FTRL,
+};
+
+/* Values of a row before its first update. They depend on seed, key and element alone (Philox
+ * 4x32-10), so every process computes the same bits. `v`: gp_table_spec.initial_value. */
+enum gp_initial {
+    GP_ZEROS = 0,
+    GP_CONSTANT, /* v */
+    GP_UNIFORM,  /* between -v and v, both excluded */
+    GP_NORMAL,   /* mean 0, standard deviation v; a sum of eight uniform values */
+};
+
+/* GP_INHERIT means GP_BSP. So far GP_SSP and GP_ASP are refused with -EOPNOTSUPP. */
+enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
+
+#define GP_KEEP 1u             /* the table outlives its job; so far -EOPNOTSUPP */
+#define GP_ACCEPT_NONFINITE 2u /* rows whose gradient has NaN or infinity are updated with it */
+
+/* Declaration of a table, the same on every rank. Fields that are 0 have the named default. */
+typedef struct gp_table_spec {
+    const char *name;    /* 1..255 bytes of UTF-8 without '/'; ranks match tables by name */
+    uint32_t dim;        /* values of a row, 1..4096 */
+    uint32_t shards;     /* parts of the table on lanes: a power of two, 1..4096; 0: 64 */
+    enum gp_dtype dtype; /* stored values: GP_F32, GP_F16 or GP_BF16 */
+    enum gp_dtype wire;  /* rows and gradients of the caller; 0: `dtype`. One is GP_F32 */
+    uint64_t keys;       /* every key is smaller; 0: any 64-bit key */
+    uint64_t rows_hint;  /* expected number of rows; 0: unknown. May differ between ranks */
+    enum gp_row_rule rule;
+    enum gp_operation combine; /* GP_SUM, or GP_MEAN: divided by the number of ranks; 0: GP_SUM */
+    enum gp_initial initial;
+    double initial_value;
+    uint64_t seed;
+    enum gp_consistency consistency;
+    uint32_t staleness;            /* 0 with GP_BSP */
+    enum gp_durability durability; /* 0 or GP_DURABILITY_NONE */
+    uint32_t flags;                /* GP_KEEP, GP_ACCEPT_NONFINITE */
+} gp_table_spec;
+
+/* Declares a table. `spec` is copied. The same declaration on one rank returns the same handle.
+ * Waits until all lanes of the table are connected, at most GRADPOOL_TIMEOUT_MS. All ranks declare
+ * all tables before their first gp_clock(); a rank that never declares a table blocks its clocks.
+ *
+ * Errors: -EINVAL a field of `spec`, or ranks differ (the text has ranks and both declarations);
+ * -EEXIST another declaration of this rank has the name; -EBUSY a clock has ended; -EOPNOTSUPP a
+ * property of job or table that this version does not serve, or a lane without shared memory;
+ * -ENOSPC, -EDQUOT no lane has room; -ETIMEDOUT; -EOWNERDEAD the table has failed. */
+GP_API int gp_table_declare(gp_job *job, const gp_table_spec *spec, gp_table **ret_table);
+
+/* Settings of the updates of a table, all finite. A rule ignores the settings that it does not
+ * use. */
+typedef struct gp_row_settings {
+    double rate; /* every rule; above 0 for GP_ROW_FTRL, else 0 or more */
+    double
+        weight_decay; /* all but GP_ROW_FTRL; 0 or more: weight_decay x value joins the gradient */
+    double beta1, beta2; /* GP_ROW_ADAM; 0 <= beta < 1 */
+    double epsilon;      /* GP_ROW_ADAGRAD, _ADAGRAD_ONE, _ADAM; 0 or more */
+    double beta, l1, l2; /* GP_ROW_FTRL; 0 or more */
+} gp_row_settings;
+
+/* Sets the settings of the updates from this clock on. Those of the lowest rank count; calls of
+ * other ranks are checked and ignored. Does not wait. A clock with pushes and without settings
+ * fails the job. Errors: -EINVAL a setting (the text names it); the error of a failed table. */
+GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
+
+/* Makes a batch of `count` keys, in any order; keys may occur several times. `keys` is copied and
+ * sorted here, once for all pulls and pushes of the batch. Several threads may use a batch at one
+ * time. Errors: -EINVAL a key is not below gp_table_spec.keys (the text has position and key);
+ * -E2BIG more keys than a lane stores requests for: 128 x 2^20, fewer in a job of more than 64
+ * workers. */
+GP_API int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count,
+                           gp_batch **ret_batch);
+
+/* Frees a batch. Calls in progress continue: gp_wait() for them as usual. NULL is allowed.
+ * gp_job_leave() frees all batches of the job. */
+GP_API void gp_batch_free(gp_batch *batch);
+
+/* Begins a pull in this clock. gp_wait() returns 0 when `rows` has `count` rows of `dim` values, in
+ * the order of the keys of the batch. A key without a row gets the initial values; no row is
+ * created. `rows` must stay valid until gp_wait() has ended the request. gp_wait() may end before
+ * or after gp_clock(); the rows are the same.
+ *
+ * Errors: -EBUSY a lane has as many open requests to the table as it stores: 128, fewer in a job of
+ * more than 64 workers; wait for earlier ones. The error of a failed table or job. gp_wait()
+ * returns -ETIMEDOUT if ranks have not ended the clock before (the text has their clocks): the
+ * request is still open; -EOWNERDEAD the lane was lost. */
+GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
+
+/* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
+ * batch; gradients of the same key are added up in order of position. `gradients` is read during
+ * the call. The first push of a key creates its row. gp_wait() for the request returns when the
+ * update is applied; before this rank's gp_clock() it returns -EDEADLK. `ret_request` NULL: no
+ * request, and the next gp_clock() after an error returns the error.
+ *
+ * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
+ * updated. The ranks with such gradients get -EDOM, with the number of skipped rows and a key.
+ * Errors: as gp_pull(). */
+GP_API int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_request);
+
+/* Ends this rank's clock in all tables of the job. Never waits. Errors, after which the clock has
+ * ended all the same: that of a push without a request since the last call. Errors without an end:
+ * -EINVAL the job has no table; the error of a failed job. */
+GP_API int gp_clock(gp_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

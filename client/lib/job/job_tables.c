@@ -1,0 +1,241 @@
+/* Owns the tables of a job, and what each lane with shards was sent. Rows live on lanes alone: a
+ * table whose lane is lost has failed. */
+#include "client/lib/job/job_tables.h"
+
+#include "client/lib/job/request.h"
+#include "client/lib/job/row_call.h"
+#include "client/lib/session/process.h"
+#include "svc/base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHARDS_NAMED_MAX 8
+
+int job_tables_create(struct gp_job *job)
+{
+    if (job->tables)
+        return 0;
+    struct job_tables *tables = calloc(1, sizeof *tables + sizeof *tables->pool);
+    if (!tables)
+        return -ENOMEM;
+    tables->pool = (struct row_pool *)(tables + 1);
+    row_pool_init(tables->pool, &job->slabs);
+    struct list *lists[] = {&tables->tables, &tables->lanes, &tables->changes,
+                            &tables->spare_changes, &tables->calls};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        list_init(lists[i]);
+    exchanges_init(&tables->exchanges, job->workers);
+    tables->clock.session = job->join.session;
+    job->tables = tables;
+    return 0;
+}
+
+/* ---- lanes ---- */
+
+struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane)
+{
+    if (!job->tables)
+        return NULL;
+    list_for_each_entry (struct table_lane, found, &job->tables->lanes, node)
+        if (found->lane == lane)
+            return found;
+    return NULL;
+}
+
+void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent)
+{
+    job->unsent += (uint32_t)is_unsent - (uint32_t)lane->is_unsent;
+    lane->is_unsent = is_unsent;
+}
+
+bool job_table_is_on(const struct gp_table *t, uint32_t lane)
+{
+    for (uint32_t i = 0; i < t->route.lanes_count; i++)
+        if (t->route.lanes[i] == lane)
+            return true;
+    return false;
+}
+
+bool job_tables_are_on(const struct gp_job *job, uint32_t lane)
+{
+    const struct table_lane *found = job_tables_lane(job, lane);
+    return found && !found->is_lost;
+}
+
+static int job_tables_add_lane(struct gp_job *job, uint32_t lane)
+{
+    if (job_tables_lane(job, lane))
+        return 0;
+    struct table_lane *added = calloc(1, sizeof *added);
+    if (!added)
+        return -ENOMEM;
+    added->lane = lane;
+    list_append(&job->tables->lanes, &added->node);
+    return 0;
+}
+
+/* ---- tables ---- */
+
+int job_table_check(const struct gp_table *t)
+{
+    return t ? job_check(t->job) : client_error(-EINVAL, "no table given");
+}
+
+struct gp_table *job_table_find(const struct gp_job *job, const char *name)
+{
+    for_each_table (t, job)
+        if (strcmp(t->name, name) == 0)
+            return t;
+    return NULL;
+}
+
+struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number)
+{
+    for_each_table (t, job)
+        if (t->route.table == number)
+            return t;
+    return NULL;
+}
+
+/* Inserts the table in the order of numbers, in which CLOCK names tables. */
+static void job_table_insert(struct gp_table *t)
+{
+    struct list *at = &t->job->tables->tables;
+    while (at->previous != &t->job->tables->tables) {
+        const struct gp_table *before = list_entry(at->previous, struct gp_table, node);
+        if (before->route.table < t->route.table)
+            break;
+        at = at->previous;
+    }
+    list_insert_before(at, &t->node);
+}
+
+int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
+                  struct table_route *route, struct gp_table **ret_table)
+{
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < route->lanes_count; i++)
+        error = job_tables_add_lane(job, route->lanes[i]);
+    struct gp_table *t = error == 0 ? calloc(1, sizeof *t + sizeof *t->terms) : NULL;
+    if (!t)
+        return -ENOMEM;
+    t->job = job;
+    t->terms = (struct table_terms *)(t + 1);
+    *t->terms = *terms;
+    t->route = *route;
+    *route = (struct table_route){0};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    list_init(&t->batches);
+    job_table_insert(t);
+    *ret_table = t;
+    return 0;
+}
+
+static void job_table_fail_call(struct row_call *call, const struct err *err)
+{
+    struct err *copied = &call->batch->table->job->tables->copied;
+    if (call->request)
+        request_fail(call->request, err->code, err->text);
+    else if (call->is_copied && !copied->code)
+        *copied = *err;
+}
+
+void job_table_break(struct gp_table *t, int code, const char *text)
+{
+    if (t->failure.code)
+        return;
+    err_set(&t->failure, code < 0 ? code : -EPROTO, "%s", text);
+    list_for_each_entry (struct row_call, call, &t->job->tables->calls, node)
+        if (call->batch->table == t)
+            job_table_fail_call(call, &t->failure);
+}
+
+/* ---- a lost lane ---- */
+
+static void append_shards(const struct gp_table *t, uint32_t lane, char *text)
+{
+    uint32_t named = 0, more = 0;
+    for (uint32_t i = 0; i < table_route_shards(&t->route); i++) {
+        if (t->route.shards[i].lane != lane)
+            continue;
+        if (named == SHARDS_NAMED_MAX)
+            more++;
+        else
+            text_append(text, ERR_TEXT_BYTES, "%s%u", named++ ? ", " : "", i);
+    }
+    if (more)
+        text_append(text, ERR_TEXT_BYTES, " and %u more", more);
+}
+
+static void job_table_lose(struct gp_table *t, uint32_t lane, const char *name)
+{
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "table '%.100s': %s is lost, and with it the rows of shards ",
+             t->name, name);
+    append_shards(t, lane, text);
+    text_append(text, sizeof text, ", which have no copy; start the job again");
+    job_table_break(t, -EOWNERDEAD, text);
+}
+
+void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name)
+{
+    struct table_lane *lost = job_tables_lane(job, lane);
+    if (!lost || lost->is_lost)
+        return;
+    lost->is_lost = true;
+    table_lane_set_unsent(job, lost, false);
+    for_each_table (t, job) {
+        if (!job_table_is_on(t, lane))
+            continue;
+        if (code < 0)
+            job_table_break(t, code, name);
+        else
+            job_table_lose(t, lane, name);
+    }
+    row_calls_lose(job, lane, code < 0 ? code : -EOWNERDEAD, name);
+}
+
+/* ---- the end ---- */
+
+static void job_table_free(struct gp_table *t)
+{
+    list_for_each_safe_entry (struct gp_batch, b, &t->batches, node)
+        batch_free(b);
+    list_remove(&t->node);
+    table_route_fini(&t->route);
+    free(t);
+}
+
+/* Ends the calls that no lane will answer, because all connections are closed. */
+static void job_tables_end_calls(struct job_tables *tables)
+{
+    list_for_each_safe_entry (struct row_call, call, &tables->calls, node)
+        row_call_end(call);
+}
+
+static void changes_free(struct list *changes)
+{
+    list_for_each_safe_entry (struct table_change, change, changes, node)
+        free(change);
+}
+
+void job_tables_free(struct gp_job *job)
+{
+    struct job_tables *tables = job->tables;
+    if (!tables)
+        return;
+    job_tables_end_calls(tables);
+    list_for_each_safe_entry (struct gp_table, t, &tables->tables, node)
+        job_table_free(t);
+    list_for_each_safe_entry (struct table_lane, lane, &tables->lanes, node)
+        free(lane);
+    row_pool_fini(tables->pool);
+    changes_free(&tables->changes);
+    changes_free(&tables->spare_changes);
+    exchanges_fini(&tables->exchanges);
+    free(tables);
+    job->tables = NULL;
+}

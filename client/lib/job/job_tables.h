@@ -1,0 +1,86 @@
+/* The tables of a job: terms, routes, and the state of each lane that serves shards. The job's lock
+ * protects all fields, unless a comment names another owner. */
+#ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_TABLES_H
+#define GRADPOOL_CLIENT_LIB_JOB_JOB_TABLES_H
+
+#include "client/lib/job/job.h"
+#include "client/lib/table/exchange.h"
+#include "svc/wire/table/table_terms.h"
+
+/* A lane with shards of the job's tables, and the newest records that were sent to the lane. */
+struct table_lane {
+    struct list node; /* node in job_tables.lanes */
+    uint32_t lane;
+    uint64_t sequence; /* number of the last request that was sent */
+    uint64_t clock;    /* last clock whose end was sent */
+    uint64_t change;   /* number of the last change of settings that was sent */
+    bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
+    bool is_lost;      /* the connection has ended, and the shards of the lane with it */
+};
+
+/* Settings that some lane has not been sent yet. */
+struct table_change {
+    struct list node; /* node in job_tables.changes or .spare_changes */
+    uint64_t number;  /* from 1, in the order of the calls */
+    uint64_t clock;   /* first clock with these settings */
+    struct gp_table *table;
+    struct record_row_settings settings;
+};
+
+struct row_pool;
+
+struct job_tables {
+    struct list tables; /* gp_table.node, by ascending number */
+    struct list lanes;  /* table_lane.node */
+    struct table_exchanges exchanges;
+    struct worker_clock clock;
+    struct list changes, spare_changes; /* table_change.node */
+    uint64_t changes_count;             /* number of the newest change */
+    struct list calls;                  /* row_call.node: calls without an end, in order */
+    struct row_pool *pool;              /* lent memory of calls */
+    struct err copied; /* first error of a copied push since the last gp_clock(); code 0: none */
+};
+
+struct gp_table {
+    struct gp_job *job;
+    struct list node; /* node in job_tables.tables */
+    char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
+    struct table_terms *terms; /* filled; allocated with the table */
+    struct table_route route;
+    struct err failure;  /* permanent; code 0: none */
+    struct list batches; /* gp_batch.node */
+};
+
+#define for_each_table(t, job) \
+    if ((job)->tables)         \
+        list_for_each_entry (struct gp_table, t, &(job)->tables->tables, node)
+
+/* Creates the job's tables at the first call. -ENOMEM. */
+int job_tables_create(struct gp_job *job);
+/* Frees tables, batches and calls. The connections are closed, and no request is left. */
+void job_tables_free(struct gp_job *job);
+
+/* Returns -EINVAL for NULL, otherwise the result of job_check(). */
+int job_table_check(const struct gp_table *t);
+/* Find a table by name, or by the coordinator's number. NULL: no such table. */
+struct gp_table *job_table_find(const struct gp_job *job, const char *name);
+struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number);
+/* Adds a table with its route, which the table takes over. -ENOMEM. */
+int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
+                  struct table_route *route, struct gp_table **ret_table);
+/* Fails the table permanently, and its open requests. Their memory stays lent until the lanes have
+ * answered. Further failures are ignored. */
+void job_table_break(struct gp_table *t, int code, const char *text);
+
+/* Finds the state of a lane; NULL: no table has a shard there. */
+struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane);
+/* Returns whether a table of the job has shards on a lane that is not lost. */
+bool job_tables_are_on(const struct gp_job *job, uint32_t lane);
+bool job_table_is_on(const struct gp_table *t, uint32_t lane);
+/* Notes whether records to the lane wait for room. */
+void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
+/* The connection to the lane has ended: its tables fail with `code`, or with -EOWNERDEAD if their
+ * rows are lost with the lane (`code` 0). `name`: text about the lane. */
+void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name);
+
+#endif

@@ -1,0 +1,82 @@
+/* Pulls and pushes of tables, from their begin to the words of all lanes. A call has one exchange
+ * for each block of its batch, and lends memory to the lanes until the last word. */
+#ifndef GRADPOOL_CLIENT_LIB_JOB_ROW_CALL_H
+#define GRADPOOL_CLIENT_LIB_JOB_ROW_CALL_H
+
+#include "client/gradpool_table.h"
+#include "client/lib/job/job_tables.h"
+#include "client/lib/job/row_pool.h"
+#include "client/lib/table/batch.h"
+
+struct row_call;
+
+struct row_block {
+    struct table_exchange exchange;
+    struct row_call *call;
+};
+
+/* Ranks for which a late call waits, from a lane's answer to a query. */
+struct row_late {
+    uint32_t word;   /* of the query; 0: none was sent */
+    uint32_t behind; /* all ranks behind; 0: no lane has named one */
+    uint32_t count;  /* ranks with a number here */
+    uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
+    uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
+};
+
+struct row_call {
+    struct list node; /* node in gp_batch.idle or job_tables.calls */
+    struct gp_batch *batch;
+    struct gp_request *request; /* NULL: no caller waits */
+    struct row_memory *memory;  /* NULL: the call is idle */
+    struct table_request *requests;
+    struct request_part *parts;
+    struct table_span *spans; /* scratch memory of the layout */
+    struct row_block *blocks;
+    uint32_t open; /* blocks whose exchange has begun and is not over */
+    bool is_push;
+    bool is_copied; /* a push without a request: gp_clock() returns its error */
+    uint64_t clock; /* clock of the call */
+    void *rows;     /* rows of the caller that a pull fills; NULL: filled, or not wanted */
+    struct row_late late;
+};
+
+struct gp_batch {
+    struct gp_table *table;
+    struct list node; /* node in gp_table.batches */
+    struct table_batch keys;
+    struct list idle;    /* row_call.node */
+    uint32_t calls_used; /* calls that are not idle */
+    bool is_freed;       /* the caller has freed the batch, which ends with its last call */
+};
+
+/* Adds an empty batch to the table. -ENOMEM. */
+int batch_create(struct gp_table *t, struct gp_batch **ret_batch);
+/* Frees a batch now, or with its last call. */
+void batch_free(struct gp_batch *b);
+
+/* Returns an idle call of the batch, which is then used; NULL: none. */
+struct row_call *row_call_take(struct gp_batch *b);
+/* Allocates a call, which is then used. -ENOMEM, -ENOSPC: exchange_prepare(). */
+int row_call_create(struct gp_batch *b, struct row_call **ret_call);
+
+/* Begins the exchanges of a call that is laid out. -EBUSY: a lane has no room for its blocks, of
+ * which none has begun; -EOVERFLOW: no number is left. */
+int row_call_begin(struct row_call *call, enum record_rows_operation operation);
+/* Ends the use of a call without an open block: its memory returns to the pool, and the call is
+ * idle. */
+void row_call_end(struct row_call *call);
+/* The caller of the request waits no more. */
+void row_call_abandon(struct row_call *call);
+/* Handles a word, or an error, of a lane. */
+void row_calls_word(struct gp_job *job, uint32_t lane, uint32_t word);
+void row_calls_error(struct gp_job *job, uint32_t lane, const struct record_error *error);
+/* Ends the exchanges of all calls with a lost lane. */
+void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *text);
+/* Returns whether no push of a clock that has ended is open. */
+bool row_calls_are_settled(const struct gp_job *job);
+/* Stores a lane's answer to the query of a late call. Returns the request of the call; NULL: no
+ * call has sent the query. */
+struct gp_request *row_calls_late(struct gp_job *job, const struct record_clocks *clocks);
+
+#endif

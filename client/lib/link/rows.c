@@ -1,0 +1,143 @@
+/* Sends requests to tables, their settings and ends of clocks to a lane, in this order: settings
+ * before the end of any clock, all requests of a clock before its end, then those of the next clock
+ * (W26). A record without room stays due until the event ROOM (W10). */
+#include "client/lib/job/row_call.h"
+#include "client/lib/link/link.h"
+
+#include <string.h>
+
+static int rows_send_change(struct link *l, const struct table_change *change)
+{
+    struct record_clock record = {.kind = RECORD_CLOCK,
+                                  .form = RECORD_CLOCK_SETTINGS,
+                                  .clock = change->clock,
+                                  .session = l->job->tables->clock.session,
+                                  .settings = change->settings};
+    return fabric_send(l->conn, &record, sizeof record, NULL, 0);
+}
+
+static int rows_send_changes(struct link *l, struct table_lane *lane)
+{
+    int error = 0;
+    list_for_each_entry (const struct table_change, change, &l->job->tables->changes, node) {
+        if (change->number <= lane->change)
+            continue;
+        if (job_table_is_on(change->table, lane->lane))
+            error = rows_send_change(l, change);
+        if (error < 0)
+            return error;
+        lane->change = change->number;
+    }
+    return 0;
+}
+
+/* Finds the numbers of up to `most` tables with shards on the lane, behind the first `skip`. */
+static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, size_t most,
+                          uint32_t *ret_numbers)
+{
+    size_t count = 0;
+    for_each_table (t, job) {
+        if (!job_table_is_on(t, lane) || skip-- > 0)
+            continue;
+        if (count == most)
+            break;
+        ret_numbers[count++] = t->route.table;
+    }
+    return count;
+}
+
+/* Sends the end of the lane's next clock. After an error the whole clock is sent again: a repeated
+ * end of a clock changes nothing. */
+static int rows_send_clock(struct link *l, struct table_lane *lane)
+{
+    struct worker_clock clock = l->job->tables->clock;
+    uint32_t numbers[RECORD_CLOCK_TABLES_MAX];
+    struct record_clock record;
+    size_t count, sent = 0;
+    clock.ended = lane->clock + 1;
+    clock.sequence = lane->sequence;
+    while ((count = rows_tables(l->job, lane->lane, sent, RECORD_CLOCK_TABLES_MAX, numbers)) > 0) {
+        worker_clock_record(&clock, RECORD_CLOCK_ENDED, numbers, count, 0, &record);
+        int error = fabric_send(l->conn, &record, sizeof record, NULL, 0);
+        if (error < 0)
+            return error;
+        sent += count;
+    }
+    lane->clock++;
+    return 0;
+}
+
+static int rows_send_request(struct link *l, struct table_lane *lane,
+                             const struct exchange_part *part)
+{
+    int error = fabric_send(l->conn, &part->record, sizeof part->record, NULL, 0);
+    if (error == 0)
+        lane->sequence = part->record.sequence;
+    return error;
+}
+
+/* Sends the next request or end of a clock. Returns 1, 0 if nothing is due, or an error. */
+static int rows_send_next(struct link *l, struct table_lane *lane)
+{
+    const struct job_tables *tables = l->job->tables;
+    const struct exchange_part *part =
+        exchanges_next(&tables->exchanges, lane->lane, lane->sequence);
+    int error;
+    if (part && part->record.clock <= lane->clock + 1)
+        error = rows_send_request(l, lane, part);
+    else if (lane->clock < tables->clock.ended)
+        error = rows_send_clock(l, lane);
+    else
+        return 0;
+    return error < 0 ? error : 1;
+}
+
+/* Moves the changes that every lane has been sent to the spare ones. */
+static void rows_drop_changes(struct job_tables *tables)
+{
+    uint64_t sent = tables->changes_count;
+    list_for_each_entry (const struct table_lane, lane, &tables->lanes, node)
+        if (!lane->is_lost && lane->change < sent)
+            sent = lane->change;
+    list_for_each_safe_entry (struct table_change, change, &tables->changes, node) {
+        if (change->number > sent)
+            return;
+        list_remove(&change->node);
+        list_append(&tables->spare_changes, &change->node);
+    }
+}
+
+void link_flush_rows(struct link *l)
+{
+    struct table_lane *lane = job_tables_lane(l->job, l->lane);
+    if (!lane || lane->is_lost)
+        return;
+    int result = rows_send_changes(l, lane);
+    if (result == 0)
+        rows_drop_changes(l->job->tables);
+    while (result >= 0 && (result = rows_send_next(l, lane)) > 0)
+        ;
+    table_lane_set_unsent(l->job, lane, result < 0);
+}
+
+void link_announce_rows(struct gp_job *job)
+{
+    for_each_link (l, job) {
+        struct table_lane *lane = job_tables_lane(job, l->lane);
+        if (!lane || lane->is_lost)
+            continue;
+        table_lane_set_unsent(job, lane, true);
+        link_flush(l);
+    }
+    engine_flush(&job->engine);
+}
+
+bool link_query_rows(struct link *l, const struct exchange_part *part, uint64_t clock)
+{
+    struct record_query query = {.kind = RECORD_QUERY,
+                                 .is_of_table = 1,
+                                 .word = part->record.word,
+                                 .piece = part->record.table,
+                                 .round = clock};
+    return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
+}

@@ -1,0 +1,287 @@
+/* Pulls, pushes, settings, and ends of clocks. Gradients are folded, and directories written,
+ * without the job's lock; then the call gets its numbers and is sent. */
+#include "client/lib/job/request.h"
+#include "client/lib/job/row_call.h"
+#include "client/lib/link/link.h"
+#include "client/lib/rows/internal.h"
+#include "client/lib/session/process.h"
+#include "svc/reduce/rows/rows.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A pull or push that is being begun. */
+struct row_begin {
+    struct gp_batch *batch;
+    struct row_call *call;
+    const void *gradients; /* of a push; NULL: a pull */
+    void *rows;            /* of a pull */
+    bool wants_request;
+    struct gp_request *request;
+};
+
+/* ---- memory ---- */
+
+static size_t row_begin_bytes(const struct row_begin *b)
+{
+    const struct gp_table *t = b->batch->table;
+    return table_batch_bytes(&b->batch->keys, t->terms->shards, t->terms->wire, t->terms->dim);
+}
+
+/* Gets a call and its memory. Only the first calls of a batch allocate a call, and only calls that
+ * are longer or more than ever before allocate memory. Called with the lock, which gp_alloc()
+ * needs, too, so the lock is released meanwhile. */
+static int row_begin_reserve(struct row_begin *b)
+{
+    struct gp_job *job = b->batch->table->job;
+    size_t length = row_pool_length(row_begin_bytes(b));
+    void *base = NULL;
+    b->call = row_call_take(b->batch);
+    int error = b->call ? 0 : row_call_create(b->batch, &b->call);
+    if (error < 0)
+        return client_error(error, "table '%s': no memory for another request",
+                            b->batch->table->name);
+    b->call->memory = row_pool_take(job->tables->pool, length);
+    if (b->call->memory)
+        return 0;
+    pthread_mutex_unlock(&job->lock);
+    error = gp_alloc(job, length, &base);
+    pthread_mutex_lock(&job->lock);
+    if (error < 0)
+        return error;
+    error = row_pool_add(job->tables->pool, base, length, &b->call->memory);
+    if (error == 0)
+        return 0;
+    (void)slabs_free(&job->slabs, base);
+    return client_error(error, "table '%s': no memory for another request", b->batch->table->name);
+}
+
+/* ---- begin ---- */
+
+/* Writes directory and keys, and folds the gradients. Called without the lock: only this call uses
+ * the memory. */
+static int row_begin_lay(const struct row_begin *b)
+{
+    const struct gp_table *t = b->batch->table;
+    struct row_call *call = b->call;
+    const struct request_memory memory = {.base = call->memory->base,
+                                          .offset = call->memory->place.offset,
+                                          .region = call->memory->place.region,
+                                          .bytes = call->memory->bytes};
+    int error = table_batch_lay(&b->batch->keys, &t->route, t->terms->wire, t->terms->dim, &memory,
+                                call->spans, call->parts, call->requests);
+    if (error < 0)
+        return client_error(error, "table '%s': a request does not fit its memory", t->name);
+    if (b->gradients)
+        table_batch_fold(&b->batch->keys, call->requests, b->gradients);
+    return 0;
+}
+
+static int row_begin_refused(const struct row_begin *b, int error)
+{
+    const struct gp_table *t = b->batch->table;
+    if (error == -EBUSY)
+        return client_error(error,
+                            "table '%s': %u requests of this rank are open on a lane, as many as a "
+                            "lane stores; wait for one, or pull rows in each clock",
+                            t->name, record_row_requests(t->job->workers));
+    return client_error(error, "table '%s': no number is left for a request; start the job again",
+                        t->name);
+}
+
+static int row_begin_send(struct row_begin *b)
+{
+    struct gp_job *job = b->batch->table->job;
+    struct row_call *call = b->call;
+    engine_poll(&job->engine); /* words of earlier calls make room */
+    int error = rows_check(b->batch->table);
+    if (error < 0)
+        return error;
+    b->request = b->wants_request ? request_take(job) : NULL;
+    if (b->wants_request && !b->request)
+        return client_error(-ENOMEM, "out of memory");
+    error = row_call_begin(call, b->gradients ? RECORD_PUSH : RECORD_PULL);
+    if (error < 0) {
+        if (b->request)
+            request_release(b->request);
+        return row_begin_refused(b, error);
+    }
+    call->request = b->request;
+    call->is_copied = !b->request;
+    call->rows = b->rows;
+    if (b->request)
+        b->request->rows = call;
+    link_announce_rows(job);
+    return 0;
+}
+
+static int row_begin_locked(struct row_begin *b)
+{
+    struct gp_job *job = b->batch->table->job;
+    int error = rows_check(b->batch->table);
+    if (error == 0)
+        error = row_begin_reserve(b);
+    if (error == 0) {
+        pthread_mutex_unlock(&job->lock);
+        error = row_begin_lay(b);
+        pthread_mutex_lock(&job->lock);
+    }
+    if (error == 0)
+        error = row_begin_send(b);
+    if (error < 0 && b->call)
+        row_call_end(b->call);
+    return error;
+}
+
+/* A batch without keys needs no lane: its request is over at once. */
+static int row_begin_empty(struct row_begin *b)
+{
+    int error = rows_check(b->batch->table);
+    if (error < 0 || !b->wants_request)
+        return error;
+    b->request = request_take(b->batch->table->job);
+    return b->request ? 0 : client_error(-ENOMEM, "out of memory");
+}
+
+static int row_begin(struct row_begin *b, struct gp_request **ret_request)
+{
+    struct gp_job *job = b->batch->table->job;
+    pthread_mutex_lock(&job->lock);
+    job->users++;
+    int error = b->batch->keys.positions > 0 ? row_begin_locked(b) : row_begin_empty(b);
+    job_end_use(job);
+    if (error == 0 && ret_request)
+        *ret_request = b->request;
+    return error;
+}
+
+static int row_begin_check(const struct gp_batch *batch)
+{
+    return batch ? job_table_check(batch->table) : client_error(-EINVAL, "no batch given");
+}
+
+int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request)
+{
+    int error = row_begin_check(batch);
+    if (error < 0)
+        return error;
+    if (!ret_request || (!rows && batch->keys.positions > 0))
+        return client_error(-EINVAL, "table '%s': a pull without a place for %s",
+                            batch->table->name, ret_request ? "its rows" : "its request");
+    struct row_begin b = {.batch = batch, .rows = rows, .wants_request = true};
+    return row_begin(&b, ret_request);
+}
+
+int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_request)
+{
+    int error = row_begin_check(batch);
+    if (error < 0)
+        return error;
+    if (!gradients && batch->keys.positions > 0)
+        return client_error(-EINVAL, "table '%s': a push without gradients", batch->table->name);
+    struct row_begin b = {
+        .batch = batch, .gradients = gradients, .wants_request = ret_request != NULL};
+    return row_begin(&b, ret_request);
+}
+
+/* ---- settings ---- */
+
+static struct row_settings row_settings_from(const gp_row_settings *s)
+{
+    return (struct row_settings){.rate = s->rate,
+                                 .weight_decay = s->weight_decay,
+                                 .beta1 = s->beta1,
+                                 .beta2 = s->beta2,
+                                 .epsilon = s->epsilon,
+                                 .beta = s->beta,
+                                 .l1 = s->l1,
+                                 .l2 = s->l2};
+}
+
+static struct table_change *change_take(struct job_tables *tables)
+{
+    struct list *node = list_first(&tables->spare_changes);
+    if (!node)
+        return calloc(1, sizeof(struct table_change));
+    list_remove(node);
+    return list_entry(node, struct table_change, node);
+}
+
+static int change_add(struct gp_table *t, const gp_row_settings *s)
+{
+    struct job_tables *tables = t->job->tables;
+    struct table_change *change = change_take(tables);
+    if (!change)
+        return client_error(-ENOMEM, "out of memory");
+    *change = (struct table_change){.number = ++tables->changes_count,
+                                    .clock = worker_clock_now(&tables->clock),
+                                    .table = t,
+                                    .settings = {.rate = s->rate,
+                                                 .weight_decay = s->weight_decay,
+                                                 .beta1 = s->beta1,
+                                                 .beta2 = s->beta2,
+                                                 .epsilon = s->epsilon,
+                                                 .beta = s->beta,
+                                                 .l1 = s->l1,
+                                                 .l2 = s->l2,
+                                                 .table = t->route.table}};
+    list_append(&tables->changes, &change->node);
+    link_announce_rows(t->job);
+    return 0;
+}
+
+int gp_table_set(gp_table *table, const gp_row_settings *settings)
+{
+    int error = job_table_check(table);
+    if (error < 0)
+        return error;
+    if (!settings)
+        return client_error(-EINVAL, "table '%s': no settings given", table->name);
+    struct row_settings checked = row_settings_from(settings);
+    const char *wrong = row_wrong(table->terms->rule, &checked);
+    if (wrong)
+        return client_error(-EINVAL,
+                            "table '%s': rule %s does not allow this value of %s; see "
+                            "gp_row_settings",
+                            table->name, row_rule_name(table->terms->rule), wrong);
+    pthread_mutex_lock(&table->job->lock);
+    error = rows_check(table);
+    if (error == 0)
+        error = change_add(table, settings);
+    pthread_mutex_unlock(&table->job->lock);
+    return error;
+}
+
+/* ---- clocks ---- */
+
+static int clock_end(struct gp_job *job)
+{
+    struct job_tables *tables = job->tables;
+    if (job->failure.code)
+        return client_error_from(&job->failure);
+    if (!tables || list_is_empty(&tables->tables))
+        return client_error(-EINVAL, "job '%s' has no table; call gp_table_declare() first",
+                            job->name);
+    int error = worker_clock_end(&tables->clock);
+    if (error < 0)
+        return client_error(error, "job '%s': no later clock has a number", job->name);
+    link_announce_rows(job);
+    engine_poll(&job->engine);
+    if (!tables->copied.code)
+        return 0;
+    error = client_error_from(&tables->copied);
+    tables->copied.code = 0;
+    return error;
+}
+
+int gp_clock(gp_job *job)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    pthread_mutex_lock(&job->lock);
+    error = clock_end(job);
+    pthread_mutex_unlock(&job->lock);
+    return error;
+}

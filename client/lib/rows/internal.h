@@ -1,0 +1,10 @@
+/* Functions that the files of this room call in each other. */
+#ifndef GRADPOOL_CLIENT_LIB_ROWS_INTERNAL_H
+#define GRADPOOL_CLIENT_LIB_ROWS_INTERNAL_H
+
+#include "client/lib/job/job_tables.h"
+
+/* Returns 0, or the error of a failed job or table, with text. Called with the job's lock held. */
+int rows_check(const struct gp_table *t);
+
+#endif

@@ -1,0 +1,133 @@
+"""Tests tables against a real service: all rows have the bits of a replay in the workers, whatever
+the number of ranks and lanes; deaths and refusals end in errors on every rank."""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+import harness
+import tap
+from harness import Service, until
+
+TOOLS = harness.BUILD / 'test' / 'e2e'
+ENDS_S = 60
+MANY = 10 ** 6  # more clocks than a test waits for
+
+
+class Tables(unittest.TestCase):
+    def setUp(self):
+        self.running, self.logs = {}, {}
+
+    def serve(self, *options, **keywords):
+        self.service = Service('--scale', 'off', *options, **keywords)
+        self.addCleanup(self.service.end)
+        self.addCleanup(lambda: [p.kill() for p in self.running.values()])
+
+    def start(self, rank, workers, clocks, *spec, transport='shm', **environment):
+        log = self.logs[rank] = pathlib.Path(self.service.folder) / f'tables.{rank}'
+        self.running[rank] = subprocess.Popen(
+            [TOOLS / 'table_worker', *map(str, (rank, workers, clocks, log, *spec))],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,
+                 'GRADPOOL_TRANSPORT': transport, **environment})
+
+    def start_all(self, workers, clocks, *spec, **environment):
+        for rank in range(workers):
+            self.start(rank, workers, clocks, *spec, **environment)
+
+    def text(self, rank):
+        return self.logs[rank].read_text() if self.logs[rank].exists() else ''
+
+    def await_clock(self, clock):
+        def is_there():
+            ended = [rank for rank, child in self.running.items() if child.poll() is not None]
+            return ended or all(f'clock {clock}\n' in self.text(rank) for rank in self.running)
+        until(is_there, f'clock {clock} of every rank', process=self.service.serve)
+        for rank in self.running:
+            self.assertIn(f'clock {clock}\n', self.text(rank))
+
+    def end(self, rank, status=0):
+        process = self.running.pop(rank)
+        errors = harness.finish(process, ENDS_S)[1]
+        text = self.text(rank)
+        self.assertEqual(process.returncode, status, f'rank {rank}: {text[-1000:]}{errors}')
+        return text
+
+    def end_with_error(self, code, words):
+        """Every rank ends with this error, whose text has the words."""
+        for rank in sorted(self.running):
+            text = self.end(rank, 3)
+            found = re.findall(r'^error (\d+) (.*)', text, re.M)
+            self.assertEqual(len(found), 1, text)
+            self.assertEqual(int(found[0][0]), code, text)
+            self.assertRegex(found[0][1], words)
+
+
+class Replays(Tables):
+    def compare(self, workers, clocks, *options, **keywords):
+        self.serve(*options, **keywords)
+        self.start_all(workers, clocks)
+        for rank in range(workers):
+            lines = self.end(rank).splitlines()
+            self.assertEqual(lines[-3:], [f'clock {clocks}', 'right', 'left'])
+
+    def test_rows_of_two_workers_have_the_bits_of_a_replay(self):
+        self.compare(2, 25)
+
+    def test_rows_of_three_workers_on_several_lanes_too(self):
+        self.compare(3, 15, '--lanes-per-core', 3)
+
+    def test_rows_of_one_worker_on_one_lane_too(self):
+        self.compare(1, 10, aggregators=1)
+
+
+class Deaths(Tables):
+    def test_a_killed_worker_fails_the_job_of_the_others(self):
+        self.serve()
+        self.start_all(3, MANY)
+        self.await_clock(5)
+        self.running[1].kill()
+        self.running.pop(1).communicate()
+        self.end_with_error(104, "rank 1")
+
+    def test_killed_aggregators_fail_their_tables_on_every_rank(self):
+        self.serve()
+        self.start_all(2, MANY)
+        self.await_clock(5)
+        harness.kill_all(self.service.pids('up'))
+        self.end_with_error(130, r"table '\w+'.* shards? \d")
+
+    def test_a_stopped_rank_is_named_with_its_clock(self):
+        self.serve()
+        self.start_all(2, MANY, GRADPOOL_STALL_MS='300', GRADPOOL_LOG_LEVEL='warn')
+        self.await_clock(5)
+        self.running[1].send_signal(19)
+        errors = self.running[0].stderr
+        line = harness.read_more(errors.fileno(), harness.progress.Patience(ENDS_S), '').decode()
+        self.assertRegex(line, r"table '\w+' clock \d+: no end of clock \d+ from rank 1 \(in clock")
+        self.running[1].send_signal(18)
+
+
+class Refusals(Tables):
+    def test_ranks_with_different_declarations_get_an_error(self):
+        self.serve()
+        self.start(0, 2, 5)
+        self.start(1, 2, 5, 'other')
+        self.end_with_error(22, "table 'adagrad'")
+
+    def test_what_is_not_served_is_refused_at_the_declare(self):
+        self.serve()
+        for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
+            self.start_all(1, 5, spec)
+            self.end_with_error(95, words)
+
+    def test_a_worker_without_shared_memory_is_refused(self):
+        self.serve()
+        self.start_all(1, 5, transport='tcp')
+        self.end_with_error(95, "table 'sgd': this rank reaches lane .* by tcp; "
+                            "tables need shared memory: run every worker on the host")
+
+
+if __name__ == '__main__':
+    tap.main()
