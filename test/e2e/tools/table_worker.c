@@ -172,9 +172,10 @@ static void replay_table(size_t table, uint64_t clock)
 
 static void replica_init(struct replica *r)
 {
-    struct row_initial initial = {r->spec.initial, r->spec.initial_value, r->spec.seed};
-    r->update = row_pick(REDUCE_C, r->spec.rule, r->spec.dtype);
-    r->initial = row_initial_pick(REDUCE_C, r->spec.dtype);
+    struct row_initial initial = {(enum row_initial_kind)r->spec.initial, r->spec.initial_value,
+                                  r->spec.seed};
+    r->update = row_pick(REDUCE_C, (enum row_rule)r->spec.rule, (enum reduce_dtype)r->spec.dtype);
+    r->initial = row_initial_pick(REDUCE_C, (enum reduce_dtype)r->spec.dtype);
     for (uint64_t key = 0; key < KEYS_ALL; key++)
         r->initial(&initial, key, r->spec.dim, r->values[key]);
 }
