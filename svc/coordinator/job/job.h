@@ -160,6 +160,7 @@ struct job_ranks {
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     /* the current hold of a rank at the end of an iteration; NULL: none */
     struct holding *holding;
+    struct lane_said *said; /* failure that a lane has reported, for a moment; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
