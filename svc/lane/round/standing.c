@@ -358,6 +358,9 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
     if (ready->standing == RECORD_KEEPS)
         return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
                ready->round <= p->round;
+    /* the leader lane may close a round for the job before this lane closes the round */
+    if (ready->standing == RECORD_TAKES)
+        return ready->round <= p->round + 1;
     if (ready->round < committed && !quorum_is_partial(p))
         return false;
     return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1

@@ -326,7 +326,7 @@ class BackupDoor(test_ddp.Case):
     def test_a_killed_rank_is_named_by_the_others(self):
         found = self.run_ranks('rank_is_killed', WORKERS, start=lose_rank_1)
         for backward_error, forward, settle in found:
-            self.assertEqual(forward[0], 'PeerLost')
+            self.assertEqual(forward[0], 'PeerLost', forward)
             self.assertEqual(settle, forward)
             for _, text in backward_error, forward:
                 self.assertIn('rank 1', text)
