@@ -408,7 +408,7 @@ static int tables_try(struct tables_asked *d, const WIRE(DeclareRequest) * wante
     int error = quota_check_count(d->job->tenant, wanted->n_tables, d->job->name, err);
     for (size_t i = 0; error == 0 && i < wanted->n_tables; i++)
         error = table_resolve(d, wanted->tables[i], err);
-    return error < 0 ? error : tables_end_wait(d->job, tables_settle(d, err));
+    return tables_end_wait(d->job, error < 0 ? error : tables_settle(d, err));
 }
 
 int tables_declare(struct peer *p, const envelope *request, struct err *err)
