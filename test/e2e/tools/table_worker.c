@@ -67,6 +67,8 @@ static void must(int result, const char *what)
     if (result >= 0)
         return;
     fprintf(file, "error %d %s: %s\n", -result, what, gp_last_error());
+    fflush(file);
+    getchar(); /* waits for the end of stdin, because the end of this process is an error of others */
     exit(3);
 }
 
