@@ -3,6 +3,7 @@ batches(), and settle(). Each rank is a process.
 
 Ranks decide the sets themselves: a rank outside the set of a round holds its gradient back until
 other ranks report that the round is closed."""
+import itertools
 import os
 import pathlib
 import signal
@@ -15,6 +16,7 @@ from test_ddp import attach, Rank, setUpModule, tearDownModule  # noqa: F401 (fo
 from test_ddp_steps import CLOSE, EXACT, halving, TOLERANCE
 
 WORKERS, ROUNDS, STOPPED_ROUNDS = 3, 12, 50
+FIRST = 4       # rounds of the first of two loops: rank 2 is passed until round 5, and ends later
 # Sets of rounds 1, 2, ..., which repeat. In its second forward() DistributedDataParallel waits for
 # all ranks, so no rank may be outside the sets of rounds 1 and 2 together.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
@@ -61,7 +63,8 @@ def train_by_sets(trainer, attachment, name):
     """Returns [[number of the batch, newest round, whether the gradient was dropped]]."""
     reports, bodies = Reports(trainer.rank, name), []
     batches = [(i, trainer.batch()) for i in range(ROUNDS)]
-    for i, batch in attachment.batches(batches, ROUNDS):
+    for i, batch in itertools.chain(attachment.batches(batches, FIRST),
+                                    attachment.batches(batches, ROUNDS - FIRST)):
         trainer.optimizer.zero_grad(set_to_none=True)
         loss = trainer.model(batch).square().mean()
         reports.hold_back(attachment.round + 1)

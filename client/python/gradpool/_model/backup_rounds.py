@@ -111,6 +111,7 @@ class BackupRounds:
         self._job, self._group, self._way, self._limit = job, group, way, limit
         self._step, self._again, self._batches = step, backup.again, _Batches()
         self.number = self.missed = self.dropped = 0
+        self._planned = 0       # the round after which the last loop ends, the same on every rank
         self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
         self._is_brief = False      # whether the last wait was; the first one declares a tensor
 
@@ -150,10 +151,11 @@ class BackupRounds:
     # ---- the script's loop ----
 
     def batches(self, loader, rounds):
-        rounds = number(rounds, 'rounds', U64_MAX)
-        return self._loop(loader, self.number + rounds)
+        return self._loop(loader, number(rounds, 'rounds', U64_MAX))
 
-    def _loop(self, loader, last):
+    def _loop(self, loader, rounds):
+        # not self.number + rounds: ranks begin the loop in different rounds
+        self._planned = last = self._planned + rounds
         self._catch_up()
         self._way.note_settings()
         while self.number < last:
@@ -164,6 +166,7 @@ class BackupRounds:
             finally:
                 self._way.is_in_body = False
             self._count_body()
+            self._way.check_settings()
             self._catch_up()
             if self._again and self.dropped > dropped:
                 self._batches.put_back(batch)
@@ -199,6 +202,7 @@ class BackupRounds:
             raise mismatch(f'{self._job}, settle(): {disagreement(texts, range(len(texts)))}. End '
                            'each loop over batches() by its number of rounds, and write no '
                            'parameters')
+        self._planned = self.number     # all ranks may have left a loop after this round
 
 
 class _Batches:
