@@ -262,7 +262,7 @@ class Sampler(list):
 
 def rank_reads_a_loader(rank, workers):
     """One rank loops over loaders. Returns [items of two loops, epochs, items of another loader,
-    rates, errors]."""
+    rates, epochs of a second and the first loader, errors]."""
     import gradpool
     trainer = Rank(rank, workers)
     trainer.optimizer = trainer.torch.optim.SGD(trainer.net.parameters(), 1.0)
@@ -284,9 +284,13 @@ def rank_reads_a_loader(rank, workers):
         with trainer.model.no_sync():
             backward(trainer, trainer.batch())
         backward(trainer, trainer.batch())
-    found = [items(loader, 3) + items(loader, 4, steps_itself), loader.epochs,
+    found = [items(loader, 3) + items(loader, 4, steps_itself), loader.epochs[:],
              items('xy', 3, accumulates), attachment.round, schedule.get_last_lr(),
              attachment.settle()]
+    second = Sampler(*'pq')
+    items(second, 3)
+    items(loader, 1)
+    found += [[second.epochs, loader.epochs]]
     for attempt in (lambda: items([], 1), lambda: items(iter([]), 1),
                     lambda: items('xy', 1, lambda: None), lambda: items('xy', -1)):
         try:
@@ -353,9 +357,10 @@ class BackupDoor(test_ddp.Case):
             self.assertIn('or raise attach(timeout_ms=), now 2 s', text)
 
     def test_a_loader_goes_on_in_the_next_loop_and_begins_again_when_it_ends(self):
-        items, epochs, others, number, rates, settled, *errors = \
+        items, epochs, others, number, rates, settled, later, *errors = \
             self.run_ranks('rank_reads_a_loader', 1)[0]
         self.assertEqual((''.join(items), epochs), ('abcdeab', [0, 1]))
+        self.assertEqual(later, [[0, 1], [0, 1, 2]])
         self.assertEqual((''.join(others), number, settled), ('xyx', 10, None))
         self.assertEqual(rates, [0.5 ** 5])
         empty, used, idle, negative = errors

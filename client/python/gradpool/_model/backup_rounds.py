@@ -7,6 +7,7 @@ the function step of the script once, on the ranks that were passed, too."""
 import contextlib
 import threading
 import time
+import weakref
 
 import torch.distributed
 
@@ -207,10 +208,11 @@ class BackupRounds:
 
 class _Batches:
     """Batches of a loader, pass after pass. A further loop over the same loader continues the pass
-    of the loop before."""
+    of the loop before; a loop over another loader drops the kept batches."""
 
     def __init__(self):
-        self._loader, self._left, self._passes, self._kept = None, iter(()), 0, []
+        self._loader, self._left, self._kept = None, iter(()), []
+        self._passes = {}       # id of a living sampler -> number of its passes
 
     def next(self, loader):
         if loader is not self._loader:
@@ -232,8 +234,17 @@ class _Batches:
         self._kept.append(batch)
 
     def _begin_pass(self, loader):
-        for sampler in getattr(loader, 'sampler', None), getattr(loader, 'batch_sampler', None):
+        samplers = getattr(loader, 'sampler', None), getattr(loader, 'batch_sampler', None)
+        for key, sampler in {id(one): one for one in samplers}.items():
             if hasattr(sampler, 'set_epoch'):
-                sampler.set_epoch(self._passes)
+                sampler.set_epoch(self._count_pass(key, sampler))
         self._loader, self._left = loader, iter(loader)
-        self._passes += 1
+
+    def _count_pass(self, key, sampler):
+        """Returns the number of earlier passes of this sampler, which is 0 on every rank for a new
+        sampler. A sampler needs no hash, so no WeakKeyDictionary is used."""
+        if key not in self._passes:
+            weakref.finalize(sampler, self._passes.pop, key).atexit = False
+            self._passes[key] = 0
+        self._passes[key] += 1
+        return self._passes[key] - 1
