@@ -94,6 +94,13 @@ def changed_rate(of):
     of.train(of.raise_rate)
 
 
+def rate_changed_behind(of):
+    of.attach()
+    for _ in of.attachment.batches('ab', 1):
+        of.backward()
+        of.raise_rate()
+
+
 def clipped(of):
     def clip():
         of.torch.nn.utils.clip_grad_norm_(of.net.parameters(), 0.01)
@@ -192,6 +199,8 @@ REFUSALS = {
                 'with backup workers, whose ranks are in different rounds. Load them before'),
     'rate in the loop': (changed_rate, "the optimizer's settings were changed in a loop over "
                          'batches(), where a rank that is passed makes fewer iterations. Give'),
+    'rate behind backward': (rate_changed_behind, "the optimizer's settings were changed in a loop "
+                             'over batches(), where a rank that is passed makes'),
     'clipped': (clipped, 'gradients were changed between backward() and step()'),
     'Join': (joining, 'Join with a model of attach(optimizer=)'),
     'snapshot': (snapshot, 'broadcasts, saves and restores before its first round only'),
