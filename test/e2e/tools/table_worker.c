@@ -68,7 +68,7 @@ static void must(int result, const char *what)
         return;
     fprintf(file, "error %d %s: %s\n", -result, what, gp_last_error());
     fflush(file);
-    getchar(); /* waits for the end of stdin, because the end of this process is an error of others */
+    getchar(); /* until stdin ends: the end of this process would be an error of the others */
     exit(3);
 }
 
