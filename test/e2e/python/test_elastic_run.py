@@ -119,6 +119,33 @@ def train(rank, step, x, y, model, optimizer, scheduler):
     write(rank, number=step.number, bits=bits(model))
 
 
+def rank_ends_epochs(rank, founders):
+    """Each epoch has one step, so a late worker gets the state at the end of an epoch. Returns the
+    learning rates in the epochs."""
+    import torch
+    x, y, model, optimizer, _ = training(rank)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.999)
+    from gradpool.elastic import Run
+    run = Run(model, optimizer, 8, 8, EPOCHS_MOST, also=[scheduler], job=os.environ['TEST_JOB'],
+              rank=rank, workers=founders, workers_max=2)
+    rates, folder = {}, os.environ['TEST_FOLDER']
+    for epoch in run.epochs():
+        if any(line['epoch'] <= epoch for line in lines_of(folder, 'end')):
+            break
+        for step in run:
+            rates[epoch] = optimizer.param_groups[0]['lr']
+            write(rank, number=step.number, bits='')
+            backward(x, y, model, optimizer, step.indices)
+            optimizer.step()
+            if rank == 0 and epoch == GROWS:
+                run.resize(2)
+            elif rank == 1 and len(rates) == GROWS:
+                write('end', epoch=epoch + 2)
+        scheduler.step()
+    run.close()
+    return rates
+
+
 def rank_trains(rank, founders):
     x, y, model, optimizer, scheduler = training(rank)
     run = run_of(model, optimizer, scheduler, rank, founders)
@@ -267,6 +294,14 @@ class Runs(unittest.TestCase):
                    for _, (of_ranks, _) in sorted(self.steps().items()) if len(of_ranks) > 1]
         self.assertEqual((present[0], max(present), present[-2]), (2, 3, 2))
         self.assertEqual(self.check_bits(), [])
+
+    def test_a_late_worker_runs_the_end_of_the_epoch_whose_state_it_gets(self):
+        self.start('rank_ends_epochs', 0, 1)
+        self.await_step(0, 1)
+        self.start('rank_ends_epochs', 1, 1)
+        found = self.end()
+        self.assertGreaterEqual(len(found[1]), GROWS)
+        self.assertEqual({epoch: found[0].get(epoch) for epoch in found[1]}, found[1])
 
     def test_a_worker_killed_with_9_loses_no_sample_and_the_bits_are_those_of_a_replay(self):
         for rank in range(3):

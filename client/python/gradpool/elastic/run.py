@@ -83,6 +83,8 @@ class Run:
         self._carrier = self._deal.tensors[NAME]
         self._has_state, self._has_shared, self._resize_error = False, False, None
         self._peeked, self._epoch, self._place = None, None, 0
+        self._newest = None     # epoch of the last step, or of the giver's last one
+        self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
         """A late worker is refused until the job grows, so it tries again until the deadline."""
@@ -111,7 +113,13 @@ class Run:
 
     def epochs(self):
         """Yields the number of each epoch; a late worker begins in the open one. The script loops
-        over all steps of the epoch."""
+        over all steps of the epoch. A late worker that got the state after the last step of an
+        epoch first gets that epoch, without steps, because the state is that before the end of the
+        script's loop body."""
+        if self._is_carried_past():
+            self._epoch = self._carried
+            yield self._carried
+        self._carried = None
         while (step := self._peek()) is not None:
             self._epoch = step.epoch
             yield step.epoch
@@ -122,6 +130,12 @@ class Run:
                 raise mismatch(f'epoch {step.epoch} of Run was left before its last step: other '
                                'workers train the whole epoch; do so here, too')
         self._epoch = None
+
+    def _is_carried_past(self):
+        step = self._peek()
+        if self._carried is None:
+            return False
+        return self.ending == 'trained' if step is None else step.epoch > self._carried
 
     def loader(self, data, **options):
         """Yields the batch of each step, made of the samples of this worker: data[i] for the
@@ -204,6 +218,7 @@ class Run:
             self._share_first()
         self._has_state = self._gradients.is_open = True
         self._has_shared = self._has_shared or step.weight > 0
+        self._newest = step.epoch
         indices = torch.tensor(self.indices_of(step.number), dtype=torch.int64)
         return Step(step.number, step.epoch, step.batch, step.weight, indices)
 
@@ -230,11 +245,11 @@ class Run:
         if data is None:
             self._deal.missed()
         else:
-            self._state.load(data)
+            self._carried = self._newest = self._state.load(data)
             self._has_state = True
 
     def _exchange(self, giver):
-        given = self._state.save() if giver == self.job.rank else None
+        given = self._state.save(self._newest) if giver == self.job.rank else None
         return exchange(self.job, self._carrier, given, self._timeout_ms)
 
     # ---- the end ----
