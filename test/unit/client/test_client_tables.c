@@ -242,8 +242,11 @@ static void records_without_room_are_sent_later_in_order(void **state)
         if (i % 100 == 0)
             ok(gp_push(batch, gradients, NULL));
     }
-    assert_true(jobs[0]->unsent > 0);
+    pthread_mutex_lock(&jobs[0]->lock);
+    uint32_t unsent = jobs[0]->unsent;
+    pthread_mutex_unlock(&jobs[0]->lock);
     script_unlock(&rig);
+    assert_true(unsent > 0);
     const struct script_tables *all = wait_records(1 + clocks + clocks / 100);
     uint64_t clock = 0;
     for (uint32_t i = 1; i < all->records_count; i++) {
