@@ -12,8 +12,8 @@
  *           the sum of the gradients of all ranks: in the order of ranks, then of pushes, then of
  *           positions. So rows have the same bits in every run, whatever the number of shards and
  *           lanes.
- *   a pull  in clock c returns the rows after the update of clock c - 1. The pull waits for ranks
- *           that have not ended clock c - 1, and never sees a push of clock c.
+ *   a pull  in clock c returns the rows after the update of clock c - 1, without pushes of clock c.
+ *           The pull waits until all ranks have ended clock c - 1.
  *
  * A worker:
  *
