@@ -120,13 +120,14 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
     return error < 0 ? err_set(&d->err, error, "table '%s': out of memory", d->name) : 0;
 }
 
-/* Runs in the control thread, so that a later TableFailure finds the table. */
+/* Runs in the control thread, so that a later TableFailure finds the table. The code of an earlier
+ * JobFailure is the cause of the error that ends this declare. */
 static void table_declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct table_declaration *d = container_of(call, struct table_declaration, call);
     pthread_mutex_lock(&d->job->lock);
     if (err)
-        d->err = *err;
+        d->err = d->job->failure.code ? d->job->failure : *err;
     else
         declared_route(d, reply);
     pthread_mutex_unlock(&d->job->lock);
