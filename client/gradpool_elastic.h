@@ -101,12 +101,14 @@ typedef struct gp_step {
  * the call also makes the steps without samples that confirm the last shares.
  *
  * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
- * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every rank
- * gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late worker
- * says that it has the state of the model; a share follows prefetch + 2 steps later. A late worker
- * that comes as the training ends gets GP_ENDED: its model is not the trained one. No worker can
- * enter in the middle of a step: the thread of the steps calls gp_job_resize() after the last
- * gp_wait() of a step and before gp_step_begin(); other threads call it at any time.
+ * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every
+ * rank gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late
+ * worker says that it has the state of the model; a share follows prefetch + 2 steps later. A
+ * late worker that comes as the training ends gets GP_ENDED: its model is not the trained one.
+ * In a job with GP_CONTINUE a late worker that calls gp_deal_declare() after all other ranks
+ * have left gets -EOWNERDEAD. No worker can enter in the middle of a step: the thread of the
+ * steps calls gp_job_resize() after the last gp_wait() of a step and before gp_step_begin();
+ * other threads call it at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late

@@ -12,8 +12,8 @@
  *           the sum of the gradients of all ranks: in the order of ranks, then of pushes, then of
  *           positions. So rows have the same bits in every run, whatever the number of shards and
  *           lanes.
- *   a pull  in clock c returns the rows after the update of clock c - 1. The pull waits for ranks
- *           that have not ended clock c - 1, and never sees a push of clock c.
+ *   a pull  in clock c returns the rows after the update of clock c - 1, without pushes of clock c.
+ *           The pull waits until all ranks have ended clock c - 1.
  *
  * A worker:
  *
@@ -101,7 +101,7 @@ typedef struct gp_table_spec {
  * Waits until all lanes of the table are connected, at most GRADPOOL_TIMEOUT_MS. All ranks declare
  * all tables before their first gp_clock(); a rank that never declares a table blocks its clocks.
  *
- * Errors: -EINVAL a field of `spec`, or ranks differ (the text has ranks and both declarations);
+ * Errors: -EINVAL a field of `spec`, or ranks differ, and their job fails (the text has both specs);
  * -EEXIST another declaration of this rank has the name; -EBUSY a clock has ended; -EOPNOTSUPP a
  * property of job or table that this version does not serve, or a lane without shared memory;
  * -ENOSPC, -EDQUOT no lane has room; -ETIMEDOUT; -EOWNERDEAD the table has failed. */

@@ -264,7 +264,7 @@ static int tls_server_refused(struct tls *tls, unsigned long error)
     if (tls->found > 0 && (tls_is_library_error(error, SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM) ||
                            tls_is_library_error(error, SSL_R_NO_SHARED_CIPHER)))
         return tls_fail(tls, -ENOKEY, "connection refused: the peer speaks TLS, but has no key");
-    return tls_fail(tls, -EPROTO, "no TLS handshake: %s", tls_reason_text(error));
+    return tls_fail(tls, -EPROTO, "the TLS handshake failed: %s", tls_reason_text(error));
 }
 
 /* --- bytes --- */

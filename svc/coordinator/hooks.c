@@ -11,6 +11,7 @@
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/membership/join.h"
+#include "svc/coordinator/membership/lane_report.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/order/leaving.h"
@@ -137,6 +138,7 @@ static void job_ends(struct job *job)
     saving_give_way(job, "the job has ended");
     holding_job_ends(job);
     regrouping_end(job);
+    lane_said_forget(job);
     exploring_free(job->growth->exploring);
     job_tables_free(job);
     sessions_destroy(job);

@@ -19,7 +19,7 @@
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
     X(JOB_TENSORS, "job-tensors", "tensors of one job", "262144", 1, 262144, 262144, false)     \
-    X(JOB_PIECES, "job-pieces", "pieces (and so tasks) of one job", "524288", 1, 1 << 24,       \
+    X(JOB_PIECES, "job-pieces", "pieces (and so tasks) of one job", "524288", 1, 1 << 23,       \
       1 << 19, false)                                                                           \
     X(JOB_BYTES, "job-bytes", "bytes of one job's tensors", "1T", 1, LIMIT_TIB * 64, LIMIT_TIB, \
       true)                                                                                     \

@@ -38,8 +38,11 @@ class TapResult(unittest.TestResult):
         emit(f'{verdict} {self.number} - {statement(test)}{suffix}')
 
     def explain(self, error):
-        for line in ''.join(traceback.format_exception(*error)).splitlines():
-            emit('# ' + line)
+        """Prints the message of the error, then the trace, and the logs. The message comes
+        first, because readers of long outputs may see their first lines only."""
+        for part in traceback.format_exception_only(*error[:2]), traceback.format_exception(*error):
+            for line in ''.join(part).splitlines():
+                emit('# ' + line)
         for witness in witnesses:
             for line in witness.tail().splitlines():
                 emit(f'# {witness.name}: {line}')

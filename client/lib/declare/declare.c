@@ -136,6 +136,21 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
     return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
 }
 
+/* Checks that the rank takes no result: it would take one of the new tensor, which it never pushed.
+ */
+static int check_taken(const struct gp_job *job, const gp_tensor_spec *spec,
+                       const struct terms *terms)
+{
+    const struct backup_rounds *b = &job->backup;
+    bool lacks = b->leader && b->leader->terms.lag > 0 && b->held < b->newest;
+    if (!terms_are_following(terms) || (b->phase == BACKUP_OPEN && !lacks))
+        return 0;
+    return client_error(-EBUSY,
+                        "tensor '%s': round %" PRIu64 " of job '%s' is not ended on rank %u; call "
+                        "gp_round_end(), and gp_round_next() until it returns 0, then declare",
+                        spec->name, b->held + 1, job->name, job->rank);
+}
+
 static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
                       const struct terms *terms)
 {
@@ -161,6 +176,20 @@ static int check_same(const struct gp_tensor *t, const gp_tensor_spec *spec,
 
 /* ---- the request ---- */
 
+static int add_fresh(struct declaration *d, const gp_tensor_spec *spec, const struct terms *terms,
+                     struct gp_tensor **ret_tensor)
+{
+    int error = check_taken(d->job, spec, terms);
+    if (error < 0)
+        return error;
+    error = tensor_add(d->job, spec, terms, ret_tensor);
+    if (error < 0)
+        return client_error(error, "this process has no memory for the tensors of the "
+                                   "declaration; raise its memory limit");
+    d->fresh[d->fresh_count++] = *ret_tensor;
+    return 0;
+}
+
 static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
 {
     for (size_t i = 0; i < d->count; i++) {
@@ -170,12 +199,7 @@ static int take_specs(struct declaration *d, const gp_tensor_spec *specs)
         if (error == 0 && t) {
             error = check_same(t, &specs[i], &terms);
         } else if (error == 0) {
-            error = tensor_add(d->job, &specs[i], &terms, &t);
-            if (error == 0)
-                d->fresh[d->fresh_count++] = t;
-            else
-                client_error(error, "this process has no memory for the tensors of the "
-                                    "declaration; raise its memory limit");
+            error = add_fresh(d, &specs[i], &terms, &t);
         }
         if (error < 0)
             return error;
@@ -428,7 +452,8 @@ static bool is_committed(void *context)
 /* Returns 0 if no round is open. Waits for the COMMIT of the last round. */
 static int check_idle(struct gp_tensor *t)
 {
-    if (t->request)
+    bool has_failed = t->failure.code || t->job->failure.code;
+    if (t->request || (t->open.is_taking && !has_failed))
         return client_error(
             -EBUSY,
             "tensor '%s' has an open request; wait for the request, then undeclare the tensor",

@@ -100,40 +100,6 @@ struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number
     return NULL;
 }
 
-/* Inserts the table in the order of numbers, in which CLOCK names tables. */
-static void job_table_insert(struct gp_table *t)
-{
-    struct list *at = &t->job->tables->tables;
-    while (at->previous != &t->job->tables->tables) {
-        const struct gp_table *before = list_entry(at->previous, struct gp_table, node);
-        if (before->route.table < t->route.table)
-            break;
-        at = at->previous;
-    }
-    list_insert_before(at, &t->node);
-}
-
-int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
-                  struct table_route *route, struct gp_table **ret_table)
-{
-    int error = 0;
-    for (uint32_t i = 0; error == 0 && i < route->lanes_count; i++)
-        error = job_tables_add_lane(job, route->lanes[i]);
-    struct gp_table *t = error == 0 ? calloc(1, sizeof *t + sizeof *t->terms) : NULL;
-    if (!t)
-        return -ENOMEM;
-    t->job = job;
-    t->terms = (struct table_terms *)(t + 1);
-    *t->terms = *terms;
-    t->route = *route;
-    *route = (struct table_route){0};
-    snprintf(t->name, sizeof t->name, "%s", name);
-    list_init(&t->batches);
-    job_table_insert(t);
-    *ret_table = t;
-    return 0;
-}
-
 static void job_table_fail_call(struct row_call *call, const struct err *err)
 {
     struct err *copied = &call->batch->table->job->tables->copied;
@@ -196,6 +162,56 @@ void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *na
             job_table_lose(t, lane, name);
     }
     row_calls_lose(job, lane, code < 0 ? code : -EOWNERDEAD, name);
+}
+
+/* ---- new tables ---- */
+
+/* Inserts the table in the order of numbers, in which CLOCK names tables. */
+static void job_table_insert(struct gp_table *t)
+{
+    struct list *at = &t->job->tables->tables;
+    while (at->previous != &t->job->tables->tables) {
+        const struct gp_table *before = list_entry(at->previous, struct gp_table, node);
+        if (before->route.table < t->route.table)
+            break;
+        at = at->previous;
+    }
+    list_insert_before(at, &t->node);
+}
+
+/* Fails a table with shards on a lane that this rank has lost before, because no record is sent to
+ * the lane any more. */
+static void job_table_check_lanes(struct gp_table *t)
+{
+    char name[32];
+    for (uint32_t i = 0; i < t->route.lanes_count; i++) {
+        if (!job_tables_lane(t->job, t->route.lanes[i])->is_lost)
+            continue;
+        snprintf(name, sizeof name, "lane %u", t->route.lanes[i]);
+        job_table_lose(t, t->route.lanes[i], name);
+    }
+}
+
+int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
+                  struct table_route *route, struct gp_table **ret_table)
+{
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < route->lanes_count; i++)
+        error = job_tables_add_lane(job, route->lanes[i]);
+    struct gp_table *t = error == 0 ? calloc(1, sizeof *t + sizeof *t->terms) : NULL;
+    if (!t)
+        return -ENOMEM;
+    t->job = job;
+    t->terms = (struct table_terms *)(t + 1);
+    *t->terms = *terms;
+    t->route = *route;
+    *route = (struct table_route){0};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    list_init(&t->batches);
+    job_table_insert(t);
+    job_table_check_lanes(t);
+    *ret_table = t;
+    return 0;
 }
 
 /* ---- the end ---- */

@@ -65,7 +65,8 @@ int job_table_check(const struct gp_table *t);
 /* Find a table by name, or by the coordinator's number. NULL: no such table. */
 struct gp_table *job_table_find(const struct gp_job *job, const char *name);
 struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number);
-/* Adds a table with its route, which the table takes over. -ENOMEM. */
+/* Adds a table with its route, which the table takes over. A table with shards on a lost lane has
+ * failed at once. -ENOMEM. */
 int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
                   struct table_route *route, struct gp_table **ret_table);
 /* Fails the table permanently, and its open requests. Their memory stays lent until the lanes have

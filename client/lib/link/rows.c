@@ -37,8 +37,12 @@ static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, 
 {
     size_t count = 0;
     for_each_table (t, job) {
-        if (!job_table_is_on(t, lane) || skip-- > 0)
+        if (!job_table_is_on(t, lane))
             continue;
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
         if (count == most)
             break;
         ret_numbers[count++] = t->route.table;

@@ -52,7 +52,15 @@ static bool is_settled(void *context)
         if (t->without_commit > 0 && t->without_result == 0)
             return false;
     }
-    return row_calls_are_settled(job);
+    return true;
+}
+
+/* Returns whether every push of a clock that has ended is applied. Other ranks may be slow to end
+ * the clock, and a leave before would fail their job. */
+static bool rows_are_settled(void *context)
+{
+    const struct gp_job *job = context;
+    return job->failure.code || row_calls_are_settled(job);
 }
 
 static bool is_unused(void *context)
@@ -158,6 +166,7 @@ void gp_job_leave(gp_job *job)
     job_timeline_end(job);
     pthread_mutex_lock(&job->lock);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
+    engine_run(&job->engine, clock_now_ns() + job->client->timeout_ns, rows_are_settled, job);
     job->is_leaving = true;
     state_cancel_read(job);
     cancel_requests(job);

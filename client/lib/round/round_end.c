@@ -20,11 +20,26 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
+/* Returns the failure of the job, of the hidden tensor (once declared), or of a tensor that follows
+ * the job's sets; NULL: none has failed. */
+static const struct err *round_end_failure(struct gp_job *job)
+{
+    if (job->failure.code)
+        return &job->failure;
+    if (job->backup.leader && job->backup.leader->failure.code)
+        return &job->backup.leader->failure;
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms) && t->failure.code)
+            return &t->failure;
+    }
+    return NULL;
+}
+
 int round_end_is_due(const struct gp_request *q)
 {
     const struct backup_rounds *b = &q->job->backup;
-    if (b->count == 0 || b->phase != BACKUP_OPEN)
-        return 0;
+    if (b->count == 0 || b->phase != BACKUP_OPEN || round_end_failure(q->job))
+        return 0; /* after a failure, the request fails, too, and its error is the cause */
     list_for_each (node, &q->waiting) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
@@ -39,21 +54,6 @@ int round_end_is_due(const struct gp_request *q)
 }
 
 /* ---- conditions for the engine ---- */
-
-/* Returns the failure of the job, of the hidden tensor, or of a tensor that follows the job's sets;
- * NULL: none has failed. */
-static const struct err *round_end_failure(struct gp_job *job)
-{
-    if (job->failure.code)
-        return &job->failure;
-    if (job->backup.leader->failure.code)
-        return &job->backup.leader->failure;
-    for_each_tensor (t, job) {
-        if (terms_are_following(&t->terms) && t->failure.code)
-            return &t->failure;
-    }
-    return NULL;
-}
 
 static bool round_end_is_begun(const struct gp_tensor *t)
 {
@@ -348,13 +348,10 @@ static int round_next_check(struct gp_job *job)
     return 0;
 }
 
-static void round_next_copy(struct gp_tensor *t)
+static void round_next_copy(const struct gp_tensor *t)
 {
     struct gp_job *job = t->job;
     bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
-    t->open.is_taking = false;
-    if (!t->open.copies_out)
-        return;
     if (is_long)
         pthread_mutex_unlock(&job->lock);
     copy_from_wire(t->open.result, slabs_at(&job->slabs, t->open.landing), t->open.result_bytes,
@@ -379,8 +376,9 @@ static int round_next_locked(struct gp_job *job, uint64_t deadline_ns)
     if (error < 0)
         return error;
     for_each_tensor (t, job) {
-        if (terms_are_following(&t->terms))
+        if (t->open.is_taking && t->open.copies_out)
             round_next_copy(t);
+        t->open.is_taking = false; /* not earlier: the tensor stays declared while it is copied */
     }
     round_end_finish(job, NULL);
     return 1;

@@ -61,6 +61,18 @@ static int declared_check_spec(const gp_table_spec *spec)
     return error < 0 ? client_error_from(&err) : 0;
 }
 
+/* A clock may also end while the coordinator answers. */
+static int declared_check_clock(struct table_declaration *d)
+{
+    uint64_t ended = d->job->tables ? d->job->tables->clock.ended : 0;
+    if (ended == 0)
+        return 0;
+    return err_set(&d->err, -EBUSY,
+                   "table '%.100s': this rank has ended clock %" PRIu64 " of its tables; declare "
+                   "all tables before the first gp_clock()",
+                   d->name, ended);
+}
+
 /* Finds the table if this rank has declared it before. */
 static int declared_find(struct table_declaration *d)
 {
@@ -80,11 +92,8 @@ static int declared_find(struct table_declaration *d)
                             "another name for this table",
                             d->name, before, now);
     }
-    if (d->job->tables && d->job->tables->clock.ended > 0)
-        return client_error(-EBUSY,
-                            "table '%.100s': this rank has ended clock %" PRIu64 " of its tables; "
-                            "declare all tables before the first gp_clock()",
-                            d->name, d->job->tables->clock.ended);
+    if (declared_check_clock(d) < 0)
+        return client_error_from(&d->err);
     return job_tables_create(d->job) < 0 ? client_error(-ENOMEM, "out of memory") : 0;
 }
 
@@ -99,8 +108,11 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
                        "table '%s': the coordinator answered a declare with something else; "
                        "install the same version of gradpool on both hosts",
                        d->name);
-    int error = table_route_read(reply->declare_reply->tables[0], d->name, d->terms->shards, &route,
-                                 &d->err);
+    int error = declared_check_clock(d);
+    if (error < 0)
+        return error;
+    error = table_route_read(reply->declare_reply->tables[0], d->name, d->terms->shards, &route,
+                             &d->err);
     if (error < 0)
         return error;
     error = job_table_add(d->job, d->name, d->terms, &route, &d->table);
@@ -108,13 +120,14 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
     return error < 0 ? err_set(&d->err, error, "table '%s': out of memory", d->name) : 0;
 }
 
-/* Runs in the control thread, so that a later TableFailure finds the table. */
+/* Runs in the control thread, so that a later TableFailure finds the table. The code of an earlier
+ * JobFailure is the cause of the error that ends this declare. */
 static void table_declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct table_declaration *d = container_of(call, struct table_declaration, call);
     pthread_mutex_lock(&d->job->lock);
     if (err)
-        d->err = *err;
+        d->err = d->job->failure.code ? d->job->failure : *err;
     else
         declared_route(d, reply);
     pthread_mutex_unlock(&d->job->lock);

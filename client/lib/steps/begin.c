@@ -176,8 +176,9 @@ static int begin_end_last(const struct beginning *b)
 }
 
 /* Makes the only round of `end`. The lanes keep its number, so a late worker that enters after all
- * others have left distinguishes a finished training from a lost one. The wait is short: a worker
- * that enters just now does not push `end`. Without this round the late worker gets -EOWNERDEAD. */
+ * others have left distinguishes a finished training from a lost one. The wait is short, because a
+ * worker in the middle of its entry does not push `end`. Without this round the late worker gets
+ * -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

@@ -42,9 +42,10 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
     return Client(handle)
 
 
-def default_timeout_ms():
-    """Returns the time-out in milliseconds for the argument 0."""
-    return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or DEFAULT_TIMEOUT_MS)
+def default_timeout_ms(otherwise=DEFAULT_TIMEOUT_MS):
+    """Returns the time-out in milliseconds for the argument 0. `otherwise`: without
+    GRADPOOL_TIMEOUT_MS."""
+    return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or otherwise)
 
 
 def job_from_environment():

@@ -145,7 +145,7 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
 }
 
 /* Refuses a worker that cannot share memory with a lane of the table. Without the worker no clock
- * of the table ends, so the table fails for all ranks. */
+ * of the table ends, so the job fails. */
 static int table_check_host(const struct tables_asked *d, struct job_table *table, struct err *err)
 {
     const struct session *session = d->peer->session;
@@ -161,8 +161,7 @@ static int table_check_host(const struct tables_asked *d, struct job_table *tabl
             "lanes",
             table->name, d->job->name, session->rank, session->node, lane->id,
             lane->aggregator->node);
-        job_table_fail(table, session, -EOPNOTSUPP, err->text);
-        tables_check_waits(d->job);
+        jobs_fail(d->job, session, -EOPNOTSUPP, "%s", err->text);
         return -EOPNOTSUPP;
     }
     return 0;
@@ -217,7 +216,8 @@ static const char *table_ranks_text(const struct job_table *table, char *buffer,
 }
 
 /* Refuses terms that differ from the declared ones. If this rank has declared the table before,
- * only this declare fails. Otherwise the ranks disagree, and the table fails for all ranks. */
+ * only this declare fails. Otherwise the ranks disagree. The clock of a rank is one for all its tables,
+ * so the other ranks could wait in any table, and the whole job fails. */
 static int table_refuse_terms(const struct tables_asked *d, struct job_table *table,
                               const struct table_terms *terms, struct err *err)
 {
@@ -235,8 +235,7 @@ static int table_refuse_terms(const struct tables_asked *d, struct job_table *ta
             "terms on all ranks",
             table->name, d->job->name, table_ranks_text(table, ranks, sizeof ranks), expected, rank,
             got);
-    job_table_fail(table, d->peer->session, -EINVAL, err->text);
-    tables_check_waits(d->job);
+    jobs_fail(d->job, d->peer->session, -EINVAL, "%s", err->text);
     return -EINVAL;
 }
 
@@ -408,7 +407,7 @@ static int tables_try(struct tables_asked *d, const WIRE(DeclareRequest) * wante
     int error = quota_check_count(d->job->tenant, wanted->n_tables, d->job->name, err);
     for (size_t i = 0; error == 0 && i < wanted->n_tables; i++)
         error = table_resolve(d, wanted->tables[i], err);
-    return error < 0 ? error : tables_end_wait(d->job, tables_settle(d, err));
+    return tables_end_wait(d->job, error < 0 ? error : tables_settle(d, err));
 }
 
 int tables_declare(struct peer *p, const envelope *request, struct err *err)

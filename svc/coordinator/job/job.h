@@ -152,14 +152,14 @@ struct job_ranks {
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice of placement/shrinking.c was logged */
     bool tells_leavers;  /* some ranks have left, and the lanes are not informed yet */
-    /* rank `grower` waits in gp_job_resize() until other ranks have joined */
-    bool is_growing;
-    uint32_t grower;               /* rank that waits in gp_job_resize() */
+    bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks */
+    uint32_t grower;
     uint32_t claims;               /* current claims, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     /* the current hold of a rank at the end of an iteration; NULL: none */
     struct holding *holding;
+    struct lane_said *said; /* failure that a lane has reported, for a moment; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */

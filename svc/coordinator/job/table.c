@@ -106,14 +106,16 @@ struct job_table *job_table_named(const struct job *job, const char *name)
 
 const struct job_table *job_table_on(const struct job *job, const struct lane *lane)
 {
-    job_each_table(table, job) table_each_shard(shard, table) if (shard->lane == lane) return table;
+    job_each_table(table, job)
+        table_each_shard(shard, table) if (!table->failure && shard->lane == lane) return table;
     return NULL;
 }
 
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a)
 {
-    job_each_table(table, job) table_each_shard(
-        shard, table) if (shard->lane && shard->lane->aggregator == a) return table;
+    job_each_table(table, job)
+        table_each_shard(shard, table) if (!table->failure && shard->lane &&
+                                           shard->lane->aggregator == a) return table;
     return NULL;
 }
 

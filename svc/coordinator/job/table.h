@@ -43,9 +43,9 @@ void job_table_remove(struct job_table *table);
 void job_tables_free(struct job *job);
 struct job_table *job_table_find(const struct job *job, uint32_t id);
 struct job_table *job_table_named(const struct job *job, const char *name);
-/* Returns the first table that has a shard on the lane, or NULL. */
+/* Returns the first table that has not failed and has a shard on the lane, or NULL. */
 const struct job_table *job_table_on(const struct job *job, const struct lane *lane);
-/* Returns the first table that has a shard on a lane of the aggregator, or NULL. */
+/* The same for all lanes of the aggregator. */
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a);
 
 /* Puts the table, and its shards if `with_shards`, into the transaction that the caller has

@@ -1,5 +1,10 @@
-/* Reports of lanes: a job has failed there, or the connection to a worker has ended. Owns nothing.
- * A report is ignored if the lane has no pieces of the job. */
+/* Reports of lanes: a job has failed there, or the connection to a worker has ended. A report is
+ * ignored if the lane has no pieces of the job. Owns job_ranks.said.
+ *
+ * A process that dies closes its connections to lanes before the coordinator can see its end. Other
+ * ranks may end because of it, and lanes may report these first. So a lost connection fails the job
+ * SAID_NS later, unless the end of a process has failed the job meanwhile, with the name of the
+ * process that ended first (session.c). */
 #include "svc/coordinator/membership/lane_report.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -8,6 +13,17 @@
 #include "svc/coordinator/session/session.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SAID_NS (50 * NS_PER_MS)
+
+struct lane_said {
+    struct job *job;
+    struct timer timer;
+    int code;
+    char text[ERR_TEXT_BYTES];
+};
 
 static bool lane_carries(const struct lane *lane, const struct job *job)
 {
@@ -15,6 +31,37 @@ static bool lane_carries(const struct lane *lane, const struct job *job)
         if (job->shares[i].lane == lane)
             return job->shares[i].pieces > 0;
     return false;
+}
+
+void lane_said_forget(struct job *job)
+{
+    if (job->ranks->said)
+        timer_stop(&job->ranks->said->timer);
+    free(job->ranks->said);
+    job->ranks->said = NULL;
+}
+
+static void said_is_due(struct timer *timer)
+{
+    struct lane_said *said = container_of(timer, struct lane_said, timer);
+    struct job *job = said->job;
+    jobs_fail(job, NULL, said->code, "%s", said->text);
+    lane_said_forget(job);
+}
+
+/* Fails the job, now or SAID_NS later. If several lanes report, the first report counts. */
+static void job_fails_as_said(struct job *job, int code, const char *text)
+{
+    if (job->failure || job->ranks->said)
+        return;
+    struct lane_said *said = code == -ECONNRESET ? calloc(1, sizeof *said) : NULL;
+    if (!said)
+        return jobs_fail(job, NULL, code, "%s", text);
+    *said = (struct lane_said){.job = job, .code = code};
+    snprintf(said->text, sizeof said->text, "%s", text);
+    timer_init(&said->timer, said_is_due);
+    timer_start(job->service->loop, &said->timer, clock_now_ns() + SAID_NS);
+    job->ranks->said = said;
 }
 
 void aggregator_handle_failure(struct peer *p, const envelope *message)
@@ -26,9 +73,11 @@ void aggregator_handle_failure(struct peer *p, const envelope *message)
         !lane_carries(lane, job))
         return;
     int code = said->code < 0 ? said->code : -ECONNRESET;
-    jobs_fail(job, NULL, code, "%.200s (reported by lane %u of %s)",
-              *said->text && text_is_plain(said->text) ? said->text : err_text(code), lane->id,
-              AGGREGATOR_NAME(p->aggregator));
+    char text[ERR_TEXT_BYTES];
+    snprintf(text, sizeof text, "%.200s (reported by lane %u of %s)",
+             *said->text && text_is_plain(said->text) ? said->text : err_text(code), lane->id,
+             AGGREGATOR_NAME(p->aggregator));
+    job_fails_as_said(job, code, text);
 }
 
 void members_handle_lost(struct peer *p, const envelope *message)

@@ -25,8 +25,8 @@ bool entering_is_strict(const struct job *job);
  * being held at the end of its iteration; regrouping_check() is called again once the rank is
  * held. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
- * it can be held at once. */
+/* Called after a resize that adds ranks. The rank behind the resize waits for the reply, so the
+ * coordinator can hold this rank at once. */
 void entering_asked_for(struct job *job);
 /* Called when no regrouping is needed or possible now. */
 void entering_waits(struct job *job);
@@ -36,8 +36,8 @@ void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
 
-/* Begins a regrouping of an elastic job if one is needed and possible. Called after each change
- * that may permit one. Has no effect on a job that is not elastic. */
+/* Begins a regrouping of an elastic job if one is needed and possible. Called after each change of
+ * these conditions. Has no effect on a job that is not elastic. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for

@@ -110,7 +110,7 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
 }
 
 /* Returns the table of which the task is a shard, or, without a number of a task, the first table
- * of the named job. NULL: there is none. */
+ * of the named job. Failed tables do not count. NULL: there is none. */
 static const struct job_table *find_table(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -118,6 +118,8 @@ static const struct job_table *find_table(const struct service *s, const WIRE(Mo
             continue;
         job_each_table(table, job)
         {
+            if (table->failure)
+                continue;
             if (wanted->task == 0)
                 return table;
             table_each_shard(shard, table) if (shard->task == wanted->task) return table;

@@ -145,7 +145,7 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    log_debug("%s: refused: %s", channel_peer(p->channel), text);
+    log_debug("%s: request refused: %s", channel_peer(p->channel), text);
     peer_reply(p, id, FAILURE, failure, .code = code, .text = text);
 }
 
@@ -166,7 +166,7 @@ static bool needs_key(const struct peer *p)
 
 static void turn_down(struct peer *p, uint64_t request, int code, const char *text)
 {
-    log_warn("%s: refused: %s", channel_peer(p->channel), text);
+    log_warn("%s: request refused: %s", channel_peer(p->channel), text);
     peer_fail(p, request, code, "%s", text);
     peer_finish(p);
 }

@@ -89,6 +89,9 @@ static size_t count_shares(const struct service *s)
 bool job_is_idle(const struct job *job)
 {
     uint64_t idle_ns = job->service->options->idle_ns;
+    /* lanes count no rounds of tables */
+    if (job->index->tables.count > 0)
+        return false;
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 

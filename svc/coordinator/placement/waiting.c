@@ -109,7 +109,7 @@ const struct job *waiting_for_measure(struct job *job, const struct packer_reque
         return NULL;
     list_for_each_entry (const struct job, other, &job->service->jobs, link) {
         if (other == job || job_timing(other).period_ns > 0 || job_is_idle(other) ||
-            !is_on_any(other, request))
+            other->tensors_count == 0 || !is_on_any(other, request))
             continue;
         if (job->waiting->measure_by_ns == 0)
             job->waiting->measure_by_ns = now_ns + measure_ns(job);

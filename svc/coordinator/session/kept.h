@@ -1,5 +1,5 @@
-/* Kept requests: requests that cannot be answered yet. They are handled again later, like requests
- * that have just arrived. */
+/* Kept requests: requests without an answer yet. The coordinator handles each of them again later,
+ * like a new request. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_KEPT_H
 #define GRADPOOL_COORDINATOR_SESSION_KEPT_H
 

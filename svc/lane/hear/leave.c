@@ -7,6 +7,7 @@
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/round/standing.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
@@ -51,8 +52,10 @@ void lane_leave(struct lane *lane, uint32_t job_id, const uint64_t *left)
     for (uint32_t i = 0; i < job->workers_count; i++) {
         struct worker *w = &job->workers[i];
         bool has_left = ranks_have(left, i);
-        if (has_left && (w->state == WORKER_ABSENT || w->state == WORKER_AWAY))
-            worker_leave(w, false);
+        if (!has_left || (w->state != WORKER_ABSENT && w->state != WORKER_AWAY))
+            continue;
+        worker_leave(w, false);
+        rows_forget(w);
     }
     job_wake(job);
 }

@@ -15,5 +15,14 @@ static inline char *kept_result(const struct piece *p, uint64_t round)
 {
     return p->kept + round % kept_room(p) * piece_bytes(p, p->elements);
 }
+/* Forgets the stored result over which the open round may have been written in part. */
+static inline void kept_drop_oldest(struct piece *p)
+{
+    uint64_t first = p->round + 1 > kept_room(p) ? p->round + 1 - kept_room(p) : 1;
+    if (p->terms.lag == 0)
+        p->kept_from = 0; /* an elastic job may repeat the round of the stored result */
+    else if (p->kept_from > 0 && p->kept_from < first)
+        p->kept_from = first < p->round ? first : 0;
+}
 
 #endif

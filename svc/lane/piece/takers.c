@@ -14,8 +14,8 @@
 /* The shortest wait, and the wait before a round was measured: time for the thread of a worker to
  * be scheduled. */
 #define WAIT_LEAST_NS (10 * NS_PER_MS)
-/* After this many rounds in one announcement a taker begins its next gradient, even if the round
- * that it has is not the newest. Without this limit a rank whose memory is slower than a round
+/* After this many rounds in one announcement a taker begins its next gradient, even if a newer
+ * round has been committed. Without this limit a rank whose memory is slower than a round
  * would never begin. */
 #define TRIES_MAX 2
 /* Each wait that ends in vain doubles the next wait for this rank, at most this often. So a slow

@@ -4,6 +4,7 @@
 #include "svc/lane/round/round.h"
 
 #include "svc/lane/chunk/transfer.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
@@ -439,8 +440,8 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    if (p->terms.lag == 0 && !p->is_answer)
-        p->kept_from = 0; /* `kept` may be written in part only */
+    if (!p->is_answer)
+        kept_drop_oldest(p);
     if (quorum_is_loose(p))
         piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
                    p->tensor);

@@ -67,6 +67,16 @@ static bool takes_all(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
+/* A rank of the set may have announced the round to a lane or connection that is gone, so it does
+ * not know the set (W13). */
+static void commit_again(struct rank *rank, struct announcement *a)
+{
+    if (piece_leads(rank->piece))
+        tell_chosen(rank->worker, a);
+    else
+        tell_commit(rank->worker, a);
+}
+
 /* Marks a rank for an answer after the standing is settled. A piece that follows the job's sets
  * answers takers only: the leader lane answers other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
@@ -94,7 +104,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
     } else if (quorum_was_chosen(p, rank, a->round)) {
-        tell_commit(rank->worker, a);
+        commit_again(rank, a);
     } else if (quorum_is_partial(p) && !takes_all(p)) {
         wait_for_answer(rank, a);
     } else if (a->round + 1 == p->round) {
@@ -358,6 +368,9 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
     if (ready->standing == RECORD_KEEPS)
         return p->terms.quorum == QUORUM_ALL && ready->round + 1 >= committed &&
                ready->round <= p->round;
+    /* the leader lane may close a round for the job before this lane closes the round */
+    if (ready->standing == RECORD_TAKES)
+        return ready->round <= p->round + 1;
     if (ready->round < committed && !quorum_is_partial(p))
         return false;
     return ready->round <= (ready->standing == RECORD_ANNOUNCE ? p->round + 1

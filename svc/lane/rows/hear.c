@@ -4,6 +4,7 @@
 
 #include "svc/lane/job/failure.h"
 #include "svc/lane/rows/request.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/policy.h"
 
@@ -137,6 +138,8 @@ static const char *hear_ended(struct worker *w, const struct record_clock *recor
             return fault;
         if (table_clocks_end(table->clocks, w->number, record->clock) > 0)
             job_wake(w->job);
+        if (w->job->has_left || w->job->tables->has_left)
+            rows_check_left(table);
     }
     return NULL;
 }

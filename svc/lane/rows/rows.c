@@ -3,11 +3,15 @@
 #include "svc/lane/rows/rows.h"
 
 #include "svc/base/clock.h"
+#include "svc/lane/job/failure.h"
 #include "svc/lane/rows/apply.h"
 #include "svc/lane/rows/pull.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/account.h"
+
+#include <errno.h>
+#include <inttypes.h>
 
 static bool rows_answer(struct lane_tables *tables)
 {
@@ -43,19 +47,71 @@ static void drop_requests(struct lane_table *table, struct list *requests, const
             table_drop_request(table, request);
 }
 
+/* ---- workers that end ---- */
+
+/* Returns whether a push of a clock that the worker has ended is not applied yet. */
+static bool owes_push(const struct lane_table *table, const struct worker *w)
+{
+    uint64_t clock = table_clocks_of(table->clocks, w->number);
+    list_for_each_entry (const struct row_request, push, &table->queues->pushes, link)
+        if (push->worker == w && push->record->clock < clock)
+            return true;
+    return false;
+}
+
+/* Fails the job if another rank has ended a clock that this rank, which has left, has not. */
+static void table_check_left(const struct lane_table *table, const struct worker *w)
+{
+    uint64_t clock = table_clocks_of(table->clocks, w->number);
+    if (clock != CLOCK_NONE && table->clocks->largest > clock)
+        job_fail(table->job, -EPIPE,
+                 "rank %u has left job '%s' before the end of clock %" PRIu64 " of table '%s', "
+                 "which other ranks have ended; end the same clocks on all ranks",
+                 w->number, table->job->name, clock, table->name);
+}
+
+void rows_check_left(struct lane_table *table)
+{
+    struct lane_job *job = table->job;
+    for (uint32_t rank = 0; rank < job->workers_count && !job->is_elastic; rank++)
+        if (job->workers[rank].state == WORKER_LEFT)
+            table_check_left(table, &job->workers[rank]);
+}
+
+/* A rank that has left stays a member: a clock that ended without its gradient would be a wrong
+ * result. The pushes of the rank end with its memory. */
+static void table_leave(const struct lane_table *table, const struct worker *w)
+{
+    if (owes_push(table, w))
+        job_fail(table->job, -EPIPE,
+                 "rank %u has left job '%s' before its pushes to table '%s' were applied; leave "
+                 "after all ranks have ended the clock, or raise GRADPOOL_TIMEOUT_MS",
+                 w->number, table->job->name, table->name);
+    else
+        table_check_left(table, w);
+}
+
+static void table_forget(struct lane_table *table, const struct worker *w)
+{
+    bool is_member = table_clocks_of(table->clocks, w->number) != CLOCK_NONE;
+    if (w->state == WORKER_LEFT && !w->job->is_elastic && !w->job->is_dropped)
+        table_leave(table, w);
+    else if (is_member)
+        (void)table_clocks_leave(table->clocks, w->number);
+    drop_requests(table, &table->queues->pushes, w);
+    drop_requests(table, &table->queues->pulls, w);
+    drop_requests(table, &table->queues->done, w);
+}
+
 void rows_forget(struct worker *w)
 {
     struct lane_tables *tables = w->job->tables;
     if (!tables || worker_is_keeper(w))
         return;
+    tables->has_left |= w->state == WORKER_LEFT;
+    list_for_each_entry (struct lane_table, table, &tables->tables, link)
+        table_forget(table, w);
     apply_forget(tables, w->number);
-    list_for_each_entry (struct lane_table, table, &tables->tables, link) {
-        drop_requests(table, &table->queues->pushes, w);
-        drop_requests(table, &table->queues->pulls, w);
-        drop_requests(table, &table->queues->done, w);
-        if (table_clocks_of(table->clocks, w->number) != CLOCK_NONE)
-            (void)table_clocks_leave(table->clocks, w->number);
-    }
 }
 
 static bool table_is_quiet(const struct lane_table *table)

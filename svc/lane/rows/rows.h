@@ -7,6 +7,7 @@
 
 struct lane;
 struct lane_job;
+struct lane_table;
 struct worker;
 
 /* Share of a lane's turn that one part of the work on tables uses, in the unit of
@@ -15,9 +16,13 @@ struct worker;
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
  * 0: no work is possible now. */
 uint32_t rows_turn(struct lane_job *job);
-/* Drops the requests and the memberships of a worker whose connection has ended, so that no clock
- * waits for the worker. A replica holder has neither. */
+/* Drops the requests of a worker whose connection has ended. A worker that was lost, or has left an
+ * elastic job, is no member any more, so no clock waits for it. The job fails with -EPIPE if the
+ * worker has left a job that is not elastic before its pushes were applied, or in a clock that
+ * another rank has ended. A replica holder has neither requests nor memberships. */
 void rows_forget(struct worker *w);
+/* Fails the job with -EPIPE if a rank has ended a clock that a rank that has left has not. */
+void rows_check_left(struct lane_table *table);
 /* Returns whether no request of any table of the lane is open. Failed jobs do not count. */
 bool rows_are_quiet(const struct lane *lane);
 

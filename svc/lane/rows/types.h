@@ -108,6 +108,7 @@ struct lane_tables {
     struct allowance allowance; /* memory of all tables of the job */
     struct list tables;
     struct row_apply *apply;
+    bool has_left; /* a rank has left with a goodbye */
 };
 
 #endif

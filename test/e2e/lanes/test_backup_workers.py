@@ -164,12 +164,14 @@ class BackupWorkers(unittest.TestCase):
                 lib.gp_job_leave(job)
 
     def test_a_lost_rank_ends_the_job_of_all(self):
+        """A survivor ends at once, too. On a busy host the coordinator may see that end first."""
         ranks = self.start('lost', 5, 'shm', 1000000)
         harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
         ranks[1].child.kill()
-        for rank in ranks[0], ranks[2]:
-            self.assertEqual(rank.child.wait(timeout=harness.WAIT_S), 1)
-            self.assertIn('rank 1', rank.text().splitlines()[0] + rank.text().splitlines()[-1])
+        for number, other in (0, 2), (2, 0):
+            self.assertEqual(ranks[number].child.wait(timeout=harness.WAIT_S), 1)
+            lines = ranks[number].text().splitlines()
+            self.assertRegex(lines[0] + lines[-1], f'rank (1|{other}) ')
 
     def test_parameters_are_equal_at_every_round_over_shared_memory(self):
         self.run_over('shm')

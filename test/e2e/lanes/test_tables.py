@@ -28,7 +28,7 @@ class Tables(unittest.TestCase):
         log = self.logs[rank] = pathlib.Path(self.service.folder) / f'tables.{rank}'
         self.running[rank] = subprocess.Popen(
             [TOOLS / 'table_worker', *map(str, (rank, workers, clocks, log, *spec))],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,
                  'GRADPOOL_TRANSPORT': transport, **environment})
 

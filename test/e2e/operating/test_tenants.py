@@ -76,7 +76,7 @@ class Keys(unittest.TestCase):
 
     def test_without_a_key_status_and_jobs_are_refused_and_told_what_to_do(self):
         words = 'this endpoint asks for a key: set GRADPOOL_KEY_FILE'
-        self.expect_refused(status(self.service.endpoint), words, 'refused: ' + words)
+        self.expect_refused(status(self.service.endpoint), words, 'request refused: ' + words)
         worker = self.service.worker('keyless', 0, 1)
         self.assertNotEqual(worker.wait(), 0)
         self.assertIn(words, worker.text())

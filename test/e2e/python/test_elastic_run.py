@@ -107,7 +107,7 @@ def rank_resizes(rank, founders):
                 resizes.after(step)
     run.close()
     write(rank, ending=run.ending)
-    return run.ending
+    return run.ending, run.is_first
 
 
 def train(rank, step, x, y, model, optimizer, scheduler):
@@ -119,12 +119,40 @@ def train(rank, step, x, y, model, optimizer, scheduler):
     write(rank, number=step.number, bits=bits(model))
 
 
+def rank_ends_epochs(rank, founders):
+    """Each epoch has one step, so a late worker gets the state at the end of an epoch. Returns the
+    learning rates in the epochs."""
+    import torch
+    x, y, model, optimizer, _ = training(rank)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.999)
+    from gradpool.elastic import Run
+    run = Run(model, optimizer, 8, 8, EPOCHS_MOST, also=[scheduler], job=os.environ['TEST_JOB'],
+              rank=rank, workers=founders, workers_max=2)
+    rates, folder = {}, os.environ['TEST_FOLDER']
+    for epoch in run.epochs():
+        if any(line['epoch'] <= epoch for line in lines_of(folder, 'end')):
+            break
+        for step in run:
+            rates[epoch] = optimizer.param_groups[0]['lr']
+            write(rank, number=step.number, bits='')
+            backward(x, y, model, optimizer, step.indices)
+            optimizer.step()
+            if rank == 0 and epoch == GROWS:
+                run.resize(2)
+            elif rank == 1 and len(rates) == GROWS:
+                write('end', epoch=epoch + 2)
+        scheduler.step()
+    run.close()
+    return rates
+
+
 def rank_trains(rank, founders):
     x, y, model, optimizer, scheduler = training(rank)
     run = run_of(model, optimizer, scheduler, rank, founders)
+    was_first = run.is_first
     for step in run:
         train(rank, step, x, y, model, optimizer, scheduler)
-    return run.ending, run.is_first
+    return run.ending, was_first, run.is_first
 
 
 def rank_loads(rank, founders):
@@ -143,6 +171,17 @@ def rank_loads(rank, founders):
             (model(some_x) - some_y).square().mean().backward()
             optimizer.step()
     return epochs, found, run.ending
+
+
+def rank_loads_less_than_the_deal(rank, founders):
+    """One loader reads two steps ahead, for all epochs. Returns the indices of the batches."""
+    x, _, model, optimizer, scheduler = training(rank)
+    run, found = run_of(model, optimizer, scheduler, rank, founders, prefetch=5), []
+    for indices in run.loader(range(SAMPLES), num_workers=1):
+        found += indices.tolist()[:run._deal.step.weight]
+        optimizer.zero_grad()
+        model(x[indices]).square().mean().backward()
+    return found
 
 
 def rank_runs_the_page(rank, founders):
@@ -246,7 +285,8 @@ class Runs(unittest.TestCase):
         until(lambda: {'grows': 1} in self.lines(0) or self.running[0].poll() is not None,
               'rank 0 resizes', ranks.RANK_TIMEOUT_S)
         self.start('rank_resizes', 2, 2)
-        self.assertEqual(self.end(), {0: 'closed', 1: 'closed', 2: 'left'})
+        self.assertEqual(self.end(), {0: ['closed', True], 1: ['closed', False],
+                                      2: ['left', False]})
         used = self.used()
         epochs = {epoch for epoch, _ in used}
         self.assertEqual((len(used), set(used.values())), (SAMPLES * len(epochs), {1}))
@@ -255,6 +295,14 @@ class Runs(unittest.TestCase):
         self.assertEqual((present[0], max(present), present[-2]), (2, 3, 2))
         self.assertEqual(self.check_bits(), [])
 
+    def test_a_late_worker_runs_the_end_of_the_epoch_whose_state_it_gets(self):
+        self.start('rank_ends_epochs', 0, 1)
+        self.await_step(0, 1)
+        self.start('rank_ends_epochs', 1, 1)
+        found = self.end()
+        self.assertGreaterEqual(len(found[1]), GROWS)
+        self.assertEqual({epoch: found[0].get(epoch) for epoch in found[1]}, found[1])
+
     def test_a_worker_killed_with_9_loses_no_sample_and_the_bits_are_those_of_a_replay(self):
         for rank in range(3):
             self.start('rank_trains', rank, 3)
@@ -262,7 +310,8 @@ class Runs(unittest.TestCase):
         killed = self.running.pop(1)
         killed.send_signal(signal.SIGKILL)
         killed.communicate()
-        self.assertEqual(self.end(), {0: ['trained', True], 2: ['trained', False]})
+        self.assertEqual(self.end(), {0: ['trained', False, True],
+                                      2: ['trained', False, False]})
         used = self.used()
         self.assertEqual(len(used), SAMPLES * EPOCHS)
         self.assertLessEqual(sum(used.values()) - len(used), 2 * -(-BATCH // 3))
@@ -278,6 +327,11 @@ class Runs(unittest.TestCase):
             self.assertEqual((epochs, ending), (list(range(EPOCHS)), 'trained'))
         used = collections.Counter(map(tuple, found[0][1] + found[1][1]))
         self.assertEqual((len(used), set(used.values())), (SAMPLES * EPOCHS, {1}))
+
+    def test_a_loader_that_reads_less_than_the_deal_goes_on_in_the_next_epoch(self):
+        self.start('rank_loads_less_than_the_deal', 0, 1)
+        used = collections.Counter(self.end()[0])
+        self.assertEqual((len(used), set(used.values())), (SAMPLES, {EPOCHS}))
 
     def test_the_script_of_the_page_runs_as_it_stands(self):
         for rank in range(2):
@@ -296,10 +350,11 @@ def refused(words, **changes):
     import torch
     from gradpool.elastic import Run
     model = changes.pop('model', None) or torch.nn.Linear(3, 1)
+    trained = changes.pop('trained', None) or list(model.parameters()) or [torch.zeros(1)]
     given = {'samples': 9, 'batch': 3, 'epochs': 1, 'rank': 0, 'workers': 1, 'workers_max': 2,
              'job': os.environ['TEST_JOB'], **changes}
     try:
-        Run(model, torch.optim.SGD(torch.nn.Linear(3, 1).parameters(), 0.1), **given).close()
+        Run(model, torch.optim.SGD(trained, 0.1), **given).close()
     except gradpool.GradpoolError as error:
         return [] if all(word in str(error) for word in words) else [str(error)]
     return [f'no error with {words}']
@@ -317,6 +372,11 @@ def rank_is_refused(rank, workers):
     wrong += refused(["'weight'", 'float64', 'expected torch.float32 on cpu; call'],
                      model=nn.Linear(3, 1).double())
     wrong += refused(['without a parameter'], model=nn.Tanh())
+    wrong += refused(['parameter 1 in group 0 of the optimizer',
+                      ' is trained, and not averaged over the workers of Run; ',
+                      'give the optimizer only parameters of the model of Run'],
+                     trained=list(nn.Linear(3, 1).requires_grad_(False).parameters())[:1] +
+                     list(nn.Linear(3, 1).parameters()))
     wrong += refused(['also[0]', 'without state_dict() and load_state_dict(), so'], also=[3])
     wrong += refused(['samples', 'epochs', 'at least one'], epochs=0)
     torch.distributed.init_process_group(
@@ -359,6 +419,12 @@ def body_unused(run, model):
         model.bias.sum().backward()
 
 
+def body_with_another_parameter(run, model):
+    for _ in run:
+        model.other = type(model.bias)(ones())
+        model(ones()).sum().backward()
+
+
 def body_of_other_data(run, model):
     run.loader([1, 2])
 
@@ -392,7 +458,22 @@ def body_that_grows_too_far(run, model):
 
 BODIES = (body_without_backward, body_twice, body_outside, body_without_steps, body_unused,
           body_of_other_data, body_that_reads_far, body_that_shuffles, body_that_waits,
-          body_that_grows_too_far, body_that_breaks)
+          body_that_grows_too_far, body_that_breaks, body_with_another_parameter)
+
+
+def rank_waits_for_long(rank, workers):
+    """Returns the deadlines of steps without and with GRADPOOL_TIMEOUT_MS."""
+    import torch
+    from gradpool.elastic import Run
+    found = []
+    os.environ.pop('GRADPOOL_TIMEOUT_MS', None)
+    for i in range(2):
+        model = torch.nn.Linear(3, 1)
+        with Run(model, torch.optim.SGD(model.parameters(), 0.1), 9, 3, 1, rank=0, workers=1,
+                 workers_max=2, job=f"{os.environ['TEST_JOB']}{i}") as run:
+            found.append(run._gradients._timeout_ms)
+        os.environ['GRADPOOL_TIMEOUT_MS'] = '70000'
+    return found
 
 
 def rank_loops_wrongly(rank, workers):
@@ -423,12 +504,16 @@ class Refusals(unittest.TestCase):
     def test_a_model_or_job_that_cannot_change_its_workers_is_refused(self):
         self.assertEqual(self.run_alone('rank_is_refused'), [])
 
+    def test_workers_wait_half_an_hour_for_one_that_validates(self):
+        self.assertEqual(self.run_alone('rank_waits_for_long'), [30 * 60 * 1000, 70000])
+
     def test_a_loop_that_other_workers_would_wait_for_is_an_error_with_advice(self):
         wanted = ('has had no backward(), for', 'a second time in one step', 'outside of a step',
                   'of Run has had no step', "no gradient to 'weight'", 'a data set of 2 samples',
                   'steps ahead, Run() deals', 'Run deals the samples, and',
                   'call resize() of the Run', '700',
-                  'was left before its last step')
+                  'was left before its last step',
+                  'give the model all parameters, and set requires_grad, before Run()')
         texts = self.run_alone('rank_loops_wrongly')
         for words, text in zip(wanted, texts, strict=True):
             self.assertIn(words, text)

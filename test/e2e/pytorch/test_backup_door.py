@@ -3,6 +3,7 @@ batches(), and settle(). Each rank is a process.
 
 Ranks decide the sets themselves: a rank outside the set of a round holds its gradient back until
 other ranks report that the round is closed."""
+import itertools
 import os
 import pathlib
 import signal
@@ -15,6 +16,7 @@ from test_ddp import attach, Rank, setUpModule, tearDownModule  # noqa: F401 (fo
 from test_ddp_steps import CLOSE, EXACT, halving, TOLERANCE
 
 WORKERS, ROUNDS, STOPPED_ROUNDS = 3, 12, 50
+FIRST = 4       # rounds of the first of two loops: rank 2 is passed until round 5, and ends later
 # Sets of rounds 1, 2, ..., which repeat. In its second forward() DistributedDataParallel waits for
 # all ranks, so no rank may be outside the sets of rounds 1 and 2 together.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
@@ -61,7 +63,8 @@ def train_by_sets(trainer, attachment, name):
     """Returns [[number of the batch, newest round, whether the gradient was dropped]]."""
     reports, bodies = Reports(trainer.rank, name), []
     batches = [(i, trainer.batch()) for i in range(ROUNDS)]
-    for i, batch in attachment.batches(batches, ROUNDS):
+    for i, batch in itertools.chain(attachment.batches(batches, FIRST),
+                                    attachment.batches(batches, ROUNDS - FIRST)):
         trainer.optimizer.zero_grad(set_to_none=True)
         loss = trainer.model(batch).square().mean()
         reports.hold_back(attachment.round + 1)
@@ -259,7 +262,7 @@ class Sampler(list):
 
 def rank_reads_a_loader(rank, workers):
     """One rank loops over loaders. Returns [items of two loops, epochs, items of another loader,
-    rates, errors]."""
+    rates, epochs of a second and the first loader, errors]."""
     import gradpool
     trainer = Rank(rank, workers)
     trainer.optimizer = trainer.torch.optim.SGD(trainer.net.parameters(), 1.0)
@@ -281,9 +284,13 @@ def rank_reads_a_loader(rank, workers):
         with trainer.model.no_sync():
             backward(trainer, trainer.batch())
         backward(trainer, trainer.batch())
-    found = [items(loader, 3) + items(loader, 4, steps_itself), loader.epochs,
+    found = [items(loader, 3) + items(loader, 4, steps_itself), loader.epochs[:],
              items('xy', 3, accumulates), attachment.round, schedule.get_last_lr(),
              attachment.settle()]
+    second = Sampler(*'pq')
+    items(second, 3)
+    items(loader, 1)
+    found += [[second.epochs, loader.epochs]]
     for attempt in (lambda: items([], 1), lambda: items(iter([]), 1),
                     lambda: items('xy', 1, lambda: None), lambda: items('xy', -1)):
         try:
@@ -326,7 +333,7 @@ class BackupDoor(test_ddp.Case):
     def test_a_killed_rank_is_named_by_the_others(self):
         found = self.run_ranks('rank_is_killed', WORKERS, start=lose_rank_1)
         for backward_error, forward, settle in found:
-            self.assertEqual(forward[0], 'PeerLost')
+            self.assertEqual(forward[0], 'PeerLost', forward)
             self.assertEqual(settle, forward)
             for _, text in backward_error, forward:
                 self.assertIn('rank 1', text)
@@ -350,9 +357,10 @@ class BackupDoor(test_ddp.Case):
             self.assertIn('or raise attach(timeout_ms=), now 2 s', text)
 
     def test_a_loader_goes_on_in_the_next_loop_and_begins_again_when_it_ends(self):
-        items, epochs, others, number, rates, settled, *errors = \
+        items, epochs, others, number, rates, settled, later, *errors = \
             self.run_ranks('rank_reads_a_loader', 1)[0]
         self.assertEqual((''.join(items), epochs), ('abcdeab', [0, 1]))
+        self.assertEqual(later, [[0, 1], [0, 1, 2]])
         self.assertEqual((''.join(others), number, settled), ('xyx', 10, None))
         self.assertEqual(rates, [0.5 ** 5])
         empty, used, idle, negative = errors

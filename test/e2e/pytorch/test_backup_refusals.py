@@ -94,6 +94,13 @@ def changed_rate(of):
     of.train(of.raise_rate)
 
 
+def rate_changed_behind(of):
+    of.attach()
+    for _ in of.attachment.batches('ab', 1):
+        of.backward()
+        of.raise_rate()
+
+
 def clipped(of):
     def clip():
         of.torch.nn.utils.clip_grad_norm_(of.net.parameters(), 0.01)
@@ -159,7 +166,8 @@ REFUSALS = {
     'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
              "with rate='proportional': lanes serve 'fixed' so far"),
     'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer=: '
-                     'lanes serve no means of some ranks yet, they only step. Give the optimizer'),
+                     'attach() lets lanes step with the gradients of some ranks, and not the '
+                     'script. Give the optimizer as'),
     'compression': (compressed, 'attach(backup=) with compression: a rank cannot send the rest of '
                     'a dropped gradient. Leave compression out, or backup'),
     'step alone': (lambda of: of.attach(backup=None, step=print), 'attach(step=) without backup=: '
@@ -192,6 +200,8 @@ REFUSALS = {
                 'with backup workers, whose ranks are in different rounds. Load them before'),
     'rate in the loop': (changed_rate, "the optimizer's settings were changed in a loop over "
                          'batches(), where a rank that is passed makes fewer iterations. Give'),
+    'rate behind backward': (rate_changed_behind, "the optimizer's settings were changed in a loop "
+                             'over batches(), where a rank that is passed makes'),
     'clipped': (clipped, 'gradients were changed between backward() and step()'),
     'Join': (joining, 'Join with a model of attach(optimizer=)'),
     'snapshot': (snapshot, 'broadcasts, saves and restores before its first round only'),
@@ -203,8 +213,8 @@ REFUSALS = {
     'settle': (settled_without_backup, 'settle() of a model attached without backup workers'),
     'GPU': (on_a_gpu, "parameter 'weight' is on cuda:0, and the end of a round does not await the "
             'copies of a GPU yet. Train on the CPU, or leave backup out'),
-    'horovod': (horovod, "DistributedOptimizer(backup='static:1'): lanes serve no means of some "
-                'ranks yet, and here the script steps. Leave backup out, or use gradpool.ddp')}
+    'horovod': (horovod, "DistributedOptimizer(backup='static:1'): at Horovod's door every "
+                'step has the gradients of all ranks. Leave backup out, or use gradpool.ddp')}
 
 
 def text_of(call, of):

@@ -67,6 +67,8 @@ static void must(int result, const char *what)
     if (result >= 0)
         return;
     fprintf(file, "error %d %s: %s\n", -result, what, gp_last_error());
+    fflush(file);
+    getchar(); /* until stdin ends: the end of this process would be an error of the others */
     exit(3);
 }
 

@@ -266,7 +266,7 @@ static void a_zero_byte_is_refused(void **state)
     fwrite("[serve]\0\n", 1, 9, file);
     assert_int_equal(fclose(file), 0);
     begin(&serve_command);
-    assert_refused(":1: a zero byte");
+    assert_refused(":1: the line has a zero byte");
 }
 
 static void blanks_a_mark_and_comments_change_nothing(void **state)

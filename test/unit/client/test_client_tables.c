@@ -218,6 +218,17 @@ static void records_reach_a_lane_in_the_order_of_clocks(void **state)
     gp_batch_free(batch);
 }
 
+static void one_record_ends_the_clock_of_all_tables_of_a_lane(void **state)
+{
+    gp_table_spec spec = usual;
+    declare_tables(1);
+    spec.name = "second";
+    ok(gp_table_declare(jobs[0], &spec, &t[0]));
+    ok(gp_clock(jobs[0]));
+    assert_int_equal(wait_records(1)->records[0].clock.count, 2);
+    script_unlock(&rig);
+}
+
 /* While the rig is locked its lane reads nothing, so its queue becomes full. */
 static void records_without_room_are_sent_later_in_order(void **state)
 {
@@ -231,8 +242,11 @@ static void records_without_room_are_sent_later_in_order(void **state)
         if (i % 100 == 0)
             ok(gp_push(batch, gradients, NULL));
     }
-    assert_true(jobs[0]->unsent > 0);
+    pthread_mutex_lock(&jobs[0]->lock);
+    uint32_t unsent = jobs[0]->unsent;
+    pthread_mutex_unlock(&jobs[0]->lock);
     script_unlock(&rig);
+    assert_true(unsent > 0);
     const struct script_tables *all = wait_records(1 + clocks + clocks / 100);
     uint64_t clock = 0;
     for (uint32_t i = 1; i < all->records_count; i++) {
@@ -365,6 +379,10 @@ static void a_lost_lane_fails_its_tables_alone(void **state)
            NULL);
     gp_batch_free(batch);
     hold_answers(false);
+    spec.name = "third";
+    use_lanes(0, 1);
+    failed(gp_table_declare(jobs[0], &spec, &both), -EOWNERDEAD,
+           "table 'third': lane 0 is lost, and with it the rows of shards 0, 1, ", NULL);
     use_lanes(1, 1);
     pull_and_check(rest, KEYS, 1);
     ok(gp_clock(jobs[0]));
@@ -560,6 +578,7 @@ int main(void)
         WITH(a_pull_waits_for_the_clock_before_its_own),
         WITH(a_batch_without_keys_is_over_at_once),
         WITH(records_reach_a_lane_in_the_order_of_clocks),
+        WITH(one_record_ends_the_clock_of_all_tables_of_a_lane),
         WITH(records_without_room_are_sent_later_in_order),
         WITH(a_lane_gets_no_more_requests_than_it_stores),
         WITH(memory_of_calls_is_used_again),

@@ -323,7 +323,8 @@ static void a_foreign_grant_is_refused(void **state)
                     "aggregator refused: the aggregator offers no lanes, or too many");
     join.n_lanes = 1;
     join.node = "a\nb";
-    end_ask_refused(e, &request, -EINVAL, "host name has characters that a host name may not");
+    end_ask_refused(e, &request, -EINVAL,
+                    "host name has other characters than a host name may have");
     join.node = "";
     end_ask_refused(rig_aggregator(*state, 1), &request, -EINVAL,
                     "this connection has joined already");

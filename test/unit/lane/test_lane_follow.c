@@ -458,7 +458,8 @@ static void a_slot_without_memory_fails_the_job_in_words(void **state)
 
 /* --- moves --- */
 
-static void a_new_owner_knows_the_round_of_the_job(void **state)
+/* Moves the piece after round 2. */
+static void move(void)
 {
     static char moved[LANE_STATE_HEAD_BYTES + 2 * BYTES];
     const uint32_t piece = W;
@@ -477,6 +478,11 @@ static void a_new_owner_knows_the_round_of_the_job(void **state)
     rig_place_piece(&rig, RANKS, spec, true);
     assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, (size_t)bytes), 0);
     assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
+}
+
+static void a_new_owner_knows_the_round_of_the_job(void **state)
+{
+    move();
     take_round(2, 2); /* the rank's standing */
     expect_closed(2, 1, 2, 2);
     expect_parameters(2);
@@ -491,6 +497,22 @@ static void a_new_owner_knows_the_round_of_the_job(void **state)
     expect_parameters(0);
     push(0, 4, 4);
     expect_error(0, -EPROTO, "round 4 announced");
+}
+
+static void a_new_owner_answers_a_taker_of_the_open_round(void **state)
+{
+    move();
+    take_round(2, 3); /* the leader lane has closed this round already */
+    choose(0, 2, 3);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        tell(rank, &usual);
+        push(rank, 3, 2);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++)
+        expect_commit(rank, 3);
+    expect_closed(2, 1, 3, 3);
+    model_follow(UPDATE_SGD, 3, 3, &usual);
+    expect_parameters(2);
 }
 
 #define CASE(test) cmocka_unit_test_teardown(test, stop)
@@ -518,6 +540,7 @@ int main(int argc, char **argv)
         CASE(a_taker_that_leaves_is_forgotten),
         CASE(a_slot_without_memory_fails_the_job_in_words),
         CASE(a_new_owner_knows_the_round_of_the_job),
+        CASE(a_new_owner_answers_a_taker_of_the_open_round),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

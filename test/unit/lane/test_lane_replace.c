@@ -191,6 +191,50 @@ static void where_the_first_make_a_round_its_tensor_fails(void **state)
     rig_until(&rig, rig.workers[ONCE_MORE].errors_count == 1);
 }
 
+static void say_sum(uint32_t i, uint8_t standing, uint64_t round)
+{
+    struct say said = {.piece = 1, .round = round, .elements = LONG, .standing = standing};
+    said.root = said.word = (uint32_t)round;
+    said.has_no_input = standing == RECORD_TAKES;
+    rig_say(&rig, i, said);
+}
+
+static void choose_two(uint32_t i, uint64_t round)
+{
+    const struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = round, .ranks = {3}};
+    assert_int_equal(fabric_send(rig.workers[i].conn, &chosen, sizeof chosen, NULL, 0), 0);
+}
+
+/* The round that was cut has written over the result of round 1 in part. */
+static void a_result_under_a_round_that_was_cut_is_served_no_longer(void **state)
+{
+    const struct lane_terms sums = {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = 2};
+    rig_start(&rig, "ofi");
+    rig_place_piece(&rig, 3,
+                    (struct lane_piece){.id = 1, .elements = LONG, .terms = sums, .tensor = "w"},
+                    false);
+    for (uint32_t i = 0; i < 3; i++)
+        rig_connect(&rig, i, RIG_JOB, i);
+    for (uint64_t round = 1; round <= 2; round++) {
+        choose_two(1, round);
+        say_sum(0, RECORD_ANNOUNCE, round);
+        say_sum(1, RECORD_ANNOUNCE, round);
+        rig_until(&rig, rig.workers[0].commits_count == (int)round &&
+                            rig.workers[1].commits_count == (int)round);
+    }
+    choose_two(1, 3);
+    say_sum(0, RECORD_ANNOUNCE, 3);
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true; /* the lane starts to read, and gets no answer */
+    say_sum(1, RECORD_ANNOUNCE, 3);
+    rig_settle(&rig);
+    rig_connect(&rig, ONCE_MORE, RIG_JOB, 0);
+    say_sum(2, RECORD_TAKES, 1);
+    rig_until(&rig, rig.workers[2].errors_count > 0);
+    assert_true(rig_says(&rig.workers[2], -EOWNERDEAD, "lacks the result of round 1"));
+    assert_int_equal(rig.workers[2].words_count, 0);
+}
+
 static void a_job_that_is_dropped_waits_for_the_connections_that_were_replaced(void **state)
 {
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
@@ -418,6 +462,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_that_is_one_ahead_waits_for_the_others),
     CASE(a_connection_that_dies_between_two_records_does_not_count),
     CASE(where_the_first_make_a_round_its_tensor_fails),
+    CASE(a_result_under_a_round_that_was_cut_is_served_no_longer),
     CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
     CASE(a_rank_whose_connection_was_reset_connects_again),
     CASE(a_round_that_a_reset_has_cut_is_done_again),

@@ -285,6 +285,24 @@ static void a_new_owner_knows_what_ranks_hold(void **state)
     expect_waits(4, 0);
 }
 
+/* --- a new leader lane --- */
+
+/* Rank 1 was in the set, and the lane died before the rank knew. */
+static void a_new_leader_lane_sends_the_set_ahead_of_the_commit(void **state)
+{
+    const struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {3}};
+    start(true);
+    assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    stand(0, 1, RECORD_IDLE);
+    end(1, 1);
+    stand(LATE, 0, RECORD_IDLE);
+    rig_until(&rig, has_commit(1, 1));
+    assert_int_equal(rig.workers[1].chosen_count, 1);
+    assert_int_equal(rig.workers[1].chosen.round, 1);
+    assert_int_equal(rig.workers[1].chosen.ranks[0], 3);
+    assert_int_equal(rig.workers[0].chosen_count, 0); /* this rank has sent the set */
+}
+
 /* --- the answer --- */
 
 static void a_rank_takes_a_newer_round_once_then_begins(void **state)
@@ -438,6 +456,7 @@ int main(int argc, char **argv)
         CASE(a_rank_that_announces_holds_all_rounds_before),
         CASE(a_rank_that_has_left_may_be_behind),
         CASE(a_new_owner_knows_what_ranks_hold),
+        CASE(a_new_leader_lane_sends_the_set_ahead_of_the_commit),
         CASE(a_rank_takes_a_newer_round_once_then_begins),
         CASE(a_rank_with_the_newest_round_begins),
         CASE(a_new_leader_lane_answers_when_it_knows_the_round),

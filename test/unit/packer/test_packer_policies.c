@@ -278,7 +278,7 @@ static void paa_keeps_to_the_memory_of_a_lane(void **state)
     assert_int_equal(fixture_lane_bytes(f, 0), 2000);
     f->lanes[1].memory_bytes = 5000;
     f->lanes[2].memory_bytes = 5009;
-    fixture_refuse(f, "paa", -ENOSPC, "left");
+    fixture_refuse(f, "paa", -ENOSPC, "most free memory");
     fixture_free(f);
 }
 

@@ -7,6 +7,7 @@ the function step of the script once, on the ranks that were passed, too."""
 import contextlib
 import threading
 import time
+import weakref
 
 import torch.distributed
 
@@ -53,8 +54,9 @@ def check_options(backup, optimizer, compression, step):
         raise mismatch('attach(backup=) with compression: a rank cannot send the rest of a '
                        'dropped gradient. Leave compression out, or backup')
     if backup is not None and optimizer is None:
-        raise mismatch('attach(backup=) without optimizer=: lanes serve no means of some ranks '
-                       'yet, they only step. Give the optimizer as attach(optimizer=)')
+        raise mismatch('attach(backup=) without optimizer=: attach() lets lanes step with the '
+                       'gradients of some ranks, and not the script. Give the optimizer as '
+                       'attach(optimizer=)')
 
 
 def check_model(model):
@@ -111,6 +113,7 @@ class BackupRounds:
         self._job, self._group, self._way, self._limit = job, group, way, limit
         self._step, self._again, self._batches = step, backup.again, _Batches()
         self.number = self.missed = self.dropped = 0
+        self._planned = 0       # the round after which the last loop ends, the same on every rank
         self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
         self._is_brief = False      # whether the last wait was; the first one declares a tensor
 
@@ -150,10 +153,11 @@ class BackupRounds:
     # ---- the script's loop ----
 
     def batches(self, loader, rounds):
-        rounds = number(rounds, 'rounds', U64_MAX)
-        return self._loop(loader, self.number + rounds)
+        return self._loop(loader, number(rounds, 'rounds', U64_MAX))
 
-    def _loop(self, loader, last):
+    def _loop(self, loader, rounds):
+        # not self.number + rounds: ranks begin the loop in different rounds
+        self._planned = last = self._planned + rounds
         self._catch_up()
         self._way.note_settings()
         while self.number < last:
@@ -164,6 +168,7 @@ class BackupRounds:
             finally:
                 self._way.is_in_body = False
             self._count_body()
+            self._way.check_settings()
             self._catch_up()
             if self._again and self.dropped > dropped:
                 self._batches.put_back(batch)
@@ -199,14 +204,16 @@ class BackupRounds:
             raise mismatch(f'{self._job}, settle(): {disagreement(texts, range(len(texts)))}. End '
                            'each loop over batches() by its number of rounds, and write no '
                            'parameters')
+        self._planned = self.number     # all ranks may have left a loop after this round
 
 
 class _Batches:
     """Batches of a loader, pass after pass. A further loop over the same loader continues the pass
-    of the loop before."""
+    of the loop before; a loop over another loader drops the kept batches."""
 
     def __init__(self):
-        self._loader, self._left, self._passes, self._kept = None, iter(()), 0, []
+        self._loader, self._left, self._kept = None, iter(()), []
+        self._passes = {}       # id of a living sampler -> number of its passes
 
     def next(self, loader):
         if loader is not self._loader:
@@ -228,8 +235,17 @@ class _Batches:
         self._kept.append(batch)
 
     def _begin_pass(self, loader):
-        for sampler in getattr(loader, 'sampler', None), getattr(loader, 'batch_sampler', None):
+        samplers = getattr(loader, 'sampler', None), getattr(loader, 'batch_sampler', None)
+        for key, sampler in {id(one): one for one in samplers}.items():
             if hasattr(sampler, 'set_epoch'):
-                sampler.set_epoch(self._passes)
+                sampler.set_epoch(self._count_pass(key, sampler))
         self._loader, self._left = loader, iter(loader)
-        self._passes += 1
+
+    def _count_pass(self, key, sampler):
+        """Returns the number of earlier passes of this sampler, which is 0 on every rank for a new
+        sampler. A sampler needs no hash, so no WeakKeyDictionary is used."""
+        if key not in self._passes:
+            weakref.finalize(sampler, self._passes.pop, key).atexit = False
+            self._passes[key] = 0
+        self._passes[key] += 1
+        return self._passes[key] - 1

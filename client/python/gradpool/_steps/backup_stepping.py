@@ -37,11 +37,15 @@ class BackupStepping(Stepping):
                            'attachment.batches(loader, rounds=...):"')
         return super().start(job, bucket)
 
-    def _begin_step(self, bucket):
+    def check_settings(self):
+        """Raises Mismatch if the script has changed settings since note_settings()."""
         if self._all_settings() != self._noted:
             raise mismatch("the optimizer's settings were changed in a loop over batches(), where "
                            'a rank that is passed makes fewer iterations. Give the scheduler as '
                            'attach(step=scheduler.step), or change settings between two loops')
+
+    def _begin_step(self, bucket):
+        self.check_settings()
         super()._begin_step(bucket)
 
     def _take_changes(self, _):

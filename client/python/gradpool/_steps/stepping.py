@@ -205,9 +205,10 @@ class Stepping:
         bucket_of()."""
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step() of the attached optimizer, and '
-                           'lanes have done a step in the first: call step() after each, put all '
-                           'but the last one under model.no_sync(), or attach without the '
-                           'optimizer where a script leaves steps out')
+                           'lanes have done a step in the first: call step() after each, put '
+                           'forward() and backward() of all passes but the last under '
+                           'model.no_sync(), or attach without the optimizer where a script '
+                           'leaves steps out')
         if not self._pushed:
             self._begin_step(bucket)
         self._pushed.add(bucket.index())

@@ -38,14 +38,28 @@ def parameters_of(model):
     return found
 
 
+def check_averaged(parameters, model, optimizer, advice):
+    """Raises Mismatch if the model or the optimizer has a parameter that requires a gradient and is
+    not in `parameters` ({name: parameter}): each worker would train its own copy."""
+    averaged = set(map(id, parameters.values()))
+    named = [(f"'{name}'", one) for name, one in model.named_parameters()]
+    named += [(f'parameter {i} in group {group} of the optimizer', one)
+              for group, members in enumerate(getattr(optimizer, 'param_groups', ()))
+              for i, one in enumerate(members['params'])]
+    for name, one in named:
+        if one.requires_grad and id(one) not in averaged:
+            raise mismatch(f'{name} is trained, and not averaged over the workers of Run; {advice}')
+
+
 class Gradients:
     """Averages the gradients of `parameters` ({name: parameter}) in each step.
 
+      check    called at the end of each backward(); raises an error
       failure  the first error of an exchange; later steps raise it again
       is_open, is_pushed  whether a step has begun, and whether backward() has run in the step"""
 
-    def __init__(self, job, parameters, tensors, timeout_ms):
-        self._job, self._timeout_ms = job, timeout_ms
+    def __init__(self, job, parameters, tensors, timeout_ms, check):
+        self._job, self._timeout_ms, self._check_model = job, timeout_ms, check
         self._parameters, self._tensors = parameters, tensors
         self.failure, self.is_open, self.is_pushed, self._is_queued = None, False, False, False
         mine = weakref.ref(self)
@@ -82,6 +96,7 @@ class Gradients:
         if self.is_pushed:
             raise mismatch('backward() a second time in one step of Run: add the losses, and call '
                            'backward() once in each step')
+        self._check_model()
         lacking = [name for name, one in self._parameters.items() if one.grad is None]
         if lacking:
             raise mismatch(f"backward() gave no gradient to '{lacking[0]}' ({len(lacking)} such "

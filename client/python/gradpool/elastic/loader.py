@@ -33,6 +33,7 @@ def _at_once(run, data, collate):
 def _ahead(run, loader):
     loaded, number = None, 0
     for step in run:
+        loader.batch_sampler.present = step.number
         if loaded is None:
             loader.batch_sampler.first = number = step.number
             loaded = iter(loader)
@@ -46,10 +47,12 @@ class _Shares:
     """A batch sampler: the samples of this worker, from step `first` on."""
 
     def __init__(self, run):
-        self._run, self.first = run, 1
+        self._run, self.first, self.present = run, 1, 1
 
     def __iter__(self):
         number = self.first
         while True:
-            yield self._run.indices_of(number)
+            # a step before the present one was without samples, and its share is no longer known
+            is_past = number < self.present
+            yield self._run.stand_in if is_past else self._run.indices_of(number)
             number += 1

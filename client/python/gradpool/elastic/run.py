@@ -5,6 +5,7 @@ The deal (deal.py) names the samples of this worker in each step. Gradients (gra
 state of another worker (state.py). So all workers have the same model after each step."""
 import collections
 import errno
+import functools
 import itertools
 import os
 import sys
@@ -16,10 +17,11 @@ import torch
 from ..client import connect, default_timeout_ms, Job, job_from_environment
 from ..errors import GradpoolError, mismatch, Timeout
 from . import deal as deals
-from .gradients import Gradients, parameters_of
+from .gradients import check_averaged, Gradients, parameters_of
 from .loader import batches
 from .state import check_objects, exchange, NAME, State, WORDS
 
+_TIMEOUT_MS = 30 * 60 * 1000
 _PAUSE_S = 0.05     # pause between two attempts to join before the job grows
 # One step: its number from 1, its epoch from 0, samples of all workers, samples of this worker (0:
 # its gradient has no effect), and their indices in the data set.
@@ -40,7 +42,8 @@ class Run:
       job        a Job with workers_max or on_worker_loss='continue', which the Run leaves at its
                  end; or a name; None: GRADPOOL_JOB
       workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job
-      timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS
+      timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS, or 30 minutes,
+                 because all workers wait while one validates
 
     In the first step all workers get the state of the lowest rank. `ending` says after the loop:
     'trained', 'left' (the job has shrunk) or 'late' (the training had ended before this worker got
@@ -51,30 +54,37 @@ class Run:
                  lanes=False, compression=None):
         _refuse(lanes, compression)
         parameters = parameters_of(model)
+        check_averaged(parameters, model, optimizer,
+                       'give the optimizer only parameters of the model of Run')
         objects = {'model': model, 'optimizer': optimizer}
         objects.update((f'also[{i}]', one) for i, one in enumerate(also))
         check_objects(objects)
         self.samples, self.prefetch, self.ending = samples, prefetch, None
-        self._timeout_ms = timeout_ms or default_timeout_ms()
+        self._timeout_ms = timeout_ms or default_timeout_ms(_TIMEOUT_MS)
         self._state, self._client = State(objects), None
+        check = functools.partial(
+            check_averaged, parameters, model, optimizer,
+            'give the model all parameters, and set requires_grad, before Run()')
         self.job = job if isinstance(job, Job) else self._join(
             job or os.environ.get('GRADPOOL_JOB'), rank, workers, workers_max, endpoint)
         try:
-            self._begin(parameters, samples, batch, epochs, seed, prefetch)
+            self._begin(parameters, check, samples, batch, epochs, seed, prefetch)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, parameters, samples, batch, epochs, seed, prefetch):
+    def _begin(self, parameters, check, samples, batch, epochs, seed, prefetch):
         declared = {name: (one.numel(), 'float32') for name, one in parameters.items()}
         declared[NAME] = WORDS, 'int64'
         self._deal = deals.Deal(self.job, declared, samples, batch, epochs, seed, prefetch)
         self._gradients = Gradients(self.job, parameters,
                                     [self._deal.tensors[name] for name in parameters],
-                                    self._timeout_ms)
+                                    self._timeout_ms, check)
         self._carrier = self._deal.tensors[NAME]
-        self._has_state, self._resize_error = False, None
+        self._has_state, self._has_shared, self._resize_error = False, False, None
         self._peeked, self._epoch, self._place = None, None, 0
+        self._newest = None     # epoch of the last step, or of the giver's last one
+        self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
         """A late worker is refused until the job grows, so it tries again until the deadline."""
@@ -103,7 +113,13 @@ class Run:
 
     def epochs(self):
         """Yields the number of each epoch; a late worker begins in the open one. The script loops
-        over all steps of the epoch."""
+        over all steps of the epoch. A late worker that got the state after the last step of an
+        epoch first gets that epoch, without steps, because the state is that before the end of the
+        script's loop body."""
+        if self._is_carried_past():
+            self._epoch = self._carried
+            yield self._carried
+        self._carried = None
         while (step := self._peek()) is not None:
             self._epoch = step.epoch
             yield step.epoch
@@ -115,6 +131,12 @@ class Run:
                                'workers train the whole epoch; do so here, too')
         self._epoch = None
 
+    def _is_carried_past(self):
+        step = self._peek()
+        if self._carried is None:
+            return False
+        return self.ending == 'trained' if step is None else step.epoch > self._carried
+
     def loader(self, data, **options):
         """Yields the batch of each step, made of the samples of this worker: data[i] for the
         indices of the step. Options are those of DataLoader; num_workers * prefetch_factor (2) is
@@ -125,12 +147,19 @@ class Run:
         """Returns the samples of this worker in the present step or one of the next `prefetch`. A
         worker without a share gets two samples, because many models refuse empty batches, and batch
         norm refuses one sample; its weight is 0."""
-        return self._deal.share(number) or [0, 1 % self.samples]
+        return self._deal.share(number) or self.stand_in
+
+    @property
+    def stand_in(self):
+        """The indices of a step without a share."""
+        return [0, 1 % self.samples]
 
     @property
     def is_first(self):
-        """Returns True on one worker: the lowest of those that share the samples."""
-        return self._place == 0 and self.ending in (None, 'trained')
+        """Returns True on one worker: the lowest of those that share the samples. The value stays
+        after close(); False before the first share of this worker."""
+        return (self._has_shared and self._place == 0
+                and self.ending in (None, 'trained', 'closed'))
 
     def resize(self, workers):
         """Requests another number of workers, and returns at once: workers join and leave between
@@ -187,8 +216,9 @@ class Run:
     def _open(self, step):
         if step.number == 1:
             self._share_first()
-        self._has_state = True
-        self._gradients.is_open = True
+        self._has_state = self._gradients.is_open = True
+        self._has_shared = self._has_shared or step.weight > 0
+        self._newest = step.epoch
         indices = torch.tensor(self.indices_of(step.number), dtype=torch.int64)
         return Step(step.number, step.epoch, step.batch, step.weight, indices)
 
@@ -215,11 +245,11 @@ class Run:
         if data is None:
             self._deal.missed()
         else:
-            self._state.load(data)
+            self._carried = self._newest = self._state.load(data)
             self._has_state = True
 
     def _exchange(self, giver):
-        given = self._state.save() if giver == self.job.rank else None
+        given = self._state.save(self._newest) if giver == self.job.rank else None
         return exchange(self.job, self._carrier, given, self._timeout_ms)
 
     # ---- the end ----

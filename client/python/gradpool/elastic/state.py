@@ -18,16 +18,20 @@ class State:
     def __init__(self, objects):
         self._objects = objects
 
-    def save(self):
+    def save(self, epoch):
+        """Returns bytes. `epoch`: of the last step of this worker, or None."""
         kept = io.BytesIO()
-        torch.save({name: one.state_dict() for name, one in self._objects.items()}, kept)
+        states = {name: one.state_dict() for name, one in self._objects.items()}
+        torch.save((epoch, states), kept)
         return kept.getvalue()
 
     def load(self, data):
+        """Returns the epoch."""
         # the bytes come from a worker of this job, which runs the same script
-        found = torch.load(io.BytesIO(data), weights_only=False)
+        epoch, states = torch.load(io.BytesIO(data), weights_only=False)
         for name, one in self._objects.items():
-            one.load_state_dict(found[name])
+            one.load_state_dict(states[name])
+        return epoch
 
 
 def exchange(job, tensor, given, timeout_ms):

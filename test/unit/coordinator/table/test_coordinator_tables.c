@@ -69,6 +69,15 @@ static void told_of_failure(struct end *e, uint32_t table, int code, const char 
     message_free(message);
 }
 
+static void told_of_job_failure(struct end *e, int code, const char *text)
+{
+    envelope *message = end_expect(e, BODY(JOB_FAILURE));
+    assert_int_equal(message->job_failure->code, code);
+    if (!strstr(message->job_failure->text, text))
+        fail_msg("'%s' does not say '%s'", message->job_failure->text, text);
+    message_free(message);
+}
+
 /* The route of one table, copied from a DeclareReply. */
 struct routed {
     uint32_t table;
@@ -346,12 +355,12 @@ static void a_job_with_backup_workers_has_no_tables(void **state)
     refused(zero.end, -EOPNOTSUPP, "; join without backup workers");
 }
 
-static void a_rank_that_declares_other_terms_fails_the_table_for_all(void **state)
+static void a_rank_that_declares_other_terms_fails_the_job(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 2), one = join_from(rig, NODE, 1, 2);
-    struct routed route = declare(zero.end);
+    declare(zero.end);
     end_declare_table(zero.end, "users", 16, SHARDS);
     refused(zero.end, -EEXIST, "rank 0 declared dim 32, shards 8");
     end_declare_table(zero.end, "users", 16, SHARDS);
@@ -359,9 +368,9 @@ static void a_rank_that_declares_other_terms_fails_the_table_for_all(void **stat
     end_expect_none(zero.end, BODY(TABLE_FAILURE));
     end_declare_table(one.end, "users", 16, SHARDS);
     refused(one.end, -EINVAL, "rank 0 declared dim 32, shards 8");
-    told_of_failure(zero.end, route.table, -EINVAL, "rank 1 declared dim 16, shards 8");
-    end_declare_table(zero.end, "users", 32, SHARDS);
-    refused(zero.end, -EINVAL, "rank 1 declared dim 16");
+    told_of_job_failure(zero.end, -EINVAL, "rank 1 declared dim 16, shards 8");
+    end_declare_table(zero.end, "items", 32, SHARDS);
+    refused(zero.end, -ECONNRESET, "rank 1 declared dim 16");
 }
 
 /* --- hosts --- */
@@ -378,21 +387,29 @@ static void a_rank_without_a_lane_on_its_host_is_refused(void **state)
     message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
 }
 
-static void ranks_on_two_hosts_are_refused_before_and_after_the_table_is_placed(void **state)
+static void ranks_on_two_hosts_are_refused_before_a_table_is_placed(void **state)
+{
+    struct rig *rig = *state;
+    struct end *lane = rig_aggregator(rig, 1);
+    struct member zero = join_from(rig, NODE, 0, 2), one = join_from(rig, "node9", 1, 2);
+    end_declare_table(zero.end, "users", 32, SHARDS);
+    refused(zero.end, -EOPNOTSUPP, "rank 0 runs on host node7 and rank 1 on host node9");
+    end_declare_table(one.end, "users", 32, SHARDS);
+    refused(one.end, -EOPNOTSUPP, "; start all workers on one host");
+    end_expect_none(lane, BODY(PLACE_REQUEST));
+}
+
+static void a_late_rank_on_another_host_than_the_table_fails_the_job(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 3);
-    struct routed route = declare(zero.end);
+    declare(zero.end);
     struct member one = join_from(rig, "node9", 1, 3);
     end_declare_table(one.end, "users", 32, SHARDS);
     refused(one.end, -EOPNOTSUPP, "; start all workers on the host of the lanes");
-    told_of_failure(zero.end, route.table, -EOPNOTSUPP,
-                    "rank 1 runs on host node9 and lane 1 on host node7");
-    end_declare_table(zero.end, "items", 32, SHARDS);
-    refused(zero.end, -EOPNOTSUPP, "rank 0 runs on host node7 and rank 1 on host node9");
-    end_declare_table(zero.end, "items", 32, SHARDS);
-    refused(zero.end, -EOPNOTSUPP, "; start all workers on one host");
+    told_of_job_failure(zero.end, -EOPNOTSUPP,
+                        "rank 1 runs on host node9 and lane 1 on host node7");
 }
 
 /* --- loss and return of lanes --- */
@@ -502,15 +519,16 @@ static void shards_of_an_unknown_job_are_dropped_with_it(void **state)
 static void a_rank_that_resumes_hears_that_its_table_has_failed(void **state)
 {
     struct rig *rig = *state;
-    rig_aggregator(rig, 1);
+    struct end *lane = rig_local_aggregator(rig, 1, "");
     struct member zero = join_from(rig, NODE, 0, 2), one = join_from(rig, NODE, 1, 2);
     struct routed route = declare(zero.end);
+    declare(one.end);
     end_close(zero.end);
     rig_settle(rig);
-    end_declare_table(one.end, "users", 16, SHARDS);
-    refused(one.end, -EINVAL, "declare the same terms on all ranks");
+    rig_kill(rig, lane->process);
+    told_of_failure(one.end, route.table, -EOWNERDEAD, "table 'users' of job words");
     resume(rig, &zero, 0, 2);
-    told_of_failure(zero.end, route.table, -EINVAL, "rank 1 declared dim 16");
+    told_of_failure(zero.end, route.table, -EOWNERDEAD, "table 'users' of job words");
 }
 
 /* --- requests of operators --- */
@@ -582,9 +600,10 @@ int main(void)
         CASE(a_declare_of_tensors_and_tables_is_refused),
         CASE(a_job_that_workers_enter_or_leave_has_no_tables),
         CASE(a_job_with_backup_workers_has_no_tables),
-        CASE(a_rank_that_declares_other_terms_fails_the_table_for_all),
+        CASE(a_rank_that_declares_other_terms_fails_the_job),
         CASE(a_rank_without_a_lane_on_its_host_is_refused),
-        CASE(ranks_on_two_hosts_are_refused_before_and_after_the_table_is_placed),
+        CASE(ranks_on_two_hosts_are_refused_before_a_table_is_placed),
+        CASE(a_late_rank_on_another_host_than_the_table_fails_the_job),
         CASE(a_dead_aggregator_fails_the_table_on_every_rank),
         CASE(a_declare_that_waits_for_a_dead_aggregator_is_refused),
         CASE(a_restart_keeps_tables_and_their_routes),

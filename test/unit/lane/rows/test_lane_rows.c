@@ -189,17 +189,66 @@ static void a_sum_that_overflows_is_an_error_of_all_its_pushes(void **state)
 
 /* ---- workers that end ---- */
 
-static void a_worker_that_leaves_frees_the_minimum(void **state)
+static void leave_job(uint32_t rank)
 {
     const struct record_leave leave = {.kind = RECORD_LEAVE};
+    rows_send(&rig, 0, rank, &leave, sizeof leave);
+    rows_settle(&rig);
+    fabric_disconnect(worker(rank)->conn);
+    rig_until(&rig.lanes[0], worker(rank)->is_closed);
+    rows_settle(&rig);
+}
+
+static void a_clock_that_a_left_worker_has_not_ended_fails_the_job(void **state)
+{
     start(3);
     push_ones(0);
+    leave_job(2);
+    assert_int_equal(worker(1)->errors_count, 0);
+    rows_clock(&rig, 0);
+    fails(-EPIPE, "rank 2 has left job 'job' before the end of clock 1 of table 'users'");
+}
+
+static void a_worker_that_leaves_behind_others_fails_the_job(void **state)
+{
+    start(3);
+    rows_clock(&rig, 0);
+    rows_settle(&rig);
+    leave_job(2);
+    fails(-EPIPE, "rank 2 has left job 'job' before the end of clock 1 of table 'users'");
+}
+
+static void a_worker_that_leaves_with_its_pushes_fails_the_job(void **state)
+{
+    start(3);
+    push_ones(2);
+    rows_clock(&rig, 2);
+    leave_job(2);
+    fails(-EPIPE, "rank 2 has left job 'job' before its pushes to table 'users' were applied");
+}
+
+static void a_worker_may_leave_after_the_clocks_of_all(void **state)
+{
+    start(3);
+    push_ones(2);
+    rows_clock(&rig, 2);
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
-    rows_send(&rig, 0, 2, &leave, sizeof leave);
     rows_settle(&rig);
-    fabric_disconnect(worker(2)->conn);
-    rig_until(&rig.lanes[0], worker(2)->is_closed);
+    leave_job(2);
+    rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f);
+    assert_int_equal(worker(1)->errors_count, 0);
+    rows_stop(&rig);
+}
+
+/* The mean is over all ranks of a job that is not elastic, even after one has left. */
+static void a_slower_worker_ends_the_clocks_of_one_that_left(void **state)
+{
+    start(2);
+    rows_clock(&rig, 1);
+    leave_job(1);
+    push_ones(0);
+    rows_clock(&rig, 0);
     rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f);
     rows_stop(&rig);
 }
@@ -315,7 +364,11 @@ int main(void)
         cmocka_unit_test(settings_of_other_ranks_are_ignored),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_row),
         cmocka_unit_test(a_sum_that_overflows_is_an_error_of_all_its_pushes),
-        cmocka_unit_test(a_worker_that_leaves_frees_the_minimum),
+        cmocka_unit_test(a_clock_that_a_left_worker_has_not_ended_fails_the_job),
+        cmocka_unit_test(a_worker_that_leaves_behind_others_fails_the_job),
+        cmocka_unit_test(a_worker_that_leaves_with_its_pushes_fails_the_job),
+        cmocka_unit_test(a_worker_may_leave_after_the_clocks_of_all),
+        cmocka_unit_test(a_slower_worker_ends_the_clocks_of_one_that_left),
         cmocka_unit_test(a_lost_worker_fails_the_job),
         cmocka_unit_test(rows_whose_pages_are_gone_change_nothing),
         cmocka_unit_test(terms_and_shards_are_checked),

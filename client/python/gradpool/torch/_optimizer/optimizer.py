@@ -230,8 +230,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered
     backup                    must be None: use gradpool.ddp.attach(optimizer=, backup=)"""
     if backup is not None:
-        raise mismatch(f'DistributedOptimizer(backup={backup!r}): lanes serve no means of some '
-                       'ranks yet, and here the script steps. Leave backup out, or use '
+        raise mismatch(f"DistributedOptimizer(backup={backup!r}): at Horovod's door every step "
+                       'has the gradients of all ranks. Leave backup out, or use '
                        'gradpool.ddp.attach(model, optimizer=..., backup=...)')
     if not hasattr(optimizer, 'param_groups'):
         raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
