@@ -101,7 +101,7 @@ typedef struct gp_table_spec {
  * Waits until all lanes of the table are connected, at most GRADPOOL_TIMEOUT_MS. All ranks declare
  * all tables before their first gp_clock(); a rank that never declares a table blocks its clocks.
  *
- * Errors: -EINVAL a field of `spec`, or ranks differ, and their job fails (the text has both specs);
+ * Errors: -EINVAL a field of `spec`, or ranks differ, which fails their job (the text has both);
  * -EEXIST another declaration of this rank has the name; -EBUSY a clock has ended; -EOPNOTSUPP a
  * property of job or table that this version does not serve, or a lane without shared memory;
  * -ENOSPC, -EDQUOT no lane has room; -ETIMEDOUT; -EOWNERDEAD the table has failed. */

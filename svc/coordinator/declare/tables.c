@@ -216,8 +216,8 @@ static const char *table_ranks_text(const struct job_table *table, char *buffer,
 }
 
 /* Refuses terms that differ from the declared ones. If this rank has declared the table before,
- * only this declare fails. Otherwise the ranks disagree. The clock of a rank is one for all its tables,
- * so the other ranks could wait in any table, and the whole job fails. */
+ * only this declare fails. Otherwise the ranks disagree. A rank has one clock for all its tables,
+ * so other ranks could wait in any table, and the whole job fails. */
 static int table_refuse_terms(const struct tables_asked *d, struct job_table *table,
                               const struct table_terms *terms, struct err *err)
 {

@@ -331,6 +331,20 @@ envelope *end_expect(struct end *e, int body)
     return message;
 }
 
+void assert_failed_so(int got, const char *got_text, int code, const char *words)
+{
+    if (!strstr(got_text, words))
+        fail_msg("'%s' does not say '%s'", got_text, words);
+    assert_int_equal(got, code);
+}
+
+void end_expect_job_failure(struct end *e, int code, const char *words)
+{
+    envelope *message = end_expect(e, BODY(JOB_FAILURE));
+    assert_failed_so(message->job_failure->code, message->job_failure->text, code, words);
+    message_free(message);
+}
+
 envelope *end_expect_reply(struct end *e, uint64_t id)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

@@ -113,6 +113,9 @@ uint64_t end_send(struct end *e, envelope *message);
 /* Waits for the next message of this kind. Other messages remain queued. The caller frees the
  * message. */
 envelope *end_expect(struct end *e, int body);
+/* Asserts the code of a failure, and that its text contains `words`. */
+void assert_failed_so(int got, const char *got_text, int code, const char *words);
+void end_expect_job_failure(struct end *e, int code, const char *words);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
 /* Sends, and waits for the reply. */
