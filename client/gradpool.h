@@ -481,8 +481,8 @@ GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_
 
 /* Fetches the sums of the next round that closed without this rank, into the results of its last
  * push, whose gp_wait() has returned. Called after each gp_round_end() until it returns 0, before
- * the next push. Returns 1: the sums have landed; 0: this rank lacks none. Rounds wait for a rank
- * that is gp_backup_spec.lag rounds behind. Errors of gp_round_end(); -EBUSY an open request. */
+ * the next push or declaration. Returns 1: the sums have landed; 0: the rank lacks none. Rounds
+ * wait for a rank that is `lag` rounds behind. Errors of gp_round_end(); -EBUSY an open request. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
 /* Returns the newest round that closed without this rank, 0 if none is known: the gradient that the
