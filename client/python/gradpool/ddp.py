@@ -461,6 +461,7 @@ class _Push:
             self._attachment.fail(
                 self._limit.told(error) if isinstance(error, Timeout) else error)
             self._promise.break_by(self._attachment.failure)
+            self.request.mute()
         self._is_over = True
         self._attachment.see_out(self)
 
