@@ -43,8 +43,8 @@ def with_code(text, place, said):
 
 
 def messages(files):
-    """Yields (path, line, text) of each call with a message for users, in the C programs. A call has
-    an indentation; a definition or a declaration of the same name has none."""
+    """Yields (path, line, text) of each call with a message for users, in the C programs. A call is
+    indented; a definition or a declaration of the same name is not."""
     for path, text in sources(files):
         if path.endswith('.py') or path.startswith('test/'):
             continue

@@ -115,7 +115,7 @@ class FirstRankLeaves(Case):
 
     def test_in_a_fixed_job_it_must_give_them(self):
         job = self.join('gives-none', 'shm')[0]
-        with ranks.expects(self, gradpool.Mismatch, ' gives the settings of an update'):
+        with ranks.expects(self, gradpool.Mismatch, ' has no settings; pass a rate'):
             job.update(job.declare('w', 4, rule='sgd'), numpy.zeros(4, numpy.float32))
 
 
@@ -128,7 +128,7 @@ class Refusals(Case):
             job.update(plain, values, lr=0.1)
         with ranks.expects(self, gradpool.Mismatch, 'has an update rule'):
             job.push_pull(ruled, values)
-        with ranks.expects(self, gradpool.Mismatch, 'beta1', ' has no sense with adam'):
+        with ranks.expects(self, gradpool.Mismatch, 'beta1', ' is out of range for rule adam'):
             job.update(ruled, values, lr=0.1, betas=(1.5, 0.9))
         with ranks.expects(self, gradpool.Mismatch, 'f32', 'f64'):
             job.declare('double', 4, 'float64', rule='sgd')

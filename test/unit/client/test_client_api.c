@@ -225,7 +225,7 @@ static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
     failed(gp_round_end(jobs[0], 0, 1000, NULL), -EINVAL,
            "tensor 't' has no update in round 1 of the job", NULL);
     failed(gp_update(t[1], values[1], values[1], NULL, &q[1]), -EINVAL,
-           "rank 1 gives the settings of an update", NULL);
+           "the update of rank 1 has no settings; pass a rate", NULL);
     ok(gp_update(t[0], values[0], values[0], &settings, &q[0]));
     failed(gp_wait(q[0], 1000), -EDEADLK, "round 1 of the job is not ended",
            "gp_round_end() before gp_wait()", NULL);
@@ -264,7 +264,7 @@ static void pushes_that_cannot_be_are_refused(void **state)
     failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2 of 2 workers", NULL);
     failed(gp_push_pull(NULL, &value, &value, GP_SUM, &q), -EINVAL, NULL);
     failed(gp_push_pull_group(jobs[0], NULL, 0, GP_SUM, &q), -EINVAL,
-           "an empty group; give one item at least", NULL);
+           "the group is empty; pass at least one item", NULL);
     failed(gp_wait(NULL, 1), -EINVAL, NULL);
     gp_item foreign = {t, &value, &value};
     failed(gp_push_pull_group(jobs[1], &foreign, 1, GP_SUM, &q), -EINVAL,

@@ -305,7 +305,7 @@ static void a_resize_is_checked_for_caller_and_size(void **state)
     resize_refused(zero.end, 5, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(zero.end, UINT32_MAX, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
-                   "join a job first");
+                   "this connection has no job; join a job first");
     resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,
                    "cannot change its 2 workers");
     expect_members(zero.end, 3, 2);

@@ -373,7 +373,8 @@ static void a_running_sum_that_is_lost_is_an_error_not_a_smaller_sum(void **stat
     add(0, 4, 1);
     add(1, 2, 1);
     rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
-    assert_true(rig_says(&rig.workers[0], -EOWNERDEAD, "its running sum was lost with its lane"));
+    assert_true(rig_says(&rig.workers[0], -EOWNERDEAD,
+                         "the running sum was lost with its lane; declare the tensor again"));
 }
 
 /* --- cost and counters --- */

@@ -132,8 +132,8 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
     for (uint32_t rank = 0; rank < 2; rank++) {
         rig_until(&rig, rig.workers[rank].errors_count == 1);
-        assert_true(
-            rig_says(&rig.workers[rank], -EPROTO, "rank 0 is in round 4, another has committed 5"));
+        assert_true(rig_says(&rig.workers[rank], -EPROTO,
+                             "rank 0 is in round 4, others committed 5; start the job again"));
     }
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
@@ -333,7 +333,7 @@ static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void 
     for (uint32_t rank = 0; rank < 3; rank++) {
         rig_until(&rig, rig.workers[rank].errors_count == 1);
         assert_true(rig_says(&rig.workers[rank], -EOWNERDEAD,
-                             "the result of round 3 was lost with its lane"));
+                             "the result of round 3 was lost with its lane; declare again"));
     }
 }
 

@@ -228,7 +228,7 @@ static void a_lane_that_refuses_fails_the_table_for_good(void **state)
 {
     static const char text[] =
         "table 'users' of job words: lane 1 did not take its shards: it does "
-        "not want to";
+        "not want to; see the log of its aggregator";
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
