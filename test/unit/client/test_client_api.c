@@ -382,7 +382,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
 }
 
 /* The pages of freed areas between kept ones are returned to the kernel. Reading them shows it. */
-static void what_is_kept_outlasts_its_slab(void **state)
+static void a_kept_area_outlives_its_slab(void **state)
 {
     enum { AREAS = 4 };
     static struct slabs slabs;
@@ -548,7 +548,7 @@ int main(void)
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, fixture_clear),
         cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
                                fixture_clear),
-        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, fixture_clear),
+        cmocka_unit_test_setup(a_kept_area_outlives_its_slab, fixture_clear),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, fixture_clear),
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, fixture_clear),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, fixture_clear),
