@@ -419,7 +419,7 @@ class Refusals(python_case.Case):
         told = Limit(0, types.SimpleNamespace()).told(gradpool.Timeout(errno.ETIMEDOUT, 'late'))
         self.assertIn('raise attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS, now ', str(told))
 
-    def test_a_job_that_lends_no_more_memory_copies_and_logs_it_once(self):
+    def test_a_job_that_can_lend_no_more_memory_copies_and_logs_once(self):
         import gradpool
         import torch
         from gradpool._tensors.carriers import lent
