@@ -33,7 +33,7 @@ static void start_recovering(uint32_t workers, uint64_t elements)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-static void a_new_owner_sums_again_when_nobody_holds_the_result(void **state)
+static void a_new_owner_sums_again_when_no_rank_has_the_result(void **state)
 {
     start_recovering(2, 100);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -349,7 +349,7 @@ static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
-    CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
+    CASE(a_new_owner_sums_again_when_no_rank_has_the_result),
     CASE(a_new_owner_copies_a_result_that_somebody_holds),
     CASE(a_new_owner_commits_a_round_that_some_rank_knows_as_committed),
     CASE(the_running_sum_of_a_rank_is_no_result_for_others),
