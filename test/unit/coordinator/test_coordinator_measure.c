@@ -460,7 +460,7 @@ static struct trained start_with_digest(struct rig *rig, struct end *aggregator)
     return a;
 }
 
-static void rows_that_a_lane_leaves_out_are_those_of_its_last_answer(void **state)
+static void rows_that_a_lane_leaves_out_have_the_values_of_its_last_answer(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -588,7 +588,7 @@ int main(void)
         CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane),
-        CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
+        CASE(rows_that_a_lane_leaves_out_have_the_values_of_its_last_answer),
         CASE(an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
         CASE(all_rows_of_a_restarted_aggregator_are_requested),
