@@ -550,10 +550,7 @@ static void a_move_is_ordered(struct scene *s, enum step step)
     expect_moved(s, asker, order, target);
 }
 
-static void a_move_waits_for_the_change_of_workers(void **state)
-{
-    at_both_steps(*state, a_move_is_ordered);
-}
+static void a_move_waits_for_the_change(void **state) { at_both_steps(*state, a_move_is_ordered); }
 
 static void a_move_that_can_be_undone_gives_way(void **state)
 {
@@ -596,7 +593,7 @@ int main(void)
         CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),
         CASE(a_restarted_coordinator_finishes_the_change),
         CASE(a_regrouping_continues_when_workers_return_first),
-        CASE(a_move_waits_for_the_change_of_workers),
+        CASE(a_move_waits_for_the_change),
         CASE(a_move_that_can_be_undone_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
