@@ -96,7 +96,7 @@ static int rows_send_next(struct link *l, struct table_lane *lane)
     return error < 0 ? error : 1;
 }
 
-/* Moves the changes that every lane has been sent to the spare ones. */
+/* Moves changes of settings that were sent to every lane to the spare changes. */
 static void rows_drop_changes(struct job_tables *tables)
 {
     uint64_t sent = tables->changes_count;

@@ -11,12 +11,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A pull or push that is being begun. */
+/* The arguments of gp_pull() or gp_push(), and the call that they begin. */
 struct row_begin {
     struct gp_batch *batch;
     struct row_call *call;
-    const void *gradients; /* of a push; NULL: a pull */
-    void *rows;            /* of a pull */
+    const void *gradients; /* input of a push; NULL: a pull */
+    void *rows;            /* memory for the rows of a pull */
     bool wants_request;
     struct gp_request *request;
 };
@@ -29,9 +29,9 @@ static size_t row_begin_bytes(const struct row_begin *b)
     return table_batch_bytes(&b->batch->keys, t->terms->shards, t->terms->wire, t->terms->dim);
 }
 
-/* Gets a call and its memory. Only the first calls of a batch allocate a call, and only calls that
- * are longer or more than ever before allocate memory. Called with the lock, which gp_alloc()
- * needs, too, so the lock is released meanwhile. */
+/* Reserves a call and its memory. A call is allocated only if the batch has no idle one, and memory
+ * only if the pool has none of this length. The caller holds the job's lock, which is released
+ * during gp_alloc(), because gp_alloc() locks the job. */
 static int row_begin_reserve(struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
@@ -40,7 +40,7 @@ static int row_begin_reserve(struct row_begin *b)
     b->call = row_call_take(b->batch);
     int error = b->call ? 0 : row_call_create(b->batch, &b->call);
     if (error < 0)
-        return client_error(error, "table '%s': no memory for another request",
+        return client_error(error, "table '%s': no memory for another request; wait for open ones",
                             b->batch->table->name);
     b->call->memory = row_pool_take(job->tables->pool, length);
     if (b->call->memory)
@@ -54,7 +54,8 @@ static int row_begin_reserve(struct row_begin *b)
     if (error == 0)
         return 0;
     (void)slabs_free(&job->slabs, base);
-    return client_error(error, "table '%s': no memory for another request", b->batch->table->name);
+    return client_error(error, "table '%s': no memory for another request; wait for open ones",
+                        b->batch->table->name);
 }
 
 /* ---- begin ---- */
@@ -265,7 +266,8 @@ static int clock_end(struct gp_job *job)
                             job->name);
     int error = worker_clock_end(&tables->clock);
     if (error < 0)
-        return client_error(error, "job '%s': no later clock has a number", job->name);
+        return client_error(
+            error, "job '%s': no number is left for a later clock; start the job again", job->name);
     link_announce_rows(job);
     engine_poll(&job->engine);
     if (!tables->copied.code)

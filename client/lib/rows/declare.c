@@ -21,7 +21,7 @@ struct table_declaration {
     struct control_call call;
     struct gp_job *job;
     const char *name;
-    const struct table_terms *terms; /* filled */
+    const struct table_terms *terms; /* with all defaults filled in */
     uint64_t deadline_ns;
     struct gp_table *table; /* NULL: not declared */
     Gradpool__Wire__TableSpec spec, *spec_pointer;
@@ -61,7 +61,8 @@ static int declared_check_spec(const gp_table_spec *spec)
     return error < 0 ? client_error_from(&err) : 0;
 }
 
-/* A clock may also end while the coordinator answers. */
+/* Refuses a declare after the first clock. A clock may end while the coordinator answers, so the
+ * answer is checked, too. */
 static int declared_check_clock(struct table_declaration *d)
 {
     uint64_t ended = d->job->tables ? d->job->tables->clock.ended : 0;
@@ -120,8 +121,9 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
     return error < 0 ? err_set(&d->err, error, "table '%s': out of memory", d->name) : 0;
 }
 
-/* Runs in the control thread, so that a later TableFailure finds the table. The code of an earlier
- * JobFailure is the cause of the error that ends this declare. */
+/* Creates the table from the coordinator's answer. Runs in the control thread, so that a later
+ * TableFailure finds the table. If the job has failed, its failure replaces the error of the call,
+ * because the failure is the cause. */
 static void table_declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct table_declaration *d = container_of(call, struct table_declaration, call);

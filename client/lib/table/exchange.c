@@ -163,8 +163,8 @@ static bool exchange_end_part(struct table_exchanges *exchanges, struct table_ex
     return true;
 }
 
-/* Finds the open part with this word of this lane. NULL: no part has the word, which is counted as
- * stale. */
+/* Finds the open part with this word of this lane. NULL: no part has the word; the word is counted
+ * as stale. */
 static struct exchange_part *exchange_find(struct table_exchanges *exchanges, uint32_t lane,
                                            uint32_t word, struct table_exchange **ret_exchange)
 {

@@ -36,7 +36,7 @@ static uint32_t requests_all(const struct lane_job *job)
     return job->workers_count * record_row_requests(job->workers_count);
 }
 
-/* Memory of a table or of the apply, allocated and freed in one place. */
+/* Memory of a table or of struct row_apply, in a list from which it is allocated and freed. */
 struct table_array {
     void **memory;
     size_t bytes;

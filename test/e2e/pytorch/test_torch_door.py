@@ -523,7 +523,7 @@ class TorchDoor(python_case.Case):
     def test_threads_of_a_rank_get_whole_texts_of_the_others(self):
         self.assertEqual(self.run_ranks('rank_exchanges_in_threads', 2), [[]] * 2)
 
-    def test_what_makes_no_sense_is_refused_at_once(self):
+    def test_calls_without_sense_are_refused_at_once(self):
         for rank, found in enumerate(self.run_ranks('rank_is_refused', 2)):
             twice, adasum, splits, root, *others = found
             for told in found[rank:]:

@@ -215,7 +215,7 @@ static void a_lane_that_refuses_fails_the_table_for_good(void **state)
 {
     static const char text[] =
         "table 'users' of job words: lane 1 did not take its shards: it does "
-        "not want to";
+        "not want to; see the log of its aggregator";
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
@@ -281,7 +281,7 @@ static void terms_that_are_not_valid_are_refused_in_words(void **state)
     declare(zero.end);
 }
 
-static void what_lanes_do_not_serve_yet_is_refused(void **state)
+static void properties_that_lanes_do_not_serve_are_refused(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -573,7 +573,7 @@ int main(void)
         CASE(the_end_of_a_job_frees_its_rows),
         CASE(a_table_counts_as_a_tensor_and_its_shards_as_pieces),
         CASE(terms_that_are_not_valid_are_refused_in_words),
-        CASE(what_lanes_do_not_serve_yet_is_refused),
+        CASE(properties_that_lanes_do_not_serve_are_refused),
         CASE(a_declare_of_tensors_and_tables_is_refused),
         CASE(a_job_that_workers_enter_or_leave_has_no_tables),
         CASE(a_job_with_backup_workers_has_no_tables),
