@@ -55,7 +55,11 @@ class Tables(unittest.TestCase):
         return text
 
     def end_with_error(self, code, words):
-        """Every rank ends with this error, whose text has the words."""
+        """Every rank ends with this error, whose text has the words. No rank ends before all have
+        the error, because its end could be the error of the others."""
+        until(lambda: all('error ' in self.text(rank) or child.poll() is not None
+                          for rank, child in self.running.items()), 'an error on every rank', ENDS_S,
+              process=self.service.serve)
         for rank in sorted(self.running):
             text = self.end(rank, 3)
             found = re.findall(r'^error (\d+) (.*)', text, re.M)

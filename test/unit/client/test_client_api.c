@@ -256,12 +256,12 @@ static void pushes_that_cannot_be_are_refused(void **state)
     gp_tensor *t;
     gp_request *q;
     ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
-    failed(gp_push_pull(t, NULL, &value, GP_SUM, &q), -EINVAL, "no gradient", NULL);
+    failed(gp_push_pull(t, NULL, &value, GP_SUM, &q), -EINVAL, "the gradient is NULL", NULL);
     failed(gp_push_pull(t, &value, NULL, GP_SUM, &q), -EINVAL, "result", NULL);
     failed(gp_push_pull(t, &value, &value, 77, &q), -EINVAL,
            "operation 77 is unknown; expected a value of enum gp_operation", NULL);
     failed(gp_push_pull(t, &value, &value, GP_BROADCAST, &q), -EINVAL, "gp_broadcast", NULL);
-    failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2 of 2 workers", NULL);
+    failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2 is no rank of 2 workers", NULL);
     failed(gp_push_pull(NULL, &value, &value, GP_SUM, &q), -EINVAL, NULL);
     failed(gp_push_pull_group(jobs[0], NULL, 0, GP_SUM, &q), -EINVAL,
            "the group is empty; pass at least one item", NULL);
