@@ -48,6 +48,13 @@ void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t ran
     fabric_flush(rig->lanes[lane].fabric);
 }
 
+void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank)
+{
+    const char babble[16] = "babble";
+    say(&rig->lanes[lane].workers[rank], babble, sizeof babble);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank)
 {
     struct record_ticket ticket = {.kind = RECORD_TICKET,

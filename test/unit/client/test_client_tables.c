@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -389,6 +390,38 @@ static void a_lost_lane_fails_its_tables_alone(void **state)
     gp_batch_free(rest);
 }
 
+static uint64_t used_bytes(uint32_t rank)
+{
+    pthread_mutex_lock(&jobs[rank]->lock);
+    uint64_t bytes = jobs[rank]->tables->pool->used_bytes;
+    pthread_mutex_unlock(&jobs[rank]->lock);
+    return bytes;
+}
+
+/* While the rig is locked its lane reads no end of a connection, and may still use the memory. */
+static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
+{
+    gp_request *request;
+    declare_tables(1);
+    gp_batch *batch = batch_of(t[0], KEYS);
+    hold_answers(true);
+    ok(gp_push(batch, gradients, NULL));
+    ok(gp_pull(batch, rows, &request));
+    wait_records(2);
+    uint64_t lent = used_bytes(0);
+    script_lane_babble(&rig, 0, 0);
+    failed(gp_wait(request, WAIT_MS), -EBADMSG,
+           "lane 0 of aggregator 5 on node7 sent something that is no message", NULL);
+    failed(gp_pull(batch, rows, &request), -EBADMSG, "lane 0 of ", NULL);
+    assert_true(lent > 0);
+    assert_int_equal(used_bytes(0), lent);
+    script_unlock(&rig);
+    while (used_bytes(0) > 0)
+        sched_yield();
+    failed(gp_clock(jobs[0]), -EBADMSG, "lane 0 of ", NULL);
+    gp_batch_free(batch);
+}
+
 static void a_failure_told_by_the_coordinator_ends_the_requests_of_the_table(void **state)
 {
     gp_request *request;
@@ -585,6 +618,7 @@ int main(void)
         WITH(the_error_of_a_copied_push_comes_from_the_next_clock),
         WITH(an_error_of_a_lane_ends_the_request),
         WITH(a_lost_lane_fails_its_tables_alone),
+        WITH(memory_of_a_call_stays_lent_until_its_lane_has_closed),
         WITH(a_failure_told_by_the_coordinator_ends_the_requests_of_the_table),
         WITH(a_failed_job_ends_all_calls),
         WITH(a_request_outlives_its_job),
