@@ -15,6 +15,7 @@ struct table_lane {
     uint64_t clock;    /* last clock whose end was sent */
     uint64_t change;   /* number of the last change of settings that was sent */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
+    bool was_probed;   /* a query was sent to learn whether a left lane keeps the connection */
     bool is_lost;      /* the connection has ended, and the shards of the lane with it */
 };
 

@@ -25,6 +25,7 @@ struct script_worker {
     struct fabric_conn *conn;
     struct script_lane *lane;
     uint32_t rank;
+    bool is_dropped; /* the lane has dropped the job: the next record ends the connection */
 };
 
 struct script_lane {
