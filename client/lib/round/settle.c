@@ -279,6 +279,8 @@ static void settle_missing(struct link *l, const struct record_missing *record)
 /* Handles the answer to a query about a table. */
 static void settle_clocks(struct link *l, const struct record_clocks *record)
 {
+    if (record->word == RECORD_WORD_NONE)
+        return link_keep_rows(l);
     struct gp_request *q = row_calls_late(l->job, record);
     if (q && q->queries > 0)
         q->queries--;

@@ -79,7 +79,7 @@ static uint32_t exchange_word_of(const struct table_exchanges *exchanges, uint32
 }
 
 /* Takes a free slot, which the caller has reserved, and gives it a new word. RECORD_WORD_NONE is
- * skipped, because this value means no word. */
+ * skipped, because an ERROR with this value concerns the whole job. */
 static uint32_t exchange_take_slot(struct table_exchanges *exchanges,
                                    struct table_exchange *exchange, uint32_t part)
 {
