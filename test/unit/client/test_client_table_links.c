@@ -98,7 +98,7 @@ static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
     uint64_t lent = used_bytes(0);
     script_lane_babble(&rig, 0, 0);
     failed(gp_wait(request, WAIT_MS), -EBADMSG,
-           "lane 0 of aggregator 5 on node7 sent something that is no message", NULL);
+           "lane 0 of aggregator 5 on node7 sent a message that version", NULL);
     failed(gp_pull(batch, rows, &request), -EBADMSG, "lane 0 of ", NULL);
     assert_true(lent > 0);
     assert_int_equal(used_bytes(0), lent);
