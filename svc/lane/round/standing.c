@@ -67,6 +67,17 @@ static bool takes_all(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
+/* Tells a rank of the set again that the round is committed. The rank may have announced the round
+ * to a lane or connection that is gone, so it may not know the set. The leader lane sends the set
+ * ahead of the COMMIT (W13). */
+static void commit_again(struct rank *rank, struct announcement *a)
+{
+    if (rank->piece->terms.leads)
+        tell_chosen(rank->worker, a);
+    else
+        tell_commit(rank->worker, a);
+}
+
 /* Marks a rank for an answer after the standing is settled. A piece that follows the job's sets
  * answers takers only: the leader lane answers other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
@@ -94,7 +105,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
     } else if (quorum_was_chosen(p, rank, a->round)) {
-        tell_commit(rank->worker, a);
+        commit_again(rank, a);
     } else if (quorum_is_partial(p) && !takes_all(p)) {
         wait_for_answer(rank, a);
     } else if (a->round + 1 == p->round) {

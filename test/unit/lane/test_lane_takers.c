@@ -202,6 +202,24 @@ static void a_dropped_piece_waits_no_longer(void **state)
     assert_int_equal(lane_next_ns(rig.lane), 0);
 }
 
+/* --- a new leader lane --- */
+
+/* Rank 1 was in the set, and the lane died before the rank knew. */
+static void a_new_leader_lane_sends_the_set_ahead_of_the_commit(void **state)
+{
+    const struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {3}};
+    start(true);
+    assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
+    stand(0, 1, RECORD_IDLE);
+    end(1, 1);
+    stand(LATE, 0, RECORD_IDLE);
+    rig_until(&rig, has_commit(1, 1));
+    assert_int_equal(rig.workers[1].chosen_count, 1);
+    assert_int_equal(rig.workers[1].chosen.round, 1);
+    assert_int_equal(rig.workers[1].chosen.ranks[0], 3);
+    assert_int_equal(rig.workers[0].chosen_count, 0); /* this rank has sent the set */
+}
+
 /* --- the answer --- */
 
 static void a_rank_takes_a_newer_round_once_then_begins(void **state)
@@ -353,6 +371,7 @@ int main(int argc, char **argv)
         CASE(a_dropped_piece_waits_no_longer),
         CASE(a_rank_takes_a_newer_round_once_then_begins),
         CASE(a_rank_with_the_newest_round_begins),
+        CASE(a_new_leader_lane_sends_the_set_ahead_of_the_commit),
         CASE(a_new_leader_lane_answers_when_it_knows_the_round),
         CASE(a_wait_goes_on_at_a_new_owner),
         CASE(a_moved_number_out_of_bounds_is_refused),
