@@ -119,6 +119,11 @@ class Drawn(unittest.TestCase):
         self.assertEqual(list(drawing.messages(self.FILES)), [
             ('svc/a.c', 8, 'in b():\nerr_set(e, 1, "one; two and three and four");')])
 
+    def test_a_definition_of_a_function_with_messages_is_no_message(self):
+        text = ('static void refuse(int a)\n{\n    say("one; two and three and four");\n}\n'
+                'void b(void)\n{\n    refuse("four; three and two and one");\n}\n')
+        self.assertEqual([line for _, line, _ in drawing.messages({'svc/a.c': text})], [7])
+
     def test_a_rule_has_the_purpose_of_its_room(self):
         self.assertEqual(list(drawing.rules(self.FILES)), [
             ('svc/README.md', 3, 'room: svc: the service\n- **A1 One.** Text\n  goes on.')])

@@ -17,6 +17,7 @@
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/hear.h"
 #include "svc/lane/rows/rows.h"
+#include "svc/lane/rows/table.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/window.h"
@@ -312,8 +313,10 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     switch (event->kind) {
     case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
     case FABRIC_EVENT_OPEN:
-        if (event->conn == w->conn && !worker_is_keeper(w))
+        if (event->conn == w->conn && !worker_is_keeper(w)) {
             hand_out_ticket(w);
+            tables_check_fabric(w);
+        }
         break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
     case FABRIC_EVENT_READ:

@@ -215,7 +215,11 @@ class Service:
         self.start(name)
 
     def tail(self):
-        return self.serve.tail() if hasattr(self, 'serve') else ''
+        """Returns the last lines of the service and of its workers."""
+        if not hasattr(self, 'serve'):
+            return ''
+        others = [child for child in self.children if child is not self.serve]
+        return '\n'.join([self.serve.tail(), *(f'{c.name}: ... {c.text()[-600:]}' for c in others)])
 
     def start(self, name='serve', listen='gradpool://127.0.0.1:0'):
         self.serve = Process([*self.before, GRADPOOL, 'serve', '--state-dir', self.state,

@@ -43,13 +43,15 @@ def with_code(text, place, said):
 
 
 def messages(files):
-    """Yields (path, line, text) of each call with a message for users, in the C programs."""
+    """Yields (path, line, text) of each call with a message for users, in the C programs. A call is
+    indented; a definition or a declaration of the same name is not."""
     for path, text in sources(files):
         if path.endswith('.py') or path.startswith('test/'):
             continue
         functions = [(found.start(), found[1]) for found in FUNCTION.finditer(text)]
         for call in CALL.finditer(text):
-            if longest_string(call[0]) >= MESSAGE_CHARACTERS_MIN:
+            is_call = text[text.rfind('\n', 0, call.start()) + 1].isspace()
+            if is_call and longest_string(call[0]) >= MESSAGE_CHARACTERS_MIN:
                 name = [name for start, name in functions if start < call.start()][-1:]
                 yield (path, words.line_at(text, call.start()),
                        f'in {"".join(name)}():\n{call[0]}')

@@ -48,7 +48,7 @@ static void on_signal(int number)
     raise(number); /* ends the process now, because SA_RESETHAND restored the default action */
 }
 
-/* NULL without a sanitizer */
+/* NULL in a program without a sanitizer */
 extern void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
 static void save_on_death(void)

@@ -145,7 +145,7 @@ def pressure_s():
 
 class Stopwatch:
     """Time without the seconds in which a process of the host waited for a core. Tests compare
-    deadlines of the service with this time. It is slower on a busy host."""
+    deadlines of the service with this time. The time passes more slowly on a busy host."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

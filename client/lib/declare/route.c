@@ -4,6 +4,7 @@
  * needed if the former owner has released the piece (L19). */
 #include "client/lib/declare/route.h"
 
+#include "client/lib/job/job_tables.h"
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 #include "svc/base/log.h"
@@ -175,8 +176,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     if (!link || is_known(p, said))
         return;
     /* The piece returns to this lane. In an elastic job the piece may also have stayed there while
-     * its ranks changed (L20). */
-    link->is_left |= link == former && is_released && !p->tensor->job->is_elastic;
+     * its ranks changed (L20). A lane with shards of a table keeps the connection. */
+    link->is_left |= link == former && is_released && !p->tensor->job->is_elastic &&
+                     !job_tables_are_on(p->tensor->job, said->lane);
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);

@@ -74,7 +74,7 @@ void carry_write(const struct step_deal *deal, uint64_t *ret_words)
  * as 0. */
 struct carry_reader {
     const uint64_t *at, *end;
-    uint64_t samples; /* of an epoch */
+    uint64_t samples; /* samples of one epoch */
     int error;
 };
 

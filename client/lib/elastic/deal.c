@@ -28,8 +28,8 @@ uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t plac
     uint32_t half_bits = 1;
     while (half_bits < 32 && (spec->samples - 1) >> (2 * half_bits) > 0)
         half_bits++;
-    /* The network permutes up to four times as many places as the epoch has samples, so the walk
-     * continues until a place below their number. */
+    /* The network permutes up to four times as many places as the epoch has samples. A place
+     * without a sample is permuted again until it is the place of a sample. */
     do {
         place = order_mix(place, half_bits, key);
     } while (place >= spec->samples);

@@ -27,8 +27,9 @@ struct deal_spec {
  * Every rank that has sent words is in `present`. */
 struct deal_record {
     uint64_t present[RANKS_WORDS];
-    uint64_t leaving[RANKS_WORDS]; /* set in each record from the announcement on */
-    uint64_t holds[RANKS_WORDS];   /* ranks with the state of the training */
+    uint64_t
+        leaving[RANKS_WORDS];    /* ranks that have announced to leave, in this and later records */
+    uint64_t holds[RANKS_WORDS]; /* ranks with the state of the training */
 };
 
 /* Places first .. first + count in the order of an epoch. */
@@ -39,7 +40,7 @@ struct deal_run {
 struct deal_runs {
     struct deal_run *runs;
     size_t count, room;
-    uint64_t samples; /* of all runs */
+    uint64_t samples; /* samples of all runs together */
 };
 
 struct deal_step {
@@ -58,7 +59,7 @@ struct step_deal {
     struct deal_spec spec;
     uint64_t record; /* number of the last record; 0: none */
     uint64_t epoch, cursor;
-    uint64_t members[RANKS_WORDS]; /* of the next step that is dealt */
+    uint64_t members[RANKS_WORDS]; /* members of the next step that is dealt */
     struct deal_runs returned;
     struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* by number modulo prefetch + 2 */
 };

@@ -24,10 +24,11 @@ struct step_word {
     bool is_full;    /* with `holds`: the step has samples */
     bool is_end;     /* with `holds`: the training has ended before the step */
     uint64_t rounds; /* rounds that this rank's tensors have completed before the step */
-    uint64_t print;  /* deal_print() of its deal */
+    uint64_t print;  /* deal_print() of this rank's deal */
 };
 
-enum step_kind { STEP_EMPTY, STEP_FULL, STEP_END }; /* no samples; samples; training is over */
+/* A step without samples, a step with samples, and the end of the training. */
+enum step_kind { STEP_EMPTY, STEP_FULL, STEP_END };
 
 /* The contents of a step record, the same on all ranks. */
 struct step_sum {
@@ -39,9 +40,9 @@ struct step_sum {
 };
 
 void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORDS_COUNT]);
-/* Checks and reads a step record, in a job of at most `workers` ranks. -EPROTO: the sum cannot be
- * one of step words, or lacks rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: some rank
- * has another deal than that of `print`. */
+/* Checks and reads a step record, in a job of at most `workers` ranks. -EPROTO: the words are
+ * no sum of step words, or lack rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: some
+ * rank has another deal than that of `print`. */
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
 /* Returns a hash of a deal. Two different deals almost never have the same hash. */

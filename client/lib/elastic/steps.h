@@ -24,7 +24,7 @@ enum steps_phase {
     STEPS_CARRIED, /* the script of the giver sends its state to late workers */
     STEPS_MISSED,  /* as STEPS_CARRIED on a late worker that has not received the state */
     STEPS_LAST,    /* a last record, without a step, was sent; then this rank leaves the deal */
-    STEPS_END,     /* the training has ended, and this rank pushes the round that says so */
+    STEPS_END,     /* the training has ended, and this rank pushes the round of `end` */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
@@ -38,7 +38,7 @@ struct job_steps {
     int failure;                /* error after which no step can begin; 0: none */
     bool is_used;               /* a thread is in gp_step_begin() */
     bool holds;                 /* this rank has the state of the training */
-    bool is_leaving;            /* announced in the last record and in all later ones */
+    bool is_leaving;            /* this rank leaves, and has announced so in the last record */
     uint64_t number;            /* step whose record was sent last; 0: none, or not known yet */
     struct step_deal *deal;     /* on a rank without the state only `spec` is valid */
     struct step_sum sum;        /* contents of the last record */

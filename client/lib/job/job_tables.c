@@ -146,7 +146,7 @@ static void job_table_lose(struct gp_table *t, uint32_t lane, const char *name)
     job_table_break(t, -EOWNERDEAD, text);
 }
 
-void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name)
+void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name)
 {
     struct table_lane *lost = job_tables_lane(job, lane);
     if (!lost || lost->is_lost)
@@ -161,7 +161,19 @@ void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *na
         else
             job_table_lose(t, lane, name);
     }
-    row_calls_lose(job, lane, code < 0 ? code : -EOWNERDEAD, name);
+}
+
+void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name)
+{
+    job_tables_fail_lane(job, lane, code, name);
+    job_tables_end_lane(job, lane, code < 0 ? code : -EOWNERDEAD, name);
+}
+
+void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text)
+{
+    const struct table_lane *found = job_tables_lane(job, lane);
+    if (found && found->is_lost)
+        row_calls_lose(job, lane, code, text);
 }
 
 /* ---- new tables ---- */

@@ -15,6 +15,7 @@ struct table_lane {
     uint64_t clock;    /* last clock whose end was sent */
     uint64_t change;   /* number of the last change of settings that was sent */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
+    bool was_probed;   /* a query was sent to learn whether a left lane keeps the connection */
     bool is_lost;      /* the connection has ended, and the shards of the lane with it */
 };
 
@@ -80,8 +81,14 @@ bool job_tables_are_on(const struct gp_job *job, uint32_t lane);
 bool job_table_is_on(const struct gp_table *t, uint32_t lane);
 /* Notes whether records to the lane wait for room. */
 void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
-/* The connection to the lane has ended: its tables fail with `code`, or with -EOWNERDEAD if their
- * rows are lost with the lane (`code` 0). `name`: text about the lane. */
+/* Fails the tables of a lane that gets no more records, with `code`, or with -EOWNERDEAD if their
+ * rows are lost with the lane (`code` 0). `name`: text about the lane. Memory of calls stays lent,
+ * because the lane may still use it. */
+void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
+/* Ends the parts of all calls on a failed lane, which can no longer use their memory. Does nothing
+ * for another lane. */
+void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text);
+/* The connection to the lane has ended: job_tables_fail_lane(), then job_tables_end_lane(). */
 void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name);
 
 #endif

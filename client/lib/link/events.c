@@ -1,5 +1,6 @@
 /* Handles the start and end of connections to lanes: repeats announcements on the next connection,
  * removes fences, and handles the loss of a lane. */
+#include "client/lib/job/job_tables.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
 #include "svc/base/log.h"
@@ -88,6 +89,8 @@ void link_closed(struct link *l, const struct fabric_event *event)
     if (was == LINK_OPEN && link_pieces(l) == 0)
         /* the lane has dropped the job, and with it the ticket (L19) */
         l->has_ticket = false;
+    if (was == LINK_CLOSING)
+        job_tables_end_lane(l->job, l->lane, l->failure.code, l->failure.text);
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)

@@ -21,6 +21,7 @@
 
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err);
 static void link_connect(struct link *l);
+static void link_leave(struct link *l);
 
 const char *link_name(const struct link *l, char *buffer, size_t buffer_bytes)
 {
@@ -60,7 +61,9 @@ static void link_fail_requests(struct link *l)
     for_each_piece_in (p, l->job)
         if (p->link == l && p->tensor->request)
             request_fail(p->tensor->request, l->failure.code, l->failure.text);
-    job_tables_lose(l->job, l->lane, l->failure.code, l->failure.text);
+    job_tables_fail_lane(l->job, l->lane, l->failure.code, l->failure.text);
+    if (!l->conn)
+        job_tables_end_lane(l->job, l->lane, l->failure.code, l->failure.text);
 }
 
 void link_break(struct link *l, int code, const char *format, ...)
@@ -73,7 +76,7 @@ void link_break(struct link *l, int code, const char *format, ...)
     err_set(&l->failure, code, "%s", text);
     l->is_hopeless = true;
     if (l->conn)
-        link_close(l);
+        link_leave(l);
     else
         l->state = LINK_CLOSED;
     link_fail_requests(l);
@@ -365,7 +368,17 @@ static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))
 
 void link_close(struct link *l) { link_end(l, fabric_disconnect); }
 
-void link_fence(struct link *l) { link_end(l, fabric_fence); }
+/* Closes the connection as soon as the lane has closed its end, and may no longer use the memory of
+ * calls. */
+static void link_leave(struct link *l) { link_end(l, fabric_leave); }
+
+void link_fence(struct link *l)
+{
+    if (l->conn && l->state == LINK_CLOSING)
+        fabric_fence(l->conn); /* the lane of link_leave() was lost meanwhile */
+    else
+        link_end(l, fabric_fence);
+}
 
 void link_free(struct link *l)
 {

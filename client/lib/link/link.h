@@ -109,12 +109,16 @@ bool link_owes_goodbye(const struct link *l);
 
 /* ---- rows.c ---- */
 
-/* Sends the records of tables that are due, as far as the connection has room. */
+/* Sends the records of tables that are due, as far as the connection has room. On a connection that
+ * the lane may be ending (`is_left`), sends only a query, until the answer or the next
+ * connection. */
 void link_flush_rows(struct link *l);
 /* Sends new records of tables to all lanes, now or when their links have room. */
 void link_announce_rows(struct gp_job *job);
 /* Sends a query for the ranks that have not reached the clock in the table of the part. False: not
  * possible now. */
 bool link_query_rows(struct link *l, const struct exchange_part *part, uint64_t clock);
+/* The lane has answered the query of link_flush_rows(), so it does not end the connection. */
+void link_keep_rows(struct link *l);
 
 #endif

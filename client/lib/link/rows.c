@@ -96,7 +96,7 @@ static int rows_send_next(struct link *l, struct table_lane *lane)
     return error < 0 ? error : 1;
 }
 
-/* Moves the changes that every lane has been sent to the spare ones. */
+/* Moves changes of settings that were sent to every lane to the spare changes. */
 static void rows_drop_changes(struct job_tables *tables)
 {
     uint64_t sent = tables->changes_count;
@@ -111,10 +111,29 @@ static void rows_drop_changes(struct job_tables *tables)
     }
 }
 
+/* Returns whether the lane serves the tables on this connection. A lane that has dropped the job
+ * before the tables were declared ignores the records of the old connection, which nothing would
+ * repeat; such a lane answers no query and ends the connection (L19). */
+static bool rows_are_heard(struct link *l, struct table_lane *lane)
+{
+    struct record_query query = {
+        .kind = RECORD_QUERY, .is_of_table = 1, .word = RECORD_WORD_NONE, .round = 1};
+    if (l->is_left && !lane->was_probed && rows_tables(l->job, l->lane, 0, 1, &query.piece) > 0)
+        lane->was_probed = fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
+    lane->was_probed &= l->is_left;
+    return !l->is_left;
+}
+
+void link_keep_rows(struct link *l)
+{
+    l->is_left = false;
+    link_flush(l);
+}
+
 void link_flush_rows(struct link *l)
 {
     struct table_lane *lane = job_tables_lane(l->job, l->lane);
-    if (!lane || lane->is_lost)
+    if (!lane || lane->is_lost || !rows_are_heard(l, lane))
         return;
     int result = rows_send_changes(l, lane);
     if (result == 0)

@@ -1,4 +1,4 @@
-/* Long copies between the caller's memory and staging memory, past the cache. */
+/* Long copies between the caller's memory and staging memory, which bypass the cache. */
 #include "client/lib/round/copy.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define LINE_BYTES 64
 /* Number of parts that are copied in parallel. A processor prefetches along each of several
- * streams, and so waits for memory less often than with one (Decisions in README). */
+ * streams, and so waits for memory less often than with one (DECISIONS.md). */
 #define PARTS 4
 #define RUN_BYTES (4 * (size_t)LINE_BYTES)
 

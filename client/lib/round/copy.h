@@ -10,9 +10,9 @@
 #define COPY_LOCKED_BYTES 16384
 
 /* Returns the length from which copies bypass the cache, for a job with this much staging memory.
- * A long copy leaves the cache before the lane reads the bytes, so a store through the cache only
- * moves half as many bytes again. Shorter copies stay in the cache until the lane reads them, which
- * saves more. */
+ * A store through the cache first reads the line from memory. For a long copy this read is wasted,
+ * because the copy leaves the cache before the lane reads the bytes. A shorter copy stays in the
+ * cache until the lane reads the bytes, which saves more. */
 static inline size_t copy_streams_from(uint64_t staged_bytes)
 {
     return staged_bytes > (UINT64_C(12) << 20) ? (size_t)16 << 10 : (size_t)2 << 20;

@@ -16,7 +16,7 @@
 #define OVERLAP_BYTES_MAX (64u << 10)
 #define LINE_BYTES 64
 
-/* ---- where the bytes lie ---- */
+/* ---- staging areas ---- */
 
 /* Finds the place of a push in a staging area, and allocates the area at its first use. A short
  * area has two halves, which rounds use in turn (L17). */
@@ -53,8 +53,8 @@ static bool is_short(const struct push *push)
 }
 
 /* Returns whether a round may begin before the last one is committed. Rounds of states with copies
- * may not overlap: a rank without a COMMIT reports to a new owner the state to continue from, which
- * the round after the next would overwrite (W17). */
+ * may not overlap: a new owner continues from the copy that a rank without COMMIT reports, and a
+ * further round would overwrite this copy (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
     bool has_copies = t->job->has_copies && t->terms.rule;
@@ -106,7 +106,7 @@ bool push_may_begin(const struct gp_tensor *t)
     return t->without_commit == 0 || (may_overlap(t) && is_short(&t->open) && is_ours);
 }
 
-/* Keeps the open round, which may not be committed yet, beside the round that begins. */
+/* Moves the open round, which waits for its COMMIT, to `kept` before the next round begins. */
 static void keep_open_round(struct gp_tensor *t)
 {
     t->kept = t->open;

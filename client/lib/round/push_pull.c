@@ -86,9 +86,11 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
     /* a rank may leave out the result of a gather or of a state */
     bool takes = !is_root && s->operation != RECORD_GATHER && !is_of_state(s->operation);
     if (t->elements > 0 && gives && !item->gradient)
-        return client_error(-EINVAL, "tensor '%s': no gradient given", t->name);
+        return client_error(
+            -EINVAL, "tensor '%s': the gradient is NULL; pass the values of this rank", t->name);
     if (t->elements > 0 && takes && !item->result)
-        return client_error(-EINVAL, "tensor '%s': no place for the result", t->name);
+        return client_error(-EINVAL, "tensor '%s': the result is NULL; pass memory for the result",
+                            t->name);
     if (has_root(s->operation) && !terms_have_rank(&t->terms, s->root))
         return client_error(
             -EINVAL, "tensor '%s': root %u is not in its set of ranks; name a rank of the set",
@@ -148,7 +150,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             t->name);
     if (terms_are_following(&t->terms) && !tensor_follows(t, s->operation) &&
         s->job->backup.held > 0)
-        /* a round of all ranks needs ranks that hold the same round */
+        /* such a round has all ranks, and needs the same round before it on each rank */
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': a job with backup workers broadcasts, saves and restores "
                             "before its first round only; this rank has ended round %" PRIu64,
@@ -156,15 +158,16 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        /* settings of a rank that has left stay valid, and this rank may be its successor */
+        /* lanes use the settings of a rank that has left, and this rank may be its successor */
         return 0;
     if (!s->settings)
-        return client_error(-EINVAL, "tensor '%s': rank %u gives the settings of an update",
+        return client_error(-EINVAL,
+                            "tensor '%s': the update of rank %u has no settings; pass a rate",
                             t->name, s->job->rank);
     const struct update_settings settings = settings_of(s->settings);
     const char *wrong = update_wrong(t->terms.rule, &settings);
-    return wrong ? client_error(-EINVAL, "tensor '%s': this %s has no sense with %s", t->name,
-                                wrong, update_name(t->terms.rule))
+    return wrong ? client_error(-EINVAL, "tensor '%s': the value of %s is out of range for rule %s",
+                                t->name, wrong, update_name(t->terms.rule))
                  : 0;
 }
 
@@ -190,8 +193,8 @@ static int check_missed(const struct starting *s, const struct gp_tensor *t)
                         t->name, s->job->rank, b->held + 1, b->newest);
 }
 
-/* Returns the root of a push. A push to a tensor that follows the job's sets has the number of the
- * job's round there (W22). */
+/* Returns the root of a push. For a push to a tensor that follows the job's sets, this field has
+ * the number of the job's round (W22). */
 static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
 {
     return tensor_follows(t, s->operation) ? (uint32_t)(s->job->backup.held + 1) : s->root;
@@ -234,11 +237,12 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
     if (t->request)
         return client_error(
             -EBUSY,
-            "tensor '%s' has a request that nobody waited for; wait for the request, then push",
+            "tensor '%s' has a request that was not waited for; wait for the request, then push",
             t->name);
     if (s->operation == RECORD_MEAN && !reduce_divides(t->dtype))
-        return client_error(-EINVAL, "tensor '%s': %s have no mean; sum them", t->name,
-                            reduce_dtype_name(t->dtype));
+        return client_error(-EINVAL,
+                            "tensor '%s': the mean of %s values is not defined; push a sum",
+                            t->name, reduce_dtype_name(t->dtype));
     int error = check_rule(s, t) ?: check_missed(s, t);
     if (error < 0)
         return error;
@@ -344,7 +348,7 @@ static int start_locked(struct starting *s, struct gp_request **ret_request)
 static int start(struct starting *s, struct gp_request **ret_request)
 {
     if (!ret_request)
-        return client_error(-EINVAL, "no place for the request");
+        return client_error(-EINVAL, "ret_request is NULL; pass a place for the request");
     pthread_mutex_lock(&s->job->lock);
     int error = start_locked(s, ret_request);
     pthread_mutex_unlock(&s->job->lock);
@@ -360,7 +364,7 @@ int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count, enum gp_
     if (error < 0)
         return error;
     if (!items || count == 0)
-        return client_error(-EINVAL, "an empty group; give one item at least");
+        return client_error(-EINVAL, "the group is empty; pass at least one item");
     if (operation == GP_BROADCAST)
         return client_error(-EINVAL, "a broadcast needs a root: use gp_broadcast()");
     if (operation < GP_SUM || operation > GP_REDUCE_SCATTER || operation == (int)RECORD_BARRIER)
@@ -387,7 +391,7 @@ int gp_update_group(gp_job *job, const gp_item *items, size_t count, const gp_se
     if (error < 0)
         return error;
     if (!items || count == 0)
-        return client_error(-EINVAL, "an empty group; give one item at least");
+        return client_error(-EINVAL, "the group is empty; pass at least one item");
     struct starting s = {.job = job,
                          .items = items,
                          .count = count,
@@ -412,8 +416,9 @@ int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **re
         return error;
     struct gp_job *job = tensor->job;
     if (root >= job->workers)
-        return client_error(-EINVAL, "tensor '%s': root %u of %u workers", tensor->name, root,
-                            job->workers);
+        return client_error(-EINVAL,
+                            "tensor '%s': root %u is no rank of %u workers; name a rank of the job",
+                            tensor->name, root, job->workers);
     bool is_root = job->rank == root;
     gp_item item = {tensor, is_root ? values : NULL, is_root ? NULL : values};
     struct starting s = {
@@ -429,8 +434,11 @@ static int send_or_receive(gp_tensor *t, const gp_item *item, bool is_sender,
     if (error < 0)
         return error;
     if (t->members != 2)
-        return client_error(-EINVAL, "tensor '%s' is of %u ranks; one sends to one", t->name,
-                            t->members);
+        return client_error(
+            -EINVAL,
+            "tensor '%s' is of %u ranks, and a send is of two; declare the tensor for "
+            "the sender and the receiver",
+            t->name, t->members);
     struct starting s = {.job = t->job,
                          .items = item,
                          .count = 1,

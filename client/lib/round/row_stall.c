@@ -1,5 +1,5 @@
 /* Finds the ranks that delay a table: a lane has the clocks of all ranks, and answers a query with
- * those that are behind. README: L11. */
+ * the ranks that are behind. README: L11. */
 #include "client/lib/round/row_stall.h"
 
 #include "client/lib/job/row_call.h"
@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Returns the clock that every rank must have ended before the call is over: that of a push, and
- * the one before that of a pull. */
+/* Returns the clock that every rank must have ended before the call is over: the clock of a push,
+ * or the clock before that of a pull. */
 static uint64_t row_stall_clock(const struct row_call *call)
 {
     return call->is_push ? call->clock : call->clock - 1;

@@ -109,7 +109,7 @@ static void settle_commits(struct link *l, const struct record_commit *record)
     }
 }
 
-/* ---- a worker that is new ---- */
+/* ---- late workers ---- */
 
 /* Finds the piece of this word if the lane still has to send the number of its last round (L21). */
 static struct piece *settle_find_entering(struct link *l, uint32_t word)
@@ -221,9 +221,9 @@ static void settle_passed(struct gp_job *job, const struct record_chosen *record
         atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
 }
 
-/* Fails the tensor of a piece with the lane's error. A text that does not begin with the tensor's
- * name gets it here; if state was lost, the text also gets the name of the lost lane, which only
- * this worker knows. */
+/* Fails the tensor of a piece with the lane's error. The tensor's name is added to a text that does
+ * not begin with it. If state was lost, the name of the lost lane is added, too, because only this
+ * worker knows that name. */
 static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;
@@ -235,7 +235,7 @@ static void settle_failure(struct piece *p, int code, const char *text)
         snprintf(sentence, sizeof sentence, "tensor '%.100s': %s", t->name,
                  *text ? text : err_text(code));
     if (code == -EOWNERDEAD && p->lost)
-        text_append(sentence, sizeof sentence, " (it was %s)",
+        text_append(sentence, sizeof sentence, " (lost: %s)",
                     link_name(p->lost, name, sizeof name));
     tensor_break(t, code, sentence);
 }
@@ -279,6 +279,8 @@ static void settle_missing(struct link *l, const struct record_missing *record)
 /* Handles the answer to a query about a table. */
 static void settle_clocks(struct link *l, const struct record_clocks *record)
 {
+    if (record->word == RECORD_WORD_NONE)
+        return link_keep_rows(l);
     struct gp_request *q = row_calls_late(l->job, record);
     if (q && q->queries > 0)
         q->queries--;
@@ -298,7 +300,9 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     size_t record_bytes_seen;
     char name[128];
     if (record_check(data, bytes, &record, &record_bytes_seen) < 0) {
-        link_break(l, -EBADMSG, "%s sent something that is no message of version %s",
+        link_break(l, -EBADMSG,
+                   "%s sent a message that version %s does not have; install the same version "
+                   "of gradpool on both hosts",
                    link_name(l, name, sizeof name), GP_VERSION);
         return;
     }

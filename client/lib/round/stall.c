@@ -75,7 +75,7 @@ static bool is_answered(void *context)
     return request_has_news(context) || q->queries == 0;
 }
 
-/* ---- knowledge of the coordinator (L59) ---- */
+/* ---- the coordinator's answer (L59) ---- */
 
 /* Stores the coordinator's answer. Thread: the control thread. */
 static void late_told(struct control_call *call, const envelope *reply, const struct err *err)
@@ -118,7 +118,7 @@ static void late_ask(struct gp_request *q)
     engine_run(&job->engine, clock_now_ns() + ANSWER_WAIT_NS, late_is_over, q);
 }
 
-/* ---- the sentence ---- */
+/* ---- the text of the reason ---- */
 
 static void append_ranks(const struct gp_request *q, char *text)
 {
@@ -169,8 +169,8 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);
     } else if (p->is_entering) {
-        text_append(text, ERR_TEXT_BYTES, "this rank came late, and %s has not let it in yet",
-                    name);
+        text_append(text, ERR_TEXT_BYTES,
+                    "this rank joined late, and %s has not sent its first round yet", name);
     } else {
         text_append(text, ERR_TEXT_BYTES, "all ranks have pushed, %s has not finished", name);
     }
@@ -204,7 +204,7 @@ static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
     if (p)
         say_lane(q, p, text);
     else
-        text_append(text, ERR_TEXT_BYTES, "another thread is copying");
+        text_append(text, ERR_TEXT_BYTES, "another thread copies the result");
     return t;
 }
 
@@ -242,7 +242,7 @@ int stall_explain(struct gp_request *q, uint64_t timeout_ns)
                         text);
 }
 
-/* ---- while the wait goes on ---- */
+/* ---- warnings during a wait ---- */
 
 uint64_t stall_due(struct gp_request *q, uint64_t now_ns)
 {

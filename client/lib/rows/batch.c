@@ -35,8 +35,10 @@ static int batch_set_keys(struct gp_batch *b, const uint64_t *keys, size_t count
                             "table '%s': key %" PRIu64 " at position %zu; the table has keys below "
                             "%" PRIu64,
                             t->name, keys[wrong], wrong, t->terms->keys);
-    return error < 0 ? client_error(error, "table '%s': no memory for %zu keys", t->name, count)
-                     : 0;
+    return error < 0
+               ? client_error(error, "table '%s': no memory for %zu keys; make smaller batches",
+                              t->name, count)
+               : 0;
 }
 
 int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count, gp_batch **ret_batch)
@@ -51,7 +53,9 @@ int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count, gp_batc
     pthread_mutex_lock(&job->lock);
     error = rows_check(table) ?: batch_check_count(table, count);
     if (error == 0 && batch_create(table, &b) < 0)
-        error = client_error(-ENOMEM, "table '%s': no memory for a batch", table->name);
+        error = client_error(
+            -ENOMEM, "table '%s': no memory for a batch; free batches, or memory of this host",
+            table->name);
     pthread_mutex_unlock(&job->lock);
     if (error == 0)
         error = batch_set_keys(b, keys, count);

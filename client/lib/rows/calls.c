@@ -11,12 +11,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A pull or push that is being begun. */
+/* The arguments of gp_pull() or gp_push(), and the call that they begin. */
 struct row_begin {
     struct gp_batch *batch;
     struct row_call *call;
-    const void *gradients; /* of a push; NULL: a pull */
-    void *rows;            /* of a pull */
+    const void *gradients; /* input of a push; NULL: a pull */
+    void *rows;            /* memory for the rows of a pull */
     bool wants_request;
     struct gp_request *request;
 };
@@ -29,9 +29,17 @@ static size_t row_begin_bytes(const struct row_begin *b)
     return table_batch_bytes(&b->batch->keys, t->terms->shards, t->terms->wire, t->terms->dim);
 }
 
-/* Gets a call and its memory. Only the first calls of a batch allocate a call, and only calls that
- * are longer or more than ever before allocate memory. Called with the lock, which gp_alloc()
- * needs, too, so the lock is released meanwhile. */
+static int row_begin_no_memory(const struct row_begin *b, int error)
+{
+    return client_error(error,
+                        "table '%s': this process has no memory for another request; free some, "
+                        "or wait for open requests, then call again",
+                        b->batch->table->name);
+}
+
+/* Reserves a call and its memory. A call is allocated only if the batch has no idle one, and memory
+ * only if the pool has none of this length. The caller holds the job's lock, which is released
+ * during gp_alloc(), because gp_alloc() locks the job. */
 static int row_begin_reserve(struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
@@ -40,8 +48,7 @@ static int row_begin_reserve(struct row_begin *b)
     b->call = row_call_take(b->batch);
     int error = b->call ? 0 : row_call_create(b->batch, &b->call);
     if (error < 0)
-        return client_error(error, "table '%s': no memory for another request",
-                            b->batch->table->name);
+        return row_begin_no_memory(b, error);
     b->call->memory = row_pool_take(job->tables->pool, length);
     if (b->call->memory)
         return 0;
@@ -54,7 +61,7 @@ static int row_begin_reserve(struct row_begin *b)
     if (error == 0)
         return 0;
     (void)slabs_free(&job->slabs, base);
-    return client_error(error, "table '%s': no memory for another request", b->batch->table->name);
+    return row_begin_no_memory(b, error);
 }
 
 /* ---- begin ---- */
@@ -100,7 +107,7 @@ static int row_begin_send(struct row_begin *b)
         return error;
     b->request = b->wants_request ? request_take(job) : NULL;
     if (b->wants_request && !b->request)
-        return client_error(-ENOMEM, "out of memory");
+        return row_begin_no_memory(b, -ENOMEM);
     error = row_call_begin(call, b->gradients ? RECORD_PUSH : RECORD_PULL);
     if (error < 0) {
         if (b->request)
@@ -141,7 +148,7 @@ static int row_begin_empty(struct row_begin *b)
     if (error < 0 || !b->wants_request)
         return error;
     b->request = request_take(b->batch->table->job);
-    return b->request ? 0 : client_error(-ENOMEM, "out of memory");
+    return b->request ? 0 : row_begin_no_memory(b, -ENOMEM);
 }
 
 static int row_begin(struct row_begin *b, struct gp_request **ret_request)
@@ -213,7 +220,10 @@ static int change_add(struct gp_table *t, const gp_row_settings *s)
     struct job_tables *tables = t->job->tables;
     struct table_change *change = change_take(tables);
     if (!change)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(-ENOMEM,
+                            "table '%s': this process has no memory for settings; free some, then "
+                            "call gp_table_set() again",
+                            t->name);
     *change = (struct table_change){.number = ++tables->changes_count,
                                     .clock = worker_clock_now(&tables->clock),
                                     .table = t,
@@ -265,7 +275,8 @@ static int clock_end(struct gp_job *job)
                             job->name);
     int error = worker_clock_end(&tables->clock);
     if (error < 0)
-        return client_error(error, "job '%s': no later clock has a number", job->name);
+        return client_error(
+            error, "job '%s': no number is left for a later clock; start the job again", job->name);
     link_announce_rows(job);
     engine_poll(&job->engine);
     if (!tables->copied.code)

@@ -21,7 +21,7 @@ struct table_declaration {
     struct control_call call;
     struct gp_job *job;
     const char *name;
-    const struct table_terms *terms; /* filled */
+    const struct table_terms *terms; /* with all defaults filled in */
     uint64_t deadline_ns;
     struct gp_table *table; /* NULL: not declared */
     Gradpool__Wire__TableSpec spec, *spec_pointer;
@@ -61,7 +61,16 @@ static int declared_check_spec(const gp_table_spec *spec)
     return error < 0 ? client_error_from(&err) : 0;
 }
 
-/* A clock may also end while the coordinator answers. */
+static int declared_no_memory(struct table_declaration *d)
+{
+    return err_set(&d->err, -ENOMEM,
+                   "table '%.100s': this process has no memory for the table; free some, then "
+                   "declare the table again",
+                   d->name);
+}
+
+/* Refuses a declare after the first clock. A clock may end while the coordinator answers, so the
+ * answer is checked, too. */
 static int declared_check_clock(struct table_declaration *d)
 {
     uint64_t ended = d->job->tables ? d->job->tables->clock.ended : 0;
@@ -94,10 +103,22 @@ static int declared_find(struct table_declaration *d)
     }
     if (declared_check_clock(d) < 0)
         return client_error_from(&d->err);
-    return job_tables_create(d->job) < 0 ? client_error(-ENOMEM, "out of memory") : 0;
+    if (job_tables_create(d->job) < 0)
+        declared_no_memory(d);
+    return d->err.code ? client_error_from(&d->err) : 0;
 }
 
 /* ---- the request ---- */
+
+/* Opens the links before the job has the table, because a lane without any piece or table of the
+ * job may end its connection (L19). */
+static int declared_open_links(struct gp_job *job, const struct table_route *route)
+{
+    for (uint32_t i = 0; i < route->lanes_count; i++)
+        if (!link_get(job, route->lanes[i]))
+            return -ENOMEM;
+    return 0;
+}
 
 static int declared_route(struct table_declaration *d, const envelope *reply)
 {
@@ -115,13 +136,16 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
                              &d->err);
     if (error < 0)
         return error;
-    error = job_table_add(d->job, d->name, d->terms, &route, &d->table);
+    error = declared_open_links(d->job, &route);
+    if (error == 0)
+        error = job_table_add(d->job, d->name, d->terms, &route, &d->table);
     table_route_fini(&route);
-    return error < 0 ? err_set(&d->err, error, "table '%s': out of memory", d->name) : 0;
+    return error < 0 ? declared_no_memory(d) : 0;
 }
 
-/* Runs in the control thread, so that a later TableFailure finds the table. The code of an earlier
- * JobFailure is the cause of the error that ends this declare. */
+/* Creates the table from the coordinator's answer. Runs in the control thread, so that a later
+ * TableFailure finds the table. If the job has failed, its failure replaces the error of the call,
+ * because the failure is the cause. */
 static void table_declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct table_declaration *d = container_of(call, struct table_declaration, call);
@@ -163,7 +187,7 @@ static int declared_ask(struct table_declaration *d)
 static const struct link *declared_find_link(const struct gp_table *t, bool is_settled)
 {
     for_each_link (l, t->job) {
-        bool is_open = l->state == LINK_OPEN;
+        bool is_open = l->state == LINK_OPEN && !l->is_left;
         if (job_table_is_on(t, l->lane) && (is_settled ? !is_open || l->is_ofi : !is_open))
             return l;
     }
@@ -180,7 +204,7 @@ static int declared_check_link(const struct table_declaration *d, const struct l
 {
     char name[128];
     link_name(l, name, sizeof name);
-    if (l->state == LINK_OPEN)
+    if (l->state == LINK_OPEN && l->is_ofi)
         return client_error(-EOPNOTSUPP,
                             "table '%s': this rank reaches %s by tcp; tables need shared memory: "
                             "run every worker on the host of the aggregators, without "
@@ -199,7 +223,10 @@ static int declared_connect(struct table_declaration *d)
     struct gp_table *t = d->table;
     for (uint32_t i = 0; i < t->route.lanes_count; i++)
         if (!t->failure.code && !link_get(d->job, t->route.lanes[i]))
-            return client_error(-ENOMEM, "out of memory");
+            declared_no_memory(d);
+    if (d->err.code)
+        return client_error_from(&d->err);
+    link_announce_rows(d->job);
     engine_run(&d->job->engine, d->deadline_ns, declared_is_settled, t);
     int error = rows_check(t);
     if (error < 0)

@@ -11,7 +11,7 @@
 struct worker_clock {
     uint64_t ended;    /* number of clocks that have ended; the worker is in clock ended + 1 */
     uint64_t sequence; /* number of the last request, over all tables; 0: none */
-    uint64_t session;  /* of the worker at the coordinator */
+    uint64_t session;  /* number of the worker's session at the coordinator */
 };
 
 static inline uint64_t worker_clock_now(const struct worker_clock *clock)

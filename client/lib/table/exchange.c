@@ -79,7 +79,7 @@ static uint32_t exchange_word_of(const struct table_exchanges *exchanges, uint32
 }
 
 /* Takes a free slot, which the caller has reserved, and gives it a new word. RECORD_WORD_NONE is
- * skipped, because this value means no word. */
+ * skipped, because an ERROR with this value concerns the whole job. */
 static uint32_t exchange_take_slot(struct table_exchanges *exchanges,
                                    struct table_exchange *exchange, uint32_t part)
 {
@@ -163,8 +163,8 @@ static bool exchange_end_part(struct table_exchanges *exchanges, struct table_ex
     return true;
 }
 
-/* Finds the open part with this word of this lane. NULL: no part has the word, which is counted as
- * stale. */
+/* Finds the open part with this word of this lane. NULL: no part has the word; the word is counted
+ * as stale. */
 static struct exchange_part *exchange_find(struct table_exchanges *exchanges, uint32_t lane,
                                            uint32_t word, struct table_exchange **ret_exchange)
 {

@@ -41,7 +41,7 @@ struct table_exchanges {
     struct exchange_slot *slots;
     uint32_t slots_count, free_slot;
     uint32_t reserved; /* slots that prepared exchanges may need */
-    uint32_t workers;  /* of the job */
+    uint32_t workers;  /* number of workers of the job */
     uint64_t stale;    /* words and errors without an open part */
 };
 

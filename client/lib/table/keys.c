@@ -1,6 +1,6 @@
 /* Sorts the keys of a request. Mixed keys are uniform, so one pass by the top bits leaves few keys
- * in each bucket. Equal keys share a bucket: a bucket that stays large is split by its next bits
- * until it has one key. */
+ * in each bucket. Equal keys are always in one bucket, so a large bucket is split by its next bits
+ * until it is small or all its keys are equal. */
 #include "client/lib/table/keys.h"
 
 #include "svc/wire/mixed_key.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INSERTION_MAX 24 /* places that insertion sorts faster than a split */
+#define INSERTION_MAX 24 /* up to this many places, insertion is faster than a split */
 #define SPLIT_BITS 8
 #define FIRST_BITS_MAX 12
 #define KEY_BITS 64

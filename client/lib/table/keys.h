@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Maximum number of keys in one request, which needs 16 MiB each of places and scratch memory.
- * table_batch_set() cuts longer batches. */
+/* Maximum number of keys in one request. Such a request needs 16 MiB of places and 16 MiB of
+ * scratch memory. table_batch_set() cuts longer batches. */
 #define TABLE_KEYS_MAX (UINT32_C(1) << 20)
 
 /* A key and its position among the caller's keys. */
@@ -17,7 +17,7 @@ struct table_place {
     uint32_t position, run; /* run: index among the distinct keys */
 };
 
-/* places[starts[i] .. starts[i + 1]) are those of mixed[i], by ascending position. */
+/* places[starts[i] .. starts[i + 1]) are the places of mixed[i], by ascending position. */
 struct table_keys {
     uint32_t count;             /* distinct keys */
     uint32_t positions;         /* keys of the caller */

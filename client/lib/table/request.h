@@ -20,7 +20,7 @@ struct request_memory {
 /* The run of a lane in the directory. */
 struct request_part {
     uint32_t lane;
-    uint32_t first, spans; /* entries */
+    uint32_t first, spans; /* entries of the directory */
     uint32_t keys;         /* keys of these entries */
 };
 

@@ -61,8 +61,9 @@ int table_route_read(const Gradpool__Wire__TableRoute *message, const char *tabl
                                 .lanes = calloc(shards, sizeof *route.lanes)};
     if (!route.shards || !route.lanes) {
         table_route_fini(&route);
-        return err_set(err, -ENOMEM, "table '%s': no memory for the route of %u shards", table,
-                       shards);
+        return err_set(err, -ENOMEM,
+                       "table '%s': no memory for the route of %u shards; free memory on this host",
+                       table, shards);
     }
     for (uint32_t i = 0; i < shards; i++)
         route.shards[i] = (struct shard_route){.lane = message->shards[i]->lane,

@@ -101,9 +101,9 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
         raise mismatch(f'attach() takes a DistributedDataParallel model, not a '
                        f'{type(model).__name__}')
     if model in _models:
-        raise mismatch('attach() a second time to one DistributedDataParallel: its optimizer is '
-                       'one that has all its parameters, in groups where settings differ. For '
-                       'another optimizer, or after close(), make another '
+        raise mismatch('attach() a second time to one DistributedDataParallel, which can have '
+                       'one optimizer: give that one all parameters, in groups where settings '
+                       'differ. For another optimizer, or after close(), make another '
                        'DistributedDataParallel of the module and attach() that')
     shapes = _parameters_of(model)
     backup = backup_of(job.backup if backup is None and isinstance(job, Job) else backup)
@@ -161,7 +161,8 @@ def _frozen_of(model):
 def _way_of(model, parameters, optimizer, compression, backup):
     """Returns the object that replaces the plain means of gradients, or None."""
     if optimizer is not None and compression is not None:
-        raise mismatch('attach() with an optimizer and compression: lanes cannot step with codes')
+        raise mismatch('attach() with an optimizer and compression: lanes cannot step with '
+                       'compressed gradients; leave one of the two out')
     if backup is not None:
         check_model(model)
         check_places(parameters)
@@ -172,7 +173,7 @@ def _way_of(model, parameters, optimizer, compression, backup):
     if compression is None:
         return None
     for name in names_of_sparse(model.module):
-        raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: say "
+        raise mismatch(f"parameter '{name}' has sparse gradients, codecs take dense ones: set "
                        'sparse=False, or attach without compression')
     from ._model.compressing import Compressing   # imports numpy, which is optional
     return Compressing(compression, parameters)
@@ -237,8 +238,8 @@ class Attachment:
         parameters. A snapshot contains all models of the job. So every rank calls this method for
         each model with an optimizer, before it trains."""
         if not isinstance(self._way, Stepping):
-            raise mismatch('restore() where the script steps itself: lanes have nothing of this '
-                           'model; torch.save() its parameters and its optimizer')
+            raise mismatch('restore() of a model whose script makes the steps: lanes have no state '
+                           'of this model; torch.save() its parameters and its optimizer')
         self._way.restore(self.job, path)
 
     def batches(self, loader, rounds):
@@ -421,7 +422,7 @@ class _Copy:
     hook."""
 
     def push(self, _):
-        raise mismatch('the model is a copy of an attached one: attach() it, too')
+        raise mismatch('the model is a copy of an attached model: attach() the copy, too')
 
 
 class _Push:
@@ -430,7 +431,8 @@ class _Push:
 
     land             called at the end of the round; returns the tensor for DDP, like `buffer`
     is_limited       whether it has a deadline; with backup workers the end of the round has one
-    is_seen_through  whether the end of backward() waits for it; False if it is never reached"""
+    is_seen_through  whether the end of backward() waits for the push; False if backward() does
+                     not reach its end"""
 
     def __init__(self, attachment, request, buffer, land, limit, is_limited):
         self._attachment, self.request, self._land = attachment, request, land
@@ -461,6 +463,7 @@ class _Push:
             self._attachment.fail(
                 self._limit.told(error) if isinstance(error, Timeout) else error)
             self._promise.break_by(self._attachment.failure)
+            self.request.mute()
         self._is_over = True
         self._attachment.see_out(self)
 
@@ -503,8 +506,8 @@ def _register(model, attachment):
     try:
         model.register_comm_hook(attachment, _average)
     except RuntimeError as error:
-        raise mismatch(f'attach() of a model with a communication hook ({error}): leave that out, '
-                       'or make another DistributedDataParallel of the module and '
+        raise mismatch(f'attach() of a model with a communication hook ({error}): leave the hook '
+                       'out, or make another DistributedDataParallel of the module and '
                        'attach() it') from error
     _models.add(model)
 

@@ -137,9 +137,11 @@ static bool spec_is_valid(const struct declare *d, const WIRE(TensorSpec) * spec
         peer_fail(d->peer, d->request, -EINVAL,
                   "a tensor's name is not UTF-8; encode the name as UTF-8");
     else if (element_bytes == 0)
-        peer_fail(d->peer, d->request, -EINVAL,
-                  "tensor '%s': dtype %u is not known; is the library newer?", spec->name,
-                  spec->dtype);
+        peer_fail(
+            d->peer, d->request, -EINVAL,
+            "tensor '%s': dtype %u is not known; install the same version of gradpool on both "
+            "hosts",
+            spec->name, spec->dtype);
     else if (spec->elements > TENSOR_BYTES_MAX / element_bytes)
         peer_fail(d->peer, d->request, -EINVAL,
                   "tensor '%s': %" PRIu64 " elements are more than 1 TiB; declare several tensors",
@@ -436,7 +438,7 @@ static void undo(struct declare *d)
     d->job->figures->knows_tensors = false;
 }
 
-/* Keeps the request until lanes are there. */
+/* Stores the request until the service has lanes for the tensors. */
 static void keep_request(struct peer *p, const envelope *request, const struct err *why)
 {
     struct job *job = p->session->job;
@@ -448,7 +450,7 @@ void declare_handle(struct peer *p, const envelope *request)
 {
     const WIRE(DeclareRequest) *wanted = request->declare_request;
     if (!p->session)
-        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+        return peer_fail(p, request->id, -ENOTCONN, "this connection has no job; join a job first");
     struct job *job = p->session->job;
     if (job->failure)
         return peer_fail(p, request->id, -ECONNRESET, "job %s has failed: %s", job->name,

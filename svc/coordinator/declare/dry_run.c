@@ -54,7 +54,7 @@ static int check_request(const WIRE(PlanRequest) * request, struct err *err)
     if (strlen(request->job) > JOB_NAME_BYTES_MAX || !text_is_plain(request->job))
         return err_set(err, -EINVAL,
                        "a job's name has 1 to %d bytes of UTF-8, without quotes and control "
-                       "characters",
+                       "characters; correct the name",
                        JOB_NAME_BYTES_MAX);
     if (request->n_tensors == 0)
         return err_set(
@@ -74,13 +74,14 @@ static int check_tensor(const struct job *job, const WIRE(TensorSpec) * spec, st
 {
     size_t element_bytes = reduce_element_bytes(spec->dtype), bytes = strlen(spec->name);
     if (bytes < 1 || bytes > TENSOR_NAME_BYTES_MAX || !text_is_utf8(spec->name))
-        return err_set(err, -EINVAL, "a tensor's name has 1 to %d bytes of UTF-8: '%.32s'",
+        return err_set(err, -EINVAL, "a tensor's name has 1 to %d bytes of UTF-8; correct '%.32s'",
                        TENSOR_NAME_BYTES_MAX, spec->name);
     if (element_bytes == 0 || spec->elements > TENSOR_BYTES_MAX / element_bytes)
-        return err_set(err, -EINVAL, "tensor '%.100s' is of no known dtype, or beyond 1 TiB",
+        return err_set(err, -EINVAL,
+                       "tensor '%.100s' has an unknown dtype or over 1 TiB; correct its line",
                        spec->name);
     if (jobs_tensor_named(job, spec->name))
-        return err_set(err, -EINVAL, "two tensors are called '%.100s'", spec->name);
+        return err_set(err, -EINVAL, "two tensors have the name '%.100s'; rename one", spec->name);
     return 0;
 }
 

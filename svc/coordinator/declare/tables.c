@@ -176,8 +176,8 @@ static size_t lanes_near(const struct service *s, const char *node)
     return count;
 }
 
-/* Checks the hosts of the workers before the shards of a new table are placed. Without any lane in
- * the service the job waits for one as for tensors. */
+/* Checks the hosts of the workers before the shards of a new table are placed. If the service
+ * has no lane, the job waits for a lane, as with tensors. */
 static int hosts_check(const struct tables_asked *d, const char *name, struct err *err)
 {
     const struct session *first = d->peer->session;
@@ -387,7 +387,7 @@ static void tables_answer_when_ready(const struct tables_asked *d)
     tables_check_waits(d->job);
 }
 
-/* Ends the wait for lanes, unless the job has to wait on. */
+/* Ends the wait for lanes, unless the job still has to wait. */
 static int tables_end_wait(struct job *job, int error)
 {
     if (error == 0)

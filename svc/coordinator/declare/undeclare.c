@@ -62,7 +62,7 @@ void undeclare_handle(struct peer *p, const envelope *request)
     const WIRE(UndeclareRequest) *wanted = request->undeclare_request;
     struct session *session = p->session;
     if (!session)
-        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+        return peer_fail(p, request->id, -ENOTCONN, "this connection has no job; join a job first");
     _cleanup_free_ struct tensor **tensors = calloc(wanted->n_tensors + 1, sizeof *tensors);
     if (!tensors)
         return peer_fail_memory(p, request->id);

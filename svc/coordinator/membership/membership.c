@@ -78,7 +78,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
     uint32_t workers = message->resize_request->workers;
     struct err err;
     if (!p->session)
-        return peer_fail(p, message->id, -ENOTCONN, "join a job first");
+        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
     struct job *job = p->session->job;
     if (job->failure)
         return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,

@@ -90,7 +90,7 @@ void ticket_answer(struct peer *p, const envelope *request)
 {
     uint32_t id = request->ticket_request->lane;
     if (!p->session)
-        return peer_fail(p, request->id, -ENOTCONN, "join a job first");
+        return peer_fail(p, request->id, -ENOTCONN, "this connection has no job; join a job first");
     const struct job *job = p->session->job;
     struct lane *lane = lane_find(p->service, id);
     if (!lane || !share_takes_workers(job, lane))

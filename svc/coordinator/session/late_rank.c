@@ -59,7 +59,7 @@ void late_handle(struct peer *p, const envelope *message)
     char text[TEXT_BYTES] = "";
     uint32_t told = 0;
     if (!p->session)
-        return peer_fail(p, message->id, -ENOTCONN, "join a job first");
+        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
     const struct job *job = p->session->job;
     for (uint32_t rank = 0; rank < job->workers && told < RANKS_TOLD_MAX; rank++) {
         if (!is_asked(message->late_request, rank))

@@ -43,7 +43,9 @@ static void shards_settle(struct job_table *table, const struct lane *lane, int 
         shard->state = code < 0 ? PIECE_PLACED : PIECE_READY;
     if (code == 0 || shards_are_told_again(code))
         return;
-    snprintf(text, sizeof text, "table '%s' of job %.127s: lane %u did not take its shards: %s",
+    snprintf(text, sizeof text,
+             "table '%s' of job %.127s: lane %u did not take its shards: %s; see the log of its "
+             "aggregator",
              table->name, table->job->name, lane->id, why);
     job_table_fail(table, NULL, code, text);
 }

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 static bool extent_is_lent(struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes)
@@ -159,8 +160,14 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
 /* Sends an error. If the send queue is full, -ESTALE and errors of a failed job are dropped: the
  * worker receives the new route from the coordinator, or the failure of its job from this lane. Any
  * other error that cannot be sent closes the connection. */
-static void refuse(struct worker *w, const struct record_ready *ready, int code, const char *text)
+__attribute__((format(printf, 4, 5))) static void
+refuse(struct worker *w, const struct record_ready *ready, int code, const char *format, ...)
 {
+    char text[2 * RECORD_TEXT_BYTES]; /* an ERROR cuts a longer text, and marks the cut */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     if (ready->standing == RECORD_IDLE && code == -ESTALE)
         /* the record names no request, so the worker would apply the error to the whole job */
         return;
@@ -206,14 +213,16 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     const struct parameters *q = p->parameters;
     bool has_own = rank->worker->has_settings || !p->job->is_elastic;
     if (!has_own && !q->is_told && ready->standing == RECORD_ANNOUNCE) {
-        snprintf(ret_text, RECORD_TEXT_BYTES,
-                 "rank %u gives the settings of an update, and none are known from before",
-                 rank->worker->number);
+        snprintf(
+            ret_text, RECORD_TEXT_BYTES,
+            "the update of rank %u has no settings, and there are no earlier ones; pass a rate",
+            rank->worker->number);
         return false;
     }
     const char *wrong = update_wrong(p->terms.rule, has_own ? &rank->worker->settings : &q->told);
     if (wrong)
-        snprintf(ret_text, RECORD_TEXT_BYTES, "%s has a %s without sense",
+        snprintf(ret_text, RECORD_TEXT_BYTES,
+                 "rule %s: the value of %s is out of range; see gp_settings",
                  update_name(p->terms.rule), wrong);
     return !wrong;
 }
@@ -235,8 +244,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     }
     if (operation && operation->inputs == INPUT_ROOT && p->job->is_elastic &&
         ready->root < p->job->workers_count && !piece_rank(p, ready->root)) {
-        snprintf(text, sizeof text, "its root, rank %u, is not in the job", ready->root);
-        refuse(w, ready, -ECONNRESET, text);
+        refuse(w, ready, -ECONNRESET,
+               "the root, rank %u, is not in the job; name a rank of the job", ready->root);
         return false;
     }
     if (!operation || !root_is_sound(p, operation, ready->root)) {
@@ -244,39 +253,38 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
         return false;
     }
     if (!suits_terms(p, operation)) {
-        snprintf(text, sizeof text, "%s is not defined for the quorum or rule that was declared",
-                 operation->name);
-        refuse(w, ready, -EOPNOTSUPP, text);
+        refuse(w, ready, -EOPNOTSUPP,
+               "%s is not defined for the declared quorum or rule; see gp_tensor_spec",
+               operation->name);
         return false;
     }
     if (ready->dtype != p->dtype) { /* every rank receives this error */
         piece_fail(
             p, -EINVAL, "tensor '%s': rank %u pushes %s, but declared %s; push the declared dtype",
             p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
-        refuse(w, ready, p->failure, p->failure_text);
+        refuse(w, ready, p->failure, "%s", p->failure_text);
         return false;
     }
     if (operation->divides && !reduce_divides(p->dtype)) {
-        snprintf(text, sizeof text, "%s is not defined for %s; sum them", operation->name,
-                 reduce_dtype_name(p->dtype));
-        refuse(w, ready, -EINVAL, text);
+        refuse(w, ready, -EINVAL, "%s is not defined for %s values; push a sum", operation->name,
+               reduce_dtype_name(p->dtype));
         return false;
     }
     int error = check_extents(w, p, operation, ready);
     if (error < 0) {
-        snprintf(text, sizeof text, "input or output is not %" PRIu64 " elements of lent memory",
-                 p->elements);
-        refuse(w, ready, error, text);
+        refuse(w, ready, error,
+               "input or output is not %" PRIu64 " elements of lent memory; use one version",
+               p->elements);
         return false;
     }
     if (!settings_are_sound(p, rank, operation, ready, text)) {
-        refuse(w, ready, -EINVAL, text);
+        refuse(w, ready, -EINVAL, "%s", text);
         return false;
     }
     if (!round_is_acceptable(p, rank, ready)) {
-        snprintf(text, sizeof text, "round %" PRIu64 " announced, round %" PRIu64 " is open",
-                 ready->round, p->round);
-        refuse(w, ready, -EPROTO, text);
+        refuse(w, ready, -EPROTO,
+               "round %" PRIu64 " announced, round %" PRIu64 " is open; start the job again",
+               ready->round, p->round);
         return false;
     }
     return true;
@@ -334,7 +342,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new && !list_is_empty(&a->tell_link)) {
         refuse(w, ready, -EPROTO,
-               "the announcement came before the commit of the round two rounds before");
+               "a round was announced before the commit of the last but one; use one version of "
+               "gradpool");
         return false;
     }
     if (is_new) {
@@ -378,11 +387,13 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     struct lane_job *job = w->job;
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
-        refuse(w, ready, job->failure, job->failure_text);
+        refuse(w, ready, job->failure, "%s", job->failure_text);
     } else if (p && ready->standing == RECORD_TAKES && !quorum_follows(p, operation)) {
-        refuse(w, ready, -EOPNOTSUPP, "only jobs with backup workers can fetch results");
+        refuse(w, ready, -EOPNOTSUPP,
+               "only jobs with backup workers can fetch results; use one version of gradpool");
     } else if (p && piece_follows(p) && ready->weight != RECORD_WEIGHT) {
-        refuse(w, ready, -EOPNOTSUPP, "gradients have no weights in jobs with backup workers");
+        refuse(w, ready, -EOPNOTSUPP,
+               "gradients have no weights in jobs with backup workers; leave gp_job_weigh() out");
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {

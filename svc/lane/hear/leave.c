@@ -22,7 +22,9 @@ static void rank_leave(struct rank *rank)
         struct announcement *a = rank_said(rank, quorum_round(p, rank));
         p->announced -= a->round == quorum_round(p, rank) && a->standing == RECORD_ANNOUNCE;
         if (quorum_is_hopeless(p, &left))
-            piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+            piece_fail(p, -EPIPE,
+                       "rank %u has left job '%s'; leave after the same round on all ranks", left,
+                       p->job->name);
         else
             round_go_on(p); /* perhaps only the rank that left was missing in the round */
     }

@@ -84,8 +84,8 @@ static bool all_have_spoken(const struct piece *p)
     return true;
 }
 
-/* Lines up the answers to late ranks whose round is closed here. A rank that is late for the open
- * round waits for its commit. */
+/* Queues the answers to late ranks whose round is closed on this lane. A rank that is late for the
+ * open round gets its answer after the commit. */
 static void line_up_takers(struct piece *p)
 {
     bool may_be_served = p->round > 0 && !p->is_held && !p->failure;
@@ -190,7 +190,8 @@ void round_count(struct rank *rank, struct announcement *a)
     if (p->failure)
         tell_error(rank->worker, a);
     else if (p->job->has_left && quorum_is_hopeless(p, &left))
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
+                   left, p->job->name);
     else
         agree(rank->worker, p, a);
     round_go_on(p);
@@ -268,7 +269,7 @@ static void lead(struct piece *p)
     round_set_of_ranks(&chosen, p->round, ranks);
     chosen.reason = ranks_count(ranks) == p->members ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
     chosen.epoch = p->epoch;
-    /* a different set that a worker sent earlier is an error of its own job */
+    /* an error says that a worker has sent another set, which concerns this job only */
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
@@ -330,7 +331,8 @@ static void go_on_or_fail(struct piece *p)
     uint32_t left;
     bool waits = p->announced > 0 && !p->failure;
     if (waits && p->job->has_left && quorum_is_hopeless(p, &left))
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
+                   left, p->job->name);
     else
         round_go_on(p);
 }
@@ -443,8 +445,10 @@ void round_give_up(struct piece *p)
     if (!p->is_answer)
         kept_drop_oldest(p);
     if (quorum_is_loose(p))
-        piece_fail(p, -EOWNERDEAD, "tensor '%s': a rank was lost while its push was added",
-                   p->tensor);
+        piece_fail(
+            p, -EOWNERDEAD,
+            "tensor '%s': a rank was lost while its push was added; declare the tensor again",
+            p->tensor);
     transfer_give_up(p);
     if (p->chunks_active == 0)
         abandon(p);

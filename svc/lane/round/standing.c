@@ -67,8 +67,9 @@ static bool takes_all(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
-/* A rank of the set may have announced the round to a lane or connection that is gone, so it does
- * not know the set (W13). */
+/* Tells a rank of the set again that the round is committed. The rank may have announced the round
+ * to a lane or connection that is gone, so it may not know the set. The leader lane sends the set
+ * ahead of the COMMIT (W13). */
 static void commit_again(struct rank *rank, struct announcement *a)
 {
     if (piece_leads(rank->piece))
@@ -111,7 +112,8 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         tell_commit(rank->worker, a);
     } else {
         piece_fail(p, -EPROTO,
-                   "tensor '%s': rank %u is in round %" PRIu64 ", another has committed %" PRIu64,
+                   "tensor '%s': rank %u is in round %" PRIu64 ", others committed %" PRIu64
+                   "; start the job again",
                    p->tensor, rank->worker->number, a->round, p->round - 1);
         /* the round of the announcement is closed, so piece_fail() did not send the error */
         tell_error(rank->worker, a);
@@ -205,7 +207,8 @@ static const char *find_loss(struct piece *p)
         return NULL;
     if (p->parameters)
         return "parameters and moments died with the lane; restore a snapshot";
-    return quorum_is_loose(p) ? "its running sum was lost with its lane" : NULL;
+    return quorum_is_loose(p) ? "the running sum was lost with its lane; declare the tensor again"
+                              : NULL;
 }
 
 /* Begins to read the state from its copy. Returns false if the lane has the state, or if no copy
@@ -243,7 +246,8 @@ void round_recover(struct piece *p)
         /* round_recover() is called again after the thaw, the holder's connection, or the pass */
         return;
     if (silent > 0 && p->terms.quorum == QUORUM_ALL)
-        piece_fail(p, -EPIPE, "rank %u has left job '%s'", left, p->job->name);
+        piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
+                   left, p->job->name);
     if (p->spoken + silent < p->members)
         return;
     uint64_t committed = last_committed(p);
@@ -307,8 +311,9 @@ void round_settle(struct piece *p, uint64_t committed)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     if (quorum_is_stuck(p))
         piece_fail(p, -EOWNERDEAD,
-                   "tensor '%s': the result of round %" PRIu64 " was lost with its lane", p->tensor,
-                   p->round - 1);
+                   "tensor '%s': the result of round %" PRIu64
+                   " was lost with its lane; declare again",
+                   p->tensor, p->round - 1);
     welcome_entering(p);
     if (p->failure)
         return; /* a failed piece opens no round */

@@ -95,11 +95,13 @@ static struct row_request *request_begin(struct lane_table *table, const struct 
 const char *rows_hear_request(struct worker *w, const struct record_rows *record)
 {
     struct lane_table *table = table_find(w->job, record->table);
+    if (w->job->failure)
+        return NULL; /* no request of a failed job is answered */
     const char *fault = table ? request_fault(w, table, record) : "a request for an unknown table";
     if (fault)
         return fault;
     struct row_request *request = request_begin(table, w, record);
-    int error = fabric_maps(w->fabric) ? request_check_directory(table, request) : -EOPNOTSUPP;
+    int error = request_check_directory(table, request);
     request->error = error;
     if (error == -EBADMSG || error == -EFAULT) {
         table_drop_request(table, request);

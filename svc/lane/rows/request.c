@@ -54,20 +54,13 @@ void request_end(struct lane_table *table, struct row_request *request)
 static void request_error_text(const struct lane_table *table, const struct row_request *request,
                                char *text, size_t text_bytes)
 {
-    switch (request->error) {
-    case -EDOM:
+    if (request->error == -EDOM)
         snprintf(text, text_bytes,
                  "table '%.16s': rows with NaN or infinity skipped: %u, first key %" PRIu64,
                  table->name, request->detail, request->first_key);
-        break;
-    case -ESTALE:
+    else
         snprintf(text, text_bytes, "table '%.32s': shard %u is not on this lane under this epoch",
                  table->name, request->detail);
-        break;
-    default:
-        snprintf(text, text_bytes, "table '%.32s': rows need shared memory; run on the lane's host",
-                 table->name);
-    }
 }
 
 static int request_answer(const struct lane_table *table, const struct row_request *request)

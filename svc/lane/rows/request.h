@@ -14,7 +14,7 @@ const void *request_map_keys(const struct row_request *request, uint32_t first, 
 char *request_map_rows(const struct lane_table *table, const struct row_request *request,
                        uint32_t first, uint32_t count);
 /* Fails the job because the worker of the request has broken the protocol, and disconnects the
- * worker. -EFAULT: its memory is not lent; -EBADMSG: keys or directory are wrong. */
+ * worker. -EFAULT: the memory of the request is not lent; -EBADMSG: keys or directory are wrong. */
 void request_evict(const struct row_request *request, int error);
 /* Ends the request: the next requests_answer() sends its word or its error. */
 void request_end(struct lane_table *table, struct row_request *request);

@@ -59,7 +59,8 @@ static bool owes_push(const struct lane_table *table, const struct worker *w)
     return false;
 }
 
-/* Fails the job if another rank has ended a clock that this rank, which has left, has not. */
+/* Fails the job if another rank has ended a clock later than the last one of this rank, which has
+ * left. */
 static void table_check_left(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);

@@ -21,7 +21,7 @@ uint32_t rows_turn(struct lane_job *job);
  * worker has left a job that is not elastic before its pushes were applied, or in a clock that
  * another rank has ended. A replica holder has neither requests nor memberships. */
 void rows_forget(struct worker *w);
-/* Fails the job with -EPIPE if a rank has ended a clock that a rank that has left has not. */
+/* Fails the job with -EPIPE if a rank has left before the end of a clock that another has ended. */
 void rows_check_left(struct lane_table *table);
 /* Returns whether no request of any table of the lane is open. Failed jobs do not count. */
 bool rows_are_quiet(const struct lane *lane);

@@ -2,6 +2,7 @@
  * the first request. RULES.md: A17, A92. */
 #include "svc/lane/rows/table.h"
 
+#include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
 #include "svc/wire/mixed_key.h"
@@ -36,7 +37,7 @@ static uint32_t requests_all(const struct lane_job *job)
     return job->workers_count * record_row_requests(job->workers_count);
 }
 
-/* Memory of a table or of the apply, allocated and freed in one place. */
+/* Memory of a table or of struct row_apply, in a list from which it is allocated and freed. */
 struct table_array {
     void **memory;
     size_t bytes;
@@ -349,6 +350,20 @@ static bool table_is_placed(const struct lane_table *table, const struct lane_ta
     return true;
 }
 
+void tables_check_fabric(const struct worker *w)
+{
+    struct lane_job *job = w->job;
+    if (!job->tables || !w->conn || worker_is_keeper(w) || fabric_maps(w->fabric))
+        return;
+    const struct lane_table *table =
+        list_entry(list_first(&job->tables->tables), struct lane_table, link);
+    job_fail(job, -EOPNOTSUPP,
+             "table '%.64s': rank %u of job '%.64s' reaches lane %u by tcp; tables need shared "
+             "memory: run every worker on the host of the aggregators, without "
+             "GRADPOOL_TRANSPORT=tcp",
+             table->name, w->number, job->name, job->lane->options.id);
+}
+
 int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
                      const struct lane_shard_spec *shards, size_t count)
 {
@@ -371,6 +386,8 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
         error = table_make(job->tables, spec, shards, count);
     if (error < 0 && is_first)
         tables_free(job);
+    for (uint32_t rank = 0; error == 0 && rank < job->workers_count; rank++)
+        tables_check_fabric(&job->workers[rank]);
     return error;
 }
 

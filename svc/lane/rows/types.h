@@ -65,9 +65,9 @@ struct lane_table {
     struct lane_job *job;
     uint32_t id, shard_bits;
     uint64_t salt;
-    struct table_terms *terms; /* filled */
+    struct table_terms *terms; /* with all defaults filled in */
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
-    size_t value_bytes, wire_bytes; /* of the values of a row, stored and in requests */
+    size_t value_bytes, wire_bytes; /* lengths of a row: stored, and in requests */
     row_fn update;
     row_initial_fn initial;
     struct row_initial initial_spec;

@@ -163,7 +163,7 @@ class Explore(unittest.TestCase):
             self.assertEqual(answer.returncode, 1)
             self.assertIn('/nowhere/file', answer.stderr)
 
-    def test_without_a_mode_it_is_a_usage_error(self):
+    def test_a_call_without_a_mode_is_a_usage_error(self):
         self.assertEqual(bench('explore').returncode, 2)
 
 
@@ -259,7 +259,7 @@ class Idle(unittest.TestCase):
 
 
 class Ended(unittest.TestCase):
-    def test_one_that_is_killed_leaves_neither_folder_nor_process_behind(self):
+    def test_a_killed_bench_leaves_neither_folder_nor_process_behind(self):
         for number in (signal.SIGTERM, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
                     [str(BENCH), 'idle', '--seconds', '60'], stdout=subprocess.DEVNULL,

@@ -162,7 +162,7 @@ class Replicas(Case):
                 self.kill_when_copied()
         self.train_while(harm, 'tcp', TIMES)
 
-    def test_a_tensor_that_nobody_sets_holds_no_drain_up(self):
+    def test_a_tensor_that_no_rank_sets_delays_no_drain(self):
         """After the owner's death, the task can move only to the aggregator with its copy."""
         self.serve('--scale', 'off', aggregators=2)
         self.name = 'half-set'
@@ -185,7 +185,7 @@ class Replicas(Case):
         self.train(10, 20)
         self.check(20)
 
-    def test_without_another_aggregator_it_says_so_and_the_loss_is_told(self):
+    def test_without_another_aggregator_the_job_warns_and_a_loss_is_reported(self):
         self.serve('--durability', 'replica', aggregators=1)
         self.name = 'alone'
         self.join(self.name)

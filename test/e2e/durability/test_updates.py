@@ -102,7 +102,7 @@ class FirstRankLeaves(Case):
             for request in requests:
                 request.wait(WAIT_MS)
 
-    def test_the_settings_that_it_gave_hold(self):
+    def test_the_settings_of_a_rank_that_has_left_still_apply(self):
         client = gradpool.connect(service.endpoint, 'shm')
         self.addCleanup(client.close)
         jobs = [client.join('leaves', rank, 3, on_worker_loss='continue') for rank in range(3)]
@@ -113,14 +113,14 @@ class FirstRankLeaves(Case):
         for value in values[1:]:
             self.assertEqual(value.tolist(), [-4 * self.RATE * self.GRADIENT] * 4)
 
-    def test_in_a_fixed_job_it_must_give_them(self):
+    def test_in_a_fixed_job_the_lowest_rank_must_pass_settings(self):
         job = self.join('gives-none', 'shm')[0]
-        with ranks.expects(self, gradpool.Mismatch, ' gives the settings of an update'):
+        with ranks.expects(self, gradpool.Mismatch, ' has no settings; pass a rate'):
             job.update(job.declare('w', 4, rule='sgd'), numpy.zeros(4, numpy.float32))
 
 
 class Refusals(Case):
-    def test_what_makes_no_sense_is_refused_at_once(self):
+    def test_calls_without_sense_are_refused_at_once(self):
         job = self.join('refused', 'shm')[0]
         plain, ruled = job.declare('plain', 4), job.declare('ruled', 4, rule='adam')
         values = numpy.zeros(4, numpy.float32)
@@ -128,7 +128,7 @@ class Refusals(Case):
             job.update(plain, values, lr=0.1)
         with ranks.expects(self, gradpool.Mismatch, 'has an update rule'):
             job.push_pull(ruled, values)
-        with ranks.expects(self, gradpool.Mismatch, 'beta1', ' has no sense with adam'):
+        with ranks.expects(self, gradpool.Mismatch, 'beta1', ' is out of range for rule adam'):
             job.update(ruled, values, lr=0.1, betas=(1.5, 0.9))
         with ranks.expects(self, gradpool.Mismatch, 'f32', 'f64'):
             job.declare('double', 4, 'float64', rule='sgd')
@@ -141,7 +141,7 @@ class Refusals(Case):
         with ranks.expects(self, gradpool.Mismatch, 'w'):
             jobs[1].declare('w', 4, rule='adamw')
 
-    def test_an_update_before_a_broadcast_says_what_to_do_and_that_helps(self):
+    def test_an_update_before_a_broadcast_names_the_next_step_and_that_step_helps(self):
         jobs = self.join('unset', 'shm')
         gradient = numpy.zeros(4, numpy.float32)
         for job in jobs:

@@ -85,7 +85,7 @@ class OwnName(unittest.TestCase):
         self.addCleanup(process.end)
         return process
 
-    def test_a_service_that_other_hosts_do_not_reach_says_so(self):
+    def test_a_service_that_other_hosts_do_not_reach_logs_the_reason(self):
         serve = self.start('serve', '--state-dir', self.folder / 's', '--aggregators', 0,
                            '--listen', 'gradpool://node7:0')
         serve.wait_for("host name 'node7' of --listen is 127.0.1.1 on this host, so other hosts")

@@ -55,16 +55,16 @@ class Death(unittest.TestCase):
             joined.append(process.pid)
         self.lose(service, transport, lambda: joined, len(joined) - 1)
 
-    def test_a_local_one_is_killed_shm(self):
+    def test_a_local_aggregator_is_killed_shm(self):
         self.lose_local('shm')
 
-    def test_a_local_one_is_killed_tcp(self):
+    def test_a_local_aggregator_is_killed_tcp(self):
         self.lose_local('tcp')
 
-    def test_one_joined_by_hand_is_killed_shm(self):
+    def test_an_aggregator_joined_by_hand_is_killed_shm(self):
         self.lose_one_joined_by_hand('shm')
 
-    def test_one_joined_by_hand_is_killed_tcp(self):
+    def test_an_aggregator_joined_by_hand_is_killed_tcp(self):
         self.lose_one_joined_by_hand('tcp')
 
 

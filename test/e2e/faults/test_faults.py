@@ -148,7 +148,7 @@ class Faults(unittest.TestCase):
     def test_a_worker_stopped_for_three_seconds_is_late_and_not_dead_tcp(self):
         self.stop_a_worker('tcp')
 
-    def test_a_push_that_one_rank_never_makes_ends_at_the_deadline_naming_it(self):
+    def test_a_push_that_one_rank_never_makes_ends_at_the_deadline_naming_that_rank(self):
         self.service.worker('missing', 2, 3, '--rounds', '2')
         until(lambda: (self.service.job('missing') or {}).get('tensors'), 'rank 2 has declared')
         waiting = self.service.worker('missing', 0, 3, '--rounds', '2', '--timeout-ms', '2000')
@@ -171,7 +171,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(worker.wait(), 1)
             self.assertRegex(worker.text(), r'rank \d pushes (sum|mean), others (sum|mean)')
 
-    def test_a_rank_that_is_taken_is_refused_with_who_has_it(self):
+    def test_a_taken_rank_is_refused_with_the_name_of_its_process(self):
         workers = self.training('taken', 2)
         double = self.service.worker('taken', 1, 2, name='double')
         self.assertEqual(double.wait(), 1)
@@ -293,7 +293,7 @@ class Faults(unittest.TestCase):
         with socket.create_connection((host, int(port)), WAIT_S):
             self.check_other_job()
 
-    def test_nobody_spins_idle_lanes_coordinator_and_workers_use_no_cpu(self):
+    def test_idle_lanes_coordinator_and_workers_use_no_cpu(self):
         """An idle lane must block. Each lane may use less than one percent of a core over two
         seconds."""
         workers = []
@@ -313,7 +313,7 @@ class Faults(unittest.TestCase):
         until(are_idle, lambda: f'two seconds without CPU: {used}')
 
     @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
-    def test_quiet_seconds_wake_workers_never_and_the_service_for_its_pings_alone(self):
+    def test_idle_seconds_wake_no_worker_and_the_service_for_pings_only(self):
         """A periodic timer would wake the idle jobs, so there are many of them."""
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         for job in range(IDLE_JOBS):

@@ -148,7 +148,7 @@ class Fencing(unittest.TestCase):
         training.train(2)
         self.assertEqual(len(find(lent_memory(), training.sum)), WORKERS)
 
-    def test_one_joined_by_hand_that_goes_on_changes_no_byte_over_tcp(self):
+    def test_a_continued_aggregator_that_joined_by_hand_changes_no_byte_over_tcp(self):
         self.start(0)
         stopped = self.join_by_hand('stopped')
         training = Training(self, 'tcp')
@@ -158,7 +158,7 @@ class Fencing(unittest.TestCase):
         self.assertTrue(is_alive(stopped.pid))
         self.check_it_goes_on_in_vain(training, stopped)
 
-    def test_one_joined_by_hand_is_killed_by_who_shares_memory_with_it(self):
+    def test_an_aggregator_joined_by_hand_is_killed_by_a_worker_on_its_host(self):
         self.start(0)
         stopped = self.join_by_hand('stopped')
         training = Training(self, 'shm')
@@ -168,7 +168,7 @@ class Fencing(unittest.TestCase):
         self.assertEqual(stopped.wait(), -signal.SIGKILL)
         training.train(1)
 
-    def test_a_local_one_is_killed_before_its_successor_begins(self):
+    def test_a_local_aggregator_is_killed_before_its_successor_begins(self):
         for transport in 'shm', 'tcp':
             with self.subTest(transport=transport):
                 self.start(2)

@@ -75,7 +75,7 @@ class Liveness(unittest.TestCase):
         self.replaced(pid)
         self.finish(workers)
 
-    def test_one_on_another_connection_is_lost_and_joins_anew_when_it_wakes(self):
+    def test_a_remote_aggregator_that_sleeps_is_lost_and_joins_again_when_it_wakes(self):
         joined = Process([GRADPOOL, 'aggregator', '--join',
                           self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                          self.service.folder, 'joined', self.service.operator())
@@ -90,7 +90,7 @@ class Liveness(unittest.TestCase):
         joined.wait_for('joined as aggregator 4')
         self.assertIn('counts as lost: its connection had ended for too long', joined.text())
 
-    def test_a_coordinator_that_is_stopped_for_longer_kills_nobody(self):
+    def test_a_coordinator_that_is_stopped_for_longer_kills_no_aggregator(self):
         workers = self.start()
         pids = sorted(self.service.pids())
         for _ in range(2):
@@ -103,7 +103,7 @@ class Liveness(unittest.TestCase):
         self.assertEqual(sorted(self.service.pids()), pids)
         self.assertNotIn('has answered nothing', self.service.serve.text())
 
-    def test_one_that_is_stopped_when_its_coordinator_is_killed_goes_on(self):
+    def test_an_aggregator_stopped_while_its_coordinator_is_killed_continues(self):
         workers = self.start()
         pids = sorted(self.service.pids())
         os.kill(pids[0], signal.SIGSTOP)

@@ -95,7 +95,7 @@ class Resets(unittest.TestCase):
         self.go_on(workers)
         finish_training(*workers)
 
-    def test_a_lane_that_accepts_nobody_for_a_while_is_tried_again(self):
+    def test_a_lane_that_accepts_no_connection_for_a_while_is_tried_again(self):
         workers = self.training('refused', 2, '--elements', 100000)
         os.kill(self.aggregator, signal.SIGSTOP)
         self.addCleanup(os.kill, self.aggregator, signal.SIGCONT)
@@ -217,7 +217,7 @@ class Resets(unittest.TestCase):
                                 **how)
             self.assertEqual(calm, shaken)
 
-    def test_a_worker_that_is_killed_where_nobody_sees_its_process_is_named_at_once(self):
+    def test_a_killed_worker_whose_process_is_not_watched_is_named_at_once(self):
         options = ('--transport', 'tcp', '--rounds', 1000000, '--elements', 10000, '--verbose')
         first = self.service.worker('killed', 0, 2, *options)
         second = Process([*container(), BENCH, 'push', '--endpoint', self.service.endpoint, '--job',

@@ -128,16 +128,16 @@ class Crashes(unittest.TestCase):
             log = re.search(r'log is kept: (.*)', said)
             self.assertIn('started a local aggregator', pathlib.Path(log[1]).read_text())
 
-    def test_a_crash_of_an_aggregator_fails_it(self):
+    def test_a_crash_of_an_aggregator_fails_the_bench(self):
         self.crash(aggregators, 'an aggregator')
 
-    def test_a_crash_of_one_whose_coordinator_was_killed_fails_it(self):
+    def test_a_crash_of_an_aggregator_without_coordinator_fails_the_bench(self):
         self.crash(orphans, 'an aggregator', kills_coordinator=True)
 
-    def test_a_crash_of_the_coordinator_fails_it(self):
+    def test_a_crash_of_the_coordinator_fails_the_bench(self):
         self.crash(coordinators, 'the coordinator')
 
-    def test_a_crash_of_a_worker_fails_it(self):
+    def test_a_crash_of_a_worker_fails_the_bench(self):
         self.crash(workers, r'[a-z]+-[\d-]+, rank \d')
 
 

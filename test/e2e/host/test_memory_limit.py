@@ -154,7 +154,7 @@ class Limit(unittest.TestCase):
         self.assertEqual(self.declare(service, 1 << 20, 'again'), '')
         self.expect_unharmed(service)
 
-    def test_so_are_those_beyond_a_limit_that_has_become_less(self):
+    def test_states_beyond_a_lowered_limit_are_refused(self):
         service = self.serve(512)
         self.cgroup.limit(96 << 20)
         self.assertRegex(self.declare(service, 4 << 20, 'long'),    # 96 MiB

@@ -110,7 +110,7 @@ class Many(Case):
         self.assertEqual(sum(lane['jobs'] for lane in held), 200)
         self.assertLess(max(lane['bytes'] for lane in held), 128 * (4 << 20))
 
-    def test_10000_inline_tensors_in_opposite_orders_block_nobody(self):
+    def test_10000_inline_tensors_in_opposite_orders_block_no_rank(self):
         workers, count = 4, 10_000
         jobs = self.join('inline', workers, 'tcp')
         sizes = {f't{n}': 1 + n % 16 for n in range(count)}
@@ -205,7 +205,7 @@ class Few(unittest.TestCase):
                            check=False)
         return done.returncode, done.stdout + done.stderr
 
-    def test_a_worker_with_few_descriptors_works_or_says_so(self):
+    def test_a_worker_with_few_descriptors_works_or_names_the_limit(self):
         for transport in 'shm', 'tcp':
             codes = []
             for most in range(7, 27, 2):

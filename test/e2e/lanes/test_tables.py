@@ -11,6 +11,7 @@ import tap
 from harness import Service, until
 
 TOOLS = harness.BUILD / 'test' / 'e2e'
+EXAMPLE = harness.BUILD / 'client' / 'gradpool-table-example'
 ENDS_S = 60
 MANY = 10 ** 6  # more clocks than a test waits for
 
@@ -55,7 +56,11 @@ class Tables(unittest.TestCase):
         return text
 
     def end_with_error(self, code, words):
-        """Every rank ends with this error, whose text has the words."""
+        """Every rank ends with this error, whose text has the words. No rank ends before all have
+        the error, because its end could be the error of the others."""
+        until(lambda: all('error ' in self.text(rank) or child.poll() is not None
+                          for rank, child in self.running.items()),
+              'an error on every rank', ENDS_S, self.service.serve)
         for rank in sorted(self.running):
             text = self.end(rank, 3)
             found = re.findall(r'^error (\d+) (.*)', text, re.M)
@@ -109,6 +114,18 @@ class Deaths(Tables):
         self.running[1].send_signal(18)
 
 
+class Example(Tables):
+    def test_the_example_of_the_guide_learns_the_scores_of_its_words(self):
+        self.serve()
+        children = [harness.Process([EXAMPLE], self.service.folder, f'example.{rank}', {
+            'GRADPOOL_ENDPOINT': self.service.endpoint, 'GRADPOOL_JOB': 'example',
+            'GRADPOOL_RANK': str(rank), 'GRADPOOL_SIZE': '2'}) for rank in range(2)]
+        for child in children:
+            self.assertEqual(child.wait(), 0, child.text())
+            for line in 'word 7: 1.000', 'word 42: 2.000', 'word 1000000007: 3.000':
+                self.assertIn(line, child.text())
+
+
 class Refusals(Tables):
     def test_ranks_with_different_declarations_get_an_error(self):
         self.serve()
@@ -125,8 +142,13 @@ class Refusals(Tables):
     def test_a_worker_without_shared_memory_is_refused(self):
         self.serve()
         self.start_all(1, 5, transport='tcp')
-        self.end_with_error(95, "table 'sgd': this rank reaches lane .* by tcp; "
-                            "tables need shared memory: run every worker on the host")
+        self.end_with_error(95, "table 'sgd': .*rank.* reaches lane .* by tcp; tables need ")
+
+    def test_a_rank_without_shared_memory_fails_the_job_of_all(self):
+        self.serve()
+        self.start(0, 2, MANY)
+        self.start(1, 2, MANY, transport='tcp')
+        self.end_with_error(95, "table '.*': .*rank.* reaches lane .* by tcp; tables need ")
 
 
 if __name__ == '__main__':

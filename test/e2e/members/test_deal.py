@@ -148,7 +148,7 @@ class Changes(Steps):
         self.assertEqual(self.ranks_at(95), [0])
         self.assertEqual(self.ranks_at(195), [0, 1, 2])
 
-    def test_steps_do_not_wait_for_those_who_come(self):
+    def test_steps_do_not_wait_for_late_workers(self):
         how = {'samples': 200, 'epochs': 10 ** 6}   # more than the test trains
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
@@ -158,7 +158,7 @@ class Changes(Steps):
         self.assertEqual(set(used.values()), {1})
         self.check_whole_epochs(used, 200)
 
-    def test_a_worker_that_comes_after_the_end_is_told_so(self):
+    def test_a_worker_that_joins_after_the_end_gets_that_reason(self):
         go = self.folder / 'go'
         self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=400)
         late = self.start(1, 'shm', 1, 2, 0, samples=400, ELASTIC_WORKER_AWAITS=str(go))
@@ -168,7 +168,7 @@ class Changes(Steps):
         self.end(1)
         self.assertEqual(late.read_text().split(), ['joined', 'ended'])
 
-    def test_a_worker_that_comes_as_the_training_ends_gets_its_state_or_is_told(self):
+    def test_a_worker_that_joins_as_the_training_ends_gets_the_state_or_the_reason(self):
         go = self.folder / 'go'
         log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
         late = self.start(1, 'shm', 1, 2, 0, samples=8000, epochs=1,

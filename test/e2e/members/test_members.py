@@ -205,7 +205,7 @@ class Losses(Case):
         self.finish()
         self.assertGreater(self.check_bits(1, 3), 1)
 
-    def test_a_rank_beyond_those_wanted_joins_by_the_line_of_all_once_it_is_resized(self):
+    def test_a_rank_beyond_the_wanted_workers_joins_after_a_resize_by_the_usual_call(self):
         with gradpool.connect(self.service.endpoint) as client:
             def join(rank):
                 return client.join('grows', rank, workers=1, workers_max=4,

@@ -67,7 +67,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(answer.returncode, 1, words)
             self.assertIn('standard output cannot be written', answer.stderr)
 
-    def test_an_unknown_variable_is_told_to_who_asks_too(self):
+    def test_a_client_command_also_warns_about_an_unknown_variable(self):
         answer = run('status', '--endpoint', 'unix:/nowhere/control.sock',
                      environment={'GRADPOOL_ENDPIONT': 'x'})
         self.assertIn('did you mean GRADPOOL_ENDPOINT?', answer.stderr)
@@ -137,7 +137,7 @@ class CommandLine(unittest.TestCase):
         for command in ('status', 'jobs'):
             self.assertEqual(run(command, '--endpoint', 'http://x').returncode, 2)
 
-    def test_without_a_service_status_and_jobs_say_so_with_exit_code_3(self):
+    def test_without_a_service_status_and_jobs_end_with_exit_code_3_and_the_reason(self):
         for command in ('status', 'jobs'):
             answer = run(command, '--endpoint', 'unix:/nowhere/control.sock')
             self.assertEqual(answer.returncode, 3)
@@ -440,7 +440,7 @@ class OwnServices(unittest.TestCase):
         serve.wait_for('joined with 1 lane')
         self.assertIn('killed by signal 9', serve.text())
 
-    def test_an_aggregator_that_finds_no_coordinator_says_so(self):
+    def test_an_aggregator_that_finds_no_coordinator_logs_the_reason(self):
         answer = run('aggregator', '--join', '127.0.0.1:1')
         self.assertEqual(answer.returncode, 1)
         self.assertIn('127.0.0.1:1', answer.stderr)

@@ -89,7 +89,7 @@ class Moves(Case):
     def test_moments_leave_a_container_over_tcp(self):
         self.depart(transport='tcp')
 
-    def test_copies_that_nobody_else_can_store_are_not_waited_for(self):
+    def test_copies_that_no_other_aggregator_can_store_are_not_awaited(self):
         self.depart(durability='replica')
 
     def test_moments_leave_a_unit_all_of_whose_processes_are_signalled(self):

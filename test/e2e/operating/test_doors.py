@@ -163,7 +163,7 @@ class Doors(unittest.TestCase):
                                  extra_groups=groups, cwd='/')
             self.assertEqual(answer.returncode, code, answer.stderr)
 
-    def test_processes_with_keys_gain_no_privileges_and_show_nobody_their_memory(self):
+    def test_processes_with_keys_gain_no_privileges_and_hide_their_memory(self):
         service = self.service(aggregators=1)
         for pid in service.serve.pid, *service.pids():
             status = pathlib.Path(f'/proc/{pid}/status').read_text()

@@ -91,7 +91,7 @@ class Flags(unittest.TestCase):
         self.assertIn('AGGREGATOR', ask(self.service, 'status').stdout)
         self.assertIn('<html', ask(self.service, 'report').stdout)
 
-    def test_serve_lets_nobody_in_who_was_not_to_come(self):
+    def test_serve_admits_no_stranger_by_a_former_variable(self):
         folder = pathlib.Path(self.service.folder)
         serve = Process([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators',
                          '0', '--state-dir', folder / 'own'], folder, 'own', {**OLD, **NEVER})

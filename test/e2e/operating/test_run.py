@@ -127,7 +127,7 @@ class Run(unittest.TestCase):
                               'raise SystemExit(3)'), 3)
         self.assertIn('rank 0 ended with exit code 3', done.stderr)
 
-    def test_all_end_with_it_however_it_ends(self):
+    def test_all_workers_end_with_the_command_however_the_command_ends(self):
         for number in (signal.SIGTERM, signal.SIGKILL):
             with tempfile.TemporaryDirectory() as folder:
                 process = subprocess.Popen(
@@ -236,7 +236,7 @@ else:
 """, (b'sure? ', b'hello\n', b'yes\n'))
         self.assertEqual(text, b'[0] sure? \n[1] hello\n[0] yes\n')
 
-    def test_plain_bytes_are_what_they_were(self):
+    def test_output_bytes_are_unchanged(self):
         done = harness.run(command('--plain', 'printf', r'\377\r\n\0no end'),
                            capture_output=True, check=True, timeout=WAIT_S, env=clean())
         self.assertEqual(done.stdout, b'\xff\r\n\0no end')
@@ -277,13 +277,13 @@ class Interrupts(unittest.TestCase):
         self.until_said(process.stdout.fileno(), ('] ready', 2))
         return process
 
-    def test_a_signal_to_it_alone_is_passed_on(self):
+    def test_a_signal_to_the_command_alone_is_passed_on(self):
         process = self.start(SAVE)
         process.send_signal(signal.SIGINT)
         self.until_said(process.stdout.fileno(), ('] saved', 2))
         self.assertEqual(harness.end_of(process), 130)
 
-    def test_a_second_one_hurries(self):
+    def test_a_second_signal_ends_the_workers_early(self):
         process = self.start('import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)' + SAVE)
         process.send_signal(signal.SIGINT)
         self.until_said(process.stdout.fileno(), ('workers have 10 s', 1))

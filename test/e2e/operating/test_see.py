@@ -302,7 +302,7 @@ class NoService(unittest.TestCase):
                              capture_output=True, text=True, timeout=WAIT_S, check=False)
         self.assertEqual((answer.returncode, answer.stdout), (3, ''))
 
-    def test_without_a_service_top_says_so_with_exit_code_3(self):
+    def test_without_a_service_top_ends_with_exit_code_3_and_the_reason(self):
         answer = harness.run([GRADPOOL, 'top', '--once', '--endpoint', 'unix:/nowhere.sock'],
                              capture_output=True, text=True, timeout=WAIT_S, check=False)
         self.assertEqual((answer.returncode, answer.stdout), (3, ''))

@@ -35,7 +35,7 @@ class Case(unittest.TestCase):
 
 
 class Trust(Case):
-    def test_a_folder_that_others_can_write_is_refused_with_its_mode(self):
+    def test_a_folder_that_other_users_can_write_is_refused_with_its_mode(self):
         self.state.mkdir()
         for mode in 0o777, 0o770, 0o1777:
             self.state.chmod(mode)
@@ -49,7 +49,7 @@ class Trust(Case):
         os.chown(self.state, NOBODY, NOBODY)
         self.assertIn(f'belongs to user {NOBODY}, not to user 0', self.refused())
 
-    def test_a_folder_above_in_which_anybody_can_replace_it_is_refused(self):
+    def test_a_parent_folder_that_any_user_can_write_is_refused(self):
         above = self.folder / 'above'
         above.mkdir()
         above.chmod(0o777)
@@ -143,7 +143,7 @@ class Lost(Case):
         # the database itself contains the tenants
         self.assertEqual(self.start(), (['acme'], False))
 
-    def test_a_lost_database_is_said_and_its_log_is_kept(self):
+    def test_a_lost_database_is_logged_and_its_journal_is_kept(self):
         for harm in self.database.unlink, lambda: cut(self.database, 0):
             if self.database.exists():
                 harm()

@@ -228,7 +228,7 @@ class Ends(Case):
         self.assertFalse([pid for pid in pids if is_alive(pid)])
         self.check_end([])
 
-    def test_a_job_whose_workers_have_gone_keeps_nobody(self):
+    def test_a_job_without_living_workers_delays_no_stop(self):
         self.start(aggregators=1)
         for worker in self.train():
             worker.kill()
@@ -324,7 +324,7 @@ class FirstOfContainer(Case):
     def test_sigterm_of_the_first_process_ends_jobs_in_order(self):
         self.assertEqual(self.check_it(), 1)
 
-    def test_so_does_that_of_the_only_child_of_an_init(self):
+    def test_sigterm_of_the_only_child_of_an_init_ends_jobs_in_order(self):
         self.assertNotEqual(self.check_it('sh', '-c', '"$@"; exit $?', 'sh'), 1)
 
 

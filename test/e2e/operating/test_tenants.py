@@ -74,7 +74,7 @@ class Keys(unittest.TestCase):
         for worker in workers:
             self.assertEqual(result(worker)['wrong'], 0)
 
-    def test_without_a_key_status_and_jobs_are_refused_and_told_what_to_do(self):
+    def test_without_a_key_status_and_jobs_are_refused_with_the_next_step(self):
         words = 'this endpoint asks for a key: set GRADPOOL_KEY_FILE'
         self.expect_refused(status(self.service.endpoint), words, 'request refused: ' + words)
         worker = self.service.worker('keyless', 0, 1)
@@ -132,7 +132,7 @@ class Keys(unittest.TestCase):
                 pass
         self.expect_logged('the TLS handshake failed')
 
-    def test_silent_and_half_open_peers_hold_nobody_up_and_are_closed(self):
+    def test_silent_and_half_open_peers_delay_no_other_peer_and_are_closed(self):
         links = [self.dial() for _ in range(100)]
         for link in links[::2]:
             link.sendall(b'\x16\x03\x01\x01\x40\x01')
@@ -252,7 +252,7 @@ class Aggregators(unittest.TestCase):
         self.aggregator.wait_for('joined as aggregator 1')
         self.service.joined = 1
 
-    def test_one_joins_with_an_operator_s_key_and_both_sides_outlive_the_coordinator(self):
+    def test_an_aggregator_with_an_operator_s_key_outlives_the_coordinator(self):
         workers = self.service.workers('long', 2, '--rounds', '1000000', '--verbose',
                                        '--compute-ms', '1', environment=self.acme)
         workers[0].wait_for('round 50\n')
@@ -262,7 +262,7 @@ class Aggregators(unittest.TestCase):
         finish_training(*workers)
         self.assertIsNone(self.aggregator.child.poll())
 
-    def test_one_whose_key_is_revoked_gives_up(self):
+    def test_an_aggregator_whose_key_is_revoked_ends(self):
         self.assertEqual(self.service.tenant('revoke', 'node8').returncode, 0)
         self.aggregator.wait_for('this aggregator ends: ')
         self.assertIn('was refused', self.aggregator.text())

@@ -262,7 +262,7 @@ class ByHand(Case):
         super().setUp()
         self.serve(aggregators=0)
 
-    def test_state_goes_to_one_that_joins_in_time(self):
+    def test_state_moves_to_an_aggregator_that_joins_in_time(self):
         first = self.by_hand('first')
         self.begin('joins', 'tcp')
         self.train(0, 20)

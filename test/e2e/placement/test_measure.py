@@ -121,7 +121,7 @@ class Limits(unittest.TestCase):
         self.assertIn('no lane was free', self.explain('new')['lanes'][0]['why'])
         self.assertIn('no lane was free', self.service.ask('explain', 'new').stdout)
 
-    def test_a_tenant_s_limit_is_shown_and_that_of_nobody_is_not(self):
+    def test_a_tenant_s_limit_is_shown_and_no_other(self):
         self.service.tenant_key('acme', '--loss-limit', '2.5%')
         self.service.tenant_key('other')
         tenants = json.loads(self.service.tenant('list', '--json').stdout)['tenants']

@@ -33,7 +33,7 @@ class Case(unittest.TestCase):
 
 
 class ForTheService(Case):
-    def test_a_worker_that_is_started_before_the_service_waits_for_it_and_says_so(self):
+    def test_a_worker_that_is_started_before_the_service_waits_and_logs_the_reason(self):
         self.serve(aggregators=1)
         self.service.stop()
         worker = self.service.worker('early', 0, 1, '--rounds', 3)

@@ -143,7 +143,7 @@ class Interrupts(test_ddp.Case):
     def test_the_steps_of_lanes_are_whole_when_keyboard_interrupt_is_raised(self):
         self.check_whole_step('steps')
 
-    def test_with_the_backend_it_is_keyboard_interrupt_too(self):
+    def test_ctrl_c_raises_keyboard_interrupt_with_the_backend_too(self):
         self.check_whole_step('backend', TEST_BACKEND='gradpool')
 
     def test_a_handler_that_raises_nothing_is_called_once_and_the_step_goes_on(self):
@@ -159,7 +159,7 @@ class Interrupts(test_ddp.Case):
         self.assertIn(' in backward(), before all ranks had sent their gradients; end the script, '
                       'or attach() a new DistributedDataParallel', later)
 
-    def test_a_second_one_is_not_put_off(self):
+    def test_a_second_ctrl_c_is_not_postponed(self):
         self.assertIn('KeyboardInterrupt', self.run_ranks('rank_presses_twice', 1)[0])
 
 

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import errno
 import gc
+import importlib.util
 import io
 import os
 import random
@@ -121,6 +122,37 @@ class Dropped(Case):
         with self.silent() as said:
             self.jobs[0].leave()
         self.assertEqual(said.getvalue(), '')     # each failure is reported only once
+
+    def test_a_muted_round_reports_no_error(self):
+        tensors, others = self.declare('t'), self.declare('another')
+        request = self.jobs[0].push_pull(tensors[0], full(1), operation='sum')
+        request.mute()
+        del request
+        with self.raises(gradpool.Mismatch, "'t'"):
+            self.jobs[1].push_pull(tensors[1], full(1)).wait()
+        until(lambda: not self.jobs[0]._rounds, 'the dropped round ends')
+        means = [job.push_pull(tensor, full(1)) for job, tensor in zip(self.jobs, others)]
+        for request in means:
+            request.wait()
+
+    def test_a_failed_step_reports_one_error(self):
+        """The first of several requests fails. The script has its error, and drops the others."""
+        if not importlib.util.find_spec('torch'):
+            self.skipTest('no torch is installed')
+        from gradpool._steps.stepping import Requests
+        pairs = [self.declare(name) for name in 'ab']
+        steps = [Requests([job.push_pull(pair[job.rank], full(1), operation=operation)
+                           for pair in pairs])
+                 for job, operation in zip(self.jobs, ('sum', 'mean'))]
+        for step in steps:
+            with self.raises(gradpool.Mismatch, "'a'"):
+                step.wait()
+            step.mute()
+        del step, steps
+        until(lambda: not any(map(len, (job._rounds for job in self.jobs))), 'all rounds end')
+        others = self.declare('another')
+        for request in [job.push_pull(other, full(1)) for job, other in zip(self.jobs, others)]:
+            request.wait()
 
     def test_leaving_tells_the_error_of_a_round_that_was_dropped(self):
         for tensor, operation in zip(self.declare('t'), ('sum', 'mean')):

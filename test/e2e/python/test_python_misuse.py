@@ -59,7 +59,7 @@ class Handles(Case):
                 waiter.join(20)
                 self.assertEqual([error.errno for error in found], [errno.ECANCELED])
 
-    def test_a_request_of_a_job_that_was_left_says_so_afterwards(self):
+    def test_a_request_of_a_job_that_was_left_raises_that_reason_afterwards(self):
         with gradpool.connect() as client:
             job = client.join('left before the wait', 0, 2)
             request = job.push_pull(job.declare('t', 100), full(1))

@@ -105,7 +105,7 @@ class Values(Case):
         for mine in values:
             self.assertEqual([set(mine[name]) for name in names], [{i + 0.5} for i in range(6)])
 
-    def test_a_gather_has_a_block_of_each_rank_for_whom_wants_it(self):
+    def test_a_gather_has_a_block_of_each_rank_on_ranks_that_request_it(self):
         jobs = self.join(2)
         results = [full(9, 200), None]
         requests = [job.push_pull(job.declare('t', 100), full(job.rank), result, 'gather')
@@ -390,7 +390,7 @@ class Refusals(Case):
         self.assertEqual(raised.exception.errno, errno.EBUSY)
         self.assertFalse(request.done())
 
-    def test_ranks_that_disagree_about_a_size_all_hear_of_it(self):
+    def test_ranks_that_disagree_about_a_size_all_get_an_error(self):
         jobs = self.join(2)
         request = jobs[0].push_pull(jobs[0].declare('t', 100), full(1))
         with self.raises(gradpool.Mismatch, 'rank 0', 'rank 1', '100', '101'):
@@ -446,7 +446,7 @@ class Failures(Case):
                 request.wait()
             self.assertEqual(raised.exception.errno, errno.ECANCELED)
 
-    def test_a_job_that_was_left_says_so(self):
+    def test_a_job_that_was_left_raises_that_reason(self):
         job = self.join()
         job.leave()
         with self.raises(gradpool.GradpoolError, 'closed'):
@@ -473,7 +473,7 @@ class Failures(Case):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
         job.push_pull(tensor, full(1)).wait()
 
-    def test_nobody_at_the_endpoint_is_an_error_that_names_it(self):
+    def test_an_endpoint_without_a_service_is_an_error_that_names_the_endpoint(self):
         with self.raises(gradpool.GradpoolError, '127.0.0.1:1'):
             gradpool.connect('gradpool://127.0.0.1:1')
 
@@ -510,7 +510,7 @@ class Surroundings(Case):
         code = 'import sys, gradpool; print({"torch", "numpy"} & set(sys.modules))'
         self.assertEqual(self.python(code).stdout, 'set()\n')
 
-    def test_a_library_that_is_not_there_is_an_error_that_says_where_it_was_sought(self):
+    def test_a_missing_library_is_an_error_with_the_searched_places(self):
         done = self.python('import gradpool', GRADPOOL_LIBRARY='/nowhere/libgradpool.so')
         self.assertIn('/nowhere/libgradpool.so', done.stderr)
         self.assertIn('set GRADPOOL_LIBRARY', done.stderr)

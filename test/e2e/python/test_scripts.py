@@ -546,7 +546,7 @@ class Dropped(Case):
             for text in taken:
                 self.has_words(text, "prefix 'g/'")
 
-    def test_operations_whose_handle_nobody_keeps_complete_in_place(self):
+    def test_operations_whose_handle_was_dropped_complete_in_place(self):
         self.assertEqual(self.run_ranks('rank_drops_handles'), [[], []])
 
 

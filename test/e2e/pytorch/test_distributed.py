@@ -560,7 +560,7 @@ class Distributed(python_case.Case):
             self.assertEqual(kind, 'RuntimeError', text)
             self.assertRegex(text, 'PeerLost: .*rank 1')
 
-    def test_what_makes_no_sense_is_refused_at_once(self):
+    def test_calls_without_sense_are_refused_at_once(self):
         words = ('has no mean; use ReduceOp.SUM', 'has no bitwise reduction',
                  'sparse tensors have no max: what is missing in one is no 0 there',
                  '3 torch.float32', r'from rank \d to rank \d of a group of ',
@@ -579,7 +579,7 @@ class Distributed(python_case.Case):
                 self.assertIn('expand()', text)
             self.assertEqual([came, whole], [[True, True], [2.0] * 4])
 
-    def test_results_that_are_dropped_twice_are_found_while_somebody_holds_them(self):
+    def test_results_that_are_dropped_twice_are_found_while_a_reference_exists(self):
         import gradpool
         import torch
         from gradpool._group.operations import Operation

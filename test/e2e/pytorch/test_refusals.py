@@ -137,14 +137,15 @@ def another_size_of_a_group(of):
 MODELS = {
     same_prefix_twice: "with prefix 'same/': give each one of its own",
     another_size_than_declared: 'elements, declared were 8: change a model before attach()',
-    codec_and_optimizer: 'attach() with an optimizer and compression: lanes cannot step with codes',
-    codec_of_rows: ' has sparse gradients, codecs take dense ones: say sparse=False, or attach',
+    codec_and_optimizer: 'attach() with an optimizer and compression: lanes cannot step with '
+                         'compressed gradients; leave one of the two out',
+    codec_of_rows: ' has sparse gradients, codecs take dense ones: set sparse=False, or attach',
     rows_and_optimizer: " has sparse gradients, the service's rules need dense ones",
     columns_first: 'is not contiguous; lanes step contiguous ones: leave its memory format',
     columns_first_after_a_step: 'is not contiguous any more; lanes step contiguous ones',
-    restore_of_an_optimizer_of_the_script: 'restore() where the script steps itself',
+    restore_of_an_optimizer_of_the_script: 'restore() of a model whose script makes the steps',
     backward_after_close: ': backward() of a model whose attachment has been closed; make another',
-    push_of_a_copy: 'the model is a copy of an attached one: attach() it, too',
+    push_of_a_copy: 'the model is a copy of an attached model: attach() the copy, too',
     half_a_state: "the optimizer's state has no 'exp_avg' of 8 elements for a parameter that has "
                   'made steps',
     another_size_of_a_group: 'has another model of this process, but the process group of this one '
@@ -418,7 +419,7 @@ class Refusals(python_case.Case):
         told = Limit(0, types.SimpleNamespace()).told(gradpool.Timeout(errno.ETIMEDOUT, 'late'))
         self.assertIn('raise attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS, now ', str(told))
 
-    def test_a_job_that_lends_no_more_memory_copies_and_logs_it_once(self):
+    def test_a_job_that_can_lend_no_more_memory_copies_and_logs_once(self):
         import gradpool
         import torch
         from gradpool._tensors.carriers import lent

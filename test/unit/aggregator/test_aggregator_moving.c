@@ -369,7 +369,7 @@ static void a_job_that_fails_ends_its_releases(void **state)
     expect_refused(waiting, -ECONNABORTED);
 }
 
-static void nobody_is_answered_after_the_coordinator_was_away(void **state)
+static void no_request_is_answered_after_the_coordinator_was_away(void **state)
 {
     Gradpool__Wire__PieceHeld **rows;
     size_t count;
@@ -473,7 +473,7 @@ static void a_drop_ends_the_wait_for_copies(void **state)
     expect_refused(waiting, -ENOENT);
 }
 
-static void nobody_is_told_of_copies_when_the_coordinator_has_gone(void **state)
+static void no_message_about_copies_is_sent_without_a_coordinator(void **state)
 {
     start_with(QUORUM_ALL, 9);
     wait_for_copies(one, 1);
@@ -515,7 +515,7 @@ static void workers_that_do_not_come_hold_nothing_up(void **state)
     expect_refused(8, -ENOENT);
 }
 
-static void nobody_is_told_of_workers_when_the_coordinator_has_gone(void **state)
+static void no_message_about_workers_is_sent_without_a_coordinator(void **state)
 {
     start(QUORUM_ALL);
     assert_int_equal(ahead_await(&a, 7, TARGET, JOB), 0);
@@ -533,16 +533,16 @@ int main(void)
         CASE(a_thaw_ends_a_release_that_waits),
         CASE(a_drop_ends_a_release_that_waits),
         CASE(a_job_that_fails_ends_its_releases),
-        CASE(nobody_is_answered_after_the_coordinator_was_away),
+        CASE(no_request_is_answered_after_the_coordinator_was_away),
         CASE(a_release_that_waits_ends_with_the_lanes),
         CASE(state_and_rounds_go_from_lane_to_lane),
         CASE(requests_without_sense_get_a_text),
         CASE(copies_of_pieces_without_a_keeper_are_not_waited_for),
         CASE(a_drop_ends_the_wait_for_copies),
-        CASE(nobody_is_told_of_copies_when_the_coordinator_has_gone),
+        CASE(no_message_about_copies_is_sent_without_a_coordinator),
         CASE(workers_that_are_connected_are_not_waited_for),
         CASE(workers_that_do_not_come_hold_nothing_up),
-        CASE(nobody_is_told_of_workers_when_the_coordinator_has_gone),
+        CASE(no_message_about_workers_is_sent_without_a_coordinator),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static void an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame(void **state)
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
 }
 
-static void what_fits_is_told_whole(void **state)
+static void figures_that_fit_one_message_are_sent_whole(void **state)
 {
     Gradpool__Wire__StatsReply *stats = ask(64, 500, 5000);
     for (size_t i = 0; i < 64; i++) {
@@ -165,7 +165,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame),
-        cmocka_unit_test(what_fits_is_told_whole),
+        cmocka_unit_test(figures_that_fit_one_message_are_sent_whole),
         cmocka_unit_test(rows_that_are_known_are_left_out_until_one_changes),
         cmocka_unit_test(pieces_that_are_asked_for_come_with_all_rows),
         cmocka_unit_test(each_lane_has_its_own_digest_in_the_request),

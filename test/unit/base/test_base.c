@@ -65,7 +65,7 @@ static void a_far_deadline_does_not_wrap_around(void **state)
     assert_true(clock_deadline_ns(UINT64_MAX - 5, 1) == UINT64_MAX);
 }
 
-static void a_poll_time_is_rounded_up_so_that_nobody_wakes_early(void **state)
+static void a_poll_time_is_rounded_up_so_that_no_thread_wakes_early(void **state)
 {
     assert_int_equal(clock_poll_ms(100 + 1, 100), 1);
     assert_int_equal(clock_poll_ms(100 + NS_PER_MS, 100), 1);
@@ -196,7 +196,7 @@ static void a_number_out_of_bounds_is_a_range_error(void **state)
     }
 }
 
-static void what_is_not_a_whole_number_is_refused(void **state)
+static void a_text_that_is_not_a_whole_number_is_refused(void **state)
 {
     static const char *const bad[] = {"", " 1", "1 ", "+1", "-1", "1.0", "0x1", "1k", "one"};
     uint64_t value = 99;
@@ -249,7 +249,7 @@ static void an_error_keeps_code_and_sentence_and_returns_the_code(void **state)
     assert_string_equal(err.text, "rank 7 of 4");
 }
 
-static void an_error_that_nobody_wants_still_returns_the_code(void **state)
+static void an_error_without_a_struct_err_still_returns_the_code(void **state)
 {
     assert_int_equal(err_set(NULL, -EPROTO, "%s", "x"), -EPROTO);
 }
@@ -319,7 +319,7 @@ static void a_program_logs_from_info_upwards(void **state)
     assert_string_equal(logged, "0:e 1;1:w;2:i;");
 }
 
-static void what_others_cause_is_logged_once_a_second_with_a_count(void **state)
+static void errors_of_peers_are_logged_once_a_second_with_a_count(void **state)
 {
     struct log_rate rate = {0};
     for (int i = 0; i < 5; i++)
@@ -505,12 +505,12 @@ static int acquire_and_hand_on(char **ret_memory)
     return take_fd(&fd);
 }
 
-static void what_a_scope_acquired_is_released_at_its_end(void **state)
+static void resources_of_a_scope_are_released_at_its_end(void **state)
 {
     assert_false(is_open(acquire_and_fail()));
 }
 
-static void what_was_taken_out_survives_the_scope(void **state)
+static void a_resource_taken_out_of_a_scope_survives_the_scope(void **state)
 {
     char *memory;
     int fd = acquire_and_hand_on(&memory);
@@ -530,7 +530,7 @@ int main(void)
         cmocka_unit_test(a_deadline_is_now_plus_milliseconds),
         cmocka_unit_test(no_deadline_is_the_end_of_time),
         cmocka_unit_test(a_far_deadline_does_not_wrap_around),
-        cmocka_unit_test(a_poll_time_is_rounded_up_so_that_nobody_wakes_early),
+        cmocka_unit_test(a_poll_time_is_rounded_up_so_that_no_thread_wakes_early),
         cmocka_unit_test(a_past_deadline_polls_without_waiting),
         cmocka_unit_test(a_poll_time_is_at_most_what_poll_takes),
         cmocka_unit_test(text_is_appended_while_it_fits),
@@ -542,18 +542,18 @@ int main(void)
         cmocka_unit_test(a_disarmed_text_has_no_character_that_a_terminal_obeys),
         cmocka_unit_test(a_number_is_read_between_its_bounds),
         cmocka_unit_test(a_number_out_of_bounds_is_a_range_error),
-        cmocka_unit_test(what_is_not_a_whole_number_is_refused),
+        cmocka_unit_test(a_text_that_is_not_a_whole_number_is_refused),
         cmocka_unit_test(bytes_are_told_in_the_largest_unit),
         cmocka_unit_test(a_code_has_plain_words_with_either_sign),
         cmocka_unit_test(an_unknown_code_has_words_too),
         cmocka_unit_test(an_error_keeps_code_and_sentence_and_returns_the_code),
-        cmocka_unit_test(an_error_that_nobody_wants_still_returns_the_code),
+        cmocka_unit_test(an_error_without_a_struct_err_still_returns_the_code),
         cmocka_unit_test(a_shortage_names_the_limit_its_value_and_what_raises_it),
         cmocka_unit_test(only_a_call_as_such_is_refused),
         cmocka_unit_test(a_long_sentence_is_cut_at_its_room),
         log_test(a_program_logs_from_info_upwards),
         log_test(a_client_logs_from_warnings_upwards),
-        log_test(what_others_cause_is_logged_once_a_second_with_a_count),
+        log_test(errors_of_peers_are_logged_once_a_second_with_a_count),
         log_test(the_environment_sets_the_level),
         log_test(an_unknown_level_is_an_error_and_leaves_the_default),
         log_test(a_log_line_has_time_level_source_and_text),
@@ -563,8 +563,8 @@ int main(void)
         cmocka_unit_test(a_list_keeps_the_order_of_appending),
         cmocka_unit_test(a_node_may_be_removed_twice),
         cmocka_unit_test(the_current_node_may_be_removed_in_a_safe_loop),
-        cmocka_unit_test(what_a_scope_acquired_is_released_at_its_end),
-        cmocka_unit_test(what_was_taken_out_survives_the_scope),
+        cmocka_unit_test(resources_of_a_scope_are_released_at_its_end),
+        cmocka_unit_test(a_resource_taken_out_of_a_scope_survives_the_scope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void no_failure_is_excused_by_a_later_strike(void **state)
     assert_true(blame_was_hurt(&hurts, 100 * S, 0));
 }
 
-static void it_shows_within_ten_seconds_or_the_patience_of_the_call(void **state)
+static void a_strike_shows_within_ten_seconds_or_the_deadline_of_the_call(void **state)
 {
     struct blame_hurts hurts = {0};
     blame_hurt(&hurts, 100 * S);
@@ -60,7 +60,7 @@ static void ends_that_are_apart_excuse_nothing(void **state)
         assert_false(blame_is_bereft(&losses, at * S));
 }
 
-static void nobody_copies_while_the_service_stands_still(void **state)
+static void no_copy_is_made_while_the_service_stands_still(void **state)
 {
     struct blame_losses losses = {0};
     blame_ended(&losses, 100 * S, 100 * S);
@@ -93,7 +93,7 @@ static void a_call_that_is_late_is_a_hang(void **state)
     assert_int_equal(board.hangs, 1);
 }
 
-static void one_whose_worker_was_stopped_is_not(void **state)
+static void a_late_call_of_a_stopped_worker_is_not_counted(void **state)
 {
     struct victim_board board = {0};
     struct call call = call_begin(&board, "a call", 8 * S);
@@ -102,7 +102,7 @@ static void one_whose_worker_was_stopped_is_not(void **state)
     assert_int_equal(board.hangs, 0);
 }
 
-static void an_error_that_names_nobody_is_counted(void **state)
+static void an_error_without_a_named_rank_is_counted(void **state)
 {
     struct victim_board board = {0};
     call_judge(&board, "a call", 0, "");
@@ -117,15 +117,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_failure_is_excused_by_a_later_strike),
-        cmocka_unit_test(it_shows_within_ten_seconds_or_the_patience_of_the_call),
+        cmocka_unit_test(a_strike_shows_within_ten_seconds_or_the_deadline_of_the_call),
         cmocka_unit_test(a_later_strike_leaves_the_one_before),
         cmocka_unit_test(two_ends_soon_after_each_other_take_a_copy_along),
         cmocka_unit_test(ends_that_are_apart_excuse_nothing),
-        cmocka_unit_test(nobody_copies_while_the_service_stands_still),
+        cmocka_unit_test(no_copy_is_made_while_the_service_stands_still),
         cmocka_unit_test(an_end_that_is_seen_late_may_have_been_early),
         cmocka_unit_test(a_call_that_is_late_is_a_hang),
-        cmocka_unit_test(one_whose_worker_was_stopped_is_not),
-        cmocka_unit_test(an_error_that_names_nobody_is_counted),
+        cmocka_unit_test(a_late_call_of_a_stopped_worker_is_not_counted),
+        cmocka_unit_test(an_error_without_a_named_rank_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void an_aggregator_drains_or_is_killed_and_all_else_is_a_crash(void **sta
         assert_false(ends_of_aggregator(&ends, 71, bad[i]));
 }
 
-static void who_cannot_start_says_why_once(void **state)
+static void a_process_that_cannot_start_reports_the_reason_once(void **state)
 {
     pid_t pid;
     int status;
@@ -89,7 +89,7 @@ static void a_process_with_an_unreported_end_is_missing(void **state)
     assert_int_equal(ends_take_missing(&ends), 0);
 }
 
-static void one_that_was_struck_is_not_missed(void **state)
+static void a_process_that_was_struck_is_not_missed(void **state)
 {
     ends_strike(&ends, 71);
     assert_true(ends_was_struck(&ends, 71));
@@ -109,7 +109,7 @@ static void one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck(vo
     assert_false(ends_was_planned(&ends, 71, 0));
 }
 
-static void a_worker_ends_as_it_has_told(void **state)
+static void a_worker_ends_as_announced(void **state)
 {
     assert_true(ends_of_worker_fit(0, 0, false));
     assert_true(ends_of_worker_fit(ENDS_WORKER_FAILED, -104, false));
@@ -152,12 +152,12 @@ int main(void)
         cmocka_unit_test_setup(other_lines_are_no_news, begin),
         cmocka_unit_test_setup(a_sanitizer_is_heard, begin),
         cmocka_unit_test_setup(an_aggregator_drains_or_is_killed_and_all_else_is_a_crash, begin),
-        cmocka_unit_test_setup(who_cannot_start_says_why_once, begin),
+        cmocka_unit_test_setup(a_process_that_cannot_start_reports_the_reason_once, begin),
         cmocka_unit_test_setup(a_process_with_an_unreported_end_is_missing, begin),
-        cmocka_unit_test_setup(one_that_was_struck_is_not_missed, begin),
+        cmocka_unit_test_setup(a_process_that_was_struck_is_not_missed, begin),
         cmocka_unit_test_setup(one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck,
                                begin),
-        cmocka_unit_test(a_worker_ends_as_it_has_told),
+        cmocka_unit_test(a_worker_ends_as_announced),
         cmocka_unit_test(a_worker_is_killed_for_a_reason),
         cmocka_unit_test(a_command_ends_with_a_code_that_is_documented),
         cmocka_unit_test(an_end_has_a_name),

@@ -60,7 +60,7 @@ static void each_worker_looks_at_its_first_round_and_at_its_last(void **state)
     assert_int_equal(checks.wrong, 0);
 }
 
-static void what_is_wrong_in_the_last_round_alone_is_counted(void **state)
+static void an_error_in_the_last_round_alone_is_counted(void **state)
 {
     struct herd_checks checks;
     last_round = WRONG;
@@ -77,7 +77,7 @@ static void a_worker_that_ends_well_without_looking_at_its_last_round_fails_all(
     assert_int_equal(checks.checked, 2 * WORKERS - 1);
 }
 
-static void who_did_not_start_has_looked_at_nothing(void **state)
+static void a_worker_that_did_not_start_has_checked_no_round(void **state)
 {
     struct herd herd = {.board = NULL};
     struct herd_checks checks;
@@ -89,9 +89,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_worker_looks_at_its_first_round_and_at_its_last),
-        cmocka_unit_test(what_is_wrong_in_the_last_round_alone_is_counted),
+        cmocka_unit_test(an_error_in_the_last_round_alone_is_counted),
         cmocka_unit_test(a_worker_that_ends_well_without_looking_at_its_last_round_fails_all),
-        cmocka_unit_test(who_did_not_start_has_looked_at_nothing),
+        cmocka_unit_test(a_worker_that_did_not_start_has_checked_no_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static int end(void **state)
 static const struct ledger_push all[LEDGER_RANKS] = {{1, 7}, {1, 5}, {1, 9}};
 static const struct ledger_push two[LEDGER_RANKS] = {{1, 7}, {1, 5}};
 
-static void who_has_the_same_result_agrees(void **state)
+static void members_with_the_same_result_agree(void **state)
 {
     for (uint32_t rank = 0; rank < 3; rank++)
         assert_true(ledger_note(ledger, rank, all));
@@ -50,7 +50,7 @@ static void a_push_that_is_in_two_rounds_is_seen(void **state)
     assert_false(ledger_note(ledger, 0, next));
 }
 
-static void what_only_the_dead_have_had_is_done_again(void **state)
+static void a_result_that_only_dead_members_had_is_computed_again(void **state)
 {
     assert_true(ledger_note(ledger, 2, all));
     ledger->present[2] = 0;
@@ -107,7 +107,7 @@ static void a_trail_shows_missing_and_repeated_pushes(void **state)
     }
 }
 
-static void nobody_is_away_for_a_round_and_goes_on(void **state)
+static void no_member_misses_a_round_and_continues(void **state)
 {
     static const struct ledger_push back[LEDGER_RANKS] = {{1, 9}, {1, 7}, {1, 10}};
     static const struct ledger_push without[LEDGER_RANKS] = {{1, 8}, {1, 6}};
@@ -120,17 +120,18 @@ static void nobody_is_away_for_a_round_and_goes_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_has_the_same_result_agrees, begin, end),
+        cmocka_unit_test_setup_teardown(members_with_the_same_result_agree, begin, end),
         cmocka_unit_test_setup_teardown(a_round_of_other_gradients_is_seen, begin, end),
         cmocka_unit_test_setup_teardown(a_push_that_is_in_two_rounds_is_seen, begin, end),
-        cmocka_unit_test_setup_teardown(what_only_the_dead_have_had_is_done_again, begin, end),
+        cmocka_unit_test_setup_teardown(a_result_that_only_dead_members_had_is_computed_again,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(a_member_that_has_joined_again_is_not_the_dead_one, begin,
                                         end),
         cmocka_unit_test_setup_teardown(later_rounds_take_the_place_of_old_ones, begin, end),
         cmocka_unit_test(a_trail_begins_anywhere),
         cmocka_unit_test(a_trail_continues_by_ones_and_after_a_new_join),
         cmocka_unit_test(a_trail_shows_missing_and_repeated_pushes),
-        cmocka_unit_test(nobody_is_away_for_a_round_and_goes_on),
+        cmocka_unit_test(no_member_misses_a_round_and_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

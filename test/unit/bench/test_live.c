@@ -130,7 +130,7 @@ static void the_simulation_plays_the_lane_time_that_was_measured(void **state)
     assert_true(f->live.trail.parts[230].fluid > f->live.trail.parts[100].fluid);
 }
 
-static void what_cannot_be_played_is_told(void **state)
+static void jobs_that_cannot_be_played_are_reported(void **state)
 {
     struct fixture *f = *state;
     char rows[4096] = HEAD;
@@ -154,7 +154,7 @@ int main(void)
         CASE(tensors_are_scaled_until_the_load_is_offered_in_the_mean),
         CASE(jobs_are_measured_side_by_side_as_far_as_lanes_go),
         CASE(the_simulation_plays_the_lane_time_that_was_measured),
-        CASE(what_cannot_be_played_is_told),
+        CASE(jobs_that_cannot_be_played_are_reported),
     };
     return cmocka_run_group_tests_name("live", tests, NULL, NULL);
 }

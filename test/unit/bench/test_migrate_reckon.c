@@ -53,7 +53,7 @@ static int end(void **state)
     return 0;
 }
 
-static void who_stands_still_for_a_migration_hides_nothing_of_it(void **state)
+static void a_worker_that_stands_still_for_a_migration_hides_no_part(void **state)
 {
     const struct migrate_window window = {
         .first = 10, .last = 13, .migrates = true, .stands = true, .stood_in = 11};
@@ -116,8 +116,8 @@ static void iterations_near_a_migration_are_never_the_medians(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_stands_still_for_a_migration_hides_nothing_of_it, begin,
-                                        end),
+        cmocka_unit_test_setup_teardown(a_worker_that_stands_still_for_a_migration_hides_no_part,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(of_a_live_migration_all_is_hidden_that_no_iteration_shows,
                                         begin, end),
         cmocka_unit_test_setup_teardown(

@@ -165,7 +165,7 @@ static void a_late_member_finds_the_states_of_others(void **state)
     }
 }
 
-static void what_nobody_leads_to_is_not_found(void **state)
+static void parameters_that_no_gradients_lead_to_are_not_found(void **state)
 {
     struct pushes read;
     const struct pushes first = round_of(1), second = round_of(2);
@@ -199,7 +199,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_that_is_done_twice_shows, begin, end),
         cmocka_unit_test_setup_teardown(the_end_is_whoevers, begin, end),
         cmocka_unit_test_setup_teardown(a_late_member_finds_the_states_of_others, begin, end),
-        cmocka_unit_test_setup_teardown(what_nobody_leads_to_is_not_found, begin, end),
+        cmocka_unit_test_setup_teardown(parameters_that_no_gradients_lead_to_are_not_found, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(a_torn_page_is_not_taken, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -345,7 +345,7 @@ static void a_look_that_fails_is_tried_again(void **state)
     forget(&s);
 }
 
-static void what_fails_again_and_again_is_told_with_its_reason(void **state)
+static void a_repeated_failure_is_reported_with_its_reason(void **state)
 {
     static struct look look;
     struct service s = service_that("echo gradpool: nobody is there >&2; exit 3");
@@ -385,7 +385,7 @@ int main(void)
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_service_that_is_not_well_has_answered),
         cmocka_unit_test(a_look_that_fails_is_tried_again),
-        cmocka_unit_test(what_fails_again_and_again_is_told_with_its_reason),
+        cmocka_unit_test(a_repeated_failure_is_reported_with_its_reason),
         cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
         cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),

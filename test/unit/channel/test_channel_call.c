@@ -152,7 +152,7 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
     pair_close(&pair);
 }
 
-static void a_call_to_a_peer_that_leaves_or_raves_says_so(void **state)
+static void a_call_to_a_peer_that_leaves_or_sends_garbage_ends_with_that_reason(void **state)
 {
     struct err err = {0};
     struct pair pair = pair_open();
@@ -307,7 +307,7 @@ int main(void)
         cmocka_unit_test(an_unrequested_message_during_a_call_is_passed_on),
         cmocka_unit_test(a_failure_becomes_code_and_text),
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
-        cmocka_unit_test(a_call_to_a_peer_that_leaves_or_raves_says_so),
+        cmocka_unit_test(a_call_to_a_peer_that_leaves_or_sends_garbage_ends_with_that_reason),
         cmocka_unit_test(only_requests_want_an_answer),
         cmocka_unit_test(a_greeting_names_the_program_and_receives_the_incarnation),
         cmocka_unit_test(another_version_is_told_with_both_numbers),

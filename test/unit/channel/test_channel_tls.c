@@ -269,7 +269,7 @@ static void a_key_that_does_not_fit_is_refused_at_both_ends(void **state)
     expect_refused(&wrong, "connection refused: the key is not that of tenant acme");
 }
 
-static void a_tenant_that_nobody_knows_is_refused(void **state)
+static void an_unknown_tenant_is_refused(void **state)
 {
     expect_refused(&stranger, "connection refused: there is no tenant stranger");
 }
@@ -467,7 +467,7 @@ int main(void)
         cmocka_unit_test(bytes_that_wait_for_a_tls_read_leave_after_the_read),
         cmocka_unit_test(a_child_that_closes_and_exits_says_nothing_to_the_peer),
         cmocka_unit_test(a_key_that_does_not_fit_is_refused_at_both_ends),
-        cmocka_unit_test(a_tenant_that_nobody_knows_is_refused),
+        cmocka_unit_test(an_unknown_tenant_is_refused),
         cmocka_unit_test(a_revoked_tenant_is_refused),
         cmocka_unit_test(a_wrong_key_and_a_wrong_name_get_the_same_answer),
         cmocka_unit_test(a_connection_cut_at_any_byte_of_the_handshake_is_lost_and_no_more),

@@ -90,7 +90,7 @@ static void a_path_that_is_not_mounted_falls_back_to_the_top(void **state)
     assert_cores(2);
 }
 
-static void what_is_no_number_is_no_limit(void **state)
+static void a_text_that_is_no_number_is_no_limit(void **state)
 {
     write_file("/proc/self/cgroup", "nonsense\n0:\n0::/a\n");
     write_file("/sys/fs/cgroup/a/cpu.max", "many few\n");
@@ -166,7 +166,8 @@ int main(void)
                                         make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_path_that_is_not_mounted_falls_back_to_the_top, make_root,
                                         remove_root),
-        cmocka_unit_test_setup_teardown(what_is_no_number_is_no_limit, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_text_that_is_no_number_is_no_limit, make_root,
+                                        remove_root),
         cmocka_unit_test_setup_teardown(the_group_with_the_least_memory_left_counts, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(memory_of_version_1_is_read_where_it_is_mounted, make_root,

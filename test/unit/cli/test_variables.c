@@ -59,7 +59,7 @@ static void every_option_that_is_read_from_the_environment_is_known(void **state
     }
 }
 
-static void those_that_were_read_once_are_named_in_one_line(void **state)
+static void former_variables_are_named_in_one_line(void **state)
 {
     setenv("GRADPOOL_OPERATOR", "1", 1);
     setenv("GRADPOOL_INSECURE", "1", 1);
@@ -73,7 +73,7 @@ static void those_that_were_read_once_are_named_in_one_line(void **state)
     assert_non_null(strstr(lines, "gradpool does not read these environment variables"));
 }
 
-static void an_unknown_one_is_one_line_that_names_it_and_the_closest(void **state)
+static void an_unknown_variable_is_one_line_with_the_closest_name(void **state)
 {
     assert_int_equal(warnings("GRADPOOL_TIMEOUT"), 1);
     assert_non_null(strstr(lines, "variable GRADPOOL_TIMEOUT; did you mean GRADPOOL_TIMEOUT_MS?"));
@@ -81,7 +81,7 @@ static void an_unknown_one_is_one_line_that_names_it_and_the_closest(void **stat
     assert_non_null(strstr(lines, "did you mean GRADPOOL_TRANSPORT?"));
 }
 
-static void one_like_no_other_is_named_alone(void **state)
+static void a_variable_like_no_other_is_named_alone(void **state)
 {
     assert_int_equal(warnings("GRADPOOL_XYZZYPLUGH"), 1);
     assert_non_null(strstr(lines, "GRADPOOL_XYZZYPLUGH"));
@@ -109,9 +109,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_that_is_read_from_the_environment_is_known),
-        cmocka_unit_test(those_that_were_read_once_are_named_in_one_line),
-        cmocka_unit_test(an_unknown_one_is_one_line_that_names_it_and_the_closest),
-        cmocka_unit_test(one_like_no_other_is_named_alone),
+        cmocka_unit_test(former_variables_are_named_in_one_line),
+        cmocka_unit_test(an_unknown_variable_is_one_line_with_the_closest_name),
+        cmocka_unit_test(a_variable_like_no_other_is_named_alone),
         cmocka_unit_test(a_long_name_is_cut),
         cmocka_unit_test(other_programs_variables_are_none_of_ours),
     };

@@ -48,6 +48,13 @@ void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t ran
     fabric_flush(rig->lanes[lane].fabric);
 }
 
+void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank)
+{
+    const char babble[16] = "babble";
+    say(&rig->lanes[lane].workers[rank], babble, sizeof babble);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank)
 {
     struct record_ticket ticket = {.kind = RECORD_TICKET,
@@ -309,6 +316,8 @@ static void hear(struct script_worker *w, const struct fabric_event *event)
 {
     union record record;
     size_t bytes;
+    if (w->is_dropped)
+        return fabric_disconnect(event->conn);
     assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
     bool is_of_table = record.kind == RECORD_QUERY && record.query.is_of_table;
     if (record.kind == RECORD_ROWS || record.kind == RECORD_CLOCK || is_of_table)
@@ -337,7 +346,7 @@ static void answer_request(struct script_lane *lane, const struct fabric_event *
         return;
     }
     struct script_worker *w = &lane->workers[ticket.rank];
-    *w = (struct script_worker){event->conn, lane, ticket.rank};
+    *w = (struct script_worker){.conn = event->conn, .lane = lane, .rank = ticket.rank};
     assert_int_equal(fabric_accept(event->conn, w), 0);
     lane->accepted++;
 }

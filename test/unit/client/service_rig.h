@@ -25,6 +25,7 @@ struct script_worker {
     struct fabric_conn *conn;
     struct script_lane *lane;
     uint32_t rank;
+    bool is_dropped; /* the lane has dropped the job: the next record ends the connection */
 };
 
 struct script_lane {
@@ -201,6 +202,8 @@ void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank
                            int code, const char *text);
 void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
                             uint64_t ranks);
+/* Sends bytes that are no record. */
+void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
 
 /* script_table.c */

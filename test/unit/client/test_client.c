@@ -250,7 +250,7 @@ static void a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed(void **
     gp_item items[] = {item_of(0, 0, 1), item_of(1, 0, 1), item_of(0, 0, 1)};
     gp_request *q;
     failed(gp_push_pull_group(jobs[0], items, 3, GP_MEAN, &q), -EBUSY, "layer0.weight",
-           "that nobody waited for; wait for the request, then push", NULL);
+           "that was not waited for; wait for the request, then push", NULL);
     script_lock(&rig);
     assert_int_equal(rig.heard_count, 0);
     script_unlock(&rig);

@@ -225,7 +225,7 @@ static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
     failed(gp_round_end(jobs[0], 0, 1000, NULL), -EINVAL,
            "tensor 't' has no gradient in round 1 of the job", NULL);
     failed(gp_update(t[1], values[1], values[1], NULL, &q[1]), -EINVAL,
-           "rank 1 gives the settings of an update", NULL);
+           "the update of rank 1 has no settings; pass a rate", NULL);
     ok(gp_update(t[0], values[0], values[0], &settings, &q[0]));
     failed(gp_wait(q[0], 1000), -EDEADLK, "round 1 of the job is not ended",
            "gp_round_end() before gp_wait()", NULL);
@@ -256,15 +256,15 @@ static void pushes_that_cannot_be_are_refused(void **state)
     gp_tensor *t;
     gp_request *q;
     ok(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t));
-    failed(gp_push_pull(t, NULL, &value, GP_SUM, &q), -EINVAL, "no gradient", NULL);
+    failed(gp_push_pull(t, NULL, &value, GP_SUM, &q), -EINVAL, "the gradient is NULL", NULL);
     failed(gp_push_pull(t, &value, NULL, GP_SUM, &q), -EINVAL, "result", NULL);
     failed(gp_push_pull(t, &value, &value, 77, &q), -EINVAL,
            "operation 77 is unknown; expected a value of enum gp_operation", NULL);
     failed(gp_push_pull(t, &value, &value, GP_BROADCAST, &q), -EINVAL, "gp_broadcast", NULL);
-    failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2 of 2 workers", NULL);
+    failed(gp_broadcast(t, &value, 2, &q), -EINVAL, "root 2 is no rank of 2 workers", NULL);
     failed(gp_push_pull(NULL, &value, &value, GP_SUM, &q), -EINVAL, NULL);
     failed(gp_push_pull_group(jobs[0], NULL, 0, GP_SUM, &q), -EINVAL,
-           "an empty group; give one item at least", NULL);
+           "the group is empty; pass at least one item", NULL);
     failed(gp_wait(NULL, 1), -EINVAL, NULL);
     gp_item foreign = {t, &value, &value};
     failed(gp_push_pull_group(jobs[1], &foreign, 1, GP_SUM, &q), -EINVAL,
@@ -382,7 +382,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
 }
 
 /* The pages of freed areas between kept ones are returned to the kernel. Reading them shows it. */
-static void what_is_kept_outlasts_its_slab(void **state)
+static void a_kept_area_outlives_its_slab(void **state)
 {
     enum { AREAS = 4 };
     static struct slabs slabs;
@@ -548,7 +548,7 @@ int main(void)
         cmocka_unit_test_setup(slabs_never_hand_memory_out_twice, fixture_clear),
         cmocka_unit_test_setup(two_hundred_thousand_areas_cost_no_more_each_than_a_few,
                                fixture_clear),
-        cmocka_unit_test_setup(what_is_kept_outlasts_its_slab, fixture_clear),
+        cmocka_unit_test_setup(a_kept_area_outlives_its_slab, fixture_clear),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, fixture_clear),
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, fixture_clear),
         cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, fixture_clear),

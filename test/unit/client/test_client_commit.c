@@ -123,7 +123,7 @@ static void the_next_long_push_waits_for_the_commit_without_blocking(void **stat
         ok(gp_wait(q[rank], WAIT_MS));
 }
 
-static void a_queued_push_begins_although_nobody_waits(void **state)
+static void a_queued_push_begins_without_a_waiting_thread(void **state)
 {
     gp_tensor *t[WORKERS];
     gp_request *q[WORKERS];
@@ -277,7 +277,7 @@ int main(void)
         CASE(a_wait_on_lent_memory_ends_at_the_commit),
         CASE(in_place_in_lent_memory_is_written_only_after_the_commit),
         CASE(the_next_long_push_waits_for_the_commit_without_blocking),
-        CASE(a_queued_push_begins_although_nobody_waits),
+        CASE(a_queued_push_begins_without_a_waiting_thread),
         CASE(the_next_short_push_does_not_wait_for_the_commit),
         cmocka_unit_test_setup_teardown(
             the_next_short_push_waits_for_the_commit_where_a_copy_is_kept, fixture_start_alone,

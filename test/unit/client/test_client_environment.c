@@ -62,7 +62,7 @@ static void every_launchers_variables_are_understood(void **state)
     assert_string_equal(spec.name, "resnet-7");
 }
 
-static void each_launcher_overrules_those_behind_it(void **state)
+static void each_launcher_overrules_the_launchers_after_it(void **state)
 {
     for (size_t i = LAUNCHES; i-- > 0;) {
         set_all(launches[i].variables);
@@ -190,7 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_launchers_variables_are_understood),
-        CASE(each_launcher_overrules_those_behind_it),
+        CASE(each_launcher_overrules_the_launchers_after_it),
         CASE(machines_of_one_process_each_are_ranks),
         CASE(processes_of_one_machine_are_ranks),
         CASE(machines_and_processes_are_checked),

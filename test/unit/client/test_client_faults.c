@@ -57,7 +57,7 @@ static void kill_lane(uint32_t lane)
 
 /* ---- late ranks ---- */
 
-static void a_push_that_one_rank_never_makes_is_told_at_the_deadline(void **state)
+static void a_push_that_one_rank_never_makes_is_reported_at_the_deadline(void **state)
 {
     declare("fc.weight", ELEMENTS, t);
     run_round(t, 1);
@@ -181,7 +181,7 @@ static void a_stale_word_does_nothing(void **state)
     run_round(t, 2);
 }
 
-static void the_coordinators_word_about_a_tensor_ends_it_on_every_rank(void **state)
+static void a_failure_from_the_coordinator_fails_the_tensor_on_every_rank(void **state)
 {
     gp_tensor *other[WORKERS];
     declare("w", ELEMENTS, t);
@@ -201,7 +201,7 @@ static void the_coordinators_word_about_a_tensor_ends_it_on_every_rank(void **st
     run_round(other, 1);
 }
 
-static void the_coordinators_word_about_the_job_ends_it(void **state)
+static void a_failure_from_the_coordinator_ends_the_job(void **state)
 {
     declare("w", ELEMENTS, t);
     push(0, 1);
@@ -241,7 +241,7 @@ static void a_refused_ticket_is_replaced_once(void **state)
     run_round(t, 1);
 }
 
-static void a_worker_refused_twice_is_told_by_whom(void **state)
+static void the_error_of_a_worker_refused_twice_names_the_lane(void **state)
 {
     script_lock(&rig);
     rig.refusals = 2;
@@ -506,7 +506,7 @@ static void a_declare_survives_the_coordinators_restart(void **state)
     run_round(t, 1);
 }
 
-static void a_declare_that_nobody_answers_ends_at_its_deadline(void **state)
+static void a_declare_without_an_answer_ends_at_its_deadline(void **state)
 {
     setenv("GRADPOOL_TIMEOUT_MS", "300", 1);
     fixture_join(0, NULL);
@@ -548,7 +548,7 @@ static void a_job_of_another_size_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_push_that_one_rank_never_makes_is_told_at_the_deadline),
+        CASE(a_push_that_one_rank_never_makes_is_reported_at_the_deadline),
         CASE(of_a_group_the_tensor_that_is_late_is_named),
         CASE(a_lane_that_does_not_answer_is_named),
         CASE(a_lane_that_is_slow_is_not_blamed_on_a_rank),
@@ -557,11 +557,11 @@ int main(void)
         CASE(an_error_of_the_job_ends_open_and_later_requests),
         CASE(a_result_that_is_here_survives_a_failing_job),
         CASE(a_stale_word_does_nothing),
-        CASE(the_coordinators_word_about_a_tensor_ends_it_on_every_rank),
-        CASE(the_coordinators_word_about_the_job_ends_it),
+        CASE(a_failure_from_the_coordinator_fails_the_tensor_on_every_rank),
+        CASE(a_failure_from_the_coordinator_ends_the_job),
         CASE(a_refused_declare_leaves_nothing_behind),
         CASE(a_refused_ticket_is_replaced_once),
-        CASE(a_worker_refused_twice_is_told_by_whom),
+        CASE(the_error_of_a_worker_refused_twice_names_the_lane),
         CASE(a_round_that_was_open_is_summed_again_by_the_new_lane),
         CASE(a_result_that_one_rank_holds_is_given_to_the_rest),
         CASE(idle_pieces_tell_their_new_lane_the_last_round),
@@ -573,7 +573,7 @@ int main(void)
         CASE(a_standing_that_comes_too_late_does_not_end_the_job),
         CASE(training_goes_on_without_a_coordinator),
         CASE(a_declare_survives_the_coordinators_restart),
-        ALONE(a_declare_that_nobody_answers_ends_at_its_deadline),
+        ALONE(a_declare_without_an_answer_ends_at_its_deadline),
         ALONE(a_service_of_another_version_is_told_at_once),
         ALONE(a_job_of_another_size_is_refused),
     };

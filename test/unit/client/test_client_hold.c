@@ -142,7 +142,7 @@ static void wait_all(uint32_t tensors)
 
 /* --- rounds that continue, rounds that wait --- */
 
-static void who_is_behind_an_iteration_is_held_as_it_begins_the_next(void **state)
+static void a_rank_after_an_iteration_is_held_as_it_begins_the_next(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -168,7 +168,7 @@ static void an_iteration_that_has_begun_goes_on_to_its_end(void **state)
     iterate(1);
 }
 
-static void its_end_is_known_only_with_all_results(void **state)
+static void the_end_of_an_iteration_is_known_only_with_all_results(void **state)
 {
     iterate(3);
     script_lock(&rig);
@@ -215,7 +215,7 @@ static void broadcast_both(uint32_t at)
         ok(gp_broadcast(t[at][rank], result[at][rank], 0, &q[at][rank]));
 }
 
-static void what_is_set_behind_an_iteration_waits(void **state)
+static void a_tensor_set_after_an_iteration_waits(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -235,7 +235,7 @@ static void what_is_set_behind_an_iteration_waits(void **state)
     let_go(3);
 }
 
-static void what_is_set_before_its_end_goes_on(void **state)
+static void a_tensor_set_before_the_end_of_the_iteration_continues(void **state)
 {
     iterate(3);
     run(0);
@@ -249,7 +249,7 @@ static void what_is_set_before_its_end_goes_on(void **state)
 
 /* --- reports to the coordinator --- */
 
-static void where_no_end_was_seen_it_rests(void **state)
+static void an_idle_rank_without_an_observed_end_counts_as_held(void **state)
 {
     hold(1, ROUNDS);
     expect_state(1, STATE(RESTS));
@@ -277,7 +277,7 @@ static void a_tensor_that_lacks_its_round_is_named(void **state)
     wait_all(1);
 }
 
-static void one_that_was_declared_just_now_is_waited_for(void **state)
+static void a_newly_declared_tensor_is_awaited(void **state)
 {
     gp_tensor *third[WORKERS];
     iterate(3);
@@ -339,7 +339,7 @@ static void declare_parameters(gp_tensor *(*ret_tensors)[WORKERS])
     }
 }
 
-static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void **state)
+static void a_tensor_without_an_update_may_get_one_in_the_first_iteration(void **state)
 {
     gp_tensor *w[2][WORKERS];
     declare_parameters(w);
@@ -358,7 +358,7 @@ static void in_the_first_iteration_one_that_had_no_update_may_still_have_it(void
     let_go(2);
 }
 
-static void what_had_no_update_in_a_whole_iteration_is_frozen(void **state)
+static void a_tensor_without_an_update_in_a_whole_iteration_counts_as_frozen(void **state)
 {
     gp_tensor *w[2][WORKERS];
     declare_parameters(w);
@@ -371,7 +371,7 @@ static void what_had_no_update_in_a_whole_iteration_is_frozen(void **state)
 
 /* --- the end of a hold --- */
 
-static void a_coordinator_that_is_away_holds_nobody(void **state)
+static void an_absent_coordinator_holds_no_rank(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -413,7 +413,7 @@ static void *stand(void *is_standing)
     return NULL;
 }
 
-static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
+static void a_rank_that_idles_within_an_iteration_is_not_awaited(void **state)
 {
     iterate(3);
     run(0);
@@ -432,7 +432,7 @@ static void who_stands_in_mid_iteration_is_not_waited_for(void **state)
     stand(NULL);
 }
 
-static void another_thread_that_waits_for_others_keeps_nobody_from_the_end(void **state)
+static void a_waiting_thread_does_not_delay_the_end_of_the_iteration(void **state)
 {
     pthread_t thread;
     iterate(3);
@@ -466,7 +466,7 @@ static void await_may_save(void)
         sched_yield();
 }
 
-static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
+static void a_rank_that_saves_is_after_no_iteration_until_the_save_ends(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -489,7 +489,7 @@ static void who_saves_is_behind_no_iteration_until_that_is_done(void **state)
     let_go(2);
 }
 
-static void who_was_counted_on_saves_when_that_is_over(void **state)
+static void a_rank_that_is_held_saves_after_the_hold(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -506,7 +506,7 @@ static void who_was_counted_on_saves_when_that_is_over(void **state)
     note_saving(false);
 }
 
-static void who_leaves_need_not_be_let_go(void **state)
+static void a_rank_that_leaves_needs_no_release(void **state)
 {
     iterate(3);
     hold(1, ROUNDS);
@@ -550,7 +550,7 @@ static void a_step_ends_when_the_next_one_begins(void **state)
     wait_both(0);
 }
 
-static void who_stands_in_a_step_waits_for_its_rounds(void **state)
+static void a_rank_within_a_step_waits_for_the_rounds_of_the_step(void **state)
 {
     begin_steps();
     hold(1, ROUNDS);
@@ -571,27 +571,27 @@ static void who_stands_in_a_step_waits_for_its_rounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(who_is_behind_an_iteration_is_held_as_it_begins_the_next),
+        CASE(a_rank_after_an_iteration_is_held_as_it_begins_the_next),
         CASE(an_iteration_that_has_begun_goes_on_to_its_end),
-        CASE(its_end_is_known_only_with_all_results),
+        CASE(the_end_of_an_iteration_is_known_only_with_all_results),
         CASE(a_group_is_of_one_iteration),
-        CASE(what_is_set_behind_an_iteration_waits),
-        CASE(what_is_set_before_its_end_goes_on),
-        CASE(where_no_end_was_seen_it_rests),
+        CASE(a_tensor_set_after_an_iteration_waits),
+        CASE(a_tensor_set_before_the_end_of_the_iteration_continues),
+        CASE(an_idle_rank_without_an_observed_end_counts_as_held),
         CASE(a_tensor_that_lacks_its_round_is_named),
-        CASE(one_that_was_declared_just_now_is_waited_for),
+        CASE(a_newly_declared_tensor_is_awaited),
         CASE(of_updates_plain_tensors_are_no_part),
-        CASE(in_the_first_iteration_one_that_had_no_update_may_still_have_it),
-        CASE(what_had_no_update_in_a_whole_iteration_is_frozen),
-        CASE(a_coordinator_that_is_away_holds_nobody),
+        CASE(a_tensor_without_an_update_may_get_one_in_the_first_iteration),
+        CASE(a_tensor_without_an_update_in_a_whole_iteration_counts_as_frozen),
+        CASE(an_absent_coordinator_holds_no_rank),
         CASE(the_end_of_another_hold_is_passed_over),
-        CASE(who_stands_in_mid_iteration_is_not_waited_for),
-        CASE(another_thread_that_waits_for_others_keeps_nobody_from_the_end),
-        CASE(who_saves_is_behind_no_iteration_until_that_is_done),
-        CASE(who_was_counted_on_saves_when_that_is_over),
-        CASE(who_leaves_need_not_be_let_go),
+        CASE(a_rank_that_idles_within_an_iteration_is_not_awaited),
+        CASE(a_waiting_thread_does_not_delay_the_end_of_the_iteration),
+        CASE(a_rank_that_saves_is_after_no_iteration_until_the_save_ends),
+        CASE(a_rank_that_is_held_saves_after_the_hold),
+        CASE(a_rank_that_leaves_needs_no_release),
         CASE(a_step_ends_when_the_next_one_begins),
-        CASE(who_stands_in_a_step_waits_for_its_rounds),
+        CASE(a_rank_within_a_step_waits_for_the_rounds_of_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void expect_ends(uint32_t lane, struct ends before)
     assert_memory_equal(&before, &now, sizeof now);
 }
 
-static void a_lane_that_let_go_keeps_its_connections(void **state)
+static void a_lane_that_released_a_piece_keeps_its_connections(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -96,7 +96,7 @@ static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **st
 }
 
 /* The worker is informed only of the pieces' current lane (K20). */
-static void who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost(void **state)
+static void a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -343,9 +343,9 @@ static void tensors_that_follow_end_with_the_one_that_leads(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_lane_that_let_go_keeps_its_connections),
+        CASE(a_lane_that_released_a_piece_keeps_its_connections),
         CASE(a_lane_that_is_lost_is_left_before_the_next_hears_anything),
-        CASE(who_missed_a_loss_before_a_move_leaves_the_lane_that_was_lost),
+        CASE(a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane),
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
         CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),

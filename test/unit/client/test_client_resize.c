@@ -115,7 +115,7 @@ static void membership_of_nothing_is_refused(void **state)
 
 /* --- asking --- */
 
-static void what_the_service_refuses_is_told_in_its_words(void **state)
+static void a_refused_resize_returns_the_text_of_the_service(void **state)
 {
     script_lock(&rig);
     rig.resize_failure = -EOPNOTSUPP;
@@ -175,7 +175,7 @@ static void begin_resize(struct resizer *r, uint32_t workers)
     script_unlock(&rig);
 }
 
-static void it_returns_when_all_have_come(void **state)
+static void a_resize_returns_when_all_workers_have_joined(void **state)
 {
     struct resizer r;
     begin_resize(&r, 3);
@@ -279,7 +279,7 @@ static void expect_standing(uint32_t rank, uint32_t piece, uint32_t epoch, uint8
     assert_int_equal(await_standing(rank, piece, epoch), standing);
 }
 
-static void between_rounds_it_has_nothing_to_announce(void **state)
+static void a_change_between_rounds_needs_no_announcement(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -292,7 +292,7 @@ static void between_rounds_it_has_nothing_to_announce(void **state)
     run_round(t, 2);
 }
 
-static void a_round_that_nobody_holds_is_announced_to_the_new_set(void **state)
+static void a_round_whose_result_no_rank_has_is_announced_to_the_new_set(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -324,7 +324,7 @@ static void a_round_that_has_landed_is_held(void **state)
 }
 
 /* W15: a rank gives the same answer for all pieces of a tensor. */
-static void what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not(void **state)
+static void a_landed_piece_of_an_incomplete_tensor_is_announced_again(void **state)
 {
     script_lock(&rig);
     rig.pieces_per_tensor = PIECES;
@@ -366,7 +366,7 @@ static void a_route_that_is_told_again_says_nothing(void **state)
     script_unlock(&rig);
 }
 
-static void what_the_lane_said_under_the_epoch_before_finds_nobody(void **state)
+static void a_message_of_the_former_epoch_is_dropped(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -417,7 +417,7 @@ static gp_tensor *join_late(void)
     return tensor;
 }
 
-static void who_is_new_asks_for_its_round_before_it_pushes(void **state)
+static void a_new_rank_requests_its_round_before_it_pushes(void **state)
 {
     static float values[ELEMENTS];
     gp_request *request;
@@ -452,7 +452,7 @@ static void who_is_new_asks_for_its_round_before_it_pushes(void **state)
     check_sum(values, ELEMENTS, 3);
 }
 
-static void who_cannot_enter_is_told_why(void **state)
+static void a_rank_that_cannot_enter_gets_the_reason(void **state)
 {
     static float values[ELEMENTS];
     gp_request *request;
@@ -490,23 +490,23 @@ int main(void)
         CASE(before_any_membership_message_the_initial_ranks_are_members),
         CASE(the_newest_membership_counts_and_only_ranks_that_the_job_may_have),
         CASE(membership_of_nothing_is_refused),
-        CASE(what_the_service_refuses_is_told_in_its_words),
+        CASE(a_refused_resize_returns_the_text_of_the_service),
         CASE(a_service_that_does_not_answer_is_named_at_the_deadline),
         CASE(ranks_that_do_not_come_are_named_at_the_deadline),
         CASE(ranks_that_do_not_go_are_named_but_oneself),
-        CASE(it_returns_when_all_have_come),
+        CASE(a_resize_returns_when_all_workers_have_joined),
         CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
         CASE(a_job_that_fails_meanwhile_ends_the_wait),
         CASE(a_resize_waits_until_tensors_have_their_new_ranks),
-        CASE(between_rounds_it_has_nothing_to_announce),
-        CASE(a_round_that_nobody_holds_is_announced_to_the_new_set),
+        CASE(a_change_between_rounds_needs_no_announcement),
+        CASE(a_round_whose_result_no_rank_has_is_announced_to_the_new_set),
         CASE(a_round_that_has_landed_is_held),
-        CASE(what_has_landed_of_a_tensor_that_is_not_whole_is_as_if_it_had_not),
+        CASE(a_landed_piece_of_an_incomplete_tensor_is_announced_again),
         CASE(a_route_that_is_told_again_says_nothing),
-        CASE(what_the_lane_said_under_the_epoch_before_finds_nobody),
+        CASE(a_message_of_the_former_epoch_is_dropped),
         CASE(blocks_that_are_counted_by_ranks_do_not_survive_another_set),
-        CASE(who_is_new_asks_for_its_round_before_it_pushes),
-        CASE(who_cannot_enter_is_told_why),
+        CASE(a_new_rank_requests_its_round_before_it_pushes),
+        CASE(a_rank_that_cannot_enter_gets_the_reason),
         CASE(a_late_worker_waits_for_its_entry_until_the_deadline),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

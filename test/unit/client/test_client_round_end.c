@@ -89,7 +89,7 @@ static void announce(uint32_t rank)
     wait_until_said(rank, "round 1: no push from rank 1 after ");
 }
 
-static void a_round_before_without_its_commit_is_named(void **state)
+static void an_uncommitted_earlier_round_is_named(void **state)
 {
     (void)state;
     begin(true);
@@ -98,7 +98,7 @@ static void a_round_before_without_its_commit_is_named(void **state)
                        "gp_round_end() again to go on waiting");
 }
 
-static void a_leader_lane_without_its_commit_is_named(void **state)
+static void a_leader_lane_that_sent_no_commit_is_named(void **state)
 {
     (void)state;
     begin(false);
@@ -148,8 +148,8 @@ static void missing_parameters_of_a_rank_outside_the_set_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_round_before_without_its_commit_is_named),
-        CASE(a_leader_lane_without_its_commit_is_named),
+        CASE(an_uncommitted_earlier_round_is_named),
+        CASE(a_leader_lane_that_sent_no_commit_is_named),
         CASE(a_missing_result_is_named_and_the_next_call_gets_it),
         CASE(missing_parameters_of_a_rank_outside_the_set_are_named),
     };

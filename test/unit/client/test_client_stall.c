@@ -100,7 +100,7 @@ static void push_all(uint32_t rank, size_t count_of)
 
 /* ---- cases ---- */
 
-static void a_wait_that_lasts_is_told_again_and_again_and_so_is_its_end(void **state)
+static void a_long_wait_is_logged_repeatedly_and_its_end_is_logged(void **state)
 {
     char line[LINE_BYTES];
     declare_all(TENSORS);
@@ -154,7 +154,7 @@ static void a_lane_that_does_not_answer_is_named(void **state)
     holds(line, "'a' round 1: lane 0 of aggregator 5 on node7 does not answer");
 }
 
-static void what_the_coordinator_knows_of_a_late_rank_is_told(void **state)
+static void the_log_has_the_coordinator_s_text_about_a_late_rank(void **state)
 {
     char line[LINE_BYTES];
     declare_all(1);
@@ -172,7 +172,7 @@ static void what_the_coordinator_knows_of_a_late_rank_is_told(void **state)
     holds(line, "no push from rank 1; rank 1 (node4, pid 77) has not pushed this tensor");
 }
 
-static void who_wants_no_warning_gets_none(void **state)
+static void a_stall_limit_of_0_turns_warnings_off(void **state)
 {
     declare_all(1);
     push_all(0, 1);
@@ -228,15 +228,16 @@ int main(void)
     setenv("GRADPOOL_LOG_LEVEL", "info", 1);
     gp_set_log(keep);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_wait_that_lasts_is_told_again_and_again_and_so_is_its_end,
+        cmocka_unit_test_setup_teardown(a_long_wait_is_logged_repeatedly_and_its_end_is_logged,
                                         start_soon, fixture_stop),
         cmocka_unit_test_setup_teardown(waits_of_a_moment_each_are_one_wait, start_soon,
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(a_lane_that_does_not_answer_is_named, start_soon,
                                         fixture_stop),
-        cmocka_unit_test_setup_teardown(what_the_coordinator_knows_of_a_late_rank_is_told,
+        cmocka_unit_test_setup_teardown(the_log_has_the_coordinator_s_text_about_a_late_rank,
                                         start_soon, fixture_stop),
-        cmocka_unit_test_setup_teardown(who_wants_no_warning_gets_none, start_never, fixture_stop),
+        cmocka_unit_test_setup_teardown(a_stall_limit_of_0_turns_warnings_off, start_never,
+                                        fixture_stop),
         cmocka_unit_test_setup_teardown(limits_that_are_none_are_refused, start_never,
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(progress_is_told_and_adds_up, start_progress, fixture_stop),

@@ -1,9 +1,8 @@
 /* gradpool_table.h in two workers against the scripted service: rows and gradients by position,
  * order of records, words, errors, lost lanes, late ranks, and refused calls. */
-#include "client/gradpool_table.h"
 #include "client/lib/job/job_tables.h"
 #include "client/lib/job/row_pool.h"
-#include "test/unit/client/client_fixture.h"
+#include "test/unit/client/table_case.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,91 +14,7 @@
 
 #include <cmocka.h>
 
-#define DIM 3
-#define KEYS 200
 #define OPEN_MAX 128
-
-static gp_table *t[WORKERS];
-static uint64_t keys[KEYS];
-static float rows[KEYS][DIM], gradients[KEYS][DIM];
-
-static const gp_table_spec usual = {
-    .name = "users", .dim = DIM, .shards = 8, .dtype = GP_F32, .rule = GP_ROW_SGD};
-static const gp_row_settings rate = {.rate = 0.5};
-
-/* Shards of tables that are declared from now on are on these lanes. */
-static void use_lanes(uint32_t first, uint32_t count)
-{
-    script_lock(&rig);
-    rig.tables.first_lane = first;
-    rig.tables.lanes = count;
-    script_unlock(&rig);
-}
-
-static void hold_answers(bool holds)
-{
-    script_lock(&rig);
-    rig.tables.holds_answers = holds;
-    script_table_answer(&rig);
-    script_unlock(&rig);
-}
-
-static void declare_tables(uint32_t lanes)
-{
-    use_lanes(0, lanes);
-    for (uint32_t rank = 0; rank < WORKERS; rank++)
-        ok(gp_table_declare(jobs[rank], &usual, &t[rank]));
-}
-
-/* Every third key is a repetition. */
-static void fill_keys(void)
-{
-    for (uint32_t i = 0; i < KEYS; i++) {
-        keys[i] = i % 3 == 2 ? keys[i - 2] : 7 * i + 1;
-        for (uint32_t e = 0; e < DIM; e++)
-            gradients[i][e] = (float)(i % 5) + (float)e;
-    }
-}
-
-static gp_batch *batch_of(gp_table *table, size_t count)
-{
-    gp_batch *batch;
-    fill_keys();
-    ok(gp_batch_create(table, keys, count, &batch));
-    return batch;
-}
-
-static void check_rows(size_t count, uint64_t clock)
-{
-    for (size_t i = 0; i < count; i++) {
-        assert_float_equal(rows[i][0], (float)keys[i] + (float)clock / 1024, 0);
-        assert_float_equal(rows[i][1], -1, 0);
-    }
-}
-
-static void end_clocks(void)
-{
-    for (uint32_t rank = 0; rank < WORKERS; rank++)
-        ok(gp_clock(jobs[rank]));
-}
-
-static void pull_and_check(gp_batch *batch, size_t count, uint64_t clock)
-{
-    gp_request *request;
-    memset(rows, 0, sizeof rows);
-    ok(gp_pull(batch, rows, &request));
-    ok(gp_wait(request, WAIT_MS));
-    check_rows(count, clock);
-}
-
-/* Waits until the lanes have `count` records about tables, and locks the rig. */
-static struct script_tables *wait_records(uint32_t count)
-{
-    script_lock(&rig);
-    while (rig.tables.records_count < count)
-        script_wait(&rig);
-    return &rig.tables;
-}
 
 /* ---- rows ---- */
 

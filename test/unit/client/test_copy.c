@@ -43,7 +43,7 @@ static void a_copy_of_every_length_ends_where_it_should(void **state)
         check(4, 8, bytes, 0);
 }
 
-static void short_ones_too_where_much_is_staged(void **state)
+static void short_copies_bypass_the_cache_where_much_is_staged(void **state)
 {
     assert_int_equal(copy_streams_from(12u << 20), LONG);
     assert_int_equal(copy_streams_from((12u << 20) + 1), SHORT);
@@ -60,7 +60,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_the_same_bytes_at_every_alignment),
         cmocka_unit_test(a_copy_of_every_length_ends_where_it_should),
-        cmocka_unit_test(short_ones_too_where_much_is_staged),
+        cmocka_unit_test(short_copies_bypass_the_cache_where_much_is_staged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void a_worker_that_lives_stays_in_its_job(void **state)
     end_expect_none(s.one, BODY(JOB_FAILURE));
 }
 
-static void one_that_dies_with_its_connections_is_found_at_once(void **state)
+static void a_worker_that_dies_with_its_connections_is_detected_at_once(void **state)
 {
     struct scene s = begin(*state);
     uint64_t began_ns = clock_now_ns();
@@ -72,7 +72,7 @@ static void one_that_dies_with_its_connections_is_found_at_once(void **state)
     assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
 }
 
-static void so_is_one_whose_connection_here_ends_first(void **state)
+static void a_worker_whose_control_connection_ends_first_is_detected_at_once(void **state)
 {
     struct scene s = begin(*state);
     end_close(s.one);
@@ -85,7 +85,7 @@ static void so_is_one_whose_connection_here_ends_first(void **state)
 }
 
 /* Both connections were reset, but the worker may live. */
-static void one_whose_connections_were_all_reset_may_come_back(void **state)
+static void a_worker_whose_connections_were_all_reset_may_return(void **state)
 {
     struct scene s = begin(*state);
     say_broken(&s);
@@ -152,9 +152,9 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_worker_that_lives_stays_in_its_job),
-        CASE(one_that_dies_with_its_connections_is_found_at_once),
-        CASE(so_is_one_whose_connection_here_ends_first),
-        CASE(one_whose_connections_were_all_reset_may_come_back),
+        CASE(a_worker_that_dies_with_its_connections_is_detected_at_once),
+        CASE(a_worker_whose_control_connection_ends_first_is_detected_at_once),
+        CASE(a_worker_whose_connections_were_all_reset_may_return),
         CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
         CASE(a_lane_is_informed_again_of_ranks_that_have_left),
     };

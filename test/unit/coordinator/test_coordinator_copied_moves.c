@@ -240,7 +240,7 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
 }
 
 /* A task moves to a place without a possible copy only if its lane is being drained. */
-static void a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one(void **state)
+static void a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one(void **state)
 {
     struct moving m = begin(*state);
     record_of(m.k.owner)->unfit_until_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -378,7 +378,7 @@ int main(void)
         CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
         CASE(a_next_holder_without_memory_is_replaced),
         CASE(a_next_holder_that_cannot_reach_the_target_is_replaced),
-        CASE(a_task_with_a_copy_does_not_move_to_where_nobody_can_keep_one),
+        CASE(a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one),
         CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
         CASE(a_task_whose_next_holder_is_lost_stays_and_gets_another_holder),

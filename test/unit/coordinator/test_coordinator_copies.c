@@ -94,7 +94,7 @@ static void no_two_tickets_are_alike(void **state)
     assert_memory_not_equal(tickets[0].token, tickets[1].token, RECORD_TOKEN_BYTES);
 }
 
-static void a_job_of_which_it_keeps_nothing_is_said_not_to_be_there(void **state)
+static void a_ticket_for_a_job_without_copies_is_refused(void **state)
 {
     struct kept k = keeping_begun(*state);
     expect_answer(k.keeper, k.job + 7, k.piece.lane, -ENOENT);
@@ -104,7 +104,7 @@ static void a_job_of_which_it_keeps_nothing_is_said_not_to_be_there(void **state
     end_expect_none(k.owner, BODY(GRANT_REQUEST));
 }
 
-static void a_lane_of_which_it_keeps_nothing_is_waited_for_in_vain(void **state)
+static void a_ticket_for_a_lane_without_copies_is_refused(void **state)
 {
     struct kept k = keeping_begun(*state);
     expect_answer(k.keeper, k.job, 999, -ESTALE);
@@ -419,8 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_keeper_gets_a_ticket_that_the_lane_was_told_before),
         CASE(no_two_tickets_are_alike),
-        CASE(a_job_of_which_it_keeps_nothing_is_said_not_to_be_there),
-        CASE(a_lane_of_which_it_keeps_nothing_is_waited_for_in_vain),
+        CASE(a_ticket_for_a_job_without_copies_is_refused),
+        CASE(a_ticket_for_a_lane_without_copies_is_refused),
         CASE(a_lane_that_is_away_is_to_be_asked_for_again),
         CASE(a_lane_that_grants_nothing_is_to_be_asked_for_again),
         CASE(only_an_aggregator_that_has_joined_gets_tickets),

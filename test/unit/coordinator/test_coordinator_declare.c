@@ -169,7 +169,7 @@ static void a_declare_that_is_refused_leaves_nothing_behind(void **state)
     assert_int_equal(declared(zero, NULL), 1);
 }
 
-static void without_a_lane_a_declare_says_so(void **state)
+static void a_declare_without_a_lane_names_the_reason(void **state)
 {
     struct end *zero = rig_join(*state, "resnet", 0, 1, NULL, NULL);
     end_declare_one(zero, "w", 1);
@@ -445,7 +445,7 @@ int main(void)
         CASE(a_tensor_without_elements_has_one_piece),
         CASE(bad_specs_are_refused_naming_the_field),
         CASE(a_declare_that_is_refused_leaves_nothing_behind),
-        CASE(without_a_lane_a_declare_says_so),
+        CASE(a_declare_without_a_lane_names_the_reason),
         CASE(a_lane_that_refuses_fails_the_declare_with_its_words),
         CASE(small_pieces_of_a_lane_share_a_task_up_to_4_mib),
         CASE(a_big_tensor_is_cut_and_covers_every_element_once),

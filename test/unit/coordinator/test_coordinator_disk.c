@@ -92,7 +92,7 @@ static void a_disk_that_breaks_refuses_and_nothing_else_changes(void **state)
 }
 
 /* Although the store fails, the job is informed of its end and of the lost lane (K1). */
-static void a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored(void **state)
+static void a_job_is_informed_of_its_lost_lane_even_without_a_stored_change(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_local_aggregator(rig, 1, "");
@@ -139,7 +139,7 @@ int main(void)
         CASE(a_state_dir_that_becomes_read_only_refuses_and_nothing_else_changes),
         CASE(a_disk_that_becomes_full_refuses_and_nothing_else_changes),
         CASE(a_disk_that_breaks_refuses_and_nothing_else_changes),
-        CASE(a_job_hears_that_its_lane_is_gone_even_if_that_cannot_be_stored),
+        CASE(a_job_is_informed_of_its_lost_lane_even_without_a_stored_change),
         CASE(a_hold_that_cannot_be_stored_holds_until_the_coordinator_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,7 +168,7 @@ static void an_operator_gets_a_report_of_now(void **state)
     }
 }
 
-static void a_start_that_fails_lets_it_go(void **state)
+static void a_failed_start_frees_the_display(void **state)
 {
     struct coordinator *none = NULL;
     struct err err;
@@ -192,7 +192,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_display_runs_on_its_descriptor_and_at_its_time, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_operator_gets_a_report_of_now, setup, teardown),
-        cmocka_unit_test(a_start_that_fails_lets_it_go),
+        cmocka_unit_test(a_failed_start_frees_the_display),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,7 +210,7 @@ static void jobs_that_would_cost_each_other_too_much_stay_apart(void **state)
     assert_int_equal(decisions(rig), before);
 }
 
-static void tasks_do_not_go_where_there_is_no_memory_for_them(void **state)
+static void tasks_do_not_move_to_a_lane_without_memory(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
@@ -416,7 +416,7 @@ static void an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing(void 
     one_of_two_leaves(*state, true);
 }
 
-static void when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing(void **state)
+static void jobs_of_a_lost_target_continue_on_the_lane_that_was_closing(void **state)
 {
     one_of_two_leaves(*state, false);
 }
@@ -453,7 +453,7 @@ int main(void)
         GROWTH_TEST(much_state_moves_batch_after_batch),
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
         GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
-        GROWTH_TEST(tasks_do_not_go_where_there_is_no_memory_for_them),
+        GROWTH_TEST(tasks_do_not_move_to_a_lane_without_memory),
         GROWTH_TEST(growth_decides_anew_about_tasks_that_stayed),
         GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
         GROWTH_TEST(a_job_above_its_loss_limit_moves_away_from_its_neighbours),
@@ -462,7 +462,7 @@ int main(void)
         GROWTH_TEST(a_job_that_is_slow_for_another_reason_stays_with_a_log_line),
         GROWTH_TEST(a_job_never_measured_alone_gets_a_lane_and_returns),
         GROWTH_TEST(an_aggregator_that_leaves_in_the_middle_leaves_no_lane_closing),
-        GROWTH_TEST(when_the_target_is_lost_its_jobs_go_on_where_a_lane_was_closing),
+        GROWTH_TEST(jobs_of_a_lost_target_continue_on_the_lane_that_was_closing),
         GROWTH_TEST(a_job_without_its_lane_opens_one_while_an_aggregator_joins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,7 +221,7 @@ static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
 }
 
 /* The copy of a stopping holder is valid until the holder ends. */
-static void one_that_stops_is_followed_and_waited_for_until_it_is_gone(void **state)
+static void a_stopping_holder_is_replaced_and_awaited_until_its_end(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -399,7 +399,7 @@ int main(void)
         CASE(a_keeper_that_is_lost_is_followed_by_another),
         CASE(without_another_the_lane_goes_on_alone),
         CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
-        CASE(one_that_stops_is_followed_and_waited_for_until_it_is_gone),
+        CASE(a_stopping_holder_is_replaced_and_awaited_until_its_end),
         CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
         CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
         CASE(a_former_holder_that_is_chosen_again_continues_with_its_copy),

@@ -53,7 +53,7 @@ static void an_aggregator_without_tasks_ends_at_once(void **state)
     kept_log_expect(" is to end: its tasks and copies move to others, for ");
 }
 
-static void its_tasks_go_to_another_first(void **state)
+static void tasks_of_a_stopping_aggregator_move_to_another_first(void **state)
 {
     struct moving m = moving_begin(*state);
     has_state(&m);
@@ -66,7 +66,7 @@ static void its_tasks_go_to_another_first(void **state)
     kept_log_expect("their aggregator is ending");
 }
 
-static void tasks_on_their_way_to_it_leave_it_too(void **state)
+static void tasks_that_move_to_a_stopping_aggregator_leave_it_too(void **state)
 {
     struct moving m = moving_begin(*state);
     envelope *install = moving_stop_at_install(&m);
@@ -109,7 +109,7 @@ static void tasks_that_cannot_leave_in_time_are_named_with_the_reason(void **sta
     expect_end(m.source, "(job resnet: it does not want to)");
 }
 
-static void one_that_joins_in_time_takes_it(void **state)
+static void an_aggregator_that_joins_in_time_gets_the_task(void **state)
 {
     struct rig *rig = *state;
     struct moving m = {.rig = rig, .source = rig_aggregator(rig, 1)};
@@ -161,7 +161,7 @@ static void end_process(struct rig *rig, struct end *e, int staged)
 
 static int staged_process(struct rig *rig) { return service_of(rig)->fleet->slots[0].process.pid; }
 
-static void a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash(void **state)
+static void a_local_aggregator_has_a_successor_before_its_end_and_no_crash_is_counted(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
@@ -183,7 +183,7 @@ static void a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a
     assert_int_equal(rig->starts, 1 + 2 * RESTARTS_MAX);
 }
 
-static void with_fixed_ports_the_next_starts_when_they_are_free(void **state)
+static void with_fixed_ports_the_next_aggregator_starts_when_the_ports_are_free(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 20000);
@@ -216,7 +216,7 @@ static void await_done(struct rig *rig)
     assert_true(is_done);
 }
 
-static void all_local_ones_leave_for_others_and_none_is_replaced(void **state)
+static void all_local_aggregators_hand_over_and_none_is_replaced(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
@@ -235,7 +235,7 @@ static void all_local_ones_leave_for_others_and_none_is_replaced(void **state)
     assert_int_equal(rig->starts, 1);
 }
 
-static void without_others_jobs_end_and_then_the_local_ones_at_once(void **state)
+static void without_other_aggregators_jobs_end_and_then_the_local_ones_at_once(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
@@ -260,16 +260,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(an_aggregator_without_tasks_ends_at_once),
-        CASE(its_tasks_go_to_another_first),
-        CASE(tasks_on_their_way_to_it_leave_it_too),
+        CASE(tasks_of_a_stopping_aggregator_move_to_another_first),
+        CASE(tasks_that_move_to_a_stopping_aggregator_leave_it_too),
         CASE(a_drained_lane_is_better_than_none),
         CASE(at_the_deadline_jobs_and_lost_states_are_named),
         CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
-        CASE(one_that_joins_in_time_takes_it),
-        CASE(a_local_one_has_its_successor_before_it_ends_and_nothing_counts_as_a_crash),
-        CASE(with_fixed_ports_the_next_starts_when_they_are_free),
-        CASE(all_local_ones_leave_for_others_and_none_is_replaced),
-        CASE(without_others_jobs_end_and_then_the_local_ones_at_once),
+        CASE(an_aggregator_that_joins_in_time_gets_the_task),
+        CASE(a_local_aggregator_has_a_successor_before_its_end_and_no_crash_is_counted),
+        CASE(with_fixed_ports_the_next_aggregator_starts_when_the_ports_are_free),
+        CASE(all_local_aggregators_hand_over_and_none_is_replaced),
+        CASE(without_other_aggregators_jobs_end_and_then_the_local_ones_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

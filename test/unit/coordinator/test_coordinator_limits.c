@@ -304,7 +304,7 @@ static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)
     declare(other, "a", 10);
 }
 
-static void a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in(void **state)
+static void connections_of_a_tenant_are_limited_and_the_operator_still_connects(void **state)
 {
     struct rig *rig = *state;
     WIRE(Hello) hello;
@@ -359,7 +359,7 @@ static void a_connection_that_has_left_its_job_counts_as_without_a_job(void **st
     assert_false(joined->is_gone);
 }
 
-static void a_lane_is_told_its_limits_with_its_pieces(void **state)
+static void a_lane_receives_its_limits_with_its_pieces(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_JOB_LENT, 5 * MIB);
@@ -463,8 +463,8 @@ int main(void)
         CASE(one_job_gets_no_more_of_a_lane_s_memory_than_its_part),
         CASE(the_oldest_connection_without_a_job_is_closed),
         CASE(a_connection_that_has_left_its_job_counts_as_without_a_job),
-        CASE(a_tenant_has_no_more_connections_than_it_may_and_the_operator_gets_in),
-        CASE(a_lane_is_told_its_limits_with_its_pieces),
+        CASE(connections_of_a_tenant_are_limited_and_the_operator_still_connects),
+        CASE(a_lane_receives_its_limits_with_its_pieces),
         CASE(jobs_are_shown_with_their_use_and_limits),
         CASE(a_restart_counts_the_stored_objects),
     };

@@ -69,7 +69,7 @@ static void expect_moved(struct end *worker, const struct end *to)
 }
 
 /* The process is killed before its pieces get a new owner (K4, W5). */
-static void a_local_one_that_answers_nothing_is_killed_and_its_pieces_move(void **state)
+static void a_silent_local_aggregator_is_killed_and_its_pieces_move(void **state)
 {
     struct rig *rig = *state;
     struct end *hung = rig_local_aggregator(rig, 1, "");
@@ -85,7 +85,7 @@ static void a_local_one_that_answers_nothing_is_killed_and_its_pieces_move(void 
     kept_log_expect("the service kills the process and starts another one");
 }
 
-static void one_on_another_host_that_answers_nothing_is_lost(void **state)
+static void a_silent_remote_aggregator_is_lost(void **state)
 {
     struct rig *rig = *state;
     struct end *hung = rig_aggregator(rig, 1);
@@ -99,7 +99,7 @@ static void one_on_another_host_that_answers_nothing_is_lost(void **state)
     kept_log_expect("the aggregator counts as lost; see its host");
 }
 
-static void one_that_answers_pings_is_up_for_ever(void **state)
+static void an_aggregator_that_answers_pings_stays_up(void **state)
 {
     struct rig *rig = *state;
     struct end *idle = rig_aggregator(rig, 1);
@@ -108,7 +108,7 @@ static void one_that_answers_pings_is_up_for_ever(void **state)
     assert_false(idle->is_gone);
 }
 
-static void a_slow_one_is_shown_as_silent_until_it_answers(void **state)
+static void a_slow_aggregator_is_shown_as_silent_until_it_answers(void **state)
 {
     struct rig *rig = *state;
     rig->options.aggregator_timeout_ns = 10 * TIMEOUT_NS;
@@ -128,7 +128,7 @@ static void a_slow_one_is_shown_as_silent_until_it_answers(void **state)
     kept_log_expect(" answers again");
 }
 
-static void a_local_one_may_have_more_time(void **state)
+static void a_local_aggregator_may_have_more_time(void **state)
 {
     struct rig *rig = *state;
     rig->options.local_timeout_ns = 4 * TIMEOUT_NS;
@@ -147,7 +147,7 @@ static void a_local_one_may_have_more_time(void **state)
 
 /* Without a remote aggregator periods are longer. The test therefore measures time instead of
  * counting periods. */
-static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
+static void a_local_aggregator_keeps_its_time_when_a_remote_one_leaves(void **state)
 {
     struct rig *rig = *state;
     rig->options.local_timeout_ns = 4 * TIMEOUT_NS;
@@ -165,7 +165,7 @@ static void a_local_one_keeps_its_time_when_a_remote_one_goes(void **state)
 }
 
 /* Silence counts only after a ping, and only once all answers were read (K14). */
-static void a_coordinator_that_is_stopped_again_and_again_loses_nobody(void **state)
+static void a_coordinator_that_is_stopped_repeatedly_loses_no_aggregator(void **state)
 {
     struct rig *rig = *state;
     struct end *local = rig_local_aggregator(rig, 1, ""), *remote = rig_aggregator(rig, 1);
@@ -191,7 +191,7 @@ static void with_no_time_limit_silence_ends_nothing(void **state)
     assert_false(hung->is_gone);
 }
 
-static void the_end_of_the_service_does_not_wait_for_one_that_is_away(void **state)
+static void the_end_of_the_service_does_not_wait_for_an_absent_aggregator(void **state)
 {
     struct rig *rig = *state;
     struct end *left = rig_aggregator(rig, 1);
@@ -208,15 +208,15 @@ static void the_end_of_the_service_does_not_wait_for_one_that_is_away(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_local_one_that_answers_nothing_is_killed_and_its_pieces_move),
-        CASE(one_on_another_host_that_answers_nothing_is_lost),
-        CASE(one_that_answers_pings_is_up_for_ever),
-        CASE(a_slow_one_is_shown_as_silent_until_it_answers),
-        CASE(a_coordinator_that_is_stopped_again_and_again_loses_nobody),
-        CASE(a_local_one_may_have_more_time),
-        CASE(a_local_one_keeps_its_time_when_a_remote_one_goes),
+        CASE(a_silent_local_aggregator_is_killed_and_its_pieces_move),
+        CASE(a_silent_remote_aggregator_is_lost),
+        CASE(an_aggregator_that_answers_pings_stays_up),
+        CASE(a_slow_aggregator_is_shown_as_silent_until_it_answers),
+        CASE(a_coordinator_that_is_stopped_repeatedly_loses_no_aggregator),
+        CASE(a_local_aggregator_may_have_more_time),
+        CASE(a_local_aggregator_keeps_its_time_when_a_remote_one_leaves),
         CASE(with_no_time_limit_silence_ends_nothing),
-        CASE(the_end_of_the_service_does_not_wait_for_one_that_is_away),
+        CASE(the_end_of_the_service_does_not_wait_for_an_absent_aggregator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,7 @@ static void the_loss_beside_another_job_is_reported(void **state)
     message_free(reply);
 }
 
-static void without_jobs_nobody_is_asked(void **state)
+static void without_jobs_no_aggregator_is_asked(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -272,7 +272,7 @@ static void jobs_that_would_cost_each_other_too_much_do_not(void **state)
     assert_int_not_equal(measure_lane_of(rig, "a"), measure_lane_of(rig, "b"));
 }
 
-static void without_a_named_limit_nobody_is_sent_away(void **state)
+static void without_a_named_limit_no_job_is_refused(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
@@ -460,7 +460,7 @@ static struct trained start_with_digest(struct rig *rig, struct end *aggregator)
     return a;
 }
 
-static void rows_that_a_lane_leaves_out_are_those_of_its_last_answer(void **state)
+static void rows_that_a_lane_leaves_out_have_the_values_of_its_last_answer(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -476,7 +476,7 @@ static void rows_that_a_lane_leaves_out_are_those_of_its_last_answer(void **stat
     assert_int_equal(busy_ns_kept(rig, &a), 30 * NS_PER_MS);
 }
 
-static void without_the_rows_that_a_lane_leaves_out_its_answer_is_none(void **state)
+static void an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -573,7 +573,7 @@ int main(void)
         CASE(time_that_others_had_the_lane_s_core_is_not_the_job_s),
         CASE(a_measurement_does_not_span_a_restart_of_the_counters),
         CASE(the_loss_beside_another_job_is_reported),
-        CASE(without_jobs_nobody_is_asked),
+        CASE(without_jobs_no_aggregator_is_asked),
         CASE(jobs_that_do_nothing_are_asked_about_less_often),
         CASE(a_job_that_comes_again_is_known_at_once),
         CASE(another_model_or_number_of_workers_is_another_job),
@@ -583,13 +583,13 @@ int main(void)
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
         CASE(a_training_job_gets_a_lane_for_its_next_tensor),
         CASE(jobs_that_would_cost_each_other_too_much_do_not),
-        CASE(without_a_named_limit_nobody_is_sent_away),
+        CASE(without_a_named_limit_no_job_is_refused),
         CASE(a_job_that_fits_nowhere_is_refused_with_the_missing_amount),
         CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),
         CASE(a_job_s_own_limit_is_kept_and_the_same_for_all_ranks),
         CASE(the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane),
-        CASE(rows_that_a_lane_leaves_out_are_those_of_its_last_answer),
-        CASE(without_the_rows_that_a_lane_leaves_out_its_answer_is_none),
+        CASE(rows_that_a_lane_leaves_out_have_the_values_of_its_last_answer),
+        CASE(an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
         CASE(all_rows_of_a_restarted_aggregator_are_requested),
         CASE(why_a_lane_was_chosen_is_told),

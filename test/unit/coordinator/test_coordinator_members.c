@@ -62,7 +62,7 @@ static void an_initial_rank_that_has_not_joined_counts_as_present(void **state)
     expect_members(zero.end, 3, 2);
 }
 
-static void ranks_beyond_those_wanted_are_refused_until_it_is_resized(void **state)
+static void ranks_beyond_the_wanted_workers_are_refused_until_a_resize(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
     struct joining two = {.rank = 2, .workers = 3, .workers_max = 4};
@@ -127,7 +127,7 @@ static void a_job_ends_only_when_its_last_rank_leaves(void **state)
     assert_int_not_equal(members_join(*state, ELASTIC(0)).job, zero.job);
 }
 
-static void a_lane_that_lost_a_worker_puts_it_out(void **state)
+static void a_worker_that_a_lane_has_lost_leaves_the_job(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -142,7 +142,7 @@ static void a_lane_that_lost_a_worker_puts_it_out(void **state)
     kept_log_expect("; its job continues without this rank");
 }
 
-static void one_whose_connection_may_come_back_stays_in_while_it_lives(void **state)
+static void a_living_worker_whose_connection_may_come_back_stays_a_member(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -202,7 +202,7 @@ static void an_old_loss_report_does_not_apply_to_a_returned_rank(void **state)
 }
 
 /* The connection stays open, as with a copy in a forked child. */
-static void a_process_that_dies_while_its_declare_waits_takes_nothing_along(void **state)
+static void the_death_of_a_process_with_a_waiting_declare_changes_nothing_else(void **state)
 {
     struct rig *rig = *state;
     struct joining how = CONTINUES(1);
@@ -305,7 +305,7 @@ static void a_resize_is_checked_for_caller_and_size(void **state)
     resize_refused(zero.end, 5, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(zero.end, UINT32_MAX, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), 2, -ENOTCONN,
-                   "join a job first");
+                   "this connection has no job; join a job first");
     resize_refused(rig_join(*state, "rigid", 0, 2, NULL, NULL), 1, -EOPNOTSUPP,
                    "cannot change its 2 workers");
     expect_members(zero.end, 3, 2);
@@ -425,14 +425,14 @@ int main(void)
         CASE(an_initial_worker_is_not_late),
         CASE(the_answer_to_a_join_has_the_members),
         CASE(an_initial_rank_that_has_not_joined_counts_as_present),
-        CASE(ranks_beyond_those_wanted_are_refused_until_it_is_resized),
+        CASE(ranks_beyond_the_wanted_workers_are_refused_until_a_resize),
         CASE(new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks),
         CASE(another_maximum_or_another_word_about_losses_is_refused),
         CASE(a_rank_that_is_taken_stays_taken),
         CASE(a_rank_that_has_left_may_return_as_a_late_worker),
         CASE(a_job_ends_only_when_its_last_rank_leaves),
-        CASE(a_lane_that_lost_a_worker_puts_it_out),
-        CASE(one_whose_connection_may_come_back_stays_in_while_it_lives),
+        CASE(a_worker_that_a_lane_has_lost_leaves_the_job),
+        CASE(a_living_worker_whose_connection_may_come_back_stays_a_member),
         CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
         CASE(a_loss_report_counts_once_and_only_from_a_lane_of_the_job),
         CASE(an_old_loss_report_does_not_apply_to_a_returned_rank),
@@ -442,7 +442,7 @@ int main(void)
         CASE(initial_ranks_must_agree_on_a_tensor),
         CASE(a_resize_is_checked_for_caller_and_size),
         CASE(a_resize_is_told_to_all_and_asks_only),
-        CASE(a_process_that_dies_while_its_declare_waits_takes_nothing_along),
+        CASE(the_death_of_a_process_with_a_waiting_declare_changes_nothing_else),
         CASE(a_smaller_size_ends_the_wait_for_missing_higher_ranks),
         CASE(a_missing_rank_is_awaited_until_a_resize_to_the_current_size),
         CASE(a_restarted_coordinator_knows_that_rank_0_has_not_joined),

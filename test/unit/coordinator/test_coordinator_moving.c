@@ -125,7 +125,7 @@ static envelope *ask_for_ticket(struct end *worker, uint32_t lane)
     return end_ask(worker, &ENVELOPE(0, TICKET_REQUEST, ticket_request, &ticket));
 }
 
-static void workers_connect_to_the_target_before_its_source_lets_go(void **state)
+static void workers_connect_to_the_target_before_the_source_releases_the_task(void **state)
 {
     struct moving m = moving_begin(*state);
     envelope *reply = ask_for_ticket(m.worker, m.target->lanes[0]);
@@ -219,7 +219,7 @@ static void a_refused_step_leaves_the_task_on_its_lane(void **state)
     expect_it_can_move_now(&m, 2 + STEPS); /* each epoch is used only once */
 }
 
-static void a_lane_that_says_nothing_is_not_waited_for_for_ever(void **state)
+static void the_wait_for_a_silent_lane_ends(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->ignores = BODY(RELEASE_REQUEST);
@@ -349,12 +349,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_task_moves_by_place_release_install_then_the_switch_then_a_drop),
-        CASE(workers_connect_to_the_target_before_its_source_lets_go),
+        CASE(workers_connect_to_the_target_before_the_source_releases_the_task),
         CASE(state_travels_part_by_part_before_the_switch),
         CASE(a_task_that_is_there_already_is_left_alone),
         CASE(a_task_moves_to_and_fro),
         CASE(a_refused_step_leaves_the_task_on_its_lane),
-        CASE(a_lane_that_says_nothing_is_not_waited_for_for_ever),
+        CASE(the_wait_for_a_silent_lane_ends),
         CASE(a_drop_that_is_not_answered_is_sent_again),
         CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),

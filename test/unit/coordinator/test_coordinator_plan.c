@@ -26,7 +26,7 @@ static envelope *plan(struct rig *rig, const char *name, uint32_t workers, uint6
     return end_ask(asking, &request);
 }
 
-static void nobody_notices_a_plan(void **state)
+static void no_job_or_lane_changes_by_a_plan(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -99,7 +99,7 @@ static void a_job_that_ran_before_is_planned_as_it_ran(void **state)
     message_free(reply);
 }
 
-static void a_refusal_is_told_with_its_reason(void **state)
+static void a_refused_plan_has_its_reason(void **state)
 {
     struct rig *rig = *state;
     rig->options.loss_limit_ppm = 50000;
@@ -198,14 +198,14 @@ static void names_that_a_join_or_a_declare_would_refuse_are_refused(void **state
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        CASE(nobody_notices_a_plan),
+        CASE(no_job_or_lane_changes_by_a_plan),
         CASE(a_plan_names_the_loss_of_each_job),
         CASE(a_job_alone_stays_within_its_limit),
         CASE(a_running_job_of_the_same_name_is_another),
         CASE(lane_time_is_that_of_measured_jobs),
         CASE(names_that_a_join_or_a_declare_would_refuse_are_refused),
         CASE(a_job_that_ran_before_is_planned_as_it_ran),
-        CASE(a_refusal_is_told_with_its_reason),
+        CASE(a_refused_plan_has_its_reason),
         CASE(limits_hold_for_plans_too),
         CASE(a_plan_for_an_invalid_job_is_refused),
     };

@@ -159,7 +159,7 @@ static void an_aggregator_that_is_away_too_long_is_lost(void **state)
         " runs, but has not renewed its control connection: the service kills the process");
 }
 
-static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state)
+static void a_remote_aggregator_that_says_goodbye_is_not_awaited(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_aggregator(rig, 1);
@@ -182,7 +182,7 @@ static void one_on_another_host_that_says_goodbye_is_not_waited_for(void **state
 }
 
 /* Its process could still write, so the coordinator waits for the process's end (K4). */
-static void a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended(void **state)
+static void a_local_aggregator_that_says_goodbye_is_lost_when_its_process_ends(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -248,7 +248,7 @@ static void a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while(void *
     kept_log_expect("has ended 5 times within a minute: next try in ");
 }
 
-static void when_local_ones_cannot_start_the_service_ends_with_the_reason(void **state)
+static void the_service_ends_with_the_reason_when_no_local_aggregator_can_start(void **state)
 {
     struct rig *rig = *state;
     coordinator_destroy(rig->coordinator);
@@ -262,7 +262,7 @@ static void when_local_ones_cannot_start_the_service_ends_with_the_reason(void *
     assert_int_equal(coordinator_run(rig->coordinator), -EIO);
 }
 
-static void when_local_ones_cannot_start_a_job_hears_why_the_service_ends(void **state)
+static void a_job_gets_the_reason_when_no_local_aggregator_can_start(void **state)
 {
     struct rig *rig = *state;
     coordinator_destroy(rig->coordinator);
@@ -283,7 +283,7 @@ static void when_local_ones_cannot_start_a_job_hears_why_the_service_ends(void *
     message_free(failure);
 }
 
-static void while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing(void **state)
+static void an_aggregator_that_cannot_start_ends_no_job_on_other_aggregators(void **state)
 {
     struct rig *rig = *state;
     coordinator_destroy(rig->coordinator);
@@ -524,14 +524,14 @@ int main(void)
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_waits_and_names_the_aggregator),
         CASE(an_aggregator_that_is_away_too_long_is_lost),
-        CASE(one_on_another_host_that_says_goodbye_is_not_waited_for),
-        CASE(a_local_one_that_says_goodbye_is_lost_when_its_process_has_ended),
+        CASE(a_remote_aggregator_that_says_goodbye_is_not_awaited),
+        CASE(a_local_aggregator_that_says_goodbye_is_lost_when_its_process_ends),
         CASE(a_job_without_pieces_there_does_not_notice),
         CASE(a_local_aggregator_is_started_again_and_gets_its_pieces_back),
         CASE(a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while),
-        CASE(when_local_ones_cannot_start_the_service_ends_with_the_reason),
-        CASE(when_local_ones_cannot_start_a_job_hears_why_the_service_ends),
-        CASE(while_jobs_train_elsewhere_one_that_cannot_start_ends_nothing),
+        CASE(the_service_ends_with_the_reason_when_no_local_aggregator_can_start),
+        CASE(a_job_gets_the_reason_when_no_local_aggregator_can_start),
+        CASE(an_aggregator_that_cannot_start_ends_no_job_on_other_aggregators),
         CASE(a_foreign_grant_is_refused),
         CASE(a_returning_aggregator_keeps_its_pieces),
         CASE(pieces_that_a_returning_aggregator_lacks_are_placed_again),

@@ -128,7 +128,7 @@ static void at_both_steps(struct rig *rig, scene_fn happens)
 
 /* --- nothing else happens --- */
 
-static void lanes_let_go_then_one_switch_then_lanes_then_workers(void **state)
+static void lanes_release_then_one_switch_then_lanes_then_workers(void **state)
 {
     struct scene s = begin(*state);
     s.lane->answers = false;
@@ -217,7 +217,7 @@ static void a_tensor_of_others_is_left_alone(void **state)
     assert_int_equal(s.shadow.gone, 4);
 }
 
-static void a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone(void **state)
+static void a_quorum_that_no_ranks_can_reach_any_more_fails_its_tensor_alone(void **state)
 {
     struct scene s = begin(*state);
     const struct terms three = {.quorum = QUORUM_FIRST, .bound = WORKERS};
@@ -494,7 +494,7 @@ static void the_coordinator_dies(struct scene *s, enum step step)
     expect_served(s, ALL);
 }
 
-static void a_coordinator_that_comes_back_finishes_it(void **state)
+static void a_restarted_coordinator_finishes_the_change(void **state)
 {
     at_each_step(*state, the_coordinator_dies);
 }
@@ -550,7 +550,7 @@ static void a_move_is_ordered(struct scene *s, enum step step)
     expect_moved(s, asker, order, target);
 }
 
-static void a_move_waits_for_it(void **state) { at_both_steps(*state, a_move_is_ordered); }
+static void a_move_waits_for_the_change(void **state) { at_both_steps(*state, a_move_is_ordered); }
 
 static void a_move_that_can_be_undone_gives_way(void **state)
 {
@@ -571,12 +571,12 @@ static void a_move_that_can_be_undone_gives_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(lanes_let_go_then_one_switch_then_lanes_then_workers),
+        CASE(lanes_release_then_one_switch_then_lanes_then_workers),
         CASE(all_tensors_change_in_one_message),
         CASE(a_late_worker_takes_part_after_its_declaration),
         CASE(a_tensor_declared_after_a_late_join_has_the_late_worker_at_once),
         CASE(a_tensor_of_others_is_left_alone),
-        CASE(a_quorum_that_nobody_can_make_any_more_fails_its_tensor_alone),
+        CASE(a_quorum_that_no_ranks_can_reach_any_more_fails_its_tensor_alone),
         CASE(a_leave_during_a_regrouping_causes_another),
         CASE(a_loss_during_a_regrouping_causes_another),
         CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
@@ -591,9 +591,9 @@ int main(void)
         CASE(pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere),
         CASE(a_lane_that_is_away_does_not_keep_another_from_following),
         CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),
-        CASE(a_coordinator_that_comes_back_finishes_it),
+        CASE(a_restarted_coordinator_finishes_the_change),
         CASE(a_regrouping_continues_when_workers_return_first),
-        CASE(a_move_waits_for_it),
+        CASE(a_move_waits_for_the_change),
         CASE(a_move_that_can_be_undone_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void both_follow(void **state)
 }
 
 /* The lane's pieces were thawed. They must be released again before the switch. */
-static void one_that_comes_back_lets_go_again(void **state)
+static void a_lane_that_returns_releases_its_pieces_again(void **state)
 {
     struct scene s = begin(*state);
     const struct end before = *s.quick.lane;
@@ -94,7 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(both_follow),
-        CASE(one_that_comes_back_lets_go_again),
+        CASE(a_lane_that_returns_releases_its_pieces_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void do_nothing(struct end *aggregator, const struct trained *job, uint64
     aggregator->answers = true;
 }
 
-static void a_job_that_never_trains_makes_nobody_refusable(void **state)
+static void a_job_that_never_trains_causes_no_refusal(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -202,7 +202,7 @@ static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        CASE(a_job_that_never_trains_makes_nobody_refusable),
+        CASE(a_job_that_never_trains_causes_no_refusal),
         CASE(a_job_with_long_rounds_is_not_idle),
         CASE(after_a_restart_jobs_use_their_stored_measurements),
         CASE(measurements_missing_in_the_history_are_requested_again),

@@ -349,7 +349,7 @@ static void no_socket(const struct rig *rig)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void after_its_end_nothing_is_remembered_but_the_numbers(void **state)
+static void after_the_end_of_a_service_only_the_numbers_are_stored(void **state)
 {
     struct rig *rig = *state;
     uint32_t job;
@@ -396,7 +396,7 @@ int main(void)
         CASE(a_disk_that_is_full_at_the_start_is_said),
         CASE(options_that_make_no_service_are_refused),
         CASE(a_full_disk_refuses_the_request_and_the_service_goes_on),
-        CASE(after_its_end_nothing_is_remembered_but_the_numbers),
+        CASE(after_the_end_of_a_service_only_the_numbers_are_stored),
         CASE(a_second_signal_ends_local_aggregators_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

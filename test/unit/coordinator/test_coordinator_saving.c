@@ -392,7 +392,7 @@ static struct end *resume(struct saving_case *c)
     return worker;
 }
 
-static void a_rank_that_is_away_holds_nobody_up(void **state)
+static void an_absent_rank_delays_no_snapshot(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -408,7 +408,7 @@ static void a_rank_that_is_away_holds_nobody_up(void **state)
     kept_log_expect("a snapshot waits: ");
 }
 
-static void parameters_that_nobody_has_set_are_no_snapshot(void **state)
+static void parameters_that_no_rank_has_set_give_no_snapshot(void **state)
 {
     struct saving_case c = begin(*state);
     end_of(&c, "w")->steps = 0;
@@ -478,7 +478,7 @@ static void the_end_of_the_caller_ends_the_snapshot(void **state)
     expect_thawed(&c);
 }
 
-static void a_lane_that_is_gone_ends_it(void **state)
+static void a_lost_lane_ends_the_snapshot(void **state)
 {
     struct saving_case c = begin(*state);
     ask(&c);
@@ -490,7 +490,7 @@ static void a_lane_that_is_gone_ends_it(void **state)
                    "no snapshot: an aggregator has ended; try again");
 }
 
-static void tasks_stay_and_a_second_snapshot_waits_until_it_is_over(void **state)
+static void tasks_stay_and_a_second_snapshot_waits_for_the_end_of_the_first(void **state)
 {
     struct saving_case c = begin(*state);
     WIRE(MoveRequest) move = GRADPOOL__WIRE__MOVE_REQUEST__INIT;
@@ -536,14 +536,14 @@ int main(void)
         CASE(an_impossible_snapshot_is_refused_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
         CASE(a_snapshot_is_tried_again_after_a_temporary_obstacle),
-        CASE(a_rank_that_is_away_holds_nobody_up),
-        CASE(parameters_that_nobody_has_set_are_no_snapshot),
+        CASE(an_absent_rank_delays_no_snapshot),
+        CASE(parameters_that_no_rank_has_set_give_no_snapshot),
         CASE(a_snapshot_waits_until_the_lane_knows_the_round),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),
         CASE(a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue),
         CASE(the_end_of_the_caller_ends_the_snapshot),
-        CASE(a_lane_that_is_gone_ends_it),
-        CASE(tasks_stay_and_a_second_snapshot_waits_until_it_is_over),
+        CASE(a_lost_lane_ends_the_snapshot),
+        CASE(tasks_stay_and_a_second_snapshot_waits_for_the_end_of_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

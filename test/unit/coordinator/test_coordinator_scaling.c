@@ -265,7 +265,7 @@ static void after_a_restart_all_are_open_and_park_again(void **state)
     wait_for(rig, so_many_are_open, 1);
 }
 
-static void after_a_restart_no_more_are_open_than_are_granted_but_those_with_pieces(void **state)
+static void after_a_restart_only_granted_lanes_and_lanes_with_pieces_are_open(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -298,7 +298,7 @@ static void an_aggregator_without_an_open_lane_stops_and_is_not_started_again(vo
     assert_int_equal(lanes_in(rig, LANE_OPEN), 1);
 }
 
-static void one_that_joined_by_hand_is_not_stopped(void **state)
+static void an_aggregator_that_joined_by_hand_is_not_stopped(void **state)
 {
     struct rig *rig = *state;
     start_locals(rig, 1);
@@ -362,7 +362,7 @@ static struct end *join_locally(struct rig *rig, const char *job)
     return e;
 }
 
-static void of_one_worker_no_more_waits_than_fits_a_message(void **state)
+static void the_waiting_requests_of_a_worker_fit_one_message(void **state)
 {
     enum { COUNT = 90000, NAME_BYTES = 104 };
     static char texts[COUNT][NAME_BYTES];
@@ -388,7 +388,7 @@ static void of_one_worker_no_more_waits_than_fits_a_message(void **state)
     end_expect_none(worker, BODY(DECLARE_REPLY));
 }
 
-static void one_that_does_not_come_is_not_waited_for_for_ever(void **state)
+static void the_wait_for_an_aggregator_that_never_joins_ends(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -440,7 +440,7 @@ static void without_any_the_first_job_is_refused_in_the_end(void **state)
     message_free(refusal);
 }
 
-static void when_the_only_one_is_lost_it_is_started_again(void **state)
+static void the_only_aggregator_is_started_again_after_its_loss(void **state)
 {
     struct rig *rig = *state;
     struct end *first = shrink_to_one(rig);
@@ -478,15 +478,15 @@ int main(void)
         SCALING_TEST(never_are_more_open_than_are_granted),
         SCALING_TEST(without_a_policy_that_knows_limits_all_lanes_stay_open),
         SCALING_TEST(after_a_restart_all_are_open_and_park_again),
-        SCALING_TEST(after_a_restart_no_more_are_open_than_are_granted_but_those_with_pieces),
+        SCALING_TEST(after_a_restart_only_granted_lanes_and_lanes_with_pieces_are_open),
         SCALING_TEST(an_aggregator_without_an_open_lane_stops_and_is_not_started_again),
-        SCALING_TEST(one_that_joined_by_hand_is_not_stopped),
+        SCALING_TEST(an_aggregator_that_joined_by_hand_is_not_stopped),
         SCALING_TEST(a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts),
-        SCALING_TEST(of_one_worker_no_more_waits_than_fits_a_message),
-        SCALING_TEST(one_that_does_not_come_is_not_waited_for_for_ever),
+        SCALING_TEST(the_waiting_requests_of_a_worker_fit_one_message),
+        SCALING_TEST(the_wait_for_an_aggregator_that_never_joins_ends),
         SCALING_TEST(the_first_job_waits_for_the_first_aggregator_under_every_policy),
         SCALING_TEST(without_any_the_first_job_is_refused_in_the_end),
-        SCALING_TEST(when_the_only_one_is_lost_it_is_started_again),
+        SCALING_TEST(the_only_aggregator_is_started_again_after_its_loss),
         SCALING_TEST(nothing_is_decided_again_while_nothing_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

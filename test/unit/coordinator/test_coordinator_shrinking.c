@@ -73,7 +73,7 @@ static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
     end_expect_none(zero, BODY(MEMBERSHIP)); /* the job receives no request to shrink */
 }
 
-static void one_that_is_not_measured_or_was_just_changed_gives_nothing(void **state)
+static void a_job_that_is_not_measured_or_was_just_changed_gives_no_worker(void **state)
 {
     struct rig *rig = *state;
     struct end *zero, *other;
@@ -100,7 +100,7 @@ static void without_such_jobs_nothing_is_said(void **state)
     assert_null(newest_event(rig, "shrink"));
 }
 
-static void where_there_is_room_nobody_is_named(void **state)
+static void with_free_room_no_job_is_named(void **state)
 {
     struct rig *rig = *state;
     struct end *zero, *other;
@@ -116,9 +116,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_job_that_would_shrink_is_named_with_both_speeds),
-        CASE(one_that_is_not_measured_or_was_just_changed_gives_nothing),
+        CASE(a_job_that_is_not_measured_or_was_just_changed_gives_no_worker),
         CASE(without_such_jobs_nothing_is_said),
-        CASE(where_there_is_room_nobody_is_named),
+        CASE(with_free_room_no_job_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

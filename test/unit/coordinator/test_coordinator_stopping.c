@@ -98,7 +98,7 @@ static void sigterm_leaves_two_live_jobs_and_says_so(void **state)
         "for the next start with --state-dir ");
 }
 
-static void one_that_is_still_starting_is_not_left(void **state)
+static void an_aggregator_that_is_still_starting_is_not_left_behind(void **state)
 {
     struct rig *rig = *state;
     rig->options.aggregators = 2;
@@ -122,7 +122,7 @@ static void sigterm_without_a_job_ends_the_aggregators(void **state)
     assert_int_equal(coordinator_run(rig->coordinator), 0);
 }
 
-static void sigterm_under_stop_jobs_ends_them_first(void **state)
+static void sigterm_with_stop_jobs_ends_the_jobs_first(void **state)
 {
     struct rig *rig = *state;
     with_options(rig, true, false);
@@ -172,7 +172,7 @@ static void expect_left(struct rig *rig)
     end_expect_none(zero.end, BODY(JOB_FAILURE));
 }
 
-static void a_unit_leaves_them_where_it_is_told_that_they_stay(void **state)
+static void a_unit_leaves_the_jobs_running_if_its_options_say_so(void **state)
 {
     be_a_unit(*state, own_pid(), true);
     expect_left(*state);
@@ -217,7 +217,7 @@ static envelope *ask_to_stop(struct end *e)
     return end_ask(e, &request);
 }
 
-static void an_operator_stops_it_over_the_unix_socket_only(void **state)
+static void an_operator_stops_the_service_over_the_unix_socket_only(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -249,7 +249,7 @@ static void sighup_does_nothing(void **state)
     assert_false(is_ending(rig));
 }
 
-static void a_second_signal_ends_it_though_a_remote_aggregator_does_not_drain(void **state)
+static void a_second_signal_ends_the_service_though_a_remote_aggregator_does_not_drain(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -265,7 +265,7 @@ static void a_second_signal_ends_it_though_a_remote_aggregator_does_not_drain(vo
     assert_int_equal(coordinator_run(rig->coordinator), SIGTERM);
 }
 
-static void a_join_while_it_ends_is_refused(void **state)
+static void a_join_while_the_service_ends_is_refused(void **state)
 {
     struct rig *rig = *state;
     envelope request;
@@ -286,18 +286,18 @@ static int run_cases(void)
     const struct CMUnitTest tests[] = {
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
         CASE(sigterm_leaves_two_live_jobs_and_says_so),
-        CASE(one_that_is_still_starting_is_not_left),
+        CASE(an_aggregator_that_is_still_starting_is_not_left_behind),
         CASE(sigterm_without_a_job_ends_the_aggregators),
-        CASE(sigterm_under_stop_jobs_ends_them_first),
+        CASE(sigterm_with_stop_jobs_ends_the_jobs_first),
         CASE(the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators),
-        CASE(a_unit_leaves_them_where_it_is_told_that_they_stay),
+        CASE(a_unit_leaves_the_jobs_running_if_its_options_say_so),
         CASE(a_process_that_a_unit_has_started_is_not_the_unit),
         CASE(a_unit_leaves_jobs_to_aggregators_of_other_hosts),
         CASE(sigint_ends_jobs_then_aggregators),
-        CASE(an_operator_stops_it_over_the_unix_socket_only),
+        CASE(an_operator_stops_the_service_over_the_unix_socket_only),
         CASE(sighup_does_nothing),
-        CASE(a_second_signal_ends_it_though_a_remote_aggregator_does_not_drain),
-        CASE(a_join_while_it_ends_is_refused),
+        CASE(a_second_signal_ends_the_service_though_a_remote_aggregator_does_not_drain),
+        CASE(a_join_while_the_service_ends_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

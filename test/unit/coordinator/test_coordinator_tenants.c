@@ -138,7 +138,7 @@ static void a_tenant_is_let_in_by_its_key_and_named_in_the_list_of_jobs(void **s
     message_free(reply);
 }
 
-static void keys_of_nobody_or_of_another_tenant_are_refused(void **state)
+static void unknown_keys_and_keys_of_other_tenants_are_refused(void **state)
 {
     struct key acme = add(*state, "acme", false), foreign, swapped = acme;
     assert_int_equal(key_generate("acme", &foreign), 0);
@@ -181,7 +181,7 @@ static void an_aggregator_needs_an_operator_s_key(void **state)
     rig_connect_with_key(*state, AGGREGATOR, &node);
 }
 
-static void half_a_handshake_holds_nobody_up_and_is_closed_in_the_end(void **state)
+static void an_incomplete_handshake_delays_no_other_peer_and_is_closed(void **state)
 {
     struct key acme = add(*state, "acme", false);
     struct end *silent = rig_connect_silently(*state);
@@ -206,7 +206,7 @@ static void two_tenants_may_both_have_a_job_of_one_name(void **state)
     assert_int_equal(again, jobs[0]);
 }
 
-static void nobody_resumes_another_tenant_s_session(void **state)
+static void no_tenant_resumes_the_session_of_another(void **state)
 {
     struct key acme = add(*state, "acme", false), other = add(*state, "other", false);
     envelope request;
@@ -327,7 +327,7 @@ static void orders_over_loopback_need_the_unix_socket_or_the_key_of_an_operator(
     }
 }
 
-static void also_with_insecure_orders_and_aggregators_need_one_of_them(void **state)
+static void orders_and_aggregators_need_a_key_or_the_socket_even_with_insecure(void **state)
 {
     struct rig *rig = *state;
     envelope request;
@@ -536,7 +536,7 @@ static void tenants_jobs_and_revokes_outlive_the_coordinator(void **state)
     message_free(reply);
 }
 
-static void a_full_disk_adds_and_revokes_nobody(void **state)
+static void a_full_disk_adds_and_revokes_no_tenant(void **state)
 {
     struct rig *rig = *state;
     WIRE(TenantAddRequest) wanted;
@@ -569,16 +569,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_tenant_is_let_in_by_its_key_and_named_in_the_list_of_jobs),
-        CASE(keys_of_nobody_or_of_another_tenant_are_refused),
+        CASE(unknown_keys_and_keys_of_other_tenants_are_refused),
         CASE(plain_is_refused_with_the_next_step_where_a_key_is_required),
         CASE(an_aggregator_needs_an_operator_s_key),
-        CASE(half_a_handshake_holds_nobody_up_and_is_closed_in_the_end),
+        CASE(an_incomplete_handshake_delays_no_other_peer_and_is_closed),
         CASE(two_tenants_may_both_have_a_job_of_one_name),
-        CASE(nobody_resumes_another_tenant_s_session),
+        CASE(no_tenant_resumes_the_session_of_another),
         CASE(a_tenant_sees_its_own_jobs_and_an_operator_all),
         CASE(status_shows_a_tenant_its_own_lanes_and_nothing_of_the_service),
         CASE(orders_over_loopback_need_the_unix_socket_or_the_key_of_an_operator),
-        CASE(also_with_insecure_orders_and_aggregators_need_one_of_them),
+        CASE(orders_and_aggregators_need_a_key_or_the_socket_even_with_insecure),
         CASE(each_door_names_the_other_to_an_operator_on_this_host),
         CASE(a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_on),
         CASE(tenants_are_managed_over_the_unix_socket_only),
@@ -588,7 +588,7 @@ int main(void)
         CASE(a_revoke_in_the_middle_of_a_declare_answers_it_with_the_reason),
         CASE(a_revoked_tenant_may_be_added_again_with_another_key),
         CASE(tenants_jobs_and_revokes_outlive_the_coordinator),
-        CASE(a_full_disk_adds_and_revokes_nobody),
+        CASE(a_full_disk_adds_and_revokes_no_tenant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

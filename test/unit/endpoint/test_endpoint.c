@@ -143,7 +143,7 @@ static void an_invalid_endpoint_is_refused_with_the_expected_forms(void **state)
         expect_bad(cases[i].text, cases[i].part);
 }
 
-static void what_is_too_long_is_refused(void **state)
+static void a_text_that_is_too_long_is_refused(void **state)
 {
     char text[1000];
     struct endpoint e;
@@ -309,7 +309,7 @@ static void an_address_of_another_host_cannot_be_listened_on(void **state)
     expect_text(err.text, "this host has no such address");
 }
 
-static void a_port_where_nobody_listens_is_refused_at_once(void **state)
+static void a_port_without_a_listener_is_refused_at_once(void **state)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost"};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -436,7 +436,7 @@ static void a_file_that_is_no_socket_is_never_removed(void **state)
     assert_int_equal(access(e.host, F_OK), 0);
 }
 
-static void a_unix_path_where_nobody_listens_says_so(void **state)
+static void a_unix_path_without_a_listener_is_an_error_with_that_reason(void **state)
 {
     struct endpoint missing = unix_endpoint("none"), stale = unix_endpoint("s");
     struct endpoint lost = unix_endpoint("no/such/folder");
@@ -485,7 +485,7 @@ static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
     assert_int_equal(endpoint_listen(&e, NULL, &fd, &err), -ENOENT);
 }
 
-static void a_name_that_nobody_resolves_ends_by_the_deadline(void **state)
+static void a_name_without_an_answer_ends_by_the_deadline(void **state)
 {
     struct endpoint e = parse(HUNG_NAME ":7077");
     struct err err = {0};
@@ -575,21 +575,21 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_form_is_understood),
         cmocka_unit_test(an_invalid_endpoint_is_refused_with_the_expected_forms),
-        cmocka_unit_test(what_is_too_long_is_refused),
+        cmocka_unit_test(a_text_that_is_too_long_is_refused),
         cmocka_unit_test(random_text_never_harms),
         cmocka_unit_test(loopback_is_told_from_the_world),
         cmocka_unit_test(a_listener_is_reached_over_every_form_of_address),
         cmocka_unit_test(a_port_in_use_is_reported_with_the_next_step),
         cmocka_unit_test(an_address_of_another_host_cannot_be_listened_on),
-        cmocka_unit_test(a_port_where_nobody_listens_is_refused_at_once),
+        cmocka_unit_test(a_port_without_a_listener_is_refused_at_once),
         cmocka_unit_test(an_address_that_does_not_answer_ends_by_the_deadline),
         WITH_FOLDER(a_unix_socket_is_reached_by_its_path),
         WITH_FOLDER(a_stale_socket_file_is_replaced_and_a_live_one_left),
         WITH_FOLDER(a_file_that_is_no_socket_is_never_removed),
-        WITH_FOLDER(a_unix_path_where_nobody_listens_says_so),
+        WITH_FOLDER(a_unix_path_without_a_listener_is_an_error_with_that_reason),
         WITH_FOLDER(a_unix_socket_with_a_full_queue_ends_by_the_deadline),
         cmocka_unit_test(a_name_that_cannot_exist_is_told_as_a_name),
-        cmocka_unit_test(a_name_that_nobody_resolves_ends_by_the_deadline),
+        cmocka_unit_test(a_name_without_an_answer_ends_by_the_deadline),
         cmocka_unit_test(a_slow_name_is_taken_when_it_comes_in_time),
         cmocka_unit_test(port_zero_is_for_listening_only),
         cmocka_unit_test(an_interface_narrows_where_to_listen),

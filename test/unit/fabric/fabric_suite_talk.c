@@ -76,7 +76,7 @@ static void a_refusal_carries_its_reason(void **state)
     rig_expect_nothing(rig, &rig->workers[0]);
 }
 
-static void where_nobody_listens_a_connect_is_refused(void **state)
+static void a_connect_without_a_listener_is_refused(void **state)
 {
     struct rig *rig = *state;
     struct fabric_conn *c;
@@ -198,7 +198,7 @@ static void ten_thousand_messages_pass_a_full_queue(void **state)
     assert_true(refusals > 0);
 }
 
-static void a_stuck_peer_delays_nobody(void **state)
+static void a_stuck_peer_delays_no_other_peer(void **state)
 {
     struct rig *rig = *state;
     int r = 0;
@@ -272,7 +272,7 @@ static void a_disconnect_closes_both_sides_once(void **state)
     }
 }
 
-static void a_lane_that_is_left_closes_and_then_so_do_we(void **state)
+static void a_lane_that_is_left_closes_before_its_worker(void **state)
 {
     struct rig *rig = *state;
 
@@ -324,16 +324,16 @@ const struct CMUnitTest fabric_talk_cases[] = {
     FABRIC_CASE(an_accepted_connection_opens_once_on_both_sides),
     FABRIC_CASE(an_answer_may_come_in_a_later_poll),
     FABRIC_CASE(a_refusal_carries_its_reason),
-    FABRIC_CASE(where_nobody_listens_a_connect_is_refused),
+    FABRIC_CASE(a_connect_without_a_listener_is_refused),
     FABRIC_CASE(a_worker_that_gives_up_early_leaves_nothing_behind),
     FABRIC_CASE(messages_arrive_in_order_both_ways),
     FABRIC_CASE(messages_of_every_length_arrive_whole),
     FABRIC_CASE(a_payload_follows_its_message_or_is_refused),
     FABRIC_CASE(ten_thousand_messages_pass_a_full_queue),
-    FABRIC_CASE(a_stuck_peer_delays_nobody),
+    FABRIC_CASE(a_stuck_peer_delays_no_other_peer),
     FABRIC_CASE(one_worker_talks_to_itself_through_two_connections),
     FABRIC_CASE(a_disconnect_closes_both_sides_once),
-    FABRIC_CASE(a_lane_that_is_left_closes_and_then_so_do_we),
+    FABRIC_CASE(a_lane_that_is_left_closes_before_its_worker),
     FABRIC_CASE(closing_a_fabric_closes_its_peers),
     FABRIC_CASE(a_reconnect_works_as_the_first_time),
 };

@@ -268,7 +268,7 @@ static bool word_came_by_itself(uint64_t within_ns)
     return came;
 }
 
-static void the_progress_thread_drives_while_nobody_waits(void **state)
+static void the_progress_thread_drives_while_no_thread_waits(void **state)
 {
     connect_by(SHM);
     connect_by(OFI);
@@ -314,7 +314,7 @@ static void no_kick_is_lost_when_drivers_alternate(void **state)
     assert_true(word_came_by_itself(PATIENCE_NS));
 }
 
-static void without_need_nobody_drives_but_a_waiter(void **state)
+static void without_need_only_a_waiting_thread_drives(void **state)
 {
     connect_by(SHM);
     wanted_word = 1;
@@ -366,10 +366,10 @@ int main(void)
         CASE(a_waiter_on_both_is_woken_by_either),
         CASE(a_wait_ends_at_its_deadline_and_costs_nothing_until_then),
         CASE(every_sleep_can_be_ended),
-        CASE(the_progress_thread_drives_while_nobody_waits),
+        CASE(the_progress_thread_drives_while_no_thread_waits),
         CASE(a_waiter_takes_over_from_the_progress_thread_and_gives_back),
         CASE(no_kick_is_lost_when_drivers_alternate),
-        CASE(without_need_nobody_drives_but_a_waiter),
+        CASE(without_need_only_a_waiting_thread_drives),
         CASE(of_several_waiters_another_drives_when_one_is_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

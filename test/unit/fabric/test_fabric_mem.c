@@ -241,7 +241,7 @@ static void a_third_message_waits_and_all_behind_it(void **state)
     world_close(&w);
 }
 
-static void a_full_queue_says_so_and_room_follows_once(void **state)
+static void a_full_queue_returns_an_error_and_one_room_event_follows(void **state)
 {
     struct world w;
     char local[8];
@@ -577,7 +577,7 @@ int main(void)
         cmocka_unit_test(order_is_kept_however_long_each_packet_takes),
         cmocka_unit_test(one_seed_gives_one_transcript),
         cmocka_unit_test(a_third_message_waits_and_all_behind_it),
-        cmocka_unit_test(a_full_queue_says_so_and_room_follows_once),
+        cmocka_unit_test(a_full_queue_returns_an_error_and_one_room_event_follows),
         cmocka_unit_test(packets_are_counted),
         cmocka_unit_test(bytes_that_change_before_written_are_noticed),
         cmocka_unit_test(a_stopped_worker_serves_nothing_until_it_goes_on),

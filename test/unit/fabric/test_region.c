@@ -33,7 +33,7 @@ static void a_region_is_whole_zeroed_pages(void **state)
     }
 }
 
-static void its_file_is_sealed_and_has_its_size(void **state)
+static void the_file_of_a_region_is_sealed_and_has_the_size(void **state)
 {
     struct region r;
     struct stat status;
@@ -116,7 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_region_is_whole_zeroed_pages),
-        cmocka_unit_test(its_file_is_sealed_and_has_its_size),
+        cmocka_unit_test(the_file_of_a_region_is_sealed_and_has_the_size),
         cmocka_unit_test(another_mapping_sees_the_same_bytes),
         cmocka_unit_test(wrapped_memory_stays_the_callers),
         cmocka_unit_test(destroying_nothing_or_twice_is_fine),

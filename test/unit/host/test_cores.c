@@ -91,7 +91,7 @@ static void a_machine_of_one_pu_has_one_core(void **state)
     cores_destroy(c);
 }
 
-static void what_is_formatted_can_be_read_again(void **state)
+static void a_formatted_list_can_be_read_again(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, "0,2-5,9,11-12,63");
     char text[64], again[64];
@@ -255,7 +255,7 @@ int main(void)
         cmocka_unit_test(a_list_narrows_to_holes_and_keeps_the_order),
         cmocka_unit_test(the_last_cache_on_the_way_up_is_told),
         cmocka_unit_test(a_machine_of_one_pu_has_one_core),
-        cmocka_unit_test(what_is_formatted_can_be_read_again),
+        cmocka_unit_test(a_formatted_list_can_be_read_again),
         cmocka_unit_test(bad_lists_are_refused_and_say_why),
         cmocka_unit_test(a_synthetic_machine_binds_nothing),
         cmocka_unit_test(a_thread_is_bound_to_its_core_alone),

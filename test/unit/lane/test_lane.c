@@ -545,7 +545,7 @@ static void of_equal_priority_first_come_is_first_ready(void **state)
 }
 
 /* A fabric skipped in one turn is read in the next turn. */
-static void a_fabric_is_passed_over_for_one_turn_and_no_longer(void **state)
+static void a_fabric_is_skipped_for_at_most_one_turn(void **state)
 {
     rig_start_job(&rig, kind, 1, 1, 1000);
     for (uint64_t round = 1; round <= 20; round++) {
@@ -587,7 +587,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_small_job_does_not_wait_for_a_big_one_to_end),
     CASE(the_larger_priority_is_ready_first_for_any_order_of_arrival),
     CASE(of_equal_priority_first_come_is_first_ready),
-    CASE(a_fabric_is_passed_over_for_one_turn_and_no_longer),
+    CASE(a_fabric_is_skipped_for_at_most_one_turn),
     CASE(the_sum_is_in_rank_order_for_any_order_of_arrival),
 };
 

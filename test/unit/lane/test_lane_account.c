@@ -145,7 +145,7 @@ static void a_job_pays_for_being_placed_and_admitted(void **state)
 }
 
 /* This test does not depend on speed: a job's time is a part of the elapsed time. */
-static void nobody_pays_for_more_than_there_was(void **state)
+static void no_job_is_charged_more_than_the_used_time(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
     uint64_t began_ns = clock_now_ns();
@@ -293,7 +293,7 @@ int main(int argc, char **argv)
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
         CASE(a_job_pays_for_connections_that_say_nothing),
         CASE(a_job_pays_for_being_placed_and_admitted),
-        CASE(nobody_pays_for_more_than_there_was),
+        CASE(no_job_is_charged_more_than_the_used_time),
         CASE(a_round_waits_while_another_has_the_core),
         CASE(a_round_that_begins_in_a_turn_waits_from_there),
         CASE(the_end_of_a_round_is_its_last_event),

@@ -83,7 +83,7 @@ static void enter(uint32_t rank)
 
 /* A late worker enters after the same round in all pieces of a tensor, and a copy has no
  * information about the other pieces. */
-static void nobody_enters_behind_a_round_of_which_a_copy_alone_tells(void **state)
+static void no_rank_enters_after_a_round_that_only_a_copy_proves(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -113,7 +113,7 @@ static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(voi
 
 /* When the lane died, the coordinator had already switched. The next lane receives the piece with
  * its new ranks. */
-static void nor_where_they_came_with_the_piece(void **state)
+static void nor_do_ranks_that_came_with_the_piece(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
     rig_stop(&rig);
@@ -142,9 +142,9 @@ int main(int argc, char **argv)
         CASE(a_rank_with_the_result_learns_of_its_commit),
         CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
         CASE(a_present_state_is_rolled_back_for_any_state_of_its_copy),
-        CASE(nobody_enters_behind_a_round_of_which_a_copy_alone_tells),
+        CASE(no_rank_enters_after_a_round_that_only_a_copy_proves),
         CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
-        CASE(nor_where_they_came_with_the_piece),
+        CASE(nor_do_ranks_that_came_with_the_piece),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

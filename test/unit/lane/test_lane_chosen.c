@@ -214,7 +214,7 @@ static void a_result_that_is_lost_and_needed_is_an_error_not_a_standstill(void *
     expect_loss(0);
 }
 
-static void where_no_set_is_known_nobody_waits_for_ever(void **state)
+static void without_a_known_set_no_rank_waits_for_ever(void **state)
 {
     start(chosen_ones, true);
     stand(0, 5, RECORD_IDLE);
@@ -288,7 +288,7 @@ static void a_leader_names_reason_and_epoch_of_its_set(void **state)
     assert_int_equal(chosen->ranks[0], 1 << 0 | 1 << 2);
 }
 
-static void a_set_of_all_ranks_says_so(void **state)
+static void a_set_of_all_ranks_has_the_reason_all(void **state)
 {
     start((struct lane_terms){.quorum = QUORUM_FIRST, .bound = RANKS, .role = LEADS_SETS}, false);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -487,7 +487,7 @@ static void a_round_that_waited_behind_one_that_is_given_up_ends(void **state)
 }
 
 /* The tensor has failed, so the ranks of the piece do not change. */
-static void a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up(void **state)
+static void a_round_of_an_unchanged_piece_delays_no_rank(void **state)
 {
     const uint32_t other = OTHER;
     lose_one_of((struct lane_terms){.quorum = QUORUM_FIRST, .bound = 3}, (struct lane_terms){0},
@@ -513,11 +513,11 @@ int main(int argc, char **argv)
         CASE(a_rank_of_the_last_round_has_its_result),
         CASE(a_rank_of_a_round_long_ago_continues_after_that_round),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
-        CASE(where_no_set_is_known_nobody_waits_for_ever),
+        CASE(without_a_known_set_no_rank_waits_for_ever),
         CASE(a_holder_of_a_result_knows_its_set),
         CASE(a_set_goes_over_a_connection_once),
         CASE(a_leader_names_reason_and_epoch_of_its_set),
-        CASE(a_set_of_all_ranks_says_so),
+        CASE(a_set_of_all_ranks_has_the_reason_all),
         CASE(several_gradients_of_a_rank_cut_their_sender_off),
         CASE(a_record_for_backup_workers_cuts_its_sender_off),
         CASE(a_result_is_fetched_in_jobs_with_backup_workers_only),
@@ -528,7 +528,7 @@ int main(int argc, char **argv)
         CASE(late_ranks_get_the_kept_result_after_a_change),
         CASE(a_kept_result_of_a_repeated_round_is_no_answer),
         CASE(a_round_that_waited_behind_one_that_is_given_up_ends),
-        CASE(a_round_of_a_piece_that_stays_as_it_is_holds_nobody_up),
+        CASE(a_round_of_an_unchanged_piece_delays_no_rank),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

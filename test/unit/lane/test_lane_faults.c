@@ -261,7 +261,7 @@ static void a_rank_that_left_ends_rounds_that_wait_for_it(void **state)
 
 /* The coordinator reports ranks that left without a connection to this lane. Connected ranks report
  * their leave themselves. */
-static void a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it(void **state)
+static void a_rank_that_left_without_a_round_ends_rounds_that_wait_for_it(void **state)
 {
     uint64_t left[RECORD_MISSING_WORDS] = {6};
     rig_start(&rig, kind);
@@ -314,7 +314,7 @@ static void announcements_before_a_goodbye_may_be_repeated_after_it(void **state
     assert_int_equal(rig.workers[0].errors_count, 0);
 }
 
-static void a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause(void **state)
+static void a_rank_that_leaves_after_a_failure_is_not_named_as_its_cause(void **state)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE, .after_failure = 1};
     rig_start_job(&rig, kind, 3, 1, 100);
@@ -562,10 +562,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(the_memory_of_jobs_equals_the_arenas_count_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
-    CASE(a_rank_that_never_came_and_left_ends_rounds_that_wait_for_it),
+    CASE(a_rank_that_left_without_a_round_ends_rounds_that_wait_for_it),
     CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
     CASE(announcements_before_a_goodbye_may_be_repeated_after_it),
-    CASE(a_rank_that_leaves_after_a_failure_is_not_taken_for_its_cause),
+    CASE(a_rank_that_leaves_after_a_failure_is_not_named_as_its_cause),
     CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
     CASE(a_wrong_dtype_is_told_to_every_rank),
     CASE(a_rank_may_leave_once_it_has_its_result),

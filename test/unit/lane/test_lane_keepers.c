@@ -14,7 +14,7 @@
 
 /* ---- rounds ---- */
 
-static void no_round_begins_before_the_keeper_has_offered_its_memory(void **state)
+static void no_round_begins_before_the_holder_has_offered_memory(void **state)
 {
     place(false);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -103,7 +103,7 @@ static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_conne
 }
 
 /* Writing the page fails in the turn of the stamp. The stamp follows the page in memory (A7). */
-static void a_page_of_a_copy_that_fails_leaves_it_without_its_stamp(void **state)
+static void a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp(void **state)
 {
     start_with_keeper(3);
     if (strcmp(kind, "shm") != 0)
@@ -242,7 +242,7 @@ static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **sta
     expect_kept(OTHER, 5);
 }
 
-static void a_keeper_that_goes_while_its_copy_is_read_is_read_again(void **state)
+static void a_copy_is_read_again_after_its_holder_was_lost_during_the_read(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -345,7 +345,7 @@ static void expect_cut_off(void)
     assert_int_equal(rig.failures, 0);
 }
 
-static void a_keeper_that_announces_is_cut_off_and_its_job_goes_on(void **state)
+static void a_holder_that_announces_is_cut_off_and_the_job_continues(void **state)
 {
     start_with_keeper(2);
     say(KEEPER, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
@@ -362,7 +362,7 @@ static void a_keeper_without_room_for_the_stamp_is_cut_off(void **state)
     expect_cut_off();
 }
 
-static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(void **state)
+static void a_holder_that_offers_memory_never_lent_is_cut_off_when_named(void **state)
 {
     struct record_backup told = backup();
     start_with_keeper(2);
@@ -384,12 +384,12 @@ static void a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named(vo
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(no_round_begins_before_the_keeper_has_offered_its_memory),
+        CASE(no_round_begins_before_the_holder_has_offered_memory),
         CASE(each_round_lies_in_its_half_with_its_stamp_before_its_commit_is_told),
         CASE(no_round_is_committed_while_its_state_is_on_the_way),
         CASE(a_worker_cannot_offer_where_a_keeper_is_named),
         CASE(a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection),
-        CASE(a_page_of_a_copy_that_fails_leaves_it_without_its_stamp),
+        CASE(a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp),
         CASE(between_two_rounds_a_keeper_may_come_and_go),
         CASE(a_keeper_that_comes_back_with_nothing_gets_the_state_first),
         CASE(a_new_owner_takes_the_committed_state_from_the_keeper),
@@ -397,14 +397,14 @@ int main(int argc, char **argv)
         CASE(a_round_that_was_kept_and_not_committed_is_done_again),
         CASE(a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole),
         CASE(all_are_heard_though_the_next_keeper_gets_the_state_first),
-        CASE(a_keeper_that_goes_while_its_copy_is_read_is_read_again),
+        CASE(a_copy_is_read_again_after_its_holder_was_lost_during_the_read),
         CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
         CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),
         CASE(a_piece_without_parameters_needs_no_copy),
         CASE(a_piece_with_parameters_needs_a_copy_until_one_exists),
-        CASE(a_keeper_that_announces_is_cut_off_and_its_job_goes_on),
+        CASE(a_holder_that_announces_is_cut_off_and_the_job_continues),
         CASE(a_keeper_without_room_for_the_stamp_is_cut_off),
-        CASE(a_keeper_of_memory_that_it_never_lent_is_cut_off_when_it_is_named),
+        CASE(a_holder_that_offers_memory_never_lent_is_cut_off_when_named),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,7 +205,7 @@ static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(vo
 }
 
 /* Withdrawn memory cannot be read, and more memory of the lane would not help. */
-static void a_worker_that_withdraws_memory_gets_that_as_its_error(void **state)
+static void a_worker_that_withdraws_memory_gets_an_error_with_that_reason(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     one_round(1);
@@ -345,7 +345,7 @@ static const struct CMUnitTest cases[] = {
     CASE(room_for_a_window_is_there_from_the_first_connection_on),
     CASE(a_worker_without_memory_for_a_window_is_refused),
     CASE(a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it),
-    CASE(a_worker_that_withdraws_memory_gets_that_as_its_error),
+    CASE(a_worker_that_withdraws_memory_gets_an_error_with_that_reason),
     CASE(a_job_holds_no_more_than_its_part),
     CASE(lending_more_bytes_than_the_job_may_fails_only_this_job),
     CASE(no_sum_of_lent_bytes_wraps),

@@ -47,7 +47,7 @@ static void an_empty_line_has_no_next(void **state)
     assert_null(line_next(&line));
 }
 
-static void equal_ones_take_turns(void **state)
+static void equal_entries_take_turns(void **state)
 {
     static const uint64_t cost_ns[3] = {10, 10, 10};
     start(AHEAD_NS);
@@ -81,7 +81,7 @@ static void long_turns_are_made_up_for(void **state)
     }
 }
 
-static void one_alone_never_waits(void **state)
+static void an_entry_alone_never_waits(void **state)
 {
     static const uint64_t cost_ns[3] = {1000};
     start(AHEAD_NS);
@@ -91,7 +91,7 @@ static void one_alone_never_waits(void **state)
 }
 
 /* Two entries always have work. A third one needs a short turn now and then. */
-static void a_light_one_is_next_when_it_comes(void **state)
+static void a_light_entry_is_next_when_it_arrives(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 10};
     start(AHEAD_NS);
@@ -158,11 +158,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_line_has_no_next),
-        cmocka_unit_test(equal_ones_take_turns),
+        cmocka_unit_test(equal_entries_take_turns),
         cmocka_unit_test(without_a_bound_time_does_not_count),
         cmocka_unit_test(long_turns_are_made_up_for),
-        cmocka_unit_test(one_alone_never_waits),
-        cmocka_unit_test(a_light_one_is_next_when_it_comes),
+        cmocka_unit_test(an_entry_alone_never_waits),
+        cmocka_unit_test(a_light_entry_is_next_when_it_arrives),
         cmocka_unit_test(an_entry_that_pauses_gets_no_more_time_than_others),
         cmocka_unit_test(idle_time_earns_nothing),
         cmocka_unit_test(a_debt_is_paid_within_bounds),

@@ -265,7 +265,7 @@ static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **stat
     do_round(&moving.to, 3, 9);
 }
 
-static void before_its_first_round_a_moved_piece_asks_its_workers(void **state)
+static void a_piece_moved_before_its_first_round_awaits_standings_of_workers(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     push(&moving.from, 0, 1, 4);
@@ -307,7 +307,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_with_a_result_continues_with_its_announcement),
     CASE(a_rank_with_the_result_of_the_round_before_learns_of_the_last_round),
     CASE(a_result_of_the_open_round_may_be_held_and_is_made_again),
-    CASE(before_its_first_round_a_moved_piece_asks_its_workers),
+    CASE(a_piece_moved_before_its_first_round_awaits_standings_of_workers),
     CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),
 };
 

@@ -91,7 +91,7 @@ static void without_a_keeper_rounds_go_on(void **state)
 }
 
 /* Between the copy and the next round one half is unused. 6 and 0 are equal modulo 3. */
-static void the_updates_behind_a_state_are_those_of_its_own_half(void **state)
+static void the_update_count_of_a_state_is_the_one_of_its_half(void **state)
 {
     start_with_keeper(6);
     end_connection(KEEPER);
@@ -152,7 +152,7 @@ static void begin_copy_with_other(void)
         (void)lane_poll(rig.lane, rig_now());
 }
 
-static void a_keeper_that_goes_while_it_is_given_the_state_gets_it_again(void **state)
+static void a_holder_lost_during_the_write_of_the_state_gets_the_state_again(void **state)
 {
     start_with_keeper(3);
     begin_copy_with_other();
@@ -191,7 +191,7 @@ static void a_ninth_keeper_waits_for_another_to_go(void **state)
 }
 
 /* The holder has detected the end of its connection. The lane may detect it much later. */
-static void a_keeper_that_comes_while_it_is_connected_begins_anew(void **state)
+static void a_holder_that_connects_a_second_time_begins_anew(void **state)
 {
     start_with_keeper(2);
     struct rig_worker *w = &rig.workers[OTHER];
@@ -219,7 +219,7 @@ static size_t let_go_of_lane(struct lane_standing *ret_standing)
     return bytes;
 }
 
-static void a_lane_that_is_handed_the_state_writes_its_copy_on(void **state)
+static void a_lane_that_receives_the_state_continues_its_copy(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(4);
@@ -299,7 +299,7 @@ who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(vo
 
 /* ---- other ranks ---- */
 
-static void a_copy_stays_where_it_is_when_ranks_go(void **state)
+static void a_copy_stays_in_place_when_ranks_leave(void **state)
 {
     start_with_keeper(3);
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -545,18 +545,18 @@ int main(int argc, char **argv)
         CASE(a_holder_that_ends_before_it_is_named_is_removed),
         CASE(a_round_that_was_under_way_goes_to_the_next_keeper),
         CASE(without_a_keeper_rounds_go_on),
-        CASE(the_updates_behind_a_state_are_those_of_its_own_half),
+        CASE(the_update_count_of_a_state_is_the_one_of_its_half),
         CASE(the_former_keepers_copy_is_read_before_the_next_one_counts),
         CASE(a_late_next_holder_delays_a_state_read_from_the_former),
-        CASE(a_keeper_that_goes_while_it_is_given_the_state_gets_it_again),
+        CASE(a_holder_lost_during_the_write_of_the_state_gets_the_state_again),
         CASE(a_ninth_keeper_waits_for_another_to_go),
-        CASE(a_keeper_that_comes_while_it_is_connected_begins_anew),
-        CASE(a_lane_that_is_handed_the_state_writes_its_copy_on),
+        CASE(a_holder_that_connects_a_second_time_begins_anew),
+        CASE(a_lane_that_receives_the_state_continues_its_copy),
         CASE(a_keeper_may_come_before_the_state_is_handed_over),
         CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
         CASE(a_round_without_its_holder_is_not_finished_for_a_move),
         CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
-        CASE(a_copy_stays_where_it_is_when_ranks_go),
+        CASE(a_copy_stays_in_place_when_ranks_leave),
         CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
         CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
         CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),

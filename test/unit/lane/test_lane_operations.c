@@ -243,7 +243,7 @@ static void start_set(uint64_t elements, bool recovering)
                     recovering);
 }
 
-static void a_send_waits_for_its_receiver_and_for_nobody_else(void **state)
+static void a_send_waits_for_its_receiver_and_for_no_other_rank(void **state)
 {
     start_set(500, false);
     fill(0, 1, 500);
@@ -363,7 +363,7 @@ static void a_new_owner_repeats_results_that_differ_between_ranks(void **state)
     }
 }
 
-static void a_new_owner_asks_only_the_set_where_it_stands(void **state)
+static void a_new_owner_awaits_standings_of_the_set_only(void **state)
 {
     start_set(10, true);
     fill(0, 1, 10);
@@ -396,14 +396,14 @@ static const struct CMUnitTest cases[] = {
     CASE(an_all_to_all_gives_rank_i_block_i_of_everybody),
     CASE(a_reduce_scatter_gives_rank_i_the_sum_of_the_blocks_i),
     CASE(blocks_that_are_not_all_lent_are_refused),
-    CASE(a_send_waits_for_its_receiver_and_for_nobody_else),
+    CASE(a_send_waits_for_its_receiver_and_for_no_other_rank),
     CASE(two_that_both_send_get_an_error),
     CASE(the_mean_over_a_set_is_divided_by_the_set),
     CASE(blocks_of_a_set_are_counted_within_it),
     CASE(a_rank_outside_the_set_is_refused),
     CASE(a_leaver_ends_no_round_of_a_set_without_it),
     CASE(a_new_owner_repeats_results_that_differ_between_ranks),
-    CASE(a_new_owner_asks_only_the_set_where_it_stands),
+    CASE(a_new_owner_awaits_standings_of_the_set_only),
 };
 
 int main(int argc, char **argv)

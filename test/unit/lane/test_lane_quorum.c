@@ -107,7 +107,7 @@ static void the_first_two_of_three_make_the_mean(void **state)
     assert_int_equal(rig.workers[1].words_count, 0);
 }
 
-static void a_late_rank_gets_the_result_and_its_gradient_is_not_read(void **state)
+static void a_late_rank_gets_the_result_and_no_lane_reads_its_gradient(void **state)
 {
     start(3, first_two, false);
     push(0, 1, 2);
@@ -165,7 +165,7 @@ static void a_round_never_goes_back_for_a_rank(void **state)
     assert_int_equal(rig.workers[0].error.code, -EPROTO);
 }
 
-static void the_first_go_on_without_one_that_has_left_but_not_without_two(void **state)
+static void the_first_k_continue_without_one_leaver_but_not_without_two(void **state)
 {
     start(3, first_two, false);
     leave(1);
@@ -209,7 +209,7 @@ static void a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_
     expect_closed(1, 1, 1, 5, 9);
 }
 
-static void under_a_new_owner_the_late_wait_for_its_first_result(void **state)
+static void late_ranks_wait_for_the_first_result_of_a_new_owner(void **state)
 {
     start(3, first_two, true);
     struct say idle = {.piece = DATA,
@@ -332,7 +332,7 @@ static void with_any_each_push_gets_the_sum_of_all_so_far(void **state)
     expect_commit(0, 3, 3, 17);
 }
 
-static void with_stale_one_nobody_is_more_than_one_round_ahead(void **state)
+static void with_stale_one_no_rank_is_more_than_one_round_ahead(void **state)
 {
     start(2, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1}, false);
     add(0, 1, 1);
@@ -347,7 +347,7 @@ static void with_stale_one_nobody_is_more_than_one_round_ahead(void **state)
     expect_commit(0, 3, 3, 17);
 }
 
-static void nobody_waits_for_one_that_has_left(void **state)
+static void no_rank_waits_for_a_rank_that_has_left(void **state)
 {
     start(2, (struct lane_terms){.quorum = QUORUM_STALE}, false);
     add(0, 1, 1);
@@ -373,7 +373,8 @@ static void a_running_sum_that_is_lost_is_an_error_not_a_smaller_sum(void **stat
     add(0, 4, 1);
     add(1, 2, 1);
     rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[1].errors_count == 1);
-    assert_true(rig_says(&rig.workers[0], -EOWNERDEAD, "its running sum was lost with its lane"));
+    assert_true(rig_says(&rig.workers[0], -EOWNERDEAD,
+                         "the running sum was lost with its lane; declare the tensor again"));
 }
 
 /* --- cost and counters --- */
@@ -421,21 +422,21 @@ static void bounds_that_can_never_be_met_are_refused(void **state)
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(the_first_two_of_three_make_the_mean),
-    CASE(a_late_rank_gets_the_result_and_its_gradient_is_not_read),
+    CASE(a_late_rank_gets_the_result_and_no_lane_reads_its_gradient),
     CASE(a_rank_many_rounds_behind_continues_after_the_newest_round),
     CASE(a_late_announcement_may_be_repeated_and_is_answered_once),
     CASE(a_round_never_goes_back_for_a_rank),
-    CASE(the_first_go_on_without_one_that_has_left_but_not_without_two),
+    CASE(the_first_k_continue_without_one_leaver_but_not_without_two),
     CASE(a_gather_of_the_first_is_refused),
     CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
-    CASE(under_a_new_owner_the_late_wait_for_its_first_result),
+    CASE(late_ranks_wait_for_the_first_result_of_a_new_owner),
     CASE(the_leader_decides_whose_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),
     CASE(a_rank_that_forwards_another_set_is_disconnected),
     CASE(a_set_with_ranks_that_do_not_exist_is_cut_off),
     CASE(with_any_each_push_gets_the_sum_of_all_so_far),
-    CASE(with_stale_one_nobody_is_more_than_one_round_ahead),
-    CASE(nobody_waits_for_one_that_has_left),
+    CASE(with_stale_one_no_rank_is_more_than_one_round_ahead),
+    CASE(no_rank_waits_for_a_rank_that_has_left),
     CASE(a_running_mean_is_refused),
     CASE(a_running_sum_that_is_lost_is_an_error_not_a_smaller_sum),
     CASE(the_kept_result_is_counted_to_the_job_and_given_back),

@@ -33,7 +33,7 @@ static void start_recovering(uint32_t workers, uint64_t elements)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-static void a_new_owner_sums_again_when_nobody_holds_the_result(void **state)
+static void a_new_owner_sums_again_when_no_rank_has_the_result(void **state)
 {
     start_recovering(2, 100);
     for (uint32_t rank = 0; rank < 2; rank++) {
@@ -132,8 +132,8 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 6, .elements = 100});
     for (uint32_t rank = 0; rank < 2; rank++) {
         rig_until(&rig, rig.workers[rank].errors_count == 1);
-        assert_true(
-            rig_says(&rig.workers[rank], -EPROTO, "rank 0 is in round 4, another has committed 5"));
+        assert_true(rig_says(&rig.workers[rank], -EPROTO,
+                             "rank 0 is in round 4, others committed 5; start the job again"));
     }
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
@@ -333,7 +333,7 @@ static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void 
     for (uint32_t rank = 0; rank < 3; rank++) {
         rig_until(&rig, rig.workers[rank].errors_count == 1);
         assert_true(rig_says(&rig.workers[rank], -EOWNERDEAD,
-                             "the result of round 3 was lost with its lane"));
+                             "the result of round 3 was lost with its lane; declare again"));
     }
 }
 
@@ -349,7 +349,7 @@ static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
-    CASE(a_new_owner_sums_again_when_nobody_holds_the_result),
+    CASE(a_new_owner_sums_again_when_no_rank_has_the_result),
     CASE(a_new_owner_copies_a_result_that_somebody_holds),
     CASE(a_new_owner_commits_a_round_that_some_rank_knows_as_committed),
     CASE(the_running_sum_of_a_rank_is_no_result_for_others),

@@ -273,7 +273,7 @@ static void a_new_rank_enters_after_the_completed_round(void **state)
     do_round(3, 11, 7);
 }
 
-static void a_round_that_is_copied_needs_nobody_new(void **state)
+static void a_copied_round_needs_no_new_rank(void **state)
 {
     start(3, SHORT, (struct lane_terms){0});
     do_round(1, 3, 3);
@@ -335,7 +335,7 @@ static void start_parameters(uint64_t elements)
         expect_commit(rank, 1);
 }
 
-static void settings_that_nobody_has_told_are_not_guessed(void **state)
+static void settings_that_no_rank_has_sent_are_not_guessed(void **state)
 {
     start(7, SHORT, (struct lane_terms){.rule = UPDATE_SGD});
     for (uint32_t rank = 0; rank < 3; rank++)
@@ -371,7 +371,7 @@ static void parameters_stay_and_the_next_first_rank_goes_on_with_the_settings(vo
     expect(2, 70);
 }
 
-static void a_step_that_is_done_again_starts_from_the_parameters_before_it(void **state)
+static void a_repeated_step_starts_from_the_parameters_before_the_step(void **state)
 {
     start_parameters(SHORT);
     update(7, 2, 20);
@@ -515,7 +515,7 @@ static void a_late_worker_that_is_lost_with_a_copy_delays_no_rank(void **state)
 
 static int may_leave(void) { return lane_may_leave(rig.lane, RIG_JOB, &piece, 1); }
 
-static void parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand(void **state)
+static void parameters_do_not_move_before_new_ranks_have_reported_their_standing(void **state)
 {
     struct lane_standing standing;
     start_parameters(SHORT);
@@ -582,17 +582,17 @@ int main(int argc, char **argv)
         CASE(a_rank_reported_as_gone_is_disconnected),
         CASE(a_goodbye_fails_nothing_either),
         CASE(a_new_rank_enters_after_the_completed_round),
-        CASE(a_round_that_is_copied_needs_nobody_new),
+        CASE(a_copied_round_needs_no_new_rank),
         CASE(a_lost_rank_may_come_back),
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
-        CASE(settings_that_nobody_has_told_are_not_guessed),
-        CASE(a_step_that_is_done_again_starts_from_the_parameters_before_it),
+        CASE(settings_that_no_rank_has_sent_are_not_guessed),
+        CASE(a_repeated_step_starts_from_the_parameters_before_the_step),
         CASE(a_step_that_somebody_holds_is_kept),
         CASE(a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
         CASE(a_rank_that_enters_a_copied_round_gets_the_steps_after_it),
         CASE(a_late_worker_that_is_lost_with_a_copy_delays_no_rank),
-        CASE(parameters_do_not_leave_before_their_new_ranks_have_said_where_they_stand),
+        CASE(parameters_do_not_move_before_new_ranks_have_reported_their_standing),
         CASE(a_piece_without_state_may_move_at_any_time),
         CASE(a_running_sum_continues_and_a_new_rank_starts_at_the_slowest_clock),
     };

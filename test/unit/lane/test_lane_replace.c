@@ -439,7 +439,8 @@ static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
     rig_settle(&rig);
     lane_leave(rig.lane, RIG_JOB, left);
     rig_until(&rig, rig.workers[1].errors_count == 1);
-    assert_true(rig_says(&rig.workers[1], -EPIPE, "rank 0 has left job 'job'"));
+    assert_true(rig_says(&rig.workers[1], -EPIPE,
+                         "rank 0 has left job 'job'; leave after the same round on all ranks"));
     assert_int_equal(lost_ranks(), 0);
 }
 

@@ -261,7 +261,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
 }
 
 /* Before the move rank 1 was the slowest rank. Since then the rank has sent nothing. */
-static void the_slowest_is_known_before_it_speaks(void **state)
+static void the_slowest_rank_is_known_before_its_announcement(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
     push(from, 0, 1, 1);
@@ -573,7 +573,7 @@ static const struct CMUnitTest cases[] = {
     CASE(settings_move_along),
     CASE(of_a_running_sum_nothing_is_lost_and_nothing_added_twice),
     CASE(clocks_that_cannot_be_are_refused),
-    CASE(the_slowest_is_known_before_it_speaks),
+    CASE(the_slowest_rank_is_known_before_its_announcement),
     CASE(the_late_get_the_result_that_was_kept),
     CASE(the_late_of_a_released_piece_are_answered_by_the_next),
     CASE(the_set_that_a_leader_decided_is_told_by_the_next),

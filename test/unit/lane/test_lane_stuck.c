@@ -80,7 +80,7 @@ static void a_rank_that_answers_again_is_not_named(void **state)
     assert_int_equal(job_find(rig.lane, RIG_JOB)->workers[1].posted, 0);
 }
 
-static void a_short_wait_names_nobody(void **state)
+static void a_short_wait_names_no_rank(void **state)
 {
     char text[256] = "";
     stop_in_mid_read();
@@ -105,7 +105,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_rank_that_is_stopped_in_mid_read_is_named),
         CASE(a_rank_that_answers_again_is_not_named),
-        CASE(a_short_wait_names_nobody),
+        CASE(a_short_wait_names_no_rank),
         CASE(a_rank_that_has_not_pushed_is_named_as_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

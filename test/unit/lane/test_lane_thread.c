@@ -108,7 +108,7 @@ static int connect_to(const char *address)
     return fd;
 }
 
-static void a_lane_that_sleeps_is_idle_until_something_has_come_for_it(void **state)
+static void a_sleeping_lane_is_idle_until_an_event_arrives(void **state)
 {
     int tid = lane_thread_call(thread, tell_tid, NULL);
     until_idle(true);
@@ -128,8 +128,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(a_lane_that_carries_out_a_call_is_not_idle, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_lane_that_sleeps_is_idle_until_something_has_come_for_it,
-                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sleeping_lane_is_idle_until_an_event_arrives, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

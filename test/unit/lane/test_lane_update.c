@@ -30,7 +30,7 @@ static void follow(uint32_t ranks, enum update_rule rule, bool measures)
     }
 }
 
-static void every_rule_gives_everybody_the_parameters_of_its_formula(void **state)
+static void every_rule_gives_all_ranks_the_parameters_of_its_formula(void **state)
 {
     for (enum update_rule rule = UPDATE_SGD; rule < UPDATE_RULES; rule++) {
         follow(3, rule, false);
@@ -219,7 +219,7 @@ static void a_rank_without_an_open_round_learns_of_the_loss_with_its_next_update
     expect_error(1, -EOWNERDEAD, "died with the lane");
 }
 
-static void the_first_broadcast_is_done_again_so_that_the_lane_has_it(void **state)
+static void the_first_broadcast_is_repeated_so_that_the_lane_has_the_parameters(void **state)
 {
     recover(2, UPDATE_SGD);
     for (uint64_t e = 0; e < ELEMENTS; e++)
@@ -254,7 +254,7 @@ static void a_rank_gets_a_missed_commit_before_the_loss(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(every_rule_gives_everybody_the_parameters_of_its_formula),
+        CASE(every_rule_gives_all_ranks_the_parameters_of_its_formula),
         CASE(one_worker_alone_updates_too),
         CASE(a_rank_gets_a_missed_commit_before_the_loss),
         CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
@@ -271,7 +271,7 @@ int main(int argc, char **argv)
         CASE(rules_that_no_lane_can_keep_are_refused),
         CASE(parameters_lost_with_their_lane_are_an_error_on_every_rank),
         CASE(a_rank_without_an_open_round_learns_of_the_loss_with_its_next_update),
-        CASE(the_first_broadcast_is_done_again_so_that_the_lane_has_it),
+        CASE(the_first_broadcast_is_repeated_so_that_the_lane_has_the_parameters),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -298,8 +298,9 @@ static void a_piece_that_follows_the_sets_of_a_job_has_no_weights(void **state)
         false);
     push(0, UPDATED, 1, RECORD_UPDATE, 10, 2);
     rig_until(&rig, rig.workers[0].errors_count == 1);
-    assert_true(rig_says(&rig.workers[0], -EOPNOTSUPP,
-                         "gradients have no weights in jobs with backup workers"));
+    assert_true(rig_says(
+        &rig.workers[0], -EOPNOTSUPP,
+        "gradients have no weights in jobs with backup workers; leave gp_job_weigh() out"));
 }
 
 int main(int argc, char **argv)

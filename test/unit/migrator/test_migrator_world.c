@@ -483,7 +483,7 @@ static int forget(void **state)
     return 0;
 }
 
-static void in_every_world_the_task_has_one_owner_and_at_rest_somebody_serves_it(void **state)
+static void in_every_world_a_task_has_one_owner_and_at_rest_a_lane_serves_it(void **state)
 {
     for (search.at = 0; search.at < search.count; search.at++) {
         struct world w = search.worlds[search.at];
@@ -517,7 +517,7 @@ static void every_row_of_the_table_is_needed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_every_world_the_task_has_one_owner_and_at_rest_somebody_serves_it),
+        cmocka_unit_test(in_every_world_a_task_has_one_owner_and_at_rest_a_lane_serves_it),
         cmocka_unit_test(every_row_of_the_table_is_needed),
     };
 

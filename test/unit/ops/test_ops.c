@@ -95,7 +95,7 @@ static void status_json_has_every_field_under_its_name(void **state)
     free(text);
 }
 
-static void one_that_does_not_answer_is_shown_with_the_time(void **state)
+static void a_silent_aggregator_is_shown_with_the_time(void **state)
 {
     struct view_aggregator hung = aggregator;
     struct view_status shown = status;
@@ -288,7 +288,7 @@ static void an_explained_job_tells_when_its_first_results_came(void **state)
     free(text);
 }
 
-static void output_that_nobody_takes_is_an_error(void **state)
+static void output_without_a_reader_is_an_error(void **state)
 {
     FILE *out = fopen("/dev/full", "w");
     assert_non_null(out);
@@ -303,7 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_json_has_every_field_under_its_name),
-        cmocka_unit_test(one_that_does_not_answer_is_shown_with_the_time),
+        cmocka_unit_test(a_silent_aggregator_is_shown_with_the_time),
         cmocka_unit_test(jobs_json_has_workers_lanes_and_failure),
         cmocka_unit_test(figures_of_a_job_that_are_not_known_are_left_out_of_the_json),
         cmocka_unit_test(no_jobs_are_an_empty_list),
@@ -314,7 +314,7 @@ int main(void)
         cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
         cmocka_unit_test(an_explained_job_tells_when_its_first_results_came),
-        cmocka_unit_test(output_that_nobody_takes_is_an_error),
+        cmocka_unit_test(output_without_a_reader_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static void a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing(void *
     snapshot_destroy(s);
 }
 
-static void a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is(void **state)
+static void a_parked_lane_belongs_to_no_job_and_a_closing_lane_still_does(void **state)
 {
     static const char *const states[] = {"parked", "withheld", "closing", "open"};
     static const char *const shown[] = {"parked", "withheld", "closing", "up"};
@@ -147,7 +147,7 @@ static void the_first_snapshot_knows_no_rates(void **state)
     snapshot_destroy(s);
 }
 
-static void one_of_another_start_or_without_new_figures_knows_no_rates(void **state)
+static void a_snapshot_of_another_start_or_without_new_figures_has_no_rates(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     after.incarnation++;
@@ -161,7 +161,7 @@ static void one_of_another_start_or_without_new_figures_knows_no_rates(void **st
     snapshot_destroy(s);
 }
 
-static void until_new_figures_come_the_rates_are_those_of_before_unless_it_is_silent(void **state)
+static void the_former_rates_hold_until_new_figures_unless_the_lane_is_silent(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     struct snapshot *first = compared(&before, &after), *second = rig_snapshot(&after);
@@ -321,10 +321,10 @@ int main(void)
         cmocka_unit_test(a_job_of_one_worker_would_need_no_server),
         cmocka_unit_test(a_tenant_sees_the_memory_and_time_of_its_jobs),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
-        cmocka_unit_test(a_lane_that_is_parked_is_nobodys_and_one_that_closes_still_is),
+        cmocka_unit_test(a_parked_lane_belongs_to_no_job_and_a_closing_lane_still_does),
         cmocka_unit_test(the_first_snapshot_knows_no_rates),
-        cmocka_unit_test(one_of_another_start_or_without_new_figures_knows_no_rates),
-        cmocka_unit_test(until_new_figures_come_the_rates_are_those_of_before_unless_it_is_silent),
+        cmocka_unit_test(a_snapshot_of_another_start_or_without_new_figures_has_no_rates),
+        cmocka_unit_test(the_former_rates_hold_until_new_figures_unless_the_lane_is_silent),
         cmocka_unit_test(a_counter_that_went_back_began_anew),
         cmocka_unit_test(a_reply_that_is_another_is_refused_and_stays_the_callers),
         cmocka_unit_test(top_shows_lanes_with_shares_and_jobs_with_cores),

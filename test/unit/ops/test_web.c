@@ -188,7 +188,7 @@ static void each_page_has_its_content_type(void **state)
     answers("/nothing", "HTTP/1.1 404", "/metrics");
 }
 
-static void before_the_first_snapshot_it_is_not_ready(void **state)
+static void the_server_is_not_ready_before_the_first_snapshot(void **state)
 {
     answers("/metrics", "HTTP/1.1 503", "not yet");
     answers("/healthz", "HTTP/1.1 503", "not yet");
@@ -420,7 +420,8 @@ int main(void)
     struct rlimit most;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_page_has_its_content_type, start, stop),
-        cmocka_unit_test_setup_teardown(before_the_first_snapshot_it_is_not_ready, start, stop),
+        cmocka_unit_test_setup_teardown(the_server_is_not_ready_before_the_first_snapshot, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(an_aggregator_that_is_not_up_is_unhealthy, start, stop),
         cmocka_unit_test_setup_teardown(nothing_can_be_changed, start, stop),
         cmocka_unit_test_setup_teardown(

@@ -59,7 +59,7 @@ static void free_slots_are_used_first(void **state)
     assert_int_equal(jobs[0].has.workers, 4);
 }
 
-static void the_one_that_loses_least_shrinks_by_a_bundle(void **state)
+static void the_job_that_loses_least_shrinks_by_a_bundle(void **state)
 {
     /* 1/(1/4+0.02) - 1/(1/3+0.03) = 0.95; 1/(10/4+0.02) - 1/(10/3+0.03) = 0.10 rounds a second */
     struct elastic_job jobs[] = {job(1, 4, 2, 1), job(2, 4, 2, 10)};
@@ -71,7 +71,7 @@ static void the_one_that_loses_least_shrinks_by_a_bundle(void **state)
     assert_int_equal(free.workers + free.servers, 2);
 }
 
-static void nobody_goes_below_his_minimum_and_a_worker_alone_can_be_given(void **state)
+static void no_job_shrinks_below_its_minimum_and_one_worker_can_be_given(void **state)
 {
     struct elastic_job jobs[] = {job(1, 1, 1, 10), job(2, 3, 1, 1)};
     struct elastic_slots free = {0, 0};
@@ -165,8 +165,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_speed_is_that_of_its_formula),
         cmocka_unit_test(free_slots_are_used_first),
-        cmocka_unit_test(the_one_that_loses_least_shrinks_by_a_bundle),
-        cmocka_unit_test(nobody_goes_below_his_minimum_and_a_worker_alone_can_be_given),
+        cmocka_unit_test(the_job_that_loses_least_shrinks_by_a_bundle),
+        cmocka_unit_test(no_job_shrinks_below_its_minimum_and_one_worker_can_be_given),
         cmocka_unit_test(probing_jobs_and_those_in_their_hold_time_give_nothing),
         cmocka_unit_test(victims_are_spread_over_tenants),
         cmocka_unit_test(a_job_that_finds_no_room_waits_and_nothing_changes),

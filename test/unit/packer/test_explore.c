@@ -185,7 +185,7 @@ static void a_slow_piece_is_left_alone_where_it_is(void **state)
     }
 }
 
-static void a_lane_that_recovers_gets_its_pieces_back(void **state)
+static void pieces_return_to_a_lane_that_recovers(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -363,7 +363,7 @@ static void a_lane_more_is_tried_where_lanes_are_even_and_workers_wait(void **st
     }
 }
 
-static void a_blind_one_keeps_all_and_tries_no_arms(void **state)
+static void a_blind_job_keeps_all_and_tries_no_arms(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -446,7 +446,7 @@ int main(void)
         cmocka_unit_test(nothing_happens_where_nothing_is_wrong),
         cmocka_unit_test(a_slow_lane_is_relieved_within_five_windows),
         cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
-        cmocka_unit_test(a_lane_that_recovers_gets_its_pieces_back),
+        cmocka_unit_test(pieces_return_to_a_lane_that_recovers),
         cmocka_unit_test(a_skewed_start_is_evened_out),
         cmocka_unit_test(pieces_that_are_lumps_end_as_even_as_they_can),
         cmocka_unit_test(a_change_without_a_gain_is_undone),
@@ -457,7 +457,7 @@ int main(void)
         cmocka_unit_test(nothing_is_decided_while_tasks_are_on_their_way),
         cmocka_unit_test(a_pause_is_no_long_round),
         cmocka_unit_test(a_lane_more_is_tried_where_lanes_are_even_and_workers_wait),
-        cmocka_unit_test(a_blind_one_keeps_all_and_tries_no_arms),
+        cmocka_unit_test(a_blind_job_keeps_all_and_tries_no_arms),
         cmocka_unit_test(the_same_calls_give_the_same_decisions),
         cmocka_unit_test(reasons_have_lane_times_and_the_decision),
         cmocka_unit_test(nonsense_is_refused),

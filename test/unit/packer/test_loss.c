@@ -160,7 +160,7 @@ static void the_sums_are_exact_to_a_hundred_and_fifty_jobs_at_any_load(void **st
     check_against_plain_sum(150, 140, &seed);
 }
 
-static void beyond_that_they_hold_up_to_a_full_lane(void **state)
+static void the_rules_hold_up_to_a_full_lane(void **state)
 {
     uint64_t seed = (uint64_t)time(NULL);
 
@@ -170,7 +170,7 @@ static void beyond_that_they_hold_up_to_a_full_lane(void **state)
             check_against_plain_sum(count, sum, &seed);
 }
 
-static void an_overfull_lane_loses_all_and_takes_nobody(void **state)
+static void an_overfull_lane_loses_all_and_accepts_no_job(void **state)
 {
     static struct packer_resident jobs[JOBS_MAX];
     static double losses[JOBS_MAX];
@@ -473,8 +473,8 @@ int main(void)
         cmocka_unit_test(two_jobs_both_lose_the_product_of_their_shares),
         cmocka_unit_test(the_largest_load_of_equal_jobs_is_that_of_the_table),
         cmocka_unit_test(the_sums_are_exact_to_a_hundred_and_fifty_jobs_at_any_load),
-        cmocka_unit_test(beyond_that_they_hold_up_to_a_full_lane),
-        cmocka_unit_test(an_overfull_lane_loses_all_and_takes_nobody),
+        cmocka_unit_test(the_rules_hold_up_to_a_full_lane),
+        cmocka_unit_test(an_overfull_lane_loses_all_and_accepts_no_job),
         cmocka_unit_test(a_job_alone_loses_nothing_within_its_period),
         cmocka_unit_test(lane_time_beyond_the_measured_spread_lengthens_the_round),
         cmocka_unit_test(rate_looks_at_the_sum_alone),

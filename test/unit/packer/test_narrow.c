@@ -98,7 +98,7 @@ static void the_fullest_of_enough_lanes_adds_no_cost(void **state)
     assert_int_equal(run(&p, 9, 4, 101 * MS, true), PROFILE_NOTHING);
 }
 
-static void nobody_is_judged_beside_others_or_by_few_rounds(void **state)
+static void no_job_is_judged_beside_others_or_by_few_rounds(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 8, 100 * MS, true);
@@ -199,7 +199,7 @@ int main(void)
         cmocka_unit_test(the_fewest_are_found_by_halving),
         cmocka_unit_test(fewer_may_cost_a_part_of_the_limit),
         cmocka_unit_test(the_fullest_of_enough_lanes_adds_no_cost),
-        cmocka_unit_test(nobody_is_judged_beside_others_or_by_few_rounds),
+        cmocka_unit_test(no_job_is_judged_beside_others_or_by_few_rounds),
         cmocka_unit_test(another_job_under_its_name_is_sought_anew),
         cmocka_unit_test(a_trial_on_too_few_lanes_is_no_sign_of_another_job),
         cmocka_unit_test(on_enough_lanes_the_mark_goes_with_the_job),

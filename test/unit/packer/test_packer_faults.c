@@ -61,7 +61,7 @@ static void every_failed_allocation_is_an_error_that_leaves_nothing(void **state
     fixture_free(f);
 }
 
-static void so_it_is_for_a_measured_job_under_a_loss_limit(void **state)
+static void the_same_holds_for_a_measured_job_under_a_loss_limit(void **state)
 {
     static const struct packer_resident resident = {.lane_ns = 1, .timing = {.period_ns = 9}};
     struct fixture *f = fixture_new(4, 100);
@@ -81,7 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failed_allocation_is_an_error_that_leaves_nothing),
-        cmocka_unit_test(so_it_is_for_a_measured_job_under_a_loss_limit),
+        cmocka_unit_test(the_same_holds_for_a_measured_job_under_a_loss_limit),
     };
 
     return cmocka_run_group_tests_name("packer faults", tests, NULL, NULL);

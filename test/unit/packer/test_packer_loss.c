@@ -173,7 +173,7 @@ static void a_limit_within_the_margin_means_lanes_of_its_own(void **state)
     free(f);
 }
 
-static void a_lane_over_its_limit_or_not_measured_takes_nothing(void **state)
+static void a_lane_over_its_limit_or_not_measured_gets_no_piece(void **state)
 {
     struct fleet *f = fleet_of_job(2, 100 * MS);
 
@@ -558,7 +558,7 @@ int main(void)
         cmocka_unit_test(a_large_tensor_is_packed_by_pieces),
         cmocka_unit_test(a_strict_resident_keeps_others_away),
         cmocka_unit_test(a_limit_within_the_margin_means_lanes_of_its_own),
-        cmocka_unit_test(a_lane_over_its_limit_or_not_measured_takes_nothing),
+        cmocka_unit_test(a_lane_over_its_limit_or_not_measured_gets_no_piece),
         cmocka_unit_test(the_plan_tells_the_losses_that_it_predicts),
         cmocka_unit_test(memory_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(network_is_that_of_the_lane_and_of_its_node),

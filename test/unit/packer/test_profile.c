@@ -109,7 +109,7 @@ static void a_lasting_change_is_a_drift_and_is_reported_once(void **state)
     assert_int_equal(run(&p, 60, 200 * MS, 12 * MS, true), PROFILE_DRIFTED);
 }
 
-static void lane_time_that_nobody_feels_is_no_drift(void **state)
+static void lane_time_that_slows_no_job_is_no_drift(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, MS / 10, true);
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(a_stall_changes_nothing),
         cmocka_unit_test(a_job_that_stops_for_an_hour_is_the_same_afterwards),
         cmocka_unit_test(a_lasting_change_is_a_drift_and_is_reported_once),
-        cmocka_unit_test(lane_time_that_nobody_feels_is_no_drift),
+        cmocka_unit_test(lane_time_that_slows_no_job_is_no_drift),
         cmocka_unit_test(the_loss_is_the_cost_of_other_jobs),
         cmocka_unit_test(the_busiest_lane_keeps_its_part_of_the_lane_time),
         cmocka_unit_test(how_rounds_end_is_known_from_alone_only),

@@ -223,7 +223,7 @@ static void relief_waits_for_lanes_that_are_opening(void **state)
     pool_free(p);
 }
 
-static void nobody_is_relieved_of_a_lane_that_is_being_drained(void **state)
+static void no_job_is_relieved_of_a_lane_that_is_being_drained(void **state)
 {
     struct pool *p = crowded();
     p->lanes[0].is_changing = true;
@@ -236,7 +236,7 @@ static void nobody_is_relieved_of_a_lane_that_is_being_drained(void **state)
     pool_free(p);
 }
 
-static void nobody_is_relieved_while_he_moves(void **state)
+static void no_job_is_relieved_while_it_moves(void **state)
 {
     struct pool *p = crowded();
     p->jobs[1].is_moving = true;
@@ -267,7 +267,7 @@ static void an_operator_s_order_holds_against_relief_and_drains(void **state)
     pool_free(p);
 }
 
-static void whom_relief_has_not_helped_waits_for_the_others(void **state)
+static void a_job_that_relief_has_not_helped_waits_for_the_others(void **state)
 {
     struct pool *p = crowded();
     p->jobs[1].memory->reliefs = 1;
@@ -421,10 +421,10 @@ int main(void)
         cmocka_unit_test(a_job_above_its_limit_now_and_then_starts_few_aggregators),
         cmocka_unit_test(relief_waits_for_lanes_that_are_opening),
         cmocka_unit_test(a_job_that_stays_without_a_free_lane_is_reported),
-        cmocka_unit_test(nobody_is_relieved_of_a_lane_that_is_being_drained),
-        cmocka_unit_test(nobody_is_relieved_while_he_moves),
+        cmocka_unit_test(no_job_is_relieved_of_a_lane_that_is_being_drained),
+        cmocka_unit_test(no_job_is_relieved_while_it_moves),
         cmocka_unit_test(an_operator_s_order_holds_against_relief_and_drains),
-        cmocka_unit_test(whom_relief_has_not_helped_waits_for_the_others),
+        cmocka_unit_test(a_job_that_relief_has_not_helped_waits_for_the_others),
         cmocka_unit_test(the_furthest_above_its_limit_is_relieved_first),
         cmocka_unit_test(relief_that_does_not_help_comes_ever_more_seldom),
         cmocka_unit_test(a_clock_that_leaps_lets_no_hold_time_pass),

@@ -41,7 +41,7 @@ static void tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay(void **state)
 
 /* One job is measured, a drain moves it back, and the next job is measured. At the end nothing more
  * happens. */
-static void one_after_the_other_is_measured_and_comes_back(void **state)
+static void jobs_are_measured_in_turn_and_return(void **state)
 {
     struct pool *p = together(4);
     p->options.lanes_max = 2;
@@ -75,7 +75,7 @@ static void an_operator_s_order_holds_against_being_measured(void **state)
     pool_free(p);
 }
 
-static void where_no_lane_is_free_it_stays(void **state)
+static void a_job_stays_where_no_lane_is_free(void **state)
 {
     struct pool *p = together(2);
     p->options.lanes_max = 1;
@@ -84,7 +84,7 @@ static void where_no_lane_is_free_it_stays(void **state)
     pool_free(p);
 }
 
-static void an_aggregator_starts_for_it_where_none_has_a_free_lane(void **state)
+static void an_aggregator_starts_for_the_job_where_none_has_a_free_lane(void **state)
 {
     struct pool *p = together(2);
     for (uint32_t lane = 1; lane < 4; lane++) {
@@ -129,10 +129,10 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_sharing_job_never_measured_alone_gets_a_lane_without_a_job),
         cmocka_unit_test(tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay),
-        cmocka_unit_test(one_after_the_other_is_measured_and_comes_back),
+        cmocka_unit_test(jobs_are_measured_in_turn_and_return),
         cmocka_unit_test(an_operator_s_order_holds_against_being_measured),
-        cmocka_unit_test(where_no_lane_is_free_it_stays),
-        cmocka_unit_test(an_aggregator_starts_for_it_where_none_has_a_free_lane),
+        cmocka_unit_test(a_job_stays_where_no_lane_is_free),
+        cmocka_unit_test(an_aggregator_starts_for_the_job_where_none_has_a_free_lane),
         cmocka_unit_test(a_job_that_stays_unmeasured_is_tried_more_and_more_rarely),
         cmocka_unit_test(a_job_that_waits_for_a_lane_is_first),
     };

@@ -44,7 +44,7 @@ static void half_of_its_lanes_take_all_evenly(void **state)
 }
 
 /* During the trial no task is added to the job's lanes, and none is removed. */
-static void nothing_happens_to_it_while_it_is_measured_there(void **state)
+static void nothing_happens_to_the_job_while_it_is_measured_there(void **state)
 {
     struct pool *p = alone(4);
     pool_open(p, 6);
@@ -240,7 +240,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(half_of_its_lanes_take_all_evenly),
-        cmocka_unit_test(nothing_happens_to_it_while_it_is_measured_there),
+        cmocka_unit_test(nothing_happens_to_the_job_while_it_is_measured_there),
         cmocka_unit_test(too_few_lanes_are_left_for_more_at_once),
         cmocka_unit_test(a_job_with_neighbours_or_in_a_move_is_not_tried),
         cmocka_unit_test(a_job_that_finds_no_lane_keeps_its_lanes_and_delays_no_other),

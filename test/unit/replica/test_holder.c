@@ -9,7 +9,7 @@
 
 /* ---- tickets ---- */
 
-static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
+static void a_ticket_is_requested_once_and_copies_are_reported_when_connected(void **state)
 {
     const struct holder_copy both[] = {copy(1, 1), copy(2, 1)};
     assert_int_equal(holder_timeout_ms(k), -1);
@@ -35,7 +35,7 @@ static void a_lane_is_asked_for_once_and_told_when_it_is_there(void **state)
     assert_int_equal(use().bytes, 8 * BYTES);
 }
 
-static void a_ticket_that_nobody_asked_for_is_not_used(void **state)
+static void a_ticket_without_a_request_is_not_used(void **state)
 {
     grant(1);
     keep(1, copy(1, 1));
@@ -412,8 +412,8 @@ static void a_keeper_that_ends_leaves_all_lanes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_lane_is_asked_for_once_and_told_when_it_is_there),
-        CASE(a_ticket_that_nobody_asked_for_is_not_used),
+        CASE(a_ticket_is_requested_once_and_copies_are_reported_when_connected),
+        CASE(a_ticket_without_a_request_is_not_used),
         CASE(a_lane_that_is_away_is_asked_for_again_after_a_pause),
         CASE(copies_unknown_to_the_coordinator_are_dropped),
         CASE(a_lane_that_is_gone_is_waited_for_without_asking),

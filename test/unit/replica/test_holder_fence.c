@@ -78,7 +78,7 @@ static void a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew(voi
 
 /* ---- lost ---- */
 
-static void nobody_hears_of_a_copy_that_a_lost_lane_may_still_write(void **state)
+static void no_message_names_a_copy_that_a_lost_lane_may_still_write(void **state)
 {
     keep_both_at_lane_1();
     lanes[1].is_stopped = true;
@@ -311,7 +311,7 @@ int main(void)
         CASE(a_copy_released_by_a_lane_is_offered_to_the_next_at_once),
         CASE(a_lane_without_any_copy_left_is_left_and_found_again),
         CASE(a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew),
-        CASE(nobody_hears_of_a_copy_that_a_lost_lane_may_still_write),
+        CASE(no_message_names_a_copy_that_a_lost_lane_may_still_write),
         CASE(other_copies_of_a_lost_lane_wait_for_its_successor),
         CASE(a_lane_whose_connection_has_ended_is_no_fence),
         CASE(a_copy_goes_on_to_a_third_lane_behind_the_same_fence),

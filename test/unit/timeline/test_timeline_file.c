@@ -260,7 +260,7 @@ static void a_write_without_space_leaves_the_file_unchanged(void **state)
     free(before);
 }
 
-static void one_that_has_no_room_to_begin_is_not_there(void **state)
+static void a_file_without_room_to_begin_does_not_exist(void **state)
 {
     struct rig *rig = *state;
     struct err err;
@@ -340,7 +340,7 @@ int main(void)
         CASE(a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap),
         CASE(as_many_as_are_under_way_have_rows),
         CASE(a_write_without_space_leaves_the_file_unchanged),
-        CASE(one_that_has_no_room_to_begin_is_not_there),
+        CASE(a_file_without_room_to_begin_does_not_exist),
         CASE(a_device_is_a_stream),
         CASE(senseless_records_are_counted_and_omitted),
         CASE(an_earlier_file_stays_until_the_new_one_begins),

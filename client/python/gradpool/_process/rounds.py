@@ -38,6 +38,11 @@ class Request:
         """Returns True if wait() will not block; False if the round is open after `timeout_ms`."""
         return self._round.done(timeout_ms)
 
+    def mute(self):
+        """The round reports no error of its own, because the script has another error of the same
+        step."""
+        self._round.is_muted = True
+
     def __del__(self):
         try:
             if self._round.handle and self._round.is_left_open() and not sys.is_finalizing():
@@ -52,12 +57,14 @@ class Round:
 
     tensors  those that no other round may use meanwhile
     handle   of the library; NULL: not begun; None: over
-    turn     lock of the one thread that waits for a dropped round; None: not dropped"""
-    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'handle', '_loan', '_error',
-                 '__weakref__')
+    turn     lock of the one thread that waits for a dropped round; None: not dropped
+    is_muted whether the error of a dropped round is forgotten"""
+    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'is_muted', 'handle', '_loan',
+                 '_error', '__weakref__')
 
     def __init__(self, rounds, tensors, loan):
-        self._rounds, self.tensors, self.turn, self.is_awaited = rounds, tensors, None, False
+        self._rounds, self.tensors, self.turn = rounds, tensors, None
+        self.is_awaited = self.is_muted = False
         self.handle, self._loan, self._error = ctypes.c_void_p(), loan, None
         rounds.hold(self)
 
@@ -234,7 +241,7 @@ class Rounds:
         """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
         or for leave()."""
         self._open.discard(round_)
-        if error is None:
+        if error is None or round_.is_muted:
             return
         with self._lock:
             if not round_.is_dropped():

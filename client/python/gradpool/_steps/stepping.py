@@ -284,3 +284,7 @@ class Requests:
                 request.wait(timeout_ms)
         except Mismatch as error:
             raise in_words(error) from error
+
+    def mute(self):
+        for request in self._requests:
+            request.mute()

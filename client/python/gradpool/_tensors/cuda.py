@@ -245,7 +245,7 @@ class _Pushed:
     def __init__(self, event, begin):
         self._event, self._begin = event, begin
         self._request = self._error = None
-        self._has_begun = threading.Event()
+        self._has_begun, self._is_muted = threading.Event(), False
         _waiter().put(self)
 
     def run(self):
@@ -253,6 +253,8 @@ class _Pushed:
         try:
             self._event.synchronize()
             self._request = self._begin()
+            if self._is_muted:
+                self._request.mute()
         except BaseException as error:
             self._error = error
         self._begin = None
@@ -271,6 +273,11 @@ class _Pushed:
         if self._error is not None:
             raise self._error
         self._request.wait(max(int(1e3 * (until_s - time.monotonic())), 1))
+
+    def mute(self):
+        self._is_muted = True
+        if self._request is not None:
+            self._request.mute()
 
 
 _queue = None

@@ -1,6 +1,6 @@
 """The deal of a job: the samples of this worker in each step (gradpool_elastic.h). Without torch.
 
-No method but missed() may be called while another thread is in one."""
+While one thread is in a method, other threads may call missed() only."""
 import ctypes
 
 from .._native.binding import (check, DealSpec, DTYPES, encode, INT_MAX, lib, number, Step,
@@ -22,7 +22,7 @@ class Deal:
                               number(epochs, 'epochs', U64_MAX), number(seed, 'seed', U64_MAX),
                               number(batch, 'batch', U32_MAX),
                               number(prefetch, 'prefetch', U32_MAX))
-        self.step = Step()      # of the last begin()
+        self.step = Step()      # step of the last begin()
         self._room = (ctypes.c_uint64 * self._spec.batch)()
         self.tensors = self._declare(tensors)
         job.has_deal = True

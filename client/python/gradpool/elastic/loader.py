@@ -1,5 +1,5 @@
-"""Batches of a data set for the steps of a Run. With `num_workers` processes of DataLoader read
-ahead: shares of the next `prefetch` steps are known."""
+"""Batches of a data set for the steps of a Run. With `num_workers`, processes of DataLoader
+read ahead, because the shares of the next `prefetch` steps are known."""
 from torch.utils.data import DataLoader, default_collate
 
 from ..errors import mismatch
@@ -10,14 +10,14 @@ def batches(run, data, num_workers=0, prefetch_factor=2, collate_fn=None, **opti
     for named in options.keys() & {'batch_size', 'shuffle', 'sampler', 'batch_sampler',
                                    'drop_last'}:
         raise mismatch(f'loader() with {named}: Run deals the samples, and Run(batch=) sets the '
-                       'batch of all workers; leave it out')
+                       f'batch of all workers; leave {named} out')
     if len(data) != run.samples:
         raise mismatch(f'loader() of a data set of {len(data)} samples, Run() has a deal of '
                        f'{run.samples}; give both the same')
     ahead = num_workers * prefetch_factor
     if ahead > run.prefetch:
         raise mismatch(f'loader() with {num_workers} workers reads {ahead} steps ahead, Run() '
-                       f'deals {run.prefetch}; say Run(prefetch={ahead})')
+                       f'deals {run.prefetch}; pass Run(prefetch={ahead})')
     if num_workers == 0:
         return _at_once(run, data, collate_fn or default_collate)
     return _ahead(run, DataLoader(data, batch_sampler=_Shares(run), num_workers=num_workers,

@@ -262,7 +262,8 @@ class Run:
         self.close()
 
     def close(self):
-        """Leaves the job. The loop does so at its end; a script that leaves the loop calls it."""
+        """Leaves the job, like the loop at its end. A script that leaves the loop early calls this
+        method."""
         self.ending = self.ending or 'closed'
         if hasattr(self, '_gradients'):
             self._gradients.close()
@@ -281,7 +282,7 @@ class Run:
 def _refuse(lanes, compression):
     if lanes:
         raise mismatch('Run() with lanes=True: a late worker gets the state of another worker, '
-                       'and lanes keep theirs; leave lanes out, the script steps')
+                       'and lanes keep theirs; leave lanes out; the script steps')
     if compression is not None:
         raise mismatch('Run() with compression: codes of gradients cannot be weighed by the '
                        'samples of a worker; leave compression out')

@@ -105,14 +105,16 @@ int ofi_queue_prepare(struct ofi_conn *c)
 }
 
 /* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
- * EAGAIN. Messages from before the end must still be read, and the end returns the posted
- * receives. */
+ * EAGAIN. Messages from before the end must still be read, and the end returns the posted receives.
+ * If none is posted, the connection ends here, with the error of its end. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
         return;
     int error = queue_post_receive(c, op);
-    if (error != 0 && (error != -FI_EAGAIN || c->receives_posted == 0))
+    if (error == -FI_EAGAIN && c->receives_posted == 0)
+        ofi_queue_fail(c, -ECONNRESET);
+    else if (error != 0 && error != -FI_EAGAIN)
         ofi_queue_fail(c, ofi_errno(error));
 }
 

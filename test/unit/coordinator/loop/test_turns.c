@@ -93,7 +93,7 @@ static uint64_t waits_ns(struct member *m)
     return now_ns - began_ns - cost_ns;
 }
 
-static void the_crowd_of_one_party_keeps_nobody_of_another(void **state)
+static void many_members_of_one_party_delay_no_member_of_another(void **state)
 {
     for (int i = 0; i < 60; i++)
         add(i, &one, 300 * US, true);
@@ -200,7 +200,7 @@ static void a_removed_entry_leaves_no_turn_and_no_charge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_crowd_of_one_party_keeps_nobody_of_another),
+        CASE(many_members_of_one_party_delay_no_member_of_another),
         CASE(a_connection_with_little_used_time_precedes_busy_ones_of_its_party),
         CASE(a_party_above_its_budget_gets_no_turn_while_others_wait),
         CASE(a_party_above_its_budget_is_served_when_no_other_waits),

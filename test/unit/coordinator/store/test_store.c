@@ -270,7 +270,7 @@ static mode_t mode_of(const char *path)
     return status.st_mode & 0777;
 }
 
-static void only_its_user_can_read_the_file_also_one_that_was_open_to_others(void **state)
+static void the_file_is_readable_by_its_user_only_even_if_it_was_open_before(void **state)
 {
     struct fixture *f = *state;
     char wal[128];
@@ -304,7 +304,7 @@ static void change_file(struct fixture *f, const char *sql)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-static void how_a_job_ran_before_is_kept_beside_it(void **state)
+static void the_measurements_of_earlier_runs_are_stored_beside_the_job(void **state)
 {
     struct fixture *f = *state;
     struct store_row profile = {.table = STORE_PROFILE};
@@ -370,9 +370,9 @@ int main(void)
         CASE(a_row_without_its_owner_fails_the_whole_change),
         CASE(a_full_disk_leaves_the_stored_state_unchanged),
         CASE(a_change_that_was_not_committed_is_gone),
-        CASE(only_its_user_can_read_the_file_also_one_that_was_open_to_others),
+        CASE(the_file_is_readable_by_its_user_only_even_if_it_was_open_before),
         CASE(a_load_ends_with_the_error_of_its_reader),
-        CASE(how_a_job_ran_before_is_kept_beside_it),
+        CASE(the_measurements_of_earlier_runs_are_stored_beside_the_job),
         CASE(a_file_of_another_version_is_left_alone),
         CASE(a_store_that_cannot_be_opened_is_named),
         CASE(a_state_dir_that_no_group_can_get_is_named_with_the_group),

@@ -211,23 +211,6 @@ static void a_lane_that_does_not_answer_is_asked_again(void **state)
     routed(zero.end);
 }
 
-static void a_lane_that_refuses_fails_the_table_for_good(void **state)
-{
-    static const char text[] =
-        "table 'users' of job words: lane 1 did not take its shards: it does "
-        "not want to";
-    struct rig *rig = *state;
-    struct end *lane = rig_aggregator(rig, 1);
-    struct member zero = join_from(rig, NODE, 0, 1);
-    lane->refuses = BODY(PLACE_REQUEST);
-    lane->refusal = -ENOSPC;
-    end_declare_table(zero.end, "users", 32, SHARDS);
-    refused(zero.end, -ENOSPC, text);
-    kept_log_expect(" did not take shards of table ");
-    end_declare_table(zero.end, "users", 32, SHARDS);
-    refused(zero.end, -ENOSPC, text);
-}
-
 static void the_end_of_a_job_frees_its_rows(void **state)
 {
     struct rig *rig = *state;
@@ -281,7 +264,7 @@ static void terms_that_are_not_valid_are_refused_in_words(void **state)
     declare(zero.end);
 }
 
-static void what_lanes_do_not_serve_yet_is_refused(void **state)
+static void properties_that_lanes_do_not_serve_are_refused(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -569,11 +552,10 @@ int main(void)
         CASE(two_tables_have_two_numbers_and_two_salts),
         CASE(a_table_and_a_tensor_may_have_one_name),
         CASE(a_lane_that_does_not_answer_is_asked_again),
-        CASE(a_lane_that_refuses_fails_the_table_for_good),
         CASE(the_end_of_a_job_frees_its_rows),
         CASE(a_table_counts_as_a_tensor_and_its_shards_as_pieces),
         CASE(terms_that_are_not_valid_are_refused_in_words),
-        CASE(what_lanes_do_not_serve_yet_is_refused),
+        CASE(properties_that_lanes_do_not_serve_are_refused),
         CASE(a_declare_of_tensors_and_tables_is_refused),
         CASE(a_job_that_workers_enter_or_leave_has_no_tables),
         CASE(a_job_with_backup_workers_has_no_tables),

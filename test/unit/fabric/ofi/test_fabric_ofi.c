@@ -285,7 +285,7 @@ static void silent_strangers_leave_no_descriptor_behind(void **state)
     assert_int_equal(descriptors_open(), before);
 }
 
-static void nobody_listening_is_known_at_once(void **state)
+static void a_missing_listener_is_reported_at_once(void **state)
 {
     struct rig *rig = *state;
     struct fabric_conn *c;
@@ -431,7 +431,7 @@ int main(void)
         FABRIC_CASE(fifty_idle_connections_cost_no_cpu),
         FABRIC_CASE(strangers_on_the_port_do_no_harm),
         FABRIC_CASE(a_peer_that_breaks_the_protocol_is_closed),
-        FABRIC_CASE(nobody_listening_is_known_at_once),
+        FABRIC_CASE(a_missing_listener_is_reported_at_once),
         FABRIC_CASE(a_worker_that_left_before_the_answer_does_no_harm),
         FABRIC_CASE(a_port_in_use_and_a_bad_address_are_told_apart),
     };

@@ -109,7 +109,7 @@ static pid_t strangers_start(const char *address)
     }
 }
 
-static void fifty_strangers_half_way_hold_up_nobody(void **state)
+static void fifty_half_connected_strangers_delay_no_other_peer(void **state)
 {
     struct rig rig;
     (void)state;
@@ -251,7 +251,7 @@ static void without_descriptors_the_lane_sleeps_and_takes_callers_later(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fifty_strangers_half_way_hold_up_nobody),
+        cmocka_unit_test(fifty_half_connected_strangers_delay_no_other_peer),
         cmocka_unit_test(nonsense_and_another_order_of_bytes_are_shown_out_at_once),
         cmocka_unit_test(silence_ends_after_five_seconds),
         cmocka_unit_test(a_request_in_pieces_is_taken_when_it_is_whole),

@@ -265,7 +265,7 @@ static void a_lane_never_blocks_on_shared_descriptors(void **state)
 }
 
 /* The worker still has the eventfd of a closed connection, which must not wake the lane. */
-static void a_former_worker_wakes_nobody(void **state)
+static void a_former_worker_wakes_no_lane(void **state)
 {
     struct rig *rig = *state;
     struct liar l = liar_make(rig);
@@ -411,7 +411,7 @@ int main(void)
         LIAR_CASE(descriptors_without_a_byte_in_a_regions_place_are_closed),
         LIAR_CASE(records_after_a_goodbye_are_ignored),
         LIAR_CASE(a_lane_never_blocks_on_shared_descriptors),
-        LIAR_CASE(a_former_worker_wakes_nobody),
+        LIAR_CASE(a_former_worker_wakes_no_lane),
         LIAR_CASE(a_page_that_fails_reads_as_zeros_and_is_reported),
         LIAR_CASE(tens_of_thousands_of_mappings_are_guarded_each),
         LIAR_CASE(a_fault_elsewhere_still_kills),

@@ -1,6 +1,7 @@
 /* Records and memory that break the rules of tables: the worker is cut off, or its request has an
  * error. No row changes. */
 #include "svc/lane/job/table.h"
+#include "svc/lane/rows/table.h"
 #include "svc/lane/rows/types.h"
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/rows/rows_case.h"
@@ -182,16 +183,36 @@ static void an_epoch_that_the_lane_does_not_have_is_an_error_of_the_request(void
     rows_stop(&rig);
 }
 
-static void a_network_is_refused(void **state)
+/* The job of the only rank has failed, because the lane cannot map the memory of the rank. */
+static void fails_over_a_network(void)
+{
+    const struct lane_job *job = job_find(rig.lanes[0].lane, RIG_JOB);
+    rig_until(&rig.lanes[0], worker(0)->errors_count == 1);
+    assert_int_equal(worker(0)->error.word, RECORD_WORD_NONE);
+    assert_true(rig_says(worker(0), -EOPNOTSUPP,
+                         "table 'users': rank 0 of job 'job' reaches lane 3 by tcp; tables need"));
+    assert_non_null(strstr(job->failure_text, "run every worker on the host of the aggregators"));
+    assert_true(rig.lanes[0].failures >= 1);
+}
+
+static void a_worker_over_a_network_fails_a_job_with_tables(void **state)
 {
     rows_start_over(&rig, "ofi", 1, &users);
-    struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
-    rig_until(&rig.lanes[0], worker(0)->errors_count == 1);
-    assert_true(
-        rig_says(worker(0), -EOPNOTSUPP, "rows need shared memory; run on the lane's host"));
-    assert_int_equal(worker(0)->error.word, pull->word);
-    rows_asked_free(pull);
+    fails_over_a_network();
+    rows_asked_free(rows_pull(&rig, 0, keys, KEYS));
+    rows_settle(&rig);
+    assert_int_equal(worker(0)->errors_count, 1);
     rows_stop(&rig);
+}
+
+static void a_table_fails_the_job_of_a_worker_over_a_network(void **state)
+{
+    const struct lane_table_spec table = {ROWS_TABLE, "users", &users, ROWS_SALT};
+    const struct lane_shard_spec shard = {0, ROWS_EPOCH};
+    rig_start_job(&rig.lanes[0], "ofi", 1, 1, 16);
+    assert_int_equal(lane_place_table(rig.lanes[0].lane, RIG_JOB, &table, &shard, 1), 0);
+    fails_over_a_network();
+    rig_stop(&rig.lanes[0]);
 }
 
 static void settings_for_clocks_that_have_passed_are_refused(void **state)
@@ -277,7 +298,8 @@ int main(void)
         cmocka_unit_test(keys_of_a_pull_are_checked),
         cmocka_unit_test(the_largest_key_is_a_key_like_others),
         cmocka_unit_test(an_epoch_that_the_lane_does_not_have_is_an_error_of_the_request),
-        cmocka_unit_test(a_network_is_refused),
+        cmocka_unit_test(a_worker_over_a_network_fails_a_job_with_tables),
+        cmocka_unit_test(a_table_fails_the_job_of_a_worker_over_a_network),
         cmocka_unit_test(settings_for_clocks_that_have_passed_are_refused),
         cmocka_unit_test(a_clock_is_of_known_tables_and_counts_all_requests),
         cmocka_unit_test(memory_that_is_taken_back_is_not_read),

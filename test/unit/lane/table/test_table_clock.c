@@ -194,7 +194,7 @@ static void ssp_lets_a_pull_run_ahead_by_its_staleness(void **state)
     end(&clocks);
 }
 
-static void asp_waits_for_nobody(void **state)
+static void asp_waits_for_no_member(void **state)
 {
     struct table_clocks clocks;
     struct shard_progress progress = {CLOCK_FIRST, 0};
@@ -254,7 +254,7 @@ int main(void)
         cmocka_unit_test(the_minimum_equals_a_naive_one),
         cmocka_unit_test(bsp_applies_a_clock_when_all_members_have_ended_it),
         cmocka_unit_test(ssp_lets_a_pull_run_ahead_by_its_staleness),
-        cmocka_unit_test(asp_waits_for_nobody),
+        cmocka_unit_test(asp_waits_for_no_member),
         cmocka_unit_test(progress_covers_the_applied_updates),
         cmocka_unit_test(a_restarted_rank_counts_its_pushes_anew),
         cmocka_unit_test(clocks_without_memory_are_an_error),
