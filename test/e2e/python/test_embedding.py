@@ -213,13 +213,14 @@ class Refusals(Case):
     def test_keys_that_are_none_are_refused(self):
         module = Embedding(self.join().table('t', 2, keys=10))
         for keys, *words in (
-                (numpy.zeros(3, int), 'a ndarray', 'expected a torch tensor'),
+                (numpy.zeros(3, int), 'a ndarray', 'Embedding needs a torch tensor'),
                 (torch.zeros(3), 'dtype float32', 'expected whole numbers'),
                 (torch.zeros(3, dtype=torch.bool), 'dtype bool'),
                 (torch.tensor([[0, 1], [2, -3]]), 'key -3 at position 3'),
                 (torch.tensor([10]), 'key 10 at position 0', 'keys below 10'),
                 (torch.zeros(3, dtype=int, device='meta'), 'on device meta', 'call cpu() first'),
-                (torch.zeros(3, dtype=int).to_sparse(), 'layout', 'call to_dense()')):
+                (torch.zeros(3, dtype=int).to_sparse(),
+                 'expected a dense tensor; call to_dense()')):
             with self.subTest(words[0]), self.raises(gradpool.Mismatch, "table 't'", *words):
                 module(keys)
 
@@ -230,7 +231,7 @@ class Refusals(Case):
                 (ones.half(), 'torch.float16, expected torch.float32', 'call to(torch.float32)'),
                 (ones.long(), 'torch.int64, expected torch.float32'),
                 (ones.to('meta'), 'on device meta', 'call cpu() first'),
-                (ones.to_sparse(), 'layout', 'call to_dense()'),
+                (ones.to_sparse(), 'expected a dense tensor; call to_dense()'),
                 (torch.ones(2, 3).t(), 'not contiguous', 'call contiguous()'),
                 (torch.ones(6), 'shape (6,), expected (3, 2)')):
             with self.subTest(words[0]), self.raises(gradpool.Mismatch,
@@ -265,10 +266,7 @@ class Refusals(Case):
         module = Embedding(job.table('t', 2))
         module.table.set(0.1)
         (module(torch.tensor([4])) * float('inf')).sum().backward()
-        with self.raises(gradpool.GradpoolError, "table 't'", 'key 4'):
-            job.clock()         # sees the error at once, or
-            module(torch.tensor([4]))
-            job.clock()
+        self.assertRegex(str(self.error_of_clock(job)), "table 't'.* key 4")
 
     def test_a_copy_of_the_module_is_refused(self):
         module = torch.nn.Sequential(Embedding(self.join().table('t', 2)))

@@ -38,8 +38,8 @@ class Embedding(torch.nn.Module):
 
     def forward(self, keys):
         if not isinstance(keys, torch.Tensor):
-            raise mismatch(f"keys of table '{self.table.name}': a {type(keys).__name__}, expected "
-                           'a torch tensor')
+            raise mismatch(f"keys of table '{self.table.name}': a {type(keys).__name__}; Embedding "
+                           'needs a torch tensor')
         return _Lookup.apply(self._leaf, self.table, keys)
 
     def extra_repr(self):
