@@ -64,7 +64,7 @@ class Reports:
 
 def _number_of(name, value):
     try:
-        return float(value)
+        return float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, RuntimeError):
         raise mismatch(f"report() of '{name}' with {type(value).__name__}, expected one number; "
                        'report the mean over step.indices') from None

@@ -16,7 +16,7 @@ import torch
 
 from ..client import connect, default_timeout_ms, Job, job_from_environment
 from ..errors import GradpoolError, mismatch, Timeout
-from . import deal as deals
+from . import control, deal as deals
 from .gradients import batch_norm_of, check_averaged, Gradients, parameters_of
 from .loader import batches
 from .reports import Report, Reports
@@ -53,7 +53,8 @@ class Run:
       reports    names of the values that Step.report() gets: a list
       job        a Job with workers_max or on_worker_loss='continue', which the Run leaves at its
                  end; or a name; None: GRADPOOL_JOB
-      workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job
+      workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job;
+                 None: from the runner (python3 -m gradpool.elastic)
       timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS, or 30 minutes,
                  because all workers wait while one validates
 
@@ -96,15 +97,21 @@ class Run:
         self._gradients = Gradients(self.job, parameters,
                                     [self._deal.tensors[name] for name in parameters],
                                     self._timeout_ms, check)
-        self._carrier = self._deal.tensors[NAME]
-        self._has_state, self._has_shared, self._resize_error = False, False, None
+        self._carrier, self._link = self._deal.tensors[NAME], control.link()
+        self._link.attach(self.job)
+        self._has_state, self._has_begun, self._has_shared = False, False, False
+        self._resize_error = None
         self._peeked, self._epoch, self._place = None, None, 0
         self._callbacks, self._last = [], Last(None, None)  # last step, or the giver's last one
         self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
         """A late worker is refused until the job grows, so it tries again until the deadline."""
+        place = control.link().place
+        workers_max = workers_max or place['workers_max']
         if rank is None or workers is None:
+            rank, workers = place['rank'], place['workers']
+        if rank is None:
             _, rank, workers = job_from_environment()
         self._client = connect(endpoint)
         until_s = time.monotonic() + self._timeout_ms / 1e3
@@ -259,7 +266,9 @@ class Run:
     def _open(self, step):
         if step.number == 1:
             self._share_first()
-        self._has_state = self._gradients.is_open = True
+        if not self._has_begun:
+            self._link.send(step=step.number)
+        self._has_state = self._has_begun = self._gradients.is_open = True
         self._has_shared = self._has_shared or step.weight > 0
         self._last = self._last._replace(epoch=step.epoch)
         indices = torch.tensor(self.indices_of(step.number), dtype=torch.int64)
@@ -312,8 +321,9 @@ class Run:
     def close(self):
         """Leaves the job. The loop does so at its end; a script that leaves the loop calls it."""
         self.ending = self.ending or 'closed'
-        if hasattr(self, '_gradients'):
+        if hasattr(self, '_link'):
             self._gradients.close()
+            self._link.send(ending=self.ending)
         if self._client is not None:
             self._client.close()
         else:
