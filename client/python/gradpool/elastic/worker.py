@@ -37,7 +37,7 @@ class Worker:
 
     def start(self, command, environment, start_s, place):
         """Starts a process, and sends its place in the job. The process is killed with the runner,
-        and leads a session of its own, so that a Ctrl-C in the terminal reaches the runner alone."""
+        and leads a session of its own: a Ctrl-C in the terminal reaches the runner alone."""
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setblocking(False)
         self.link.send(json.dumps({'rank': self.rank, **place}).encode())
