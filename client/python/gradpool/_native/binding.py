@@ -99,7 +99,8 @@ class DealSpec(ctypes.Structure):
     """struct gp_deal"""
     _fields_ = [('samples', ctypes.c_uint64), ('epochs', ctypes.c_uint64),
                 ('seed', ctypes.c_uint64), ('batch', ctypes.c_uint32),
-                ('prefetch', ctypes.c_uint32)]
+                ('prefetch', ctypes.c_uint32), ('batch_per_worker', ctypes.c_uint32),
+                ('share_least', ctypes.c_uint32)]
 
 
 class Step(ctypes.Structure):
