@@ -59,6 +59,13 @@ typedef struct gp_deal {
     uint64_t seed;
     uint32_t batch;    /* samples of one step, of all workers together: 1 to GP_WEIGHT_MAX */
     uint32_t prefetch; /* steps whose shares are known before the present one ends: 0 to 64 */
+    /* samples of one step for each of its workers, instead of `batch`, which is then 0: the step
+     * has more samples with more workers. 0: `batch` counts */
+    uint32_t batch_per_worker;
+    /* fewest samples of a share that is not empty, at most the batch and `samples`; 0 as 1. With 2
+     * no rank computes the statistics of batch norm over one sample. Small steps then have fewer
+     * shares, and a smaller rest of an epoch is part of the step before, whose `batch` grows */
+    uint32_t share_least;
 } gp_deal;
 
 /* Sets the deal of the job, and declares the `count` tensors of `specs` (which may be 0) as

@@ -32,6 +32,20 @@ class Case(unittest.TestCase):
         jobs = [self.client.join(name, rank, workers) for rank in range(workers)]
         return jobs[0] if workers == 1 else jobs
 
+    @staticmethod
+    def error_of_clock(job):
+        """Ends clocks until one raises the error of an earlier push. Returns the error."""
+        found = []
+
+        def has_error():
+            try:
+                job.clock()
+            except gradpool.GradpoolError as error:
+                found.append(error)
+            return found
+        harness.until(has_error, 'clock() raises the error of a push')
+        return found[0]
+
     def raises(self, kind, *words):
         return ranks.expects(self, kind, *words)
 

@@ -38,13 +38,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     uint64_t *words = malloc(count * sizeof *words);
     assert(words);
     memcpy(words, data, count * sizeof *words);
+    uint32_t batch = 1 + (uint32_t)(words[5] % BATCH);
+    bool is_per_worker = words[5] >> 63;
     const struct deal_spec spec = {.samples = 1 + words[2] % 1000,
                                    .epochs = 1 + words[3] % 3,
                                    .seed = words[4],
-                                   .batch = 1 + (uint32_t)(words[5] % BATCH),
-                                   .prefetch = (uint32_t)(words[6] % 4)};
-    const uint64_t head[SPEC_WORDS] = {CARRY_MAGIC_VALUE, count,      spec.samples, spec.epochs,
-                                       spec.seed,         spec.batch, spec.prefetch};
+                                   .batch = is_per_worker ? 0 : batch,
+                                   .batch_per_worker = is_per_worker ? batch : 0,
+                                   .prefetch = (uint32_t)(words[6] % 4),
+                                   .share_least = (uint32_t)(words[6] >> 32) % 3};
+    const uint64_t head[SPEC_WORDS] = {CARRY_MAGIC_VALUE,
+                                       count,
+                                       spec.samples,
+                                       spec.epochs,
+                                       spec.seed,
+                                       is_per_worker ? (uint64_t)batch << 32 : batch,
+                                       (uint64_t)spec.share_least << 32 | spec.prefetch};
     memcpy(words, head, sizeof head);
     struct step_deal deal;
     int error = carry_read(words, count, &spec, &deal);

@@ -48,6 +48,8 @@ static uint64_t *carry_put_step(uint64_t *at, const struct deal_step *step)
     return carry_put_runs(at, &step->runs);
 }
 
+static uint64_t carry_two(uint32_t low, uint32_t high) { return (uint64_t)high << 32 | low; }
+
 void carry_write(const struct step_deal *deal, uint64_t *ret_words)
 {
     const struct deal_spec *spec = &deal->spec;
@@ -57,8 +59,8 @@ void carry_write(const struct step_deal *deal, uint64_t *ret_words)
     *at++ = spec->samples;
     *at++ = spec->epochs;
     *at++ = spec->seed;
-    *at++ = spec->batch;
-    *at++ = spec->prefetch;
+    *at++ = carry_two(spec->batch, spec->batch_per_worker);
+    *at++ = carry_two(spec->prefetch, spec->share_least);
     *at++ = deal->record;
     *at++ = deal->epoch;
     *at++ = deal->cursor;
@@ -137,13 +139,14 @@ static void carry_take_step(struct carry_reader *r, const struct step_deal *deal
     ret_step->is_end = carry_take_word(r) != 0;
     carry_take_ranks(r, ret_step->members);
     carry_take_ranks(r, ret_step->lost);
+    ret_step->share_least = deal->spec.share_least ? deal->spec.share_least : 1;
     carry_take_runs(r, &ret_step->runs);
     uint64_t ahead = ret_step->number - deal->record;
     carry_require(r, ahead <= 1 + (uint64_t)deal->spec.prefetch &&
                          ret_step->number % (deal->spec.prefetch + 2) == slot);
     carry_require(r, ret_step->epoch <= deal->epoch && ret_step->cursor <= deal->spec.samples);
     carry_require(r, !ranks_are_none(ret_step->members) && lost_are_members(ret_step));
-    carry_require(r, ret_step->runs.samples <= deal->spec.batch);
+    carry_require(r, ret_step->runs.samples <= deal_step_most(&deal->spec));
     carry_require(r, ret_step->is_end == (ret_step->epoch == deal->spec.epochs));
     carry_require(r, !ret_step->is_end || ret_step->runs.count == 0);
 }
@@ -153,8 +156,8 @@ static bool is_of_spec(struct carry_reader *r, const struct deal_spec *spec)
     bool is_same = carry_take_word(r) == spec->samples;
     is_same &= carry_take_word(r) == spec->epochs;
     is_same &= carry_take_word(r) == spec->seed;
-    is_same &= carry_take_word(r) == spec->batch;
-    is_same &= carry_take_word(r) == spec->prefetch;
+    is_same &= carry_take_word(r) == carry_two(spec->batch, spec->batch_per_worker);
+    is_same &= carry_take_word(r) == carry_two(spec->prefetch, spec->share_least);
     return is_same;
 }
 

@@ -89,8 +89,13 @@ static uint64_t share_begin(const struct deal_step *step, uint32_t rank, uint64_
     *ret_begin = 0;
     if (rank >= DEAL_RANKS_MAX || !ranks_have(step->members, rank))
         return 0;
-    uint64_t members = ranks_count(step->members), place = ranks_below(step->members, rank);
-    uint64_t each = step->runs.samples / members, more = step->runs.samples % members;
+    uint64_t sharers = ranks_count(step->members), place = ranks_below(step->members, rank);
+    uint64_t sharers_most = step->runs.samples / step->share_least;
+    if (sharers > sharers_most)
+        sharers = sharers_most > 0 ? sharers_most : 1;
+    if (place >= sharers)
+        return 0;
+    uint64_t each = step->runs.samples / sharers, more = step->runs.samples % sharers;
     *ret_begin = place * each + (place < more ? place : more);
     return each + (place < more);
 }
@@ -173,6 +178,30 @@ static void turn_epoch(struct step_deal *deal, uint64_t number)
     deal->cursor = deal->epoch < deal->spec.epochs ? 0 : deal->cursor;
 }
 
+static uint64_t spec_least(const struct deal_spec *spec)
+{
+    return spec->share_least ? spec->share_least : 1;
+}
+
+static uint64_t spec_batch(const struct deal_spec *spec, uint64_t members)
+{
+    return spec->batch ? spec->batch : spec->batch_per_worker * members;
+}
+
+uint64_t deal_step_most(const struct deal_spec *spec)
+{
+    return spec_batch(spec, DEAL_RANKS_MAX) + spec_least(spec) - 1;
+}
+
+/* Returns the number of samples of the next step. A rest of the epoch that is smaller than a share
+ * is part of the step before. */
+static uint64_t deal_batch(const struct step_deal *deal)
+{
+    uint64_t left = deal->spec.samples - deal->cursor + deal->returned.samples;
+    uint64_t batch = spec_batch(&deal->spec, ranks_count(deal->members));
+    return left < batch + spec_least(&deal->spec) ? left : batch;
+}
+
 static int deal_next(struct step_deal *deal, uint64_t number)
 {
     struct deal_step *step = step_slot(deal, number);
@@ -181,23 +210,30 @@ static int deal_next(struct step_deal *deal, uint64_t number)
     *step = (struct deal_step){.number = number,
                                .epoch = deal->epoch,
                                .cursor = deal->cursor,
+                               .share_least = spec_least(&deal->spec),
                                .runs = runs,
                                .is_end = deal->epoch == deal->spec.epochs};
     memcpy(step->members, deal->members, sizeof step->members);
-    uint64_t left = deal->spec.samples - deal->cursor, batch = deal->spec.batch;
-    uint64_t fresh = left < batch ? left : batch, again = batch - fresh;
-    again = deal->returned.samples < again ? deal->returned.samples : again;
+    uint64_t left = deal->spec.samples - deal->cursor, batch = deal_batch(deal);
+    uint64_t fresh = left < batch ? left : batch;
     int error = fresh > 0 ? runs_add(&step->runs, deal->cursor, fresh) : 0;
     deal->cursor += fresh;
-    return error ? error : runs_move(&deal->returned, &step->runs, again);
+    return error ? error : runs_move(&deal->returned, &step->runs, batch - fresh);
+}
+
+static bool spec_is_sound(const struct deal_spec *spec)
+{
+    return spec->samples > 0 && spec->epochs > 0 &&
+           (spec->batch == 0) != (spec->batch_per_worker == 0) &&
+           spec->prefetch <= DEAL_PREFETCH_MAX && spec_least(spec) <= spec_batch(spec, 1) &&
+           spec_least(spec) <= spec->samples;
 }
 
 int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members)
 {
     *deal = (struct step_deal){.spec = *spec};
     memcpy(deal->members, members, sizeof deal->members);
-    if (spec->samples == 0 || spec->batch == 0 || spec->epochs == 0 ||
-        spec->prefetch > DEAL_PREFETCH_MAX || ranks_are_none(members))
+    if (!spec_is_sound(spec) || ranks_are_none(members))
         return -EINVAL;
     int error = 0;
     for (uint64_t number = 1; number <= 1 + spec->prefetch && error == 0; number++)
@@ -218,14 +254,15 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
 {
     int error = 0;
     for (uint32_t word = 0; word < RANKS_WORDS; word++) {
-        uint64_t lost = step->members[word] & ~record->present[word] & ~step->lost[word];
+        uint64_t lost = step->members[word] & ~record->holds[word] & ~step->lost[word];
         for (; lost != 0 && error == 0; lost &= lost - 1)
             error = return_share(deal, step, 64 * word + (uint32_t)__builtin_ctzll(lost));
     }
     return error;
 }
 
-/* Returns the shares in steps t - 1 to t + p of members that are missing in record t. */
+/* Returns the shares in steps t - 1 to t + p of members that are missing in record t, or are there
+ * without the state. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;
@@ -240,8 +277,8 @@ static void change_members(struct step_deal *deal, const struct deal_record *rec
 {
     uint64_t stay[RANKS_WORDS];
     for (int i = 0; i < RANKS_WORDS; i++) {
-        deal->members[i] = (deal->members[i] | record->holds[i]) & record->present[i];
-        stay[i] = deal->members[i] & ~record->leaving[i];
+        deal->members[i] = record->holds[i];
+        stay[i] = record->holds[i] & ~record->leaving[i];
     }
     if (!ranks_are_none(stay))
         memcpy(deal->members, stay, sizeof stay);

@@ -5,7 +5,8 @@
  * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
  * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
- * return and are dealt again at the end of the epoch. So a planned change deals each sample exactly
+ * return and are dealt again at the end of the epoch. So is a member that is in record t without
+ * the state: a new process of its rank. So a planned change deals each sample exactly
  * once in each epoch; a death loses no sample, and may repeat those of two steps. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
 #define GRADPOOL_CLIENT_ELASTIC_DEAL_H
@@ -19,8 +20,10 @@
 
 struct deal_spec {
     uint64_t samples, epochs, seed;
-    uint32_t batch;    /* samples of all members in one step */
-    uint32_t prefetch; /* steps for which loaders read ahead: p */
+    uint32_t batch;            /* samples of all members in one step; 0: batch_per_worker */
+    uint32_t batch_per_worker; /* samples of each member in one step */
+    uint32_t prefetch;         /* steps for which loaders read ahead: p */
+    uint32_t share_least;      /* fewest samples of a share that has samples; 0 as 1 */
 };
 
 /* The sets of ranks in the step record: the sum of the words that ranks have sent for one step.
@@ -47,9 +50,11 @@ struct deal_step {
     uint64_t number;
     uint64_t epoch;  /* from 0 */
     uint64_t cursor; /* samples of the epoch that were dealt before, for the first time */
-    /* ranks that divide the samples, in order; the sizes of their shares differ by at most one */
+    /* ranks that divide the samples, in order; the sizes of their shares differ by at most one,
+     * but the last ranks have no share where all shares would be below share_least */
     uint64_t members[RANKS_WORDS];
     uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
+    uint64_t share_least;       /* of the deal, at least 1 */
     struct deal_runs runs;      /* samples of all members; none: an empty step */
     bool is_end;                /* the last epoch is complete: the training has ended */
 };
@@ -65,7 +70,8 @@ struct step_deal {
 };
 
 /* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, batch, epochs or
- * members, or a prefetch above DEAL_PREFETCH_MAX; -ENOMEM. */
+ * members, both batches, a prefetch above DEAL_PREFETCH_MAX, or fewer samples or a smaller batch
+ * than share_least; -ENOMEM. */
 int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members);
 /* Frees the memory of a deal, and zeroes the deal. A zeroed deal has no memory. */
 void deal_fini(struct step_deal *deal);
@@ -77,6 +83,8 @@ int deal_apply(struct step_deal *deal, const struct deal_record *record);
  * NULL for any other step. The pointer is valid until the next deal_apply(). */
 const struct deal_step *deal_step(const struct step_deal *deal, uint64_t number);
 
+/* Returns the largest number of samples that a step may have. */
+uint64_t deal_step_most(const struct deal_spec *spec);
 /* Returns the number of samples in the rank's share of the step; 0 for a rank that is lost or no
  * member. */
 uint64_t deal_share(const struct deal_step *step, uint32_t rank);

@@ -67,5 +67,6 @@ uint64_t deal_print(const struct deal_spec *spec)
 {
     uint64_t print = mixed_key(spec->samples, spec->seed);
     print = mixed_key(spec->epochs, print);
-    return mixed_key((uint64_t)spec->prefetch << 32 | spec->batch, print);
+    print = mixed_key((uint64_t)spec->prefetch << 32 | spec->batch, print);
+    return mixed_key((uint64_t)spec->share_least << 32 | spec->batch_per_worker, print);
 }

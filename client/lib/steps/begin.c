@@ -124,9 +124,10 @@ static int begin_name_fault(const struct beginning *b, int error)
                             "job '%s' step %" PRIu64
                             ": ranks have declared different deals; this rank declared %" PRIu64
                             " samples, %" PRIu64 " epochs, seed %" PRIu64
-                            ", batch %u, prefetch %u. Give all ranks the same gp_deal",
+                            ", batch %u, batch_per_worker %u, prefetch %u, share_least %u. Give "
+                            "all ranks the same gp_deal",
                             job, b->steps->number, spec->samples, spec->epochs, spec->seed,
-                            spec->batch, spec->prefetch);
+                            spec->batch, spec->batch_per_worker, spec->prefetch, spec->share_least);
     return client_error(error,
                         "job '%s' step %" PRIu64 ": ranks have completed different numbers of "
                         "rounds. Push the same tensors on all ranks in each step, with one "

@@ -68,6 +68,29 @@ int gp_job_weigh(gp_job *job, uint32_t weight)
 
 /* ---- the deal ---- */
 
+static int check_batch(const struct gp_job *job, const gp_deal *deal)
+{
+    uint32_t batch = deal->batch_per_worker ? deal->batch_per_worker : deal->batch;
+    /* the last step of an epoch may have share_least - 1 samples more */
+    uint32_t more = deal->share_least > 1 ? deal->share_least - 1 : 0;
+    uint32_t most = more < GP_WEIGHT_MAX ? GP_WEIGHT_MAX - more : 0;
+    if (batch == 0 || batch > most)
+        return client_error(-EINVAL,
+                            "job '%s': a deal with a batch of %u samples, expected 1 to %u",
+                            job->name, batch, most);
+    if (deal->batch_per_worker && deal->batch)
+        return client_error(-EINVAL,
+                            "job '%s': a deal with batch %u and batch_per_worker %u; set one of "
+                            "them to 0",
+                            job->name, deal->batch, deal->batch_per_worker);
+    if (deal->share_least > batch || deal->share_least > deal->samples)
+        return client_error(-EINVAL,
+                            "job '%s': a deal of %" PRIu64 " samples with a batch of %u has no "
+                            "share of %u samples, its share_least; raise the batch",
+                            job->name, deal->samples, batch, deal->share_least);
+    return 0;
+}
+
 static int check_deal(const struct gp_job *job, const gp_deal *deal)
 {
     if (!deal)
@@ -77,9 +100,9 @@ static int check_deal(const struct gp_job *job, const gp_deal *deal)
                             "job '%s': a deal of %" PRIu64 " samples in %" PRIu64
                             " epochs, expected at least one of each",
                             job->name, deal->samples, deal->epochs);
-    if (deal->batch == 0 || deal->batch > GP_WEIGHT_MAX)
-        return client_error(-EINVAL, "job '%s': a deal with batch %u, expected 1 to %d", job->name,
-                            deal->batch, GP_WEIGHT_MAX);
+    int error = check_batch(job, deal);
+    if (error < 0)
+        return error;
     if (deal->prefetch > DEAL_PREFETCH_MAX)
         return client_error(-EINVAL, "job '%s': a deal with prefetch %u, expected at most %d",
                             job->name, deal->prefetch, DEAL_PREFETCH_MAX);
@@ -111,7 +134,9 @@ static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *
                                    .epochs = deal->epochs,
                                    .seed = deal->seed,
                                    .batch = deal->batch,
-                                   .prefetch = deal->prefetch};
+                                   .batch_per_worker = deal->batch_per_worker,
+                                   .prefetch = deal->prefetch,
+                                   .share_least = deal->share_least};
     if (!s->deal && !(s->deal = calloc(1, sizeof *s->deal)))
         return client_error(
             -ENOMEM,

@@ -14,13 +14,13 @@ from .errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreacha
 
 __version__ = _lib.gp_version().decode()
 __all__ = ['Backup', 'Client', 'codecs', 'connect', 'ddp', 'elastic', 'Forked', 'GradpoolError',
-           'Job', 'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'Tensor', 'Timeout',
-           'Unreachable']
+           'Job', 'job_from_environment', 'Mismatch', 'PeerLost', 'Request', 'tables', 'Tensor',
+           'Timeout', 'Unreachable']
 
 
 def __getattr__(name):
     """Imports modules at first use. gradpool.ddp, .elastic and .torch import torch, which needs
-    seconds and much memory. gradpool.codecs imports numpy."""
-    if name in ('codecs', 'ddp', 'elastic', 'torch'):
+    seconds and much memory. gradpool.codecs and .tables import numpy."""
+    if name in ('codecs', 'ddp', 'elastic', 'tables', 'torch'):
         return importlib.import_module(f'.{name}', __name__)
     raise AttributeError(f"module 'gradpool' has no attribute '{name}'")

@@ -409,10 +409,10 @@ class Job(Owned):
             raise
         return self._start([tensor], loan, lambda _, request: begin(tensor.handle, place, request))
 
-    def _start(self, tensors, loan, begin):
+    def _start(self, tensors, loan, begin, kind=Round):
         """Returns a Request for the round that `begin`(job, address for the request) starts. The
         loan ends with the round. A tensor's round that the script has dropped ends first."""
-        round_ = Round(self._rounds, tensors, loan)
+        round_ = kind(self._rounds, tensors, loan)
         try:
             if not self._begins(round_, begin):
                 self._rounds.await_dropped(tensors, self.client._timeout_ms)
@@ -435,6 +435,18 @@ class Job(Owned):
                 return False
             check(error)
             return True
+
+    def table(self, name, dim, rule='sgd', **options):
+        """Declares keyed rows; returns a Table. Parameters: gradpool.tables.table.declare()."""
+        from .tables.table import declare
+        return declare(self, name, dim, rule, **options)
+
+    def clock(self):
+        """Ends this rank's clock in all tables. Never waits. An error of a push is raised, and the
+        clock has ended all the same."""
+        with self._using() as handle:
+            check(lib.gp_clock(handle))
+            self._rounds.raise_dropped()
 
     def tell_loss(self, loss):
         """Sets this rank's loss of the iteration whose gradients are pushed next."""

@@ -229,7 +229,9 @@ def replay(steps):
     return wrong
 
 
-class Runs(unittest.TestCase):
+class Workers(unittest.TestCase):
+    """Starts workers that write their steps, and reads what they have written."""
+
     def setUp(self):
         self.folder = pathlib.Path(service.folder) / self.id().rsplit('.', 1)[-1]
         self.folder.mkdir()
@@ -279,20 +281,30 @@ class Runs(unittest.TestCase):
         return collections.Counter((line['epoch'], index) for of_ranks, _ in self.steps().values()
                                    for line in of_ranks.values() for index in line['indices'])
 
-    def test_a_job_of_2_3_2_workers_uses_each_sample_once_with_the_bits_of_a_replay(self):
-        for rank in range(2):
-            self.start('rank_resizes', rank, 2)
-        until(lambda: {'grows': 1} in self.lines(0) or self.running[0].poll() is not None,
-              'rank 0 resizes', ranks.RANK_TIMEOUT_S)
-        self.start('rank_resizes', 2, 2)
-        self.assertEqual(self.end(), {0: ['closed', True], 1: ['closed', False],
-                                      2: ['left', False]})
+    def check_resized(self):
+        """The job has had 2, 3 and 2 workers, and each sample was used once in each epoch."""
         used = self.used()
         epochs = {epoch for epoch, _ in used}
         self.assertEqual((len(used), set(used.values())), (SAMPLES * len(epochs), {1}))
         present = [len([1 for line in of_ranks.values() if line['weight']])
                    for _, (of_ranks, _) in sorted(self.steps().items()) if len(of_ranks) > 1]
         self.assertEqual((present[0], max(present), present[-2]), (2, 3, 2))
+
+    def resize(self, function):
+        """Runs a job of 2, 3 and 2 workers. Returns their results."""
+        for rank in range(2):
+            self.start(function, rank, 2)
+        until(lambda: {'grows': 1} in self.lines(0) or self.running[0].poll() is not None,
+              'rank 0 resizes', ranks.RANK_TIMEOUT_S)
+        self.start(function, 2, 2)
+        return self.end()
+
+
+class Runs(Workers):
+    def test_a_job_of_2_3_2_workers_uses_each_sample_once_with_the_bits_of_a_replay(self):
+        self.assertEqual(self.resize('rank_resizes'),
+                         {0: ['closed', True], 1: ['closed', False], 2: ['left', False]})
+        self.check_resized()
         self.assertEqual(self.check_bits(), [])
 
     def test_a_late_worker_runs_the_end_of_the_epoch_whose_state_it_gets(self):

@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
 # Pages with programs that must run unchanged. The first line of a program contains its name.
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md',
-         'client/python/ELASTIC.md')
+         'client/python/ELASTIC.md', 'client/python/TABLES.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2     # unless the first line of a program has another number, as in "with 3 workers"
 RUN_S = 120     # time limit in seconds: both workers import torch on a busy machine

@@ -127,7 +127,15 @@ static void weights_and_deals_outside_their_limits_are_refused(void **state)
     deal = usual;
     deal.batch = 0;
     failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
-           ": a deal with batch 0, expected 1 to ", NULL);
+           ": a deal with a batch of 0 samples, expected 1 to ", NULL);
+    deal = usual;
+    deal.batch_per_worker = 2;
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
+           ": a deal with batch 4 and batch_per_worker 2; set one of them to 0", NULL);
+    deal = usual;
+    deal.share_least = 5;
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL, ": a deal of 10 samples with ",
+           " has no share of 5 samples, its share_least; raise the batch", NULL);
     deal = usual;
     deal.prefetch = 65;
     failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
@@ -239,8 +247,8 @@ static void ranks_with_different_deals_get_an_error(void **state)
         ok(gp_wait(requests[rank], WAIT_MS));
     failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL,
            " step 1: ranks have declared different deals; ",
-           "this rank declared 10 samples, 2 epochs, seed 4, batch 4, prefetch 1. ",
-           "Give all ranks the same gp_deal", NULL);
+           "this rank declared 10 samples, 2 epochs, seed 4, batch 4, batch_per_worker 0, ",
+           "prefetch 1, share_least 0. Give all ranks the same gp_deal", NULL);
     failed(gp_step_begin(jobs[1], WAIT_MS, &step), -EINVAL,
            ": an earlier gp_step_begin() has failed, so no further step can begin; leave the job",
            NULL);

@@ -26,6 +26,8 @@ WORKER_LOSS = {'fail': 0, 'continue': 1}
 DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
 BACKUP_RULES = {'static': 1, 'auto': 2, 'dbw': 3, 'blind': 4, 'adasync': 5}
 BACKUP_RATES = {'fixed': 0, 'proportional': 1}
+ROW_RULES = {'sgd': 1, 'adagrad': 2, 'adagrad-one': 3, 'adam': 4, 'ftrl': 5}
+ROW_INITIALS = {'zeros': 0, 'constant': 1, 'uniform': 2, 'normal': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 
 # With these variables PSM, which Debian's libfabric loads, installs no signal handlers.
@@ -97,7 +99,8 @@ class DealSpec(ctypes.Structure):
     """struct gp_deal"""
     _fields_ = [('samples', ctypes.c_uint64), ('epochs', ctypes.c_uint64),
                 ('seed', ctypes.c_uint64), ('batch', ctypes.c_uint32),
-                ('prefetch', ctypes.c_uint32)]
+                ('prefetch', ctypes.c_uint32), ('batch_per_worker', ctypes.c_uint32),
+                ('share_least', ctypes.c_uint32)]
 
 
 class Step(ctypes.Structure):
@@ -105,6 +108,23 @@ class Step(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ('number', 'epoch', 'cursor')] + [
         (name, ctypes.c_uint32) for name in (
             'workers', 'place', 'batch', 'weight', 'flags', 'giver')]
+
+
+class TableSpec(ctypes.Structure):
+    """struct gp_table_spec"""
+    _fields_ = [('name', ctypes.c_char_p), ('dim', ctypes.c_uint32), ('shards', ctypes.c_uint32),
+                ('dtype', ctypes.c_int), ('wire', ctypes.c_int), ('keys', ctypes.c_uint64),
+                ('rows_hint', ctypes.c_uint64), ('rule', ctypes.c_int), ('combine', ctypes.c_int),
+                ('initial', ctypes.c_int), ('initial_value', ctypes.c_double),
+                ('seed', ctypes.c_uint64), ('consistency', ctypes.c_int),
+                ('staleness', ctypes.c_uint32), ('durability', ctypes.c_int),
+                ('flags', ctypes.c_uint32)]
+
+
+class RowSettings(ctypes.Structure):
+    """struct gp_row_settings"""
+    _fields_ = [(name, ctypes.c_double) for name in (
+        'rate', 'weight_decay', 'beta1', 'beta2', 'epsilon', 'beta', 'l1', 'l2')]
 
 
 INT_MAX, U32_MAX, U64_MAX, SIZE_MAX = 2**31 - 1, 2**32 - 1, 2**64 - 1, 2**63 - 1
@@ -155,6 +175,13 @@ _PROTOTYPES = {
     'gp_step_begin': (_INT, _HANDLE, _INT, _POINTER(Step)),
     'gp_step_share': (_INT, _HANDLE, _U64, _POINTER(_U64), _SIZE),
     'gp_step_missed': (_INT, _HANDLE),
+    'gp_table_declare': (_INT, _HANDLE, _POINTER(TableSpec), _POINTER(_HANDLE)),
+    'gp_table_set': (_INT, _HANDLE, _POINTER(RowSettings)),
+    'gp_batch_create': (_INT, _HANDLE, _HANDLE, _SIZE, _POINTER(_HANDLE)),
+    'gp_batch_free': (None, _HANDLE),
+    'gp_pull': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_push': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),
+    'gp_clock': (_INT, _HANDLE),
 }
 
 

@@ -14,16 +14,18 @@ ENTERS = 1      # GP_STEP_ENTERS
 class Deal:
     """Declares the deal of a job with its tensors.
 
-      tensors  {name: (elements, dtype)}, all tensors that steps push; here {name: Tensor}"""
+      tensors  {name: (elements, dtype)}, all tensors that steps push; here {name: Tensor}
+      numbers  fields of gp_deal"""
 
-    def __init__(self, job, tensors, samples, batch, epochs, seed, prefetch):
+    def __init__(self, job, tensors, **numbers):
         self._job = job
-        self._spec = DealSpec(number(samples, 'samples', U64_MAX),
-                              number(epochs, 'epochs', U64_MAX), number(seed, 'seed', U64_MAX),
-                              number(batch, 'batch', U32_MAX),
-                              number(prefetch, 'prefetch', U32_MAX))
+        self._spec = DealSpec(**{
+            name: number(numbers.get(name, 0), name,
+                         U64_MAX if kind is ctypes.c_uint64 else U32_MAX)
+            for name, kind in DealSpec._fields_})
         self.step = Step()      # step of the last begin()
-        self._room = (ctypes.c_uint64 * self._spec.batch)()
+        most = max(self._spec.batch, self._spec.batch_per_worker) + self._spec.share_least
+        self._room = (ctypes.c_uint64 * most)()
         self.tensors = self._declare(tensors)
         job.has_deal = True
 

@@ -38,6 +38,13 @@ def parameters_of(model):
     return found
 
 
+def batch_norm_of(model):
+    """Returns the name of the first part that computes statistics over a batch, or None."""
+    kind = torch.nn.modules.batchnorm._BatchNorm
+    return next((name or type(part).__name__ for name, part in model.named_modules()
+                 if isinstance(part, kind)), None)
+
+
 def check_averaged(parameters, model, optimizer, advice):
     """Raises Mismatch if the model or the optimizer has a parameter that requires a gradient and is
     not in `parameters` ({name: parameter}): each worker would train its own copy."""

@@ -16,17 +16,27 @@ import torch
 
 from ..client import connect, default_timeout_ms, Job, job_from_environment
 from ..errors import GradpoolError, mismatch, Timeout
-from . import deal as deals
-from .gradients import check_averaged, Gradients, parameters_of
+from . import control, deal as deals
+from .gradients import batch_norm_of, check_averaged, Gradients, parameters_of
 from .loader import batches
-from .state import check_objects, exchange, NAME, State, WORDS
+from .reports import Report, Reports
+from .settings import settings_of
+from .state import check_objects, exchange, Last, NAME, State, WORDS
 
 _TIMEOUT_MS = 30 * 60 * 1000
 _PAUSE_S = 0.05     # pause between two attempts to join before the job grows
-# One step: its number from 1, its epoch from 0, samples of all workers, samples of this worker (0:
-# its gradient has no effect), and their indices in the data set.
-Step = collections.namedtuple('Step', ('number', 'epoch', 'batch', 'weight', 'indices'))
 _ENDINGS = {deals.TRAINED: 'trained', deals.LEAVES: 'left', deals.ENDED: 'late'}
+
+
+class Step(collections.namedtuple('Step', ('number', 'epoch', 'batch', 'weight', 'indices'))):
+    """One step: its number from 1, its epoch from 0, samples of all workers, samples of this worker
+    (0: its gradient has no effect), and their indices in the data set."""
+
+    def report(self, **values):
+        """Reports values of this worker, means over `indices`, under names of Run(reports=). After
+        the step the `reported` of the Run has the means over the samples of all workers that have
+        reported. Called in the body of the step."""
+        self.reports.add(self, values)
 
 
 class Run:
@@ -34,14 +44,17 @@ class Run:
     all workers together. All arguments but `rank`, `model` and `optimizer` are the same on every
     worker.
 
+      batch_per_worker  samples of each worker in a step, instead of `batch`
       model      a module with float32 parameters on the CPU; not a DistributedDataParallel
       optimizer  of the script, which calls its step()
       also       further objects with a state, such as schedulers: a list
       seed       of the order of the samples
       prefetch   steps that loader() may read ahead
+      reports    names of the values that Step.report() gets: a list
       job        a Job with workers_max or on_worker_loss='continue', which the Run leaves at its
                  end; or a name; None: GRADPOOL_JOB
-      workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job
+      workers_max, rank, workers, endpoint  as in Client.join() and connect(), without a Job;
+                 None: from the runner (python3 -m gradpool.elastic)
       timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS, or 30 minutes,
                  because all workers wait while one validates
 
@@ -49,46 +62,56 @@ class Run:
     'trained', 'left' (the job has shrunk) or 'late' (the training had ended before this worker got
     its state; the model is not trained). Raises GradpoolError."""
 
-    def __init__(self, model, optimizer, samples, batch, epochs, also=(), seed=0, prefetch=0,
-                 job=None, workers_max=None, rank=None, workers=None, endpoint=None, timeout_ms=0,
-                 lanes=False, compression=None):
-        _refuse(lanes, compression)
+    def __init__(self, model, optimizer, samples, batch=None, epochs=None, also=(), seed=0,
+                 prefetch=0, job=None, workers_max=None, rank=None, workers=None, endpoint=None,
+                 timeout_ms=0, batch_per_worker=None, reports=(), lanes=False, compression=None):
+        _refuse(lanes, compression, batch, batch_per_worker)
         parameters = parameters_of(model)
+        _refuse_single_samples(batch_norm_of(model), samples, batch_per_worker or batch)
         check_averaged(parameters, model, optimizer,
                        'give the optimizer only parameters of the model of Run')
         objects = {'model': model, 'optimizer': optimizer}
         objects.update((f'also[{i}]', one) for i, one in enumerate(also))
         check_objects(objects)
-        self.samples, self.prefetch, self.ending = samples, prefetch, None
+        self.samples, self.prefetch, self.ending, self.reported = samples, prefetch, None, None
         self._timeout_ms = timeout_ms or default_timeout_ms(_TIMEOUT_MS)
-        self._state, self._client = State(objects), None
+        self._reports, self._client = Reports(reports), None
+        self._state = State(objects, settings_of(objects, model, self._reports.names))
         check = functools.partial(
             check_averaged, parameters, model, optimizer,
             'give the model all parameters, and set requires_grad, before Run()')
         self.job = job if isinstance(job, Job) else self._join(
             job or os.environ.get('GRADPOOL_JOB'), rank, workers, workers_max, endpoint)
         try:
-            self._begin(parameters, check, samples, batch, epochs, seed, prefetch)
+            self._begin(parameters, check, samples=samples, batch=batch or 0, epochs=epochs,
+                        batch_per_worker=batch_per_worker or 0, seed=seed, prefetch=prefetch,
+                        share_least=2 if batch_norm_of(model) else 0)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, parameters, check, samples, batch, epochs, seed, prefetch):
+    def _begin(self, parameters, check, **deal):
         declared = {name: (one.numel(), 'float32') for name, one in parameters.items()}
-        declared[NAME] = WORDS, 'int64'
-        self._deal = deals.Deal(self.job, declared, samples, batch, epochs, seed, prefetch)
+        declared.update({NAME: (WORDS, 'int64')}, **self._reports.declared())
+        self._deal = deals.Deal(self.job, declared, **deal)
         self._gradients = Gradients(self.job, parameters,
                                     [self._deal.tensors[name] for name in parameters],
                                     self._timeout_ms, check)
-        self._carrier = self._deal.tensors[NAME]
-        self._has_state, self._has_shared, self._resize_error = False, False, None
+        self._carrier, self._link = self._deal.tensors[NAME], control.link()
+        self._link.attach(self.job)
+        self._has_state, self._has_begun, self._has_shared = False, False, False
+        self._resize_error = None
         self._peeked, self._epoch, self._place = None, None, 0
-        self._newest = None     # epoch of the last step, or of the giver's last one
+        self._callbacks, self._last = [], Last(None, None)  # last step, or the giver's last one
         self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
         """A late worker is refused until the job grows, so it tries again until the deadline."""
+        place = control.link().place
+        workers_max = workers_max or place['workers_max']
         if rank is None or workers is None:
+            rank, workers = place['rank'], place['workers']
+        if rank is None:
             _, rank, workers = job_from_environment()
         self._client = connect(endpoint)
         until_s = time.monotonic() + self._timeout_ms / 1e3
@@ -109,7 +132,26 @@ class Run:
         """Yields the steps: those of the present epoch within epochs(), otherwise all."""
         while (step := self._peek()) is not None and self._epoch in (None, step.epoch):
             self._peeked = None
+            self._tell_workers()
             yield step
+
+    def on_change(self, callback):
+        """Registers a function: callback(workers) is called before the first step, and before each
+        step that another number of workers shares, at the same steps on all workers. So `workers`
+        is the only argument on which its effect may depend. A late worker gets the state with the
+        effect of earlier calls."""
+        if self._last.workers is not None:
+            raise mismatch('on_change() of Run after its first step: call on_change() before the '
+                           'loop, on every worker')
+        self._callbacks.append(callback)
+        return callback
+
+    def _tell_workers(self):
+        workers = self._deal.step.workers
+        if workers != self._last.workers:
+            self._last = self._last._replace(workers=workers)
+            for callback in self._callbacks:
+                callback(workers)
 
     def epochs(self):
         """Yields the number of each epoch; a late worker begins in the open one. The script loops
@@ -211,22 +253,37 @@ class Run:
         if gradients.is_open and not gradients.is_pushed:
             raise mismatch(f'step {self._deal.step.number} of Run has had no backward(), for '
                            'which the other workers wait: call backward() in each step')
+        if gradients.is_open:
+            self._end_reports(self._last.epoch)
         gradients.is_open = gradients.is_pushed = False
+
+    def _end_reports(self, epoch=None):
+        """Makes the round of the reports of the present step."""
+        values = self._reports.exchange(self.job, self._timeout_ms)
+        if values and epoch is not None:
+            self.reported = Report(self._deal.step.number, epoch, values)
 
     def _open(self, step):
         if step.number == 1:
             self._share_first()
-        self._has_state = self._gradients.is_open = True
+        if not self._has_begun:
+            self._link.send(step=step.number)
+        self._has_state = self._has_begun = self._gradients.is_open = True
         self._has_shared = self._has_shared or step.weight > 0
-        self._newest = step.epoch
+        self._last = self._last._replace(epoch=step.epoch)
         indices = torch.tensor(self.indices_of(step.number), dtype=torch.int64)
-        return Step(step.number, step.epoch, step.batch, step.weight, indices)
+        opened = Step(step.number, step.epoch, step.batch, step.weight, indices)
+        opened.reports = self._reports
+        self._reports.begin(self._deal.tensors, opened)
+        return opened
 
     def _enter(self, number):
         """A step of a late worker: its rounds have no effect."""
         if number == 1:
             self._share_first()
+        self._reports.begin(self._deal.tensors, None)
         self._gradients.pass_on()
+        self._end_reports()
         self._gradients.is_pushed = False
 
     def _share_first(self):
@@ -235,7 +292,7 @@ class Run:
             data = self._exchange(giver)
             if data is not None:
                 if giver != self.job.rank:
-                    self._state.load(data)
+                    self._state.load(data, self.job, giver)
                 return
 
     def _carry(self, giver):
@@ -245,11 +302,11 @@ class Run:
         if data is None:
             self._deal.missed()
         else:
-            self._carried = self._newest = self._state.load(data)
-            self._has_state = True
+            self._last = self._state.load(data, self.job, giver)
+            self._carried, self._has_state = self._last.epoch, True
 
     def _exchange(self, giver):
-        given = self._state.save(self._newest) if giver == self.job.rank else None
+        given = self._state.save(self._last) if giver == self.job.rank else None
         return exchange(self.job, self._carrier, given, self._timeout_ms)
 
     # ---- the end ----
@@ -265,8 +322,9 @@ class Run:
         """Leaves the job, like the loop at its end. A script that leaves the loop early calls this
         method."""
         self.ending = self.ending or 'closed'
-        if hasattr(self, '_gradients'):
+        if hasattr(self, '_link'):
             self._gradients.close()
+            self._link.send(ending=self.ending)
         if self._client is not None:
             self._client.close()
         else:
@@ -279,10 +337,20 @@ class Run:
         self.close()
 
 
-def _refuse(lanes, compression):
+def _refuse(lanes, compression, batch, batch_per_worker):
+    if (batch is None) == (batch_per_worker is None):
+        raise mismatch(f'Run() with batch={batch} and batch_per_worker={batch_per_worker}: give '
+                       'one of them')
     if lanes:
         raise mismatch('Run() with lanes=True: a late worker gets the state of another worker, '
                        'and lanes keep theirs; leave lanes out; the script steps')
     if compression is not None:
         raise mismatch('Run() with compression: codes of gradients cannot be weighed by the '
                        'samples of a worker; leave compression out')
+
+
+def _refuse_single_samples(batch_norm, samples, batch):
+    if batch_norm and (samples == 1 or batch == 1):
+        raise mismatch(f"Run() of a model with BatchNorm '{batch_norm}' has {samples} samples and "
+                       f'batch {batch}, and one sample has no statistics; use batches of two or '
+                       'more, or LayerNorm')

@@ -1,10 +1,12 @@
 """Hands the state of the training from one rank to others: bytes in rounds of a sum to which only
 the giver adds words. If the giver is lost, the sum is 0 on every rank."""
+import collections
 import io
 
 import torch
 
 from ..errors import GradpoolError
+from .settings import check_settings
 
 WORDS = 1 << 16         # of 8 bytes: 512 KiB a round
 NAME = 'elastic/state'
@@ -12,26 +14,33 @@ _MAGIC = 0x45544154535047       # first word of each round
 _HEAD = 2               # words: _MAGIC, and the number of bytes of the state
 
 
+# The last step of the giver: its epoch, and the number of its workers; None before the first one.
+Last = collections.namedtuple('Last', ('epoch', 'workers'))
+
+
 class State:
-    """Objects with state_dict() and load_state_dict(), by name."""
+    """Objects with state_dict() and load_state_dict(), by name, and the settings of this worker at
+    the beginning of its script."""
 
-    def __init__(self, objects):
-        self._objects = objects
+    def __init__(self, objects, settings):
+        self._objects, self._settings = objects, settings
 
-    def save(self, epoch):
-        """Returns bytes. `epoch`: of the last step of this worker, or None."""
+    def save(self, last):
+        """Returns bytes."""
         kept = io.BytesIO()
         states = {name: one.state_dict() for name, one in self._objects.items()}
-        torch.save((epoch, states), kept)
+        torch.save((tuple(last), self._settings, states), kept)
         return kept.getvalue()
 
-    def load(self, data):
-        """Returns the epoch."""
+    def load(self, data, job, giver):
+        """Returns the Last of rank `giver`. Raises Mismatch before any change if the settings
+        differ."""
         # the bytes come from a worker of this job, which runs the same script
-        epoch, states = torch.load(io.BytesIO(data), weights_only=False)
+        last, settings, states = torch.load(io.BytesIO(data), weights_only=False)
+        check_settings(job, self._settings, settings, giver)
         for name, one in self._objects.items():
             one.load_state_dict(states[name])
-        return epoch
+        return Last(*last)
 
 
 def exchange(job, tensor, given, timeout_ms):

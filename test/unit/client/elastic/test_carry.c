@@ -16,7 +16,7 @@
 #define STEPS_MAX 4000
 
 static const struct deal_spec spec = {
-    .samples = 500, .epochs = 2, .seed = 7, .batch = 24, .prefetch = 3};
+    .samples = 500, .epochs = 2, .seed = 7, .batch = 24, .prefetch = 3, .share_least = 2};
 
 static struct deal_record all_of(uint32_t ranks)
 {
@@ -66,13 +66,13 @@ static uint64_t *words_of(const struct step_deal *deal, size_t *ret_count)
 
 static void assert_same_step(const struct step_deal *a, const struct step_deal *b, uint64_t number)
 {
-    static uint64_t left[24], right[24];
+    static uint64_t left[25], right[25];
     const struct deal_step *here = deal_step(a, number), *there = deal_step(b, number);
     assert_true(here && there);
     assert_int_equal(here->is_end, there->is_end);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        size_t count = deal_samples(a, here, rank, 0, left, 24);
-        assert_int_equal(deal_samples(b, there, rank, 0, right, 24), count);
+        size_t count = deal_samples(a, here, rank, 0, left, 25);
+        assert_int_equal(deal_samples(b, there, rank, 0, right, 25), count);
         assert_memory_equal(left, right, count * sizeof left[0]);
     }
 }
@@ -124,6 +124,12 @@ static void the_state_of_another_deal_is_refused(void **state)
     assert_int_equal(carry_read(words, count, &other, &late), -EINVAL);
     other = spec;
     other.prefetch--;
+    assert_int_equal(carry_read(words, count, &other, &late), -EINVAL);
+    other = spec;
+    other.share_least = 3;
+    assert_int_equal(carry_read(words, count, &other, &late), -EINVAL);
+    other = spec;
+    other.batch_per_worker = 1;
     assert_int_equal(carry_read(words, count, &other, &late), -EINVAL);
     free(words);
     deal_fini(&giver);

@@ -50,11 +50,15 @@ static void world_init(struct world *w, uint64_t seed)
 {
     uint64_t members[RANKS_WORDS] = {0};
     *w = (struct world){.state = seed << 32};
-    w->spec = (struct deal_spec){.samples = 1 + draw(w, SAMPLES_MAX),
+    uint32_t least = (uint32_t)draw(w, 4), batch = least + 1 + (uint32_t)draw(w, 60);
+    bool is_per_worker = draw(w, 3) == 0;
+    w->spec = (struct deal_spec){.samples = least + 1 + draw(w, SAMPLES_MAX - least),
                                  .epochs = 1 + draw(w, 3),
-                                 .batch = 1 + (uint32_t)draw(w, 60),
+                                 .batch = is_per_worker ? 0 : batch,
+                                 .batch_per_worker = is_per_worker ? 1 + batch / 3 + least : 0,
                                  .seed = seed,
-                                 .prefetch = (uint32_t)draw(w, 5)};
+                                 .prefetch = (uint32_t)draw(w, 5),
+                                 .share_least = least};
     w->deaths_ppm = draw(w, 2) ? 0 : (uint32_t)draw(w, 100000);
     w->changes_ppm = draw(w, 3) ? (uint32_t)draw(w, 300000) : 0;
     w->alive = 1 + (uint32_t)draw(w, RANKS);
@@ -144,20 +148,25 @@ static struct deal_record record_of(const struct world *w)
     return record;
 }
 
+/* Shares differ by at most one. Some members have none only if more shares would be too small. */
 static void assert_divided(const struct world *w, const struct deal_step *step)
 {
-    uint64_t least = UINT64_MAX, most = 0, sum = 0;
+    uint64_t least = UINT64_MAX, most = 0, sum = 0, sharers = 0;
+    uint64_t members = ranks_count(step->members), allowed = w->spec.share_least ?: 1;
     for (uint32_t rank = 0; rank < RANKS; rank++) {
-        if (!ranks_have(step->members, rank))
-            continue;
         uint64_t share = deal_share(step, rank);
-        least = share < least ? share : least;
+        least = share > 0 && share < least ? share : least;
         most = share > most ? share : most;
         sum += share;
+        sharers += share > 0;
     }
-    assert_true(most - least <= 1);
     assert_int_equal(sum, step->runs.samples);
-    assert_true(sum <= w->spec.batch);
+    assert_true(sum == 0 || (most - least <= 1 && least >= allowed));
+    assert_true(sharers == members || sum / (sharers + 1) < allowed);
+    uint64_t batch = w->spec.batch ? w->spec.batch : w->spec.batch_per_worker * members;
+    assert_true(sum < batch + allowed && sum <= deal_step_most(&w->spec));
+    bool is_usual = sum >= batch && members * allowed <= batch;
+    assert_true(!is_usual || w->spec.batch || least >= w->spec.batch_per_worker);
 }
 
 /* Runs a history to the end of the training. Returns the number of empty steps. */
@@ -297,6 +306,52 @@ static void shares_of_a_lost_rank_are_dealt_at_the_end_of_the_epoch(void **state
     deal_fini(&deal);
 }
 
+static void a_member_that_comes_back_without_the_state_is_lost(void **state)
+{
+    struct step_deal deal;
+    struct deal_record both = all_of(2), back = all_of(2);
+    memset(back.holds, 0, sizeof back.holds);
+    ranks_add(back.holds, 0);
+    begin(&deal, 18, 0, 2);
+    assert_int_equal(deal_apply(&deal, &both), 0);
+    assert_int_equal(deal_apply(&deal, &back), 0); /* rank 1 loses 3 to 5 and 9 to 11 */
+    assert_int_equal(deal_share(deal_step(&deal, 3), 0), 6);
+    assert_int_equal(deal_share(deal_step(&deal, 2), 1), 0);
+    assert_int_equal(deal_apply(&deal, &both), 0);
+    assert_int_equal(deal_share(deal_step(&deal, 4), 1), 3);
+    assert_int_equal(deal_step(&deal, 4)->runs.samples, 6);
+    deal_fini(&deal);
+}
+
+static void a_batch_per_worker_grows_with_the_members(void **state)
+{
+    struct deal_spec spec = {.samples = 40, .epochs = 1, .batch_per_worker = 4};
+    struct deal_record two = all_of(2), three = all_of(3);
+    struct step_deal deal;
+    assert_int_equal(deal_init(&deal, &spec, two.present), 0);
+    assert_int_equal(deal_step(&deal, 1)->runs.samples, 8);
+    assert_int_equal(deal_apply(&deal, &three), 0);
+    assert_int_equal(deal_step(&deal, 2)->runs.samples, 12);
+    assert_int_equal(deal_share(deal_step(&deal, 2), 2), 4);
+    assert_int_equal(deal_apply(&deal, &two), 0); /* rank 2 is lost with 4 samples */
+    assert_int_equal(deal_step(&deal, 3)->runs.samples, 8);
+    deal_fini(&deal);
+}
+
+static void no_share_is_smaller_than_the_least(void **state)
+{
+    struct deal_spec spec = {.samples = 13, .epochs = 1, .batch = 6, .share_least = 2};
+    struct deal_record four = all_of(4);
+    struct step_deal deal;
+    assert_int_equal(deal_init(&deal, &spec, four.present), 0);
+    assert_int_equal(deal_share(deal_step(&deal, 1), 2), 2);
+    assert_int_equal(deal_share(deal_step(&deal, 1), 3), 0);
+    assert_int_equal(deal_apply(&deal, &four), 0);
+    assert_int_equal(deal_step(&deal, 2)->runs.samples, 7); /* with the rest, which is one sample */
+    assert_int_equal(deal_share(deal_step(&deal, 2), 0), 3);
+    deal_fini(&deal);
+}
+
 static void without_a_member_the_job_is_over(void **state)
 {
     struct step_deal deal;
@@ -312,12 +367,16 @@ static void senseless_numbers_are_refused(void **state)
     static const struct deal_spec sound = {.samples = 1, .epochs = 1, .batch = 1};
     struct deal_record one = all_of(1), none = {0};
     struct step_deal deal;
-    for (int wrong = 0; wrong < 5; wrong++) {
+    for (int wrong = 0; wrong < 8; wrong++) {
         struct deal_spec spec = sound;
         spec.samples = wrong == 0 ? 0 : 1;
         spec.epochs = wrong == 1 ? 0 : 1;
         spec.batch = wrong == 2 ? 0 : 1;
         spec.prefetch = wrong == 3 ? DEAL_PREFETCH_MAX + 1 : 0;
+        spec.batch_per_worker = wrong == 5 ? 1 : 0;
+        spec.share_least = wrong >= 6 ? 2 : 0;
+        spec.batch = wrong == 6 ? 2 : spec.batch; /* one sample is too few for a share of two */
+        spec.samples = wrong == 7 ? 2 : spec.samples;
         assert_int_equal(deal_init(&deal, &spec, wrong == 4 ? none.present : one.present), -EINVAL);
         deal_fini(&deal);
     }
@@ -381,6 +440,9 @@ int main(void)
         cmocka_unit_test(a_leave_that_would_leave_no_member_is_void),
         cmocka_unit_test(a_late_rank_has_a_share_once_it_holds_the_state),
         cmocka_unit_test(shares_of_a_lost_rank_are_dealt_at_the_end_of_the_epoch),
+        cmocka_unit_test(a_member_that_comes_back_without_the_state_is_lost),
+        cmocka_unit_test(a_batch_per_worker_grows_with_the_members),
+        cmocka_unit_test(no_share_is_smaller_than_the_least),
         cmocka_unit_test(without_a_member_the_job_is_over),
         cmocka_unit_test(senseless_numbers_are_refused),
         cmocka_unit_test(the_order_of_an_epoch_is_a_permutation_of_its_own),

@@ -1,0 +1,53 @@
+"""Settings that all workers of a Run share: those of optimizers, and the metrics. A worker compares
+its own with those of the worker whose state it gets, which would replace them without a word."""
+import torch
+
+from ..errors import mismatch
+
+_ABSENT = 'absent'
+# Settings that a scheduler changes during the training, and those that show its beginning.
+_CHANGED = (('initial_lr', ('lr',)), ('max_momentum', ('momentum', 'betas')))
+
+
+def settings_of(objects, model, reports):
+    """Returns {name: value} of the settings at the beginning of the script.
+
+      objects  {name: object}; those with param_groups are optimizers"""
+    names = {id(one): name for name, one in model.named_parameters()}
+    found = {'number of objects in also': len(objects) - 2, 'reports': tuple(reports)}
+    for name, one in objects.items():
+        found[f'class of {name}'] = type(one).__name__
+        for number, group in enumerate(getattr(one, 'param_groups', ())):
+            found.update(_settings_of_group(f'group {number} of {name}', group, names))
+    return found
+
+
+def _settings_of_group(place, group, names):
+    changed = {key for mark, keys in _CHANGED if mark in group for key in keys} | {'params'}
+    settings = {f'{key} in {place}': _plain(value) for key, value in group.items()
+                if key not in changed}
+    settings.update((f'parameter {i} in {place}', names.get(id(one), tuple(one.shape)))
+                    for i, one in enumerate(group['params']))
+    return settings
+
+
+def _plain(value):
+    """Returns a value that can be compared and sent."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, (bool, int, float, str, type(None))) else type(value).__name__
+
+
+def check_settings(job, mine, given, giver):
+    """Raises Mismatch for a difference of the settings of this worker and of rank `giver`."""
+    names = [*given, *(name for name in mine if name not in given)]
+    wrong = [name for name in names if mine.get(name, _ABSENT) != given.get(name, _ABSENT)]
+    if not wrong:
+        return
+    more = f' (and {len(wrong) - 1} more settings)' if len(wrong) > 1 else ''
+    name = wrong[0]
+    raise mismatch(f'{job}: {name} is {mine.get(name, _ABSENT)!r} here and '
+                   f'{given.get(name, _ABSENT)!r} on rank {giver}{more}; start all workers with '
+                   'the same settings')
