@@ -455,21 +455,15 @@ class Job(Owned):
 
     def end_round(self, loss=float('nan'), timeout_ms=0):
         """Ends this rank's round in a job with backup workers, after one push of each tensor: an
-        update() with settings on every rank, or a push_pull() in a job without rules; and before
-        the wait() for it. Returns an EndOfRound when the results of that round are in place: equal
-        on all ranks that have it. After a Timeout the method may be called again."""
+        update() with settings on every rank, or a push_pull(); and before its wait(). Returns an
+        EndOfRound when the round's results, equal on all ranks that have them, are in place."""
         loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
-
-        def call(handle):
-            ends.append(end_round(handle, loss, timeout_ms))
-            return 0
-        self._wait(call)
+        self._wait(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
         return ends[0]
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
-        its last push_pull(). Returns True when they are in place, False if the rank lacks none.
-        Called after each end_round() and wait() until False, before the next push."""
+        its last push_pull(). Returns False if the rank lacks none; call until then before a push."""
         return self._wait(lib.gp_round_next, number(timeout_ms, 'timeout_ms', INT_MAX)) == 1
 
     def passed(self):
@@ -529,9 +523,8 @@ class Job(Owned):
         self._rounds.raise_dropped()
 
     def _wait(self, call, *arguments, finish=None):
-        """Runs a call of the library for this job, and returns its result; leave() ends the call.
-        Python's main thread starts another thread for the call, so that a Ctrl-C is raised at once
-        and not after the deadline."""
+        """Returns the result of a call of the library for this job; leave() ends the call. Python's
+        main thread starts another thread for the call, so that a Ctrl-C is raised at once."""
         def run():
             try:
                 with self.client._using():
