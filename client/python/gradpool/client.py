@@ -463,7 +463,7 @@ class Job(Owned):
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
-        its last push_pull(). Returns False if the rank lacks none; call until then before a push."""
+        its last push_pull(). Returns False if none is left; call until then, before a push."""
         return self._wait(lib.gp_round_next, number(timeout_ms, 'timeout_ms', INT_MAX)) == 1
 
     def passed(self):

@@ -195,7 +195,8 @@ static void an_operation_with_blocks_is_refused(void **state)
     start(false);
     say(0, 1, RECORD_GATHER, RECORD_ANNOUNCE);
     rig_until(&rig, rig.workers[0].errors_count == 1);
-    assert_true(rig_says(&rig.workers[0], -EOPNOTSUPP, "gather is not defined for the declared quorum"));
+    assert_true(
+        rig_says(&rig.workers[0], -EOPNOTSUPP, "gather is not defined for the declared quorum"));
 }
 
 static void terms_without_sense_are_refused(void **state)
