@@ -301,10 +301,13 @@ def _chunks(parameters):
 
 
 def _wait(requests):
+    requests = list(requests)
     try:
-        for request in list(requests):
+        for request in requests:
             request.wait()
     except Mismatch as error:
+        for request in requests:
+            request.mute()
         raise in_words(error) from error
 
 
