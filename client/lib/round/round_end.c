@@ -274,6 +274,18 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
         *ret_round = end;
 }
 
+/* Refuses a second thread, which would count the round of the first one again. */
+static int round_end_begin_use(struct gp_job *job)
+{
+    if (job->backup.is_used)
+        return client_error(-EBUSY,
+                            "job '%s': another thread ends a round of rank %u or fetches one; "
+                            "make these calls in one thread",
+                            job->name, job->rank);
+    job->backup.is_used = true;
+    return 0;
+}
+
 static int round_end_check_missed(const struct gp_job *job)
 {
     const struct backup_rounds *b = &job->backup;
@@ -328,7 +340,11 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
     if (error == 0)
         job->backup.leader = leader;
     if (error == 0)
+        error = round_end_begin_use(job);
+    if (error == 0) {
         error = round_end_locked(job, deadline_ns, timeout_ns, ret_round);
+        job->backup.is_used = false;
+    }
     job_end_use(job);
     return error;
 }
@@ -384,6 +400,24 @@ static int round_next_locked(struct gp_job *job, uint64_t deadline_ns)
     return 1;
 }
 
+static int round_next_use(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    if (!b->leader || b->leader->terms.lag == 0)
+        return 0; /* no round was ended yet, or the lanes update parameters */
+    int error = round_end_begin_use(job);
+    if (error < 0)
+        return error;
+    if (b->phase != BACKUP_OPEN && b->phase != BACKUP_NEXT)
+        error = client_error(-EINVAL,
+                             "job '%s' round %" PRIu64 " is not ended; call gp_round_end() first",
+                             job->name, b->held + 1);
+    else
+        error = round_next_locked(job, deadline_ns);
+    b->is_used = false;
+    return error;
+}
+
 int gp_round_next(gp_job *job, int timeout_ms)
 {
     int error = job_check(job);
@@ -392,15 +426,7 @@ int gp_round_next(gp_job *job, int timeout_ms)
     uint64_t deadline_ns = clock_now_ns() + wait_timeout_ns(job->client, timeout_ms);
     job->users++;
     pthread_mutex_lock(&job->lock);
-    const struct backup_rounds *b = &job->backup;
-    if (!b->leader || b->leader->terms.lag == 0)
-        error = 0; /* no round was ended yet, or the lanes update parameters */
-    else if (b->phase != BACKUP_OPEN && b->phase != BACKUP_NEXT)
-        error = client_error(-EINVAL,
-                             "job '%s' round %" PRIu64 " is not ended; call gp_round_end() first",
-                             job->name, b->held + 1);
-    else
-        error = round_next_locked(job, deadline_ns);
+    error = round_next_use(job, deadline_ns);
     job_end_use(job);
     return error;
 }

@@ -21,7 +21,7 @@ from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item
                               SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
-from ._process.rounds import Request, Round, Rounds
+from ._process.rounds import Request, Round, RoundCalls, Rounds
 from .errors import GradpoolError, mismatch, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000
@@ -170,7 +170,7 @@ class Job(Owned):
         self.client, self.name, self.rank, self.backup = client, name, rank, backup
         self._workers = workers     # number of workers at the join
         self._tensors = {}
-        self._rounds = Rounds(self)
+        self._rounds, self._round_calls = Rounds(self), RoundCalls(self)
         self._lock = threading.Lock()
         self._lent, self.has_deal = Lent(), False
 
@@ -458,17 +458,17 @@ class Job(Owned):
         update() with settings on every rank, or a push_pull(); and before its wait(). Returns an
         EndOfRound when the round's results, equal on all ranks that have them, are in place."""
         loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
-        self._wait(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
+        self._round_calls.run(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
         return ends[0]
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
         its last push_pull(). Returns False if none is left; call until then, before a push."""
-        return self._wait(lib.gp_round_next, number(timeout_ms, 'timeout_ms', INT_MAX)) == 1
+        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
+        return self._round_calls.run(lib.gp_round_next, timeout_ms) == 1
 
     def passed(self):
-        """Returns the newest closed round that this rank lacks, whose gradient will be dropped; 0:
-        none is known. Never waits."""
+        """Returns the newest closed round that drops this rank's gradient; 0: none. Never waits."""
         with self._using() as handle:
             return lib.gp_job_passed(handle)
 

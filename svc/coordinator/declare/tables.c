@@ -107,6 +107,7 @@ struct tables_asked {
     struct job_table **wanted; /* one table for each spec */
     size_t wanted_count;
     uint32_t next_table; /* counter of the job before the declare; later tables are new */
+    bool fails_job;      /* the ranks disagree, so no clock would end */
 };
 
 /* Returns why lanes cannot serve a table with these terms, or NULL. */
@@ -146,7 +147,7 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
 
 /* Refuses a worker that cannot share memory with a lane of the table. Without the worker no clock
  * of the table ends, so the job fails. */
-static int table_check_host(const struct tables_asked *d, struct job_table *table, struct err *err)
+static int table_check_host(struct tables_asked *d, struct job_table *table, struct err *err)
 {
     const struct session *session = d->peer->session;
     table_each_shard(shard, table)
@@ -161,7 +162,7 @@ static int table_check_host(const struct tables_asked *d, struct job_table *tabl
             "lanes",
             table->name, d->job->name, session->rank, session->node, lane->id,
             lane->aggregator->node);
-        jobs_fail(d->job, session, -EOPNOTSUPP, "%s", err->text);
+        d->fails_job = true;
         return -EOPNOTSUPP;
     }
     return 0;
@@ -218,7 +219,7 @@ static const char *table_ranks_text(const struct job_table *table, char *buffer,
 /* Refuses terms that differ from the declared ones. If this rank has declared the table before,
  * only this declare fails. Otherwise the ranks disagree. A rank has one clock for all its tables,
  * so other ranks could wait in any table, and the whole job fails. */
-static int table_refuse_terms(const struct tables_asked *d, struct job_table *table,
+static int table_refuse_terms(struct tables_asked *d, struct job_table *table,
                               const struct table_terms *terms, struct err *err)
 {
     uint32_t rank = d->peer->session->rank;
@@ -235,7 +236,7 @@ static int table_refuse_terms(const struct tables_asked *d, struct job_table *ta
             "terms on all ranks",
             table->name, d->job->name, table_ranks_text(table, ranks, sizeof ranks), expected, rank,
             got);
-    jobs_fail(d->job, d->peer->session, -EINVAL, "%s", err->text);
+    d->fails_job = true;
     return -EINVAL;
 }
 
@@ -430,6 +431,8 @@ int tables_declare(struct peer *p, const envelope *request, struct err *err)
         return 0;
     }
     tables_undo(&d);
+    if (d.fails_job)
+        jobs_fail(job, p->session, error, "%s", err->text);
     if (error != -EINPROGRESS)
         peer_fail(p, request->id, error, "%s", err->text);
     return error;

@@ -190,8 +190,11 @@ class Calls(Case):
         with torch.inference_mode():
             module(torch.tensor([1]))
         module(torch.tensor([1]))
-        with self.raises(RuntimeError, 'does not require grad'):
-            rows.sum().backward()
+        frozen = module.requires_grad_(False)(torch.tensor([1]))
+        for pulled in rows, frozen:
+            with self.raises(RuntimeError, 'does not require grad'):
+                pulled.sum().backward()
+        module.requires_grad_()
         job.clock()
         self.assertEqual(module(torch.tensor([1])).tolist(), [[0, 0]])
 

@@ -53,6 +53,32 @@ class Rounds(Backup):
             request.wait()
             self.assertEqual(mine.tolist(), full(1 - 1.5).tolist())
 
+    def test_a_second_thread_that_ends_the_round_is_refused(self):
+        jobs, tensors, values = self.begin()
+        request = jobs[0].update(tensors[0], full(1), values[0], lr=1.0)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            ends = [pool.submit(jobs[0].end_round) for _ in range(2)]
+            first, = concurrent.futures.wait(ends, return_when='FIRST_COMPLETED').done
+            with self.raises(gradpool.GradpoolError, 'another thread ends a round of rank 0'):
+                first.result()
+            other = jobs[1].update(tensors[1], full(1), values[1], lr=1.0)
+            jobs[1].end_round()
+            ends.remove(first)
+            self.assertEqual(ends[0].result().number, 1)
+        for one in request, other:
+            one.wait()
+
+    def test_a_job_refuses_rounds_after_an_interrupted_end(self):
+        jobs, tensors, values = self.begin()
+        request = jobs[0].update(tensors[0], full(1), values[0], lr=1.0)
+        with unittest.mock.patch.object(type(jobs[0]), '_wait', side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                jobs[0].end_round()
+        for call in jobs[0].end_round, jobs[0].next_round:
+            with self.raises(gradpool.GradpoolError, 'it is unknown which results'):
+                call()
+        del request
+
     def test_a_rank_sees_that_its_round_is_closed(self):
         jobs, tensors, values = self.begin()
         for number in 1, 2:

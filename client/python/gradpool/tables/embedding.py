@@ -42,5 +42,10 @@ class Embedding(torch.nn.Module):
                            'needs a torch tensor')
         return _Lookup.apply(self._leaf, self.table, keys)
 
+    def requires_grad_(self, requires_grad=True):
+        """False: backward() pushes no gradients, as with a frozen weight."""
+        self._leaf.requires_grad_(requires_grad)
+        return super().requires_grad_(requires_grad)
+
     def extra_repr(self):
         return f"'{self.table.name}', dim={self.table.dim}, rule='{self.table.rule}'"
