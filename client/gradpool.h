@@ -474,15 +474,15 @@ typedef struct gp_round {
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
  * closed and its results have landed; gp_wait() before is -EDEADLK. Returns 0: the gradient
- * counts; 1: it was dropped. Parameters are those of this or a later round, equal on all ranks with
- * that round; sums are those of this round. `loss` as in gp_job_tell_loss(). `ret_round` may be
- * NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no backup workers, or no push. */
+ * counts; 1: it was dropped. Parameters belong to this or a later round, sums to this round; ranks
+ * with that round have equal ones. gp_job_tell_loss() explains `loss`. `ret_round` may be NULL.
+ * After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no backup workers, or no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* Fetches the sums of the next round that closed without this rank, into the results of its last
  * push, whose gp_wait() has returned. Called after each gp_round_end() until it returns 0, before
  * the next push or declaration. Returns 1: the sums have landed; 0: the rank lacks none. Rounds
- * wait for a rank that is `lag` rounds behind. Errors of gp_round_end(); -EBUSY an open request. */
+ * wait for a rank `lag` behind. Errors of gp_round_end(); -EBUSY open request or second thread. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
 /* Returns the newest round that closed without this rank, 0 if none is known: the gradient that the
