@@ -237,7 +237,7 @@ class Mistakes(Rig):
         script = str(self.folder / 'script.py')
         pathlib.Path(script).touch()
         for words, command in (
-                ('required: SCRIPT, ...; see python3 -m gradpool.elastic --help', ()),
+                (' are required: SCRIPT', ()),
                 ("script '/no/script.py' does not exist; give the path of a Python script",
                  ('/no/script.py',)),
                 ('--workers 0 and --workers-max 0: expected 1 to 768', ('--workers', '0', script)),

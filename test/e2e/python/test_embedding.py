@@ -118,6 +118,9 @@ def rank_trains_beside_ddp(rank, workers):
 
 
 class Bits(Case):
+    """Runs first: after a backward() in this process, torch 2 cannot run one in its forks, and
+    ranks are forks."""
+
     def check(self, workers):
         for wrong, moved in ranks.run_ranks('rank_embeds', workers):
             self.assertEqual(wrong, dict.fromkeys(RULES, 0))
@@ -132,21 +135,12 @@ class Bits(Case):
     def test_rows_of_three_workers_too(self):
         self.check(3)
 
-    def test_a_loop_of_torch_has_the_same_bits_as_it_stands(self):
-        job = self.join()
-        ours = Embedding(job.table('t', DIM, 'adam', initial=('normal', 1)))
-        ours.table.set(0.01)
-        theirs = torch.nn.Embedding.from_pretrained(ours.table.pull(torch.arange(KEYS)),
-                                                    freeze=False, sparse=True)
-        optimizer = torch.optim.SparseAdam(theirs.parameters(), lr=0.01)
-        for clock in range(CLOCKS):
-            for module in ours, theirs:
-                loss_of(module(keys_of(0, clock)), 0).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            job.clock()
-        self.assertEqual(ours.table.pull(torch.arange(KEYS)).numpy().tobytes(),
-                         theirs.weight.detach().numpy().tobytes())
+    def test_a_model_of_ddp_trains_with_an_embedding_in_one_job(self):
+        store = python_case.service.folder / 'beside.store'
+        found = ranks.run_ranks('rank_trains_beside_ddp', 2, TEST_STORE=str(store))
+        for losses, *_ in found:
+            self.assertLess(numpy.mean(losses[-5:]), 0.5 * numpy.mean(losses[:5]), losses)
+        self.assertEqual(found[0][1:], found[1][1:])
 
 
 class Calls(Case):
@@ -163,6 +157,22 @@ class Calls(Case):
             self.assertEqual((rows.shape, rows.dtype), ((*shape, 2), torch.float32))
             self.assertTrue(rows.requires_grad)
             rows.sum().backward()
+
+    def test_a_loop_of_torch_has_the_same_bits_as_it_stands(self):
+        job = self.join()
+        ours = Embedding(job.table('t', DIM, 'adam', initial=('normal', 1)))
+        ours.table.set(0.01)
+        theirs = torch.nn.Embedding.from_pretrained(ours.table.pull(torch.arange(KEYS)),
+                                                    freeze=False, sparse=True)
+        optimizer = torch.optim.SparseAdam(theirs.parameters(), lr=0.01)
+        for clock in range(CLOCKS):
+            for module in ours, theirs:
+                loss_of(module(keys_of(0, clock)), 0).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            job.clock()
+        self.assertEqual(ours.table.pull(torch.arange(KEYS)).numpy().tobytes(),
+                         theirs.weight.detach().numpy().tobytes())
 
     def test_passes_of_one_clock_add_up(self):
         job, module = self.embedding()
@@ -203,13 +213,6 @@ class Calls(Case):
         self.assertEqual((list(module.parameters()), list(module.buffers()), module.state_dict()),
                          ([], [], {}))
         self.assertIn("'t', dim=2, rule='sgd'", repr(module))
-
-    def test_a_model_of_ddp_trains_with_an_embedding_in_one_job(self):
-        store = python_case.service.folder / 'beside.store'
-        found = ranks.run_ranks('rank_trains_beside_ddp', 2, TEST_STORE=str(store))
-        for losses, *_ in found:
-            self.assertLess(numpy.mean(losses[-5:]), 0.5 * numpy.mean(losses[:5]), losses)
-        self.assertEqual(found[0][1:], found[1][1:])
 
 
 class Refusals(Case):
