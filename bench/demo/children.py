@@ -32,6 +32,14 @@ def cpu_s(pids):
     return ticks / os.sysconf('SC_CLK_TCK')
 
 
+def children_of(pid):
+    """Returns the process ids of the children of a process; none if the process has ended."""
+    try:
+        return list(map(int, pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()))
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 class Failed(Exception):
     """The demo cannot continue. The text has the reason and the last lines of a log."""
 
@@ -85,8 +93,8 @@ def _die_with_parent():
 
 
 class Patience:
-    """A time limit that is extended while one of `children` prints or uses CPU, up to ten times
-    `seconds`."""
+    """A time limit that is extended while one of `children`, or a process that it has started,
+    prints or uses CPU, up to ten times `seconds`."""
     MOST_TIMES = 10
 
     def __init__(self, seconds, children):
@@ -96,6 +104,7 @@ class Patience:
 
     def _look(self):
         running = [c.process.pid for c in self._children if c.process.poll() is None]
+        running += [pid for parent in running for pid in children_of(parent)]
         return sum(len(c.events) for c in self._children), cpu_s(running)
 
     def is_over(self, now_s):
@@ -183,8 +192,7 @@ class Children:
     def orphans(self):
         """Returns the process ids of running grandchildren whose parent has ended."""
         ours = {child.process.pid for child in self._all}
-        found = pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()
-        return [int(pid) for pid in found if int(pid) not in ours]
+        return [pid for pid in children_of(os.getpid()) if pid not in ours]
 
     def kill_all(self):
         """Kills every started process by its id, and waits for its end."""

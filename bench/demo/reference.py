@@ -17,15 +17,16 @@ def gradients(model, batch):
     return [parameter.grad for parameter in model.parameters()]
 
 
-def mean_in_rank_order(of_ranks):
-    """Returns for each parameter the mean: ((g0 + g1) + g2) + ..., divided once by the number of
-    ranks."""
+def mean_in_rank_order(of_ranks, weights=None):
+    """Returns for each parameter the mean: ((w0 g0 + w1 g1) + w2 g2) + ..., divided once by the sum
+    of the weights; None: each is 1."""
+    weights = weights or [1] * len(of_ranks)
     means = []
     for tensors in zip(*of_ranks):
-        total = tensors[0].clone()
-        for tensor in tensors[1:]:
-            total += tensor
-        means.append(total / torch.full_like(total, len(tensors)))
+        total = tensors[0] * weights[0]
+        for tensor, weight in zip(tensors[1:], weights[1:]):
+            total += tensor * weight
+        means.append(total / torch.full_like(total, sum(weights)))
     return means
 
 

@@ -94,6 +94,24 @@ class Result:
                     all(run.digests() == self._digests[run.job.name] for run in runs))
         self._more['tasks_moved'] = seen['tasks']
 
+    def elastic(self, job, compared):
+        """`job`: the elastic job after its training; `compared`: counts of its reference."""
+        found, least = job.accuracy()
+        longest_s, median_s = job.longest_step_s()
+        counts = job.workers()
+        self._check('a worker joins a job in training, and leaves', counts == [2, 3, 2],
+                    f"workers: {', '.join(map(str, counts))}; {compared['steps']} steps, longest "
+                    f'{longest_s:.2f} s, median {median_s * 1e3:.0f} ms')
+        self._check('the job whose workers change reaches its accuracy', found >= least,
+                    f'{found:.4f} held out, at least {least}')
+        self._check('each sample is trained once in an epoch',
+                    compared['lost'] == compared['doubled'] == 0,
+                    f"{compared['lost']} lost, {compared['doubled']} doubled in "
+                    f"{compared['epochs']} epochs")
+        self._check('its workers end with the bits of one process', compared['wrong'] == 0,
+                    f"{compared['wrong']} of {compared['elements']} elements differ")
+        self._more['workers'] = counts
+
     def reported(self, path):
         self._more['report'] = str(path)
 

@@ -3,9 +3,10 @@
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
 with DistributedDataParallel; the service averages their gradients: alone, together, and while tasks
-move from one aggregator process to the other, which is then killed. The demo checks the accuracy,
-replicas equal to the last bit, the same bits in all runs, parameters equal to a one-process
-reference, and that nothing trains without the service.
+move from one aggregator process to the other, which is then killed. A third job trains with two,
+three and again two workers. The demo checks the accuracy, replicas equal to the last bit, the same
+bits in all runs, parameters equal to a one-process reference, each sample trained once in an epoch
+of the third job, and that nothing trains without the service.
 
 Exit code: 0 all checks hold, 1 a check failed, 2 the demo cannot run like this, 130 Ctrl-C. The
 last line of standard output is JSON."""
@@ -21,6 +22,7 @@ import time
 import numpy
 
 import datasets
+import elastic
 import jobs
 import report
 from children import Children, Failed, Interrupted
@@ -142,6 +144,16 @@ def compare(stage, runs):
     return sum(c['wrong'] for c in compared), sum(c['elements'] for c in compared)
 
 
+def train_elastic(stage):
+    """Trains the job whose workers join and leave. Returns the job, and the counts of its
+    reference."""
+    job = elastic.Elastic(stage)
+    stage.progress.phase('workers join and leave', [job])
+    job.train()
+    stage.progress.phase('reference')
+    return job, job.compare()
+
+
 def stop_in_mid_run(stage):
     """Stops the service while a job trains; returns the reports of its workers."""
     run = jobs.Run(jobs.JOBS[0], 'stopped', stage, STEPS_WITHOUT_END)
@@ -174,6 +186,7 @@ def demonstrate(stage):
                                      DISTURB_HOLDS)
         result.disturbed(disturbed, seen, max(map(jobs.longest_pause_s, disturbed)))
         result.reported(stage.report)
+        result.elastic(*train_elastic(stage))
     result.compared(*compare(stage, runs))
     result.stopped(stop_in_mid_run(stage))
     return result

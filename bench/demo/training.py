@@ -40,19 +40,20 @@ TRAININGS = {'digits': Training(make_cnn, 32, 0.05), 'cancer': Training(make_mlp
 
 
 class Data:
-    """The data of one kind, read from the file of datasets.prepare()."""
+    """The data of one kind, read from the file of datasets.prepare(). `trained`: the number of its
+    training samples."""
 
     def __init__(self, path, kind):
         arrays = numpy.load(path)
         self._x = torch.from_numpy(arrays[f'{kind}_x'])
         self._y = torch.from_numpy(arrays[f'{kind}_y'])
-        self._trained = len(self._y) - int(arrays[f'{kind}_held'])
+        self.trained = len(self._y) - int(arrays[f'{kind}_held'])
         self._batch = TRAININGS[kind].batch
 
     def batches(self, rank, workers):
         """Yields (x, y) of this rank's samples forever: every workers-th sample, in a new order in
         each pass."""
-        shard = torch.arange(rank, self._trained, workers)
+        shard = torch.arange(rank, self.trained, workers)
         generator = torch.Generator().manual_seed(SEED + rank)
         while True:
             order = shard[torch.randperm(len(shard), generator=generator)]
@@ -60,11 +61,15 @@ class Data:
                 if len(part) == self._batch:
                     yield self._x[part], self._y[part]
 
+    def at(self, indices):
+        """Returns (x, y) of these training samples."""
+        return self._x[indices], self._y[indices]
+
     def accuracy(self, model):
         """Returns the fraction of validation samples that the model classifies correctly."""
         with torch.no_grad():
-            guesses = model(self._x[self._trained:]).argmax(1)
-        return (guesses == self._y[self._trained:]).double().mean().item()
+            guesses = model(self._x[self.trained:]).argmax(1)
+        return (guesses == self._y[self.trained:]).double().mean().item()
 
 
 def start(kind):

@@ -46,11 +46,11 @@ class Demo(unittest.TestCase):
     def test_two_jobs_share_a_service_that_moves_tasks_and_dies(self):
         page = BUILD / 'demo-report.html'
         page.unlink(missing_ok=True)
-        self.expect((), 8, ('tasks move', 'is killed'))
+        self.expect((), 12, ('tasks move', 'is killed', 'a worker joins'))
         self.assertIn('cores', page.read_text())
 
     def test_over_tcp(self):
-        self.expect(('--transport', 'tcp'), 8, ('tasks move', 'is killed'))
+        self.expect(('--transport', 'tcp'), 12, ('tasks move', 'is killed', 'a worker joins'))
 
     @unittest.skipUnless(os.geteuid() == 0, 'needs root, for network namespaces')
     def test_on_three_nodes_with_a_link_that_is_cut(self):
