@@ -243,7 +243,8 @@ class Mistakes(Rig):
                 ('--workers 0 and --workers-max 0: expected 1 to 768', ('--workers', '0', script)),
                 ('--workers 3 and --workers-max 2: expected 1 to 768, and no more workers than ',
                  ('--workers', '3', '--workers-max', '2', script)),
-                ("invalid int value: 'two'; see", ('--workers', 'two', script)),
+                ("invalid int value: 'two'; see python3 -m gradpool.elastic --help",
+                 ('--workers', 'two', script)),
                 ('--leave-timeout -1.0: expected 0 to 1000000 seconds; change it',
                  ('--leave-timeout', '-1', script)),
                 ('no service is named; give --endpoint gradpool://HOST:PORT, or set ', (script,))):
