@@ -112,6 +112,8 @@ struct lane_piece {
     bool continues;
     /* aggregator that stores the replica; 0: workers may store it (A49) */
     uint32_t keeper;
+    /* newest round whose COMMIT a rank had when it left the job; 0: none */
+    uint64_t committed;
 };
 
 /* Places pieces of a job. The first piece also creates the job. `recovering`: workers report their

@@ -112,6 +112,7 @@ struct piece {
     uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
     uint64_t state_bytes; /* length of that state */
     uint64_t state_round; /* newest round whose result is in the kept state */
+    uint64_t left_round;  /* newest round whose COMMIT a rank had when it left the job */
     uint32_t members;     /* number of entries in ranks[] */
     /* ranks in ascending order; with an update rule, followed by one entry for a replica holder */
     struct rank ranks[];

@@ -55,6 +55,44 @@ static bool is_settled(void *context)
     return true;
 }
 
+/* The tensors without an open round, and the last round of each. */
+struct settled {
+    uint32_t *tensors;
+    uint64_t *rounds;
+    size_t count;
+};
+
+static bool tensor_is_settled(const struct gp_tensor *t)
+{
+    return t->without_commit == 0 && t->round > 0 && !t->failure.code;
+}
+
+/* Without memory nothing is noted: a rank that has not received a COMMIT then repeats the round
+ * without this worker. */
+static struct settled settled_of(struct gp_job *job)
+{
+    struct settled settled = {0};
+    size_t count = 0;
+    for_each_tensor (t, job)
+        count += job->is_elastic && tensor_is_settled(t);
+    settled.tensors = calloc(count + 1, sizeof *settled.tensors);
+    settled.rounds = calloc(count + 1, sizeof *settled.rounds);
+    bool has_memory = settled.tensors && settled.rounds;
+    for_each_tensor (t, job) {
+        if (!has_memory || !job->is_elastic || !tensor_is_settled(t))
+            continue;
+        settled.tensors[settled.count] = t->id;
+        settled.rounds[settled.count++] = t->round;
+    }
+    return settled;
+}
+
+static void settled_free(struct settled *settled)
+{
+    free(settled->tensors);
+    free(settled->rounds);
+}
+
 /* Returns whether every push of a clock that has ended is applied. Other ranks may be slow to end
  * the clock, and a leave before would fail their job. */
 static bool rows_are_settled(void *context)
@@ -106,11 +144,14 @@ static void disconnect(struct gp_job *job)
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);
 }
 
-static void say_leave(struct gp_job *job)
+static void say_leave(struct gp_job *job, const struct settled *settled)
 {
     struct err ignored;
     if (control_is_up(job->control))
-        (void)control_ask(job->control, &MESSAGE(0, LEAVE_REQUEST, leave_request),
+        (void)control_ask(job->control,
+                          &MESSAGE(0, LEAVE_REQUEST, leave_request, .tensors = settled->tensors,
+                                   .n_tensors = settled->count, .committed = settled->rounds,
+                                   .n_committed = settled->count),
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
@@ -167,12 +208,14 @@ void gp_job_leave(gp_job *job)
     pthread_mutex_lock(&job->lock);
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_settled, job);
     engine_run(&job->engine, clock_now_ns() + job->client->timeout_ns, rows_are_settled, job);
+    struct settled settled = settled_of(job);
     job->is_leaving = true;
     state_cancel_read(job);
     cancel_requests(job);
     disconnect(job);
     pthread_mutex_unlock(&job->lock);
-    say_leave(job);
+    say_leave(job, &settled);
+    settled_free(&settled);
     leave_close(job);
     release_all(job);
 }

@@ -49,7 +49,7 @@ struct tensor {
     struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements;
+    uint64_t elements, committed; /* newest round whose COMMIT a rank had when it left; 0: none */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */

@@ -73,7 +73,8 @@ void tensor_row(const struct tensor *tensor, struct store_row *ret_row)
                                             .ranks = tensor->ranks,
                                             .terms = &tensor->terms,
                                             .members = (const uint8_t *)tensor->members,
-                                            .grouped = tensor->grouped};
+                                            .grouped = tensor->grouped,
+                                            .committed = tensor->committed};
 }
 
 void piece_row(const struct tensor *tensor, const struct piece *piece, struct store_row *ret_row)
@@ -109,6 +110,7 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
             tensor_set_rank(tensor, rank, true);
     memcpy(tensor->members, row->members, sizeof tensor->members);
     tensor->grouped = row->grouped;
+    tensor->committed = row->committed;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
     tensor->failure_code = -EINVAL; /* the store does not record the code */

@@ -509,6 +509,18 @@ void join_handle(struct peer *p, const envelope *request)
     keeping_check(session->job); /* from here on the durability of the job is known (K57) */
 }
 
+/* Notes the rounds that a rank reports when it leaves: they count, even if other ranks have not
+ * received their COMMIT. Unknown tensors are ignored. The next regrouping stores the rounds
+ * (K41). */
+static void note_last_rounds(struct job *job, const WIRE(LeaveRequest) * leave)
+{
+    for (size_t i = 0; i < leave->n_tensors && i < leave->n_committed; i++) {
+        struct tensor *tensor = jobs_tensor(job, leave->tensors[i]);
+        if (tensor && leave->committed[i] > tensor->committed)
+            tensor->committed = leave->committed[i];
+    }
+}
+
 void leave_handle(struct peer *p, const envelope *request)
 {
     struct session *session = p->session;
@@ -517,6 +529,7 @@ void leave_handle(struct peer *p, const envelope *request)
     log_info("%s has left", SESSION_NAME(session));
     waits_cancel(p);
     struct job *job = session->job;
+    note_last_rounds(job, request->leave_request);
     moving_worker_leaves(session->job);
     session_leave(session);
     peer_reply_done(p, request->id);

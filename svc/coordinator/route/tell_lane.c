@@ -85,6 +85,7 @@ telling_spec(const struct tensor *tensor, const struct piece *piece, struct term
     return MESSAGE_PART(PieceSpec, piece_spec, .piece = piece->id, .task = piece->task,
                         .dtype = tensor->dtype, .elements = piece->elements, .tensor = tensor->name,
                         .continues = piece != tensor->pieces, .keeper = piece->keeping.keeper,
+                        .committed = tensor->committed,
                         .terms = {terms_bytes(told), (uint8_t *)told});
 }
 

@@ -92,6 +92,7 @@ struct store_tensor {
     const void *terms;      /* STORE_TERMS_BYTES: a struct terms, or a struct table_stored */
     const uint8_t *members; /* STORE_RANKS_BYTES: the ranks whose pushes complete a round */
     uint32_t grouped;
+    uint64_t committed;
 };
 struct store_piece {
     uint32_t job, piece;

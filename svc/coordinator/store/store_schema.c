@@ -62,7 +62,8 @@ const struct table_schema schema_tables[STORE_TABLES] = {
          {COLUMN(tensor, job, U32), COLUMN(tensor, tensor, U32), COLUMN(tensor, name, TEXT),
           COLUMN(tensor, dtype, U32), COLUMN(tensor, elements, U64), COLUMN(tensor, failure, TEXT),
           COLUMN(tensor, ranks, RANKS), COLUMN(tensor, terms, TERMS),
-          COLUMN(tensor, members, RANKS), COLUMN(tensor, grouped, U32)}},
+          COLUMN(tensor, members, RANKS), COLUMN(tensor, grouped, U32),
+          COLUMN(tensor, committed, U64)}},
     [STORE_PIECE] =
         {"pieces",
          3,

@@ -128,6 +128,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->elements = spec->elements;
     p->terms = spec->terms;
     p->continues = spec->continues;
+    p->left_round = spec->committed;
     p->members = members;
     if (make_takers(p) < 0 || make_kept(p, before) < 0) {
         takers_free(p);

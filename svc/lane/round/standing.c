@@ -49,6 +49,13 @@ static bool is_told_by_copy(struct piece *p, uint64_t round)
            replica_begins_with(p, round);
 }
 
+/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
+ * though some may not have received their COMMIT (W4). */
+static bool is_told_by_leaver(const struct piece *p, uint64_t round)
+{
+    return p->terms.quorum == QUORUM_ALL && p->left_round == round;
+}
+
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
@@ -57,7 +64,8 @@ static uint64_t last_committed(struct piece *p)
         if (here > committed)
             committed = here;
     }
-    return committed + is_told_by_copy(p, committed + 1);
+    bool is_over = is_told_by_leaver(p, committed + 1) || is_told_by_copy(p, committed + 1);
+    return committed + is_over;
 }
 
 /* Returns whether a set of the first n gradients always has all ranks. In an elastic job the last

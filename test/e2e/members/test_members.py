@@ -4,6 +4,7 @@ permanent ranks must have equal results."""
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -90,6 +91,20 @@ def rank_trains(rank, workers):
                     raise AssertionError(f'round {count} of {name}, {mask:b}: {wrong} wrong')
                 log.write(f'{count} {name} {mask} {zlib.crc32(values)}\n')
     return count
+
+
+def rank_stops(rank, workers):
+    """Makes two rounds. Rank 0 stops in the second one, after its push. Returns the result."""
+    with gradpool.connect(transport='shm') as client, \
+            client.join('job', rank, workers, on_worker_loss='continue') as job:
+        tensor, result = job.declare('w', 4), numpy.zeros(4, numpy.float32)
+        for scale in 1, 2:
+            gradient = numpy.full(4, scale * 2.0 ** rank, numpy.float32)
+            request = job.push_pull(tensor, gradient, result, 'sum')
+            if (rank, scale) == (0, 2):
+                os.kill(os.getpid(), signal.SIGSTOP)
+            request.wait(WAIT_MS)
+    return result.tolist()
 
 
 class Case(unittest.TestCase):
@@ -286,6 +301,17 @@ class Resizes(Case):
 
     def test_a_job_is_resized_up_and_down_tcp(self):
         self.resize('tcp', RESIZES)
+
+
+class Leaves(Case):
+    def test_a_rank_that_wakes_after_the_others_left_has_their_last_round(self):
+        processes = ranks.start_ranks('rank_stops', 3, GRADPOOL_ENDPOINT=self.service.endpoint)
+        self.addCleanup(lambda: [process.kill() for process in processes])
+        until(lambda: all(process.poll() is not None for process in processes[1:]),
+              'ranks 1 and 2 have left', process=self.service.serve)
+        self.service.serve.wait_for('1 workers now take part in rounds')
+        processes[0].send_signal(signal.SIGCONT)
+        self.assertEqual(ranks.finish_ranks(processes), [[14] * 4] * 3)
 
 
 class Orders(unittest.TestCase):

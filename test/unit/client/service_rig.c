@@ -281,6 +281,8 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST: tell_late(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST:
         rig->leaves++;
+        rig->settled_count = (uint32_t)request->leave_request->n_tensors;
+        rig->settled_round = rig->settled_count > 0 ? request->leave_request->committed[0] : 0;
         reply_done(channel, request->id);
         break;
     default: break;

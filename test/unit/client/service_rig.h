@@ -124,6 +124,8 @@ struct service_rig {
     /* BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0: none */
     uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
+    uint32_t settled_count; /* number of tensors in the last leave */
+    uint64_t settled_round; /* of the first of these tensors */
     uint64_t tickets_seen;
     /* rounds of the received CHOSEN messages, one byte each */
     uint64_t chosen_heard[SCRIPT_LANES_MAX];

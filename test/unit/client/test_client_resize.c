@@ -482,6 +482,34 @@ static void a_late_worker_waits_for_its_entry_until_the_deadline(void **state)
            "ended a step. Call gp_step_begin() again to continue waiting", NULL);
 }
 
+/* --- leaving --- */
+
+static void a_worker_that_leaves_reports_its_last_rounds(void **state)
+{
+    gp_tensor *other[WORKERS];
+    declare("w", ELEMENTS, t);
+    declare("v", ELEMENTS, other);
+    run_round(t, 1);
+    run_round(t, 2);
+    gp_job_leave(jobs[1]);
+    script_lock(&rig);
+    assert_int_equal(rig.settled_count, 1); /* "v" has had no round */
+    assert_int_equal(rig.settled_round, 2);
+    script_unlock(&rig);
+}
+
+static void an_open_round_is_not_reported(void **state)
+{
+    declare("w", ELEMENTS, t);
+    run_round(t, 1);
+    push(1, 2);
+    gp_job_leave(jobs[1]);
+    script_lock(&rig);
+    assert_int_equal(rig.leaves, 1);
+    assert_int_equal(rig.settled_count, 0);
+    script_unlock(&rig);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -508,6 +536,8 @@ int main(void)
         CASE(a_new_rank_requests_its_round_before_it_pushes),
         CASE(a_rank_that_cannot_enter_gets_the_reason),
         CASE(a_late_worker_waits_for_its_entry_until_the_deadline),
+        CASE(a_worker_that_leaves_reports_its_last_rounds),
+        CASE(an_open_round_is_not_reported),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -417,6 +417,104 @@ static void membership_outlives_the_coordinator(void **state)
     assert_true(members_told(zero.end).version > before.version);
 }
 
+/* --- last rounds --- */
+
+#define ROUND 7
+
+/* A job of three ranks, which train "w" on one lane. */
+struct scene {
+    struct rig *rig;
+    struct end *lane;
+    struct shadow shadow;
+    struct member workers[3];
+    uint32_t tensor;
+    envelope *kept; /* the new ranks of the piece, which the lane has not answered */
+};
+
+static void leave(struct scene *s, uint32_t rank, uint64_t round)
+{
+    uint32_t tensors[] = {s->tensor, s->tensor + 1000}; /* the job has no such tensor */
+    uint64_t rounds[] = {round, round, round};
+    WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    leave.tensors = tensors;
+    leave.n_tensors = 2;
+    leave.committed = rounds;
+    leave.n_committed = 3;
+    request.body_case = BODY(LEAVE_REQUEST);
+    request.leave_request = &leave;
+    envelope *reply = end_ask(s->workers[rank].end, &request);
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+}
+
+/* Rank 2 leaves after round ROUND of "w", and the lane receives the new ranks. */
+static struct scene begin(struct rig *rig)
+{
+    struct scene s = {.rig = rig, .lane = rig_aggregator(rig, 1)};
+    for (uint32_t rank = 0; rank < 3; rank++)
+        s.workers[rank] = members_join(rig, CONTINUES(rank));
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        struct end *e = s.workers[rank].end;
+        s.tensor = members_declared(e, members_declare(e, "w", NULL), NULL);
+    }
+    shadow_until(&s.shadow, s.lane, 1, 7);
+    s.lane->ignores = BODY(RELEASE_REQUEST);
+    leave(&s, 2, ROUND);
+    envelope *release = end_expect(s.lane, BODY(RELEASE_REQUEST));
+    s.lane->ignores = BODY(PLACE_REQUEST);
+    shadow_do(&s.shadow, release);
+    end_answer(s.lane, release);
+    message_free(release);
+    s.kept = end_expect(s.lane, BODY(PLACE_REQUEST));
+    return s;
+}
+
+static void check_placed(struct scene *s, uint64_t round)
+{
+    const WIRE(PlaceRequest) *place = s->kept->place_request;
+    assert_true(place->regroups);
+    assert_int_equal(place->n_pieces, 1);
+    assert_int_equal(place->pieces[0]->committed, round);
+}
+
+static void lanes_receive_the_last_round_of_a_rank_that_left(void **state)
+{
+    struct scene s = begin(*state);
+    check_placed(&s, ROUND);
+    message_free(s.kept);
+}
+
+static void a_restarted_coordinator_has_the_last_round(void **state)
+{
+    struct scene s = begin(*state);
+    const struct end before = *s.lane;
+    message_free(s.kept);
+    rig_crash(s.rig);
+    rig_start(s.rig);
+    s.lane = shadow_rejoin(&s.shadow, s.rig, &before, s.workers[0].job);
+    s.lane->ignores = BODY(PLACE_REQUEST);
+    for (uint32_t rank = 0; rank < 2; rank++)
+        members_resume(s.rig, &s.workers[rank], CONTINUES(rank));
+    s.kept = end_expect(s.lane, BODY(PLACE_REQUEST));
+    check_placed(&s, ROUND);
+    message_free(s.kept);
+}
+
+static void a_smaller_round_of_the_next_rank_changes_nothing(void **state)
+{
+    struct scene s = begin(*state);
+    shadow_do(&s.shadow, s.kept);
+    end_answer(s.lane, s.kept);
+    message_free(s.kept);
+    rig_settle(s.rig);
+    s.lane->ignores = BODY(PLACE_REQUEST);
+    leave(&s, 1, ROUND - 1);
+    s.kept = end_expect(s.lane, BODY(PLACE_REQUEST));
+    check_placed(&s, ROUND);
+    message_free(s.kept);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -448,6 +546,9 @@ int main(void)
         CASE(a_restarted_coordinator_knows_that_rank_0_has_not_joined),
         CASE(a_resize_that_comes_twice_is_done_twice),
         CASE(membership_outlives_the_coordinator),
+        CASE(lanes_receive_the_last_round_of_a_rank_that_left),
+        CASE(a_restarted_coordinator_has_the_last_round),
+        CASE(a_smaller_round_of_the_next_rank_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
