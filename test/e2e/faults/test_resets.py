@@ -110,7 +110,7 @@ class Resets(unittest.TestCase):
         """Drops all later packets of the worker's connections, even resets."""
         self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
 
-    def test_a_reset_that_the_lane_does_not_hear_of(self):
+    def test_a_reset_that_only_the_worker_sees_is_recovered(self):
         workers = self.training('one-way', 2, '--elements', 100000)
         self.forget(self.aggregator, 'local')
         self.reset('remote')

@@ -133,7 +133,7 @@ class Refusals(Tables):
         self.start(1, 2, 5, 'other')
         self.end_with_error(22, "table 'adagrad'")
 
-    def test_what_is_not_served_is_refused_at_the_declare(self):
+    def test_unsupported_tables_are_refused_at_the_declare(self):
         self.serve()
         for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)

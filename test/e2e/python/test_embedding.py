@@ -132,7 +132,7 @@ class Bits(Case):
     def test_rows_of_three_workers_too(self):
         self.check(3)
 
-    def test_a_loop_of_torch_has_the_same_bits_as_it_stands(self):
+    def test_an_unchanged_loop_of_torch_has_the_same_bits(self):
         job = self.join()
         ours = Embedding(job.table('t', DIM, 'adam', initial=('normal', 1)))
         ours.table.set(0.01)

@@ -48,7 +48,7 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
            "tensor 'w': the gradient is NULL; pass the values of this rank", NULL);
 }
 
-static void a_call_without_an_object_or_a_file_says_so(void **state)
+static void a_call_without_an_object_or_a_file_names_the_missing_argument(void **state)
 {
     failed(gp_barrier(NULL, 1), -EINVAL, "no job given", NULL);
     failed(gp_tensor_undeclare(NULL), -EINVAL, "no tensor given", NULL);
@@ -208,7 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_call_without_a_place_for_its_result_names_the_call),
-        CASE(a_call_without_an_object_or_a_file_says_so),
+        CASE(a_call_without_an_object_or_a_file_names_the_missing_argument),
         CASE(a_job_with_unknown_settings_is_refused),
         CASE(a_rank_outside_of_the_set_gives_and_gets_nothing),
         CASE(settings_without_sense_are_refused),

@@ -304,7 +304,7 @@ static void a_lost_lane_fails_its_tables_alone(void **state)
     gp_batch_free(rest);
 }
 
-static void a_failure_told_by_the_coordinator_ends_the_requests_of_the_table(void **state)
+static void a_failure_from_the_coordinator_ends_the_requests_of_the_table(void **state)
 {
     gp_request *request;
     declare_tables(1);
@@ -500,7 +500,7 @@ int main(void)
         WITH(the_error_of_a_copied_push_comes_from_the_next_clock),
         WITH(an_error_of_a_lane_ends_the_request),
         WITH(a_lost_lane_fails_its_tables_alone),
-        WITH(a_failure_told_by_the_coordinator_ends_the_requests_of_the_table),
+        WITH(a_failure_from_the_coordinator_ends_the_requests_of_the_table),
         WITH(a_failed_job_ends_all_calls),
         WITH(a_request_outlives_its_job),
         WITH(a_silent_lane_is_named_at_the_deadline),

@@ -98,7 +98,7 @@ static void the_loss_beside_another_job_is_reported(void **state)
     message_free(reply);
 }
 
-static void without_jobs_no_aggregator_is_asked(void **state)
+static void without_jobs_no_aggregator_gets_a_request(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -119,7 +119,7 @@ static void without_jobs_no_aggregator_is_asked(void **state)
 }
 
 /* While nothing trains, the interval doubles up to eight times the shortest one. */
-static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
+static void idle_jobs_are_measured_less_often(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -535,7 +535,7 @@ static void all_rows_of_a_restarted_aggregator_are_requested(void **state)
     assert_int_equal(trained_answer_known(next, 0, DIGEST), 0);
 }
 
-static void why_a_lane_was_chosen_is_told(void **state)
+static void the_reason_of_a_chosen_lane_is_shown(void **state)
 {
     static const struct {
         const char *job, *why;
@@ -573,8 +573,8 @@ int main(void)
         CASE(time_that_others_had_the_lane_s_core_is_not_the_job_s),
         CASE(a_measurement_does_not_span_a_restart_of_the_counters),
         CASE(the_loss_beside_another_job_is_reported),
-        CASE(without_jobs_no_aggregator_is_asked),
-        CASE(jobs_that_do_nothing_are_asked_about_less_often),
+        CASE(without_jobs_no_aggregator_gets_a_request),
+        CASE(idle_jobs_are_measured_less_often),
         CASE(a_job_that_comes_again_is_known_at_once),
         CASE(another_model_or_number_of_workers_is_another_job),
         CASE(measurements_survive_a_restart_of_the_coordinator),
@@ -592,7 +592,7 @@ int main(void)
         CASE(an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
         CASE(all_rows_of_a_restarted_aggregator_are_requested),
-        CASE(why_a_lane_was_chosen_is_told),
+        CASE(the_reason_of_a_chosen_lane_is_shown),
         CASE(the_measured_loss_is_shown_beside_the_predicted_one),
         CASE(how_rounds_end_is_part_of_the_prediction),
     };

@@ -172,7 +172,7 @@ static void state_travels_part_by_part_before_the_switch(void **state)
     expect_route(&m, m.target->lanes[0], 2, true);
 }
 
-static void a_task_that_is_there_already_is_left_alone(void **state)
+static void a_task_already_on_the_target_does_not_move(void **state)
 {
     struct moving m = moving_begin(*state);
     struct end *target = m.target;
@@ -351,7 +351,7 @@ int main(void)
         CASE(a_task_moves_by_place_release_install_then_the_switch_then_a_drop),
         CASE(workers_connect_to_the_target_before_the_source_releases_the_task),
         CASE(state_travels_part_by_part_before_the_switch),
-        CASE(a_task_that_is_there_already_is_left_alone),
+        CASE(a_task_already_on_the_target_does_not_move),
         CASE(a_task_moves_to_and_fro),
         CASE(a_refused_step_leaves_the_task_on_its_lane),
         CASE(the_wait_for_a_silent_lane_ends),

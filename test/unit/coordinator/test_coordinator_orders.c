@@ -320,7 +320,7 @@ static void a_batch_is_as_much_as_lanes_keep(void **state)
     assert_int_equal(tasks_batch(tasks, 0), 0);
 }
 
-static void a_batch_is_not_more_than_an_owner_can_meet_in_a_round(void **state)
+static void a_batch_fits_one_round_of_its_owner(void **state)
 {
     struct task tasks[] = {{.bytes = 30 << 20},
                            {.bytes = 2 << 20, .state_bytes = 2 << 20},
@@ -362,7 +362,7 @@ static void the_memory_of_a_task_includes_moments_and_results(void **state)
     job->tensors[0]->terms = (struct terms){0};
 }
 
-static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
+static void a_lane_released_from_a_drain_opens_within_lanes_max_only(void **state)
 {
     struct rig *rig = *state;
     rig->options.scales = true;
@@ -464,9 +464,9 @@ int main(void)
         CASE(two_jobs_move_at_once),
         CASE(an_undeclared_piece_does_not_delay_a_release),
         CASE(a_batch_is_as_much_as_lanes_keep),
-        CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
+        CASE(a_batch_fits_one_round_of_its_owner),
         CASE(the_memory_of_a_task_includes_moments_and_results),
-        CASE(a_lane_that_is_given_back_opens_only_if_it_may),
+        CASE(a_lane_released_from_a_drain_opens_within_lanes_max_only),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
         CASE(a_failed_drain_leaves_earlier_drained_lanes_drained),
         CASE(lost_tasks_move_to_a_drained_lane_if_no_other_runs),

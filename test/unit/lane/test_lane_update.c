@@ -144,7 +144,7 @@ static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **s
 
 /* ---- refusals ---- */
 
-static void an_update_before_any_parameters_is_told_to_everybody(void **state)
+static void an_update_before_any_parameters_is_an_error_on_every_rank(void **state)
 {
     start(2, UPDATE_SGD);
     tell(0, &usual);
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
         CASE(nan_and_infinity_reach_the_parameters),
         CASE(state_is_counted_to_the_job_and_given_back),
         CASE(parameters_that_do_not_fit_are_refused_and_the_others_go_on),
-        CASE(an_update_before_any_parameters_is_told_to_everybody),
+        CASE(an_update_before_any_parameters_is_an_error_on_every_rank),
         CASE(a_sum_of_parameters_is_refused),
         CASE(an_update_without_a_rule_is_refused),
         CASE(settings_without_sense_are_named),

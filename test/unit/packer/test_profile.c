@@ -49,7 +49,7 @@ static void the_first_rounds_do_not_count(void **state)
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
 }
 
-static void few_rounds_or_few_samples_say_nothing(void **state)
+static void few_rounds_or_few_samples_give_no_verdict(void **state)
 {
     struct profile p = {0};
     assert_int_equal(take(&p, 10, 100 * MS, MS, true), PROFILE_NOTHING);
@@ -317,7 +317,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(the_first_rounds_do_not_count),
-        cmocka_unit_test(few_rounds_or_few_samples_say_nothing),
+        cmocka_unit_test(few_rounds_or_few_samples_give_no_verdict),
         cmocka_unit_test(noise_is_taken_out),
         cmocka_unit_test(a_stall_changes_nothing),
         cmocka_unit_test(a_job_that_stops_for_an_hour_is_the_same_afterwards),

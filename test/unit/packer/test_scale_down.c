@@ -219,7 +219,7 @@ static void an_aggregator_with_a_lane_that_changes_does_not_stop(void **state)
     pool_free(p);
 }
 
-static void an_aggregator_that_is_not_ours_to_stop_does_not(void **state)
+static void an_aggregator_started_by_others_is_not_stopped(void **state)
 {
     struct pool *p = pool_new(8, 2);
     pool_open(p, 1);
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(only_so_many_park_as_were_idle_all_the_time),
         cmocka_unit_test(an_aggregator_without_open_lanes_stops_in_the_end),
         cmocka_unit_test(an_aggregator_with_a_lane_that_changes_does_not_stop),
-        cmocka_unit_test(an_aggregator_that_is_not_ours_to_stop_does_not),
+        cmocka_unit_test(an_aggregator_started_by_others_is_not_stopped),
         cmocka_unit_test(the_memory_of_a_node_bounds_a_drain),
         cmocka_unit_test(a_job_stays_within_the_most_lanes_that_it_may_have),
     };

@@ -137,7 +137,7 @@ static void a_record_at_any_address_is_read(void **state)
     }
 }
 
-static void a_payload_must_be_the_input_and_all_of_it(void **state)
+static void a_payload_has_exactly_the_length_in_its_record(void **state)
 {
     uint8_t data[sizeof(struct record_ready) + 128] = {0};
     union record r = sound(RECORD_READY), copy;
@@ -491,7 +491,7 @@ int main(void)
         cmocka_unit_test(every_other_length_is_refused),
         cmocka_unit_test(unknown_kinds_are_refused),
         cmocka_unit_test(a_record_at_any_address_is_read),
-        cmocka_unit_test(a_payload_must_be_the_input_and_all_of_it),
+        cmocka_unit_test(a_payload_has_exactly_the_length_in_its_record),
         cmocka_unit_test(reserved_bytes_must_be_zero),
         cmocka_unit_test(each_field_of_ready_is_checked),
         cmocka_unit_test(each_field_of_an_output_is_checked),
