@@ -140,7 +140,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.callees('#define RUN(x) \\\n    wanted(x)\n'),
                          {'svc/a/to.c': ['wanted']})
 
-    def test_comments_strings_members_and_static_names_make_none(self):
+    def test_comments_strings_members_and_static_names_are_no_callees(self):
         for text in ('/* wanted() */', '// wanted', 'f("wanted");', 'p->wanted();', 'a.wanted = 1;',
                      '{.wanted = 1}', 'ask();', 'unwanted();'):
             with self.subTest(text=text):
@@ -149,7 +149,7 @@ class Calls(unittest.TestCase):
     def test_a_function_of_the_file_itself_hides_one_of_that_name(self):
         self.assertEqual(self.callees('static int wanted(void) { return wanted(); }\n'), {})
 
-    def test_another_module_and_main_make_none(self):
+    def test_main_and_functions_of_another_module_are_no_callees(self):
         tree = {'svc/a/x.c': defines('main', 'y'), 'client/y.c': defines('y'),
                 'svc/a/z.c': defines('z', 'main')}
         self.assertEqual(list(map(dict, house(tree).calls.values())), [{}, {}, {}])

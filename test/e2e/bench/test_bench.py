@@ -96,7 +96,7 @@ class Compare(unittest.TestCase):
         cells = compare(self, '--workers', 4, '--bytes', 65536, '--slow-rank', 2)
         self.assertEqual(names(cells), OURS + PEERS)
 
-    def test_one_worker_alone_and_the_smallest_tensor_are_compared_too(self):
+    def test_the_comparison_has_one_worker_alone_and_the_smallest_tensor(self):
         for bytes_ in (4, 4096):
             cells = compare(self, '--workers', 1, '--bytes', bytes_, '--systems',
                             'gradpool,sockets')

@@ -80,10 +80,10 @@ class Replays(Tables):
     def test_rows_of_two_workers_have_the_bits_of_a_replay(self):
         self.compare(2, 25)
 
-    def test_rows_of_three_workers_on_several_lanes_too(self):
+    def test_rows_of_three_workers_on_several_lanes_have_the_bits_of_a_replay(self):
         self.compare(3, 15, '--lanes-per-core', 3)
 
-    def test_rows_of_one_worker_on_one_lane_too(self):
+    def test_rows_of_one_worker_on_one_lane_have_the_bits_of_a_replay(self):
         self.compare(1, 10, aggregators=1)
 
 

@@ -109,7 +109,7 @@ class Python(Case):
         self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package gradpool',
                    'if jobs use this interpreter', 'PYTHONPATH')
 
-    def test_the_system_s_is_looked_at_where_path_has_another(self):
+    def test_the_system_s_interpreter_is_checked_beside_the_one_in_path(self):
         self.interpreter('exec env -u PYTHONPATH /usr/bin/python3 -S "$@"')
         checks = self.doctor(environment={'PATH': f'{self.folder}:/usr/bin:/bin'})
         self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package')

@@ -126,10 +126,10 @@ class Bits(Case):
     def test_rows_of_one_worker_have_the_bits_of_torch(self):
         self.check(1)
 
-    def test_rows_of_two_workers_too(self):
+    def test_rows_of_two_workers_have_the_bits_of_torch(self):
         self.check(2)
 
-    def test_rows_of_three_workers_too(self):
+    def test_rows_of_three_workers_have_the_bits_of_torch(self):
         self.check(3)
 
     def test_an_unchanged_loop_of_torch_has_the_same_bits(self):

@@ -109,7 +109,7 @@ class Replays(Case):
     def test_rows_of_two_workers_have_the_bits_of_a_replay(self):
         self.check(2)
 
-    def test_rows_of_three_workers_too(self):
+    def test_rows_of_three_workers_have_the_bits_of_torch(self):
         self.check(3)
 
 

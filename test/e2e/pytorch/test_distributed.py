@@ -529,7 +529,7 @@ class Distributed(python_case.Case):
         self.assertIn('has joined, but has not pushed this tensor', text)
         self.assertIn('raise init_process_group(timeout=) or new_group(timeout=), now 2 s', text)
 
-    def test_another_size_that_is_known_is_a_mismatch_soon_and_a_late_rank_is_none(self):
+    def test_another_known_size_is_a_mismatch_soon_and_a_late_rank_is_not(self):
         brought = (('all_reduce of float32[6]', 'all_reduce of float32[7]'),
                    ('all_reduce of float32[6]', 'all_gather of float32[8]'),
                    ('all_reduce of float32[7]', 'all_reduce of float32[6]'),

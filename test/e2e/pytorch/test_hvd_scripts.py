@@ -591,7 +591,7 @@ class Scripts(unittest.TestCase):
         self.check(compare_passes, compare_copies_of_optimizers, compare_several_models,
                    compare_what_is_refused, compare_another_job)
 
-    def test_folds_leave_nothing_behind(self):
+    def test_folds_leave_no_state_behind(self):
         self.check(compare_folds)
 
 

@@ -235,7 +235,7 @@ static void a_code_has_plain_words_with_either_sign(void **state)
     assert_string_equal(err_text(0), "success");
 }
 
-static void an_unknown_code_has_words_too(void **state)
+static void an_unknown_code_has_a_text(void **state)
 {
     assert_string_equal(err_text(-123456), "unknown error");
     assert_string_equal(err_text(INT_MIN), "unknown error");
@@ -545,7 +545,7 @@ int main(void)
         cmocka_unit_test(a_text_that_is_not_a_whole_number_is_refused),
         cmocka_unit_test(bytes_are_written_in_the_largest_unit),
         cmocka_unit_test(a_code_has_plain_words_with_either_sign),
-        cmocka_unit_test(an_unknown_code_has_words_too),
+        cmocka_unit_test(an_unknown_code_has_a_text),
         cmocka_unit_test(an_error_keeps_code_and_sentence_and_returns_the_code),
         cmocka_unit_test(an_error_without_a_struct_err_still_returns_the_code),
         cmocka_unit_test(a_shortage_names_the_limit_its_value_and_its_option),

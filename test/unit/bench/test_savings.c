@@ -47,8 +47,7 @@ static struct plan plan_of(const char *mix, size_t jobs)
     return plan;
 }
 
-static void
-the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent(void **state)
+static void the_interval_of_five_figures_has_all_five_at_93_75_percent(void **state)
 {
     double values[] = {5, 1, 4, 2, 3};
     struct interval i = statistics_interval(values, 5);
@@ -56,8 +55,7 @@ the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent(void
     assert_float_equal(i.confidence, 0.9375, NEAR);
 }
 
-static void
-more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent(void **state)
+static void more_figures_narrow_the_interval_at_90_percent_or_more(void **state)
 {
     double values[20];
     for (int i = 0; i < 20; i++)
@@ -369,10 +367,8 @@ static void a_repeated_failure_is_reported_with_its_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent),
-        cmocka_unit_test(
-            more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent),
+        cmocka_unit_test(the_interval_of_five_figures_has_all_five_at_93_75_percent),
+        cmocka_unit_test(more_figures_narrow_the_interval_at_90_percent_or_more),
         cmocka_unit_test(too_few_figures_give_an_interval_with_its_confidence),
         cmocka_unit_test(a_quantile_is_a_figure_that_was_measured),
         cmocka_unit_test(a_mix_starts_over_and_each_job_has_a_name_of_its_own),

@@ -273,7 +273,7 @@ static void pushes_that_cannot_be_are_refused(void **state)
 
 static void errors_belong_to_their_thread(void **state)
 {
-    failed(gp_wait(NULL, 1), -EINVAL, "no request", NULL);
+    failed(gp_wait(NULL, 1), -EINVAL, "the request is NULL; pass the request of a push", NULL);
     assert_string_equal(gp_strerror(-ETIMEDOUT), "Connection timed out");
     assert_string_equal(gp_version(), GP_VERSION);
 }

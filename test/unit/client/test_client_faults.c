@@ -168,7 +168,7 @@ static void a_received_result_survives_a_failing_job(void **state)
     check_mean(result[0], ELEMENTS, 1);
 }
 
-static void a_stale_word_does_nothing(void **state)
+static void a_stale_word_has_no_effect(void **state)
 {
     declare("w", ELEMENTS, t);
     push(0, 1);
@@ -556,7 +556,7 @@ int main(void)
         CASE(an_error_that_names_no_tensor_gets_its_name),
         CASE(an_error_of_the_job_ends_open_and_later_requests),
         CASE(a_received_result_survives_a_failing_job),
-        CASE(a_stale_word_does_nothing),
+        CASE(a_stale_word_has_no_effect),
         CASE(a_failure_from_the_coordinator_fails_the_tensor_on_every_rank),
         CASE(a_failure_from_the_coordinator_ends_the_job),
         CASE(a_refused_declare_leaves_nothing_behind),

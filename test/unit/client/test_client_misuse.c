@@ -50,8 +50,9 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
 
 static void a_call_without_an_object_or_a_file_names_the_missing_argument(void **state)
 {
-    failed(gp_barrier(NULL, 1), -EINVAL, "no job given", NULL);
-    failed(gp_tensor_undeclare(NULL), -EINVAL, "no tensor given", NULL);
+    failed(gp_barrier(NULL, 1), -EINVAL, "the job is NULL; pass the job of gp_job_join()", NULL);
+    failed(gp_tensor_undeclare(NULL), -EINVAL,
+           "the tensor is NULL; pass a tensor of gp_tensor_declare()", NULL);
     failed(gp_job_timeline_start(jobs[0], ""), -EINVAL,
            "gp_job_timeline_start: the path is NULL or empty", NULL);
     failed(gp_job_restore(jobs[0], "file", NULL, 3), -EINVAL,

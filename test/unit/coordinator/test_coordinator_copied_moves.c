@@ -315,7 +315,7 @@ static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **st
 }
 
 /* This copy may be the only one, and must not be overwritten. */
-static void where_a_former_holder_would_be_the_next_nothing_moves_yet(void **state)
+static void a_move_waits_while_its_next_holder_is_a_former_one(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -350,7 +350,7 @@ static void the_copy_of_a_piece_undeclared_during_a_move_is_dropped(void **state
     expect_ended(&m, m.k.owner);
 }
 
-static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
+static void a_job_that_ends_during_its_move_leaves_no_copy(void **state)
 {
     struct moving m = order(*state);
     end_leave(m.k.worker);
@@ -382,9 +382,9 @@ int main(void)
         CASE(a_holder_that_is_lost_after_the_switch_is_followed_at_once),
         CASE(the_loss_of_a_holder_during_a_move_aborts_the_move),
         CASE(a_task_whose_next_holder_is_lost_stays_and_gets_another_holder),
-        CASE(where_a_former_holder_would_be_the_next_nothing_moves_yet),
+        CASE(a_move_waits_while_its_next_holder_is_a_former_one),
         CASE(the_copy_of_a_piece_undeclared_during_a_move_is_dropped),
-        CASE(a_job_that_ends_on_the_way_leaves_no_copy),
+        CASE(a_job_that_ends_during_its_move_leaves_no_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,7 +199,7 @@ static void a_holder_that_is_lost_is_followed_by_another(void **state)
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
 
-static void without_another_the_lane_goes_on_alone(void **state)
+static void without_another_holder_the_lane_continues_alone(void **state)
 {
     struct kept k = keeping_begun(*state);
     end_say_goodbye(k.keeper);
@@ -397,7 +397,7 @@ int main(void)
         CASE(a_former_holder_of_a_lost_owner_is_not_awaited),
         CASE(a_holder_stays_when_its_owner_is_followed_by_another),
         CASE(a_holder_that_is_lost_is_followed_by_another),
-        CASE(without_another_the_lane_goes_on_alone),
+        CASE(without_another_holder_the_lane_continues_alone),
         CASE(an_absent_holder_gets_its_tasks_again_and_is_not_replaced),
         CASE(a_stopping_holder_is_replaced_and_awaited_until_its_end),
         CASE(a_former_holder_is_free_once_the_next_has_a_whole_copy),

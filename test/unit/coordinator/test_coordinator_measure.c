@@ -264,7 +264,7 @@ static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
     assert_int_not_equal(measure_lane_of(rig, "new"), lane);
 }
 
-static void jobs_that_would_cost_each_other_too_much_do_not(void **state)
+static void jobs_beyond_the_loss_limit_share_no_lane(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
@@ -582,7 +582,7 @@ int main(void)
         CASE(new_jobs_get_free_lanes_to_be_measured_on),
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
         CASE(a_training_job_gets_a_lane_for_its_next_tensor),
-        CASE(jobs_that_would_cost_each_other_too_much_do_not),
+        CASE(jobs_beyond_the_loss_limit_share_no_lane),
         CASE(without_a_named_limit_no_job_is_refused),
         CASE(a_job_that_fits_nowhere_is_refused_with_the_missing_amount),
         CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),

@@ -156,7 +156,7 @@ static void a_living_worker_whose_connection_may_come_back_stays_a_member(void *
     expect_members(zero.end, 5, 3);
 }
 
-static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
+static void a_lost_worker_fails_a_job_that_is_not_elastic(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
@@ -433,7 +433,7 @@ int main(void)
         CASE(a_job_ends_only_when_its_last_rank_leaves),
         CASE(a_worker_that_a_lane_has_lost_leaves_the_job),
         CASE(a_living_worker_whose_connection_may_come_back_stays_a_member),
-        CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
+        CASE(a_lost_worker_fails_a_job_that_is_not_elastic),
         CASE(a_loss_report_counts_once_and_only_from_a_lane_of_the_job),
         CASE(an_old_loss_report_does_not_apply_to_a_returned_rank),
         CASE(a_disconnected_rank_stays_a_member_and_resumes_its_session),

@@ -285,7 +285,7 @@ static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
     }
 }
 
-static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
+static void tasks_of_a_lost_source_get_other_lanes(void **state)
 {
     for (size_t i = 0; i < STEPS; i++) {
         struct moving m = moving_begin(*state);
@@ -358,7 +358,7 @@ int main(void)
         CASE(a_drop_that_is_not_answered_is_sent_again),
         CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),
-        CASE(tasks_of_a_source_that_is_lost_are_placed_anew),
+        CASE(tasks_of_a_lost_source_get_other_lanes),
         CASE(a_source_that_is_lost_after_the_switch_changes_nothing),
         CASE(a_returned_aggregator_learns_the_state_of_its_pieces),
     };

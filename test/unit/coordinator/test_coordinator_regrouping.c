@@ -285,7 +285,7 @@ static void the_loss_is_told_again(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1);
 }
 
-static void a_known_membership_changes_nothing(void **state)
+static void a_known_membership_has_no_effect(void **state)
 {
     at_both_steps(*state, the_loss_is_told_again);
 }
@@ -580,7 +580,7 @@ int main(void)
         CASE(a_leave_during_a_regrouping_causes_another),
         CASE(a_loss_during_a_regrouping_causes_another),
         CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
-        CASE(a_known_membership_changes_nothing),
+        CASE(a_known_membership_has_no_effect),
         CASE(a_rank_is_free_when_lanes_have_closed_its_former_connections),
         CASE(an_ended_job_leaves_the_regrouping),
         CASE(a_tensor_declared_during_a_regrouping_has_the_remaining_ranks),

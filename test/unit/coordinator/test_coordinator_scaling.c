@@ -199,7 +199,7 @@ static void a_target_of_moving_tasks_does_not_park(void **state)
     assert_int_equal(target->arriving, 0);
 }
 
-static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
+static void with_parked_lanes_only_no_lane_is_measured(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 4);
@@ -425,7 +425,7 @@ static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void
     }
 }
 
-static void without_any_the_first_job_is_refused_in_the_end(void **state)
+static void without_an_aggregator_the_first_job_is_refused_in_the_end(void **state)
 {
     struct rig *rig = *state;
     rig->options.scales = false;
@@ -473,7 +473,7 @@ int main(void)
         SCALING_TEST(operators_see_the_decisions_of_growth),
         SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
         SCALING_TEST(a_target_of_moving_tasks_does_not_park),
-        SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),
+        SCALING_TEST(with_parked_lanes_only_no_lane_is_measured),
         SCALING_TEST(the_operator_s_number_of_lanes_stays_open),
         SCALING_TEST(never_are_more_open_than_are_granted),
         SCALING_TEST(under_a_policy_without_limits_all_lanes_stay_open),
@@ -485,7 +485,7 @@ int main(void)
         SCALING_TEST(the_waiting_requests_of_a_worker_fit_one_message),
         SCALING_TEST(the_wait_for_an_aggregator_that_never_joins_ends),
         SCALING_TEST(the_first_job_waits_for_the_first_aggregator_under_every_policy),
-        SCALING_TEST(without_any_the_first_job_is_refused_in_the_end),
+        SCALING_TEST(without_an_aggregator_the_first_job_is_refused_in_the_end),
         SCALING_TEST(the_only_aggregator_is_started_again_after_its_loss),
         SCALING_TEST(nothing_is_decided_again_while_nothing_changes),
     };

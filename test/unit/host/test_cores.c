@@ -140,7 +140,7 @@ static void bad_lists_are_refused_with_a_reason(void **state)
     assert_int_equal(cores_create("nonsense", &c, NULL), -EINVAL);
 }
 
-static void a_synthetic_machine_binds_nothing(void **state)
+static void on_a_synthetic_machine_no_thread_is_bound(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL);
     cpu_set_t before, after;
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test(a_machine_of_one_pu_has_one_core),
         cmocka_unit_test(a_formatted_list_can_be_read_again),
         cmocka_unit_test(bad_lists_are_refused_with_a_reason),
-        cmocka_unit_test(a_synthetic_machine_binds_nothing),
+        cmocka_unit_test(on_a_synthetic_machine_no_thread_is_bound),
         cmocka_unit_test(a_thread_is_bound_to_its_core_alone),
         cmocka_unit_test(memory_of_this_machine_can_be_bound),
         cmocka_unit_test(the_affinity_mask_narrows_the_cores),

@@ -278,8 +278,7 @@ static void a_round_without_its_holder_is_not_finished_for_a_move(void **state)
 }
 
 /* The holder is lost after the word of the result was sent. */
-static void
-who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
+static void a_rank_with_an_unfinished_result_lends_its_gradient_again(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(3);
@@ -555,7 +554,7 @@ int main(int argc, char **argv)
         CASE(a_holder_may_come_before_the_state_is_handed_over),
         CASE(a_state_that_is_handed_over_makes_the_next_holder_count),
         CASE(a_round_without_its_holder_is_not_finished_for_a_move),
-        CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
+        CASE(a_rank_with_an_unfinished_result_lends_its_gradient_again),
         CASE(a_copy_stays_in_place_when_ranks_leave),
         CASE(a_rank_and_the_holder_may_go_in_the_same_round),
         CASE(a_holder_that_returns_before_the_ranks_are_informed_delays_no_round),

@@ -187,8 +187,7 @@ static void expect_the_same(uint32_t rank)
     assert_memory_equal(rig_landing(to, rank, 0), rig_landing(alone, rank, 0), BYTES);
 }
 
-static void
-a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it(void **state)
+static void a_repeated_step_after_a_move_starts_from_the_earlier_parameters(void **state)
 {
     for (uint64_t last = 3; last <= 4; last++) {
         start_elastic(last);
@@ -295,7 +294,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
 }
 
 /* Late ranks wait for the lane's answer when it releases the piece. */
-static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
+static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
     push(from, 0, 1, 2);
@@ -569,13 +568,13 @@ static const struct CMUnitTest cases[] = {
     CASE(moments_that_move_give_the_same_bits_as_those_that_stay),
     CASE(arrays_are_stored_last_and_a_release_has_the_steps_after_them),
     CASE(a_state_is_put_into_memory_that_is_counted_already),
-    CASE(a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it),
+    CASE(a_repeated_step_after_a_move_starts_from_the_earlier_parameters),
     CASE(settings_move_along),
     CASE(of_a_running_sum_nothing_is_lost_and_nothing_added_twice),
     CASE(clocks_that_cannot_be_are_refused),
     CASE(the_slowest_rank_is_known_before_its_announcement),
     CASE(the_late_get_the_result_that_was_kept),
-    CASE(the_late_of_a_released_piece_are_answered_by_the_next),
+    CASE(the_next_lane_answers_late_ranks_of_a_released_piece),
     CASE(the_next_leader_sends_the_set_that_a_leader_decided),
     CASE(a_known_set_moves_with_the_piece_that_waits_for_it),
     CASE(a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it),

@@ -39,7 +39,7 @@ static void every_rule_gives_all_ranks_the_parameters_of_its_formula(void **stat
     }
 }
 
-static void one_worker_alone_updates_too(void **state) { follow(1, UPDATE_ADAM, false); }
+static void one_worker_alone_gets_updates(void **state) { follow(1, UPDATE_ADAM, false); }
 
 static void more_workers_than_a_pass_takes_update_to_the_same_bits(void **state)
 {
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_rule_gives_all_ranks_the_parameters_of_its_formula),
-        CASE(one_worker_alone_updates_too),
+        CASE(one_worker_alone_gets_updates),
         CASE(a_rank_gets_a_missed_commit_before_the_loss),
         CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
         CASE(the_squares_are_those_of_gradients_and_mean_not_of_parameters),

@@ -170,7 +170,7 @@ static void an_abort_while_the_round_is_finished_thaws_the_source(void **state)
                "source: round-committed -> serving / none", "target: abort -> absent / free");
 }
 
-static void an_abort_overtakes_the_state_on_its_way(void **state)
+static void an_abort_overtakes_the_moving_state(void **state)
 {
     TRANSCRIPT(FROZEN, "coordinator: timeout -> aborted / send-abort",
                "target: abort -> absent / free", "target: state-arrived -> absent / none",
@@ -407,7 +407,7 @@ int main(void)
         cmocka_unit_test(an_announcement_at_the_target_waits_for_the_activation),
         cmocka_unit_test(an_abort_while_preparing_leaves_the_source_serving),
         cmocka_unit_test(an_abort_while_the_round_is_finished_thaws_the_source),
-        cmocka_unit_test(an_abort_overtakes_the_state_on_its_way),
+        cmocka_unit_test(an_abort_overtakes_the_moving_state),
         cmocka_unit_test(an_abort_after_the_state_is_installed_drops_the_state),
         cmocka_unit_test(a_store_that_refuses_the_route_aborts),
         cmocka_unit_test(a_route_on_its_way_to_the_store_is_waited_for),

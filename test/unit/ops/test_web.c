@@ -378,7 +378,7 @@ static void silent_clients_hold_few_places_and_are_dropped_first(void **state)
         close(fds[i]);
 }
 
-static void an_idle_server_wants_nothing(void **state)
+static void an_idle_server_sets_no_timer(void **state)
 {
     show();
     answers("/healthz", "HTTP/1.1 200", "ok");
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_crowd_of_clients_is_answered_completely, start, stop),
         cmocka_unit_test_setup_teardown(silent_clients_hold_few_places_and_are_dropped_first, start,
                                         stop),
-        cmocka_unit_test_setup_teardown(an_idle_server_wants_nothing, start, stop),
+        cmocka_unit_test_setup_teardown(an_idle_server_sets_no_timer, start, stop),
         cmocka_unit_test(an_invalid_address_is_refused_with_the_expected_form),
         cmocka_unit_test_setup_teardown(a_port_in_use_is_reported, start, stop),
     };

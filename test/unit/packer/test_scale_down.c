@@ -67,7 +67,7 @@ static void a_drain_leaves_a_point_more_than_a_placement(void **state)
     pool_free(p);
 }
 
-static void all_of_a_lane_goes_or_nothing(void **state)
+static void all_tasks_of_a_lane_leave_or_none(void **state)
 {
     struct pool *p = pool_sparse();
     pool_put(p, 1, 3 * MS);
@@ -279,7 +279,7 @@ int main(void)
         cmocka_unit_test(a_window_of_load_begins_the_time_anew),
         cmocka_unit_test(a_lane_whose_tasks_fit_nowhere_is_not_drained),
         cmocka_unit_test(a_drain_leaves_a_point_more_than_a_placement),
-        cmocka_unit_test(all_of_a_lane_goes_or_nothing),
+        cmocka_unit_test(all_tasks_of_a_lane_leave_or_none),
         cmocka_unit_test(lanes_with_jobs_that_cannot_be_planned_for_stay),
         cmocka_unit_test(a_drain_waits_until_nothing_changes),
         cmocka_unit_test(a_drain_that_moves_too_much_is_left),

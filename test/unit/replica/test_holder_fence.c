@@ -257,8 +257,7 @@ static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 }
 
 /* The lane has other copies here, so nothing else would close the connection. */
-static void
-a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
+static void a_lane_with_an_open_write_gets_a_new_copy_on_another_connection(void **state)
 {
     keep_both_at_lane_1();
     const struct record_backup told = lanes[1].told[0];
@@ -322,7 +321,7 @@ int main(void)
         CASE(a_stamp_behind_a_fence_has_no_owner_when_the_copy_begins),
         CASE(memory_that_a_lane_may_write_is_used_for_no_other_piece),
         CASE(a_lane_that_is_being_left_is_fenced_when_it_is_lost),
-        CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
+        CASE(a_lane_with_an_open_write_gets_a_new_copy_on_another_connection),
         CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
