@@ -128,8 +128,8 @@ GP_API const char *gp_strerror(int error);
 GP_API const char *gp_last_error(void);
 
 /* Receives one log line without a line feed. `level`: 0 error, 1 warning, 2 info, 3 debug, 4 trace.
- * `line` is valid during the call. Any thread of the process or the library may call it, also
- * several at a time; the function must not call gp_ functions. */
+ * `line` is valid during the call. Any thread may call the function, also several threads at a
+ * time. The function must not call gp_ functions. */
 typedef void (*gp_log_fn)(int level, const char *line);
 
 /* Sets the receiver of log lines of the whole process; NULL: standard error (the default). Call it
@@ -176,12 +176,12 @@ enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILIT
 enum gp_backup_rule {
     GP_BACKUP_ALL = 0, /* every round waits for all ranks */
     GP_BACKUP_STATIC,  /* the round closes at its k-th gradient */
-    GP_BACKUP_AUTO,    /* at the best progress per time, decided at each gradient */
-    GP_BACKUP_DBW,     /* at the best progress per time, k chosen before the round */
-    GP_BACKUP_BLIND,   /* at the most gradients per time, k chosen before the round */
+    GP_BACKUP_AUTO,    /* closes at the best progress per time, decided at each gradient */
+    GP_BACKUP_DBW,     /* closes at the k of the best progress per time, chosen before the round */
+    GP_BACKUP_BLIND,   /* closes at the k of the most gradients per time, chosen before the round */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* PROPORTIONAL: times k/workers */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: rate times k/workers */
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
@@ -468,20 +468,20 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* gradients in the mean of `number` (0: unknown), of so many ranks */
+    uint32_t counted, of; /* `counted` (0: unknown) of `of` ranks are in the mean of `number` */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
  * closed and its results have landed; gp_wait() before is -EDEADLK. Returns 0: the gradient
- * counts; 1: it was dropped. Parameters belong to this or a later round, sums to this round; ranks
- * with that round have equal ones. gp_job_tell_loss() explains `loss`. `ret_round` may be NULL.
- * After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no backup workers, or no push. */
+ * counts; 1: the gradient was dropped. Parameters are those of this or a later round, sums those of
+ * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
+ * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* Fetches the sums of the next round that closed without this rank, into the results of its last
- * push, whose gp_wait() has returned. Called after each gp_round_end() until it returns 0, before
- * the next push or declaration. Returns 1: the sums have landed; 0: the rank lacks none. Rounds
+ * push, whose gp_wait() has returned. Call the function after each gp_round_end() until it returns
+ * 0, before the next push or declaration. 1: the sums have landed; 0: the rank lacks none. Rounds
  * wait for a rank `lag` behind. Errors of gp_round_end(); -EBUSY open request or second thread. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 

@@ -206,7 +206,7 @@ def add_filled_in(texts, quoted, found):
     for message, text in texts.items():
         pieces = pieces_of(text)
         size = sum(map(len, pieces))
-        if message in found or size < 10 or message == 'out of memory':
+        if message in found or size < 10:
             continue
         for quote, tests in whole:
             if len(quote) >= size and has(quote, pieces):

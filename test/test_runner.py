@@ -85,7 +85,7 @@ class Counting(unittest.TestCase):
         self.assertEqual(counts('1..2\nok 1 - a\n', -9, ended_for='no progress'), (1, 1, 0))
         self.assertEqual(counts('', -9, ended_for='no progress'), (0, 1, 0))
 
-    def test_a_program_that_says_nothing_is_a_failure(self):
+    def test_a_program_without_output_is_a_failure(self):
         self.assertEqual(counts(''), (0, 1, 0))
         self.assertEqual(counts('', 77), (0, 1, 0))
         self.assertEqual(counts('1..0\n'), (0, 1, 0))
@@ -95,14 +95,14 @@ class Counting(unittest.TestCase):
                          [('all', 'no network namespaces')])
         self.assertEqual(counts('1..0 # SKIP no network namespaces\n', 1), (0, 1, 0))
 
-    def test_a_program_that_speaks_no_tap_counts_as_one(self):
+    def test_a_program_without_tap_counts_as_one_case(self):
         self.assertEqual(counts('done\n', is_tap=False), (1, 0, 0))
         self.assertEqual(counts('', 3, is_tap=False), (0, 1, 0))
 
     def test_words_that_begin_like_a_verdict_are_no_case(self):
         self.assertEqual(counts('1..1\nokay\nok 1 - a\nnothing\n'), (1, 0, 0))
 
-    def test_the_seed_is_found_wherever_it_was_printed(self):
+    def test_the_seed_is_found_in_any_line_of_output(self):
         self.assertEqual(outcome('1..1\n# GRADPOOL_TEST_SEED=17\nok 1 - a\n').seed, '17')
         self.assertIsNone(outcome('1..1\nok 1 - a\n').seed)
 
@@ -216,7 +216,7 @@ class Standing(unittest.TestCase):
             child.kill()
         return time.monotonic() - start
 
-    def test_a_process_that_sleeps_is_waited_for_as_long_as_was_said(self):
+    def test_a_sleeping_process_is_awaited_without_the_busy_factor(self):
         self.assertLess(self.patience(SLEEPS, 2), 2 * progress.Patience.BUSY_FACTOR)
 
     def test_a_process_that_computes_is_waited_for_ten_times_as_long(self):
@@ -226,7 +226,7 @@ class Standing(unittest.TestCase):
         table = {1: (0, 1), 10: (1, 10), 11: (10, 10), 12: (11, 12), 13: (1, 10), 14: (1, 14)}
         self.assertEqual(progress.owners([10], table), {10: 10, 11: 10, 12: 10, 13: 10})
 
-    def test_pids_that_are_each_others_parents_end_nothing(self):
+    def test_pids_with_a_cycle_of_parents_end_no_process(self):
         self.assertEqual(progress.owners([10], {5: (6, 5), 6: (5, 6), 10: (1, 10)}), {10: 10})
 
 
@@ -253,7 +253,7 @@ class Running(unittest.TestCase):
         plan.run()
         return plan
 
-    def test_a_program_that_stands_still_is_ended_and_says_where_it_stood(self):
+    def test_a_program_without_progress_is_ended_and_prints_its_stacks(self):
         program.QUIET_S, before = 1, program.QUIET_S
         self.addCleanup(setattr, program, 'QUIET_S', before)
         self.run_all(self.program('still', SLEEPS))
@@ -305,7 +305,7 @@ class Running(unittest.TestCase):
         self.assertFalse(is_full(1.0, 1.0, has_idle_core=True), 'they come in bursts')
         self.assertTrue(is_full(*[0.0] * 4, age_s=0.1), 'nothing is known of them yet')
 
-    def test_a_program_hears_an_interrupt_though_its_runner_began_in_the_background(self):
+    def test_a_program_gets_an_interrupt_though_its_runner_began_in_the_background(self):
         """As with `test/run.sh &` in a script: the shell starts background processes with SIGINT
         ignored."""
         case = [sys.executable, '-m', 'unittest', 'test_runner.Running.hear_an_interrupt']
@@ -334,7 +334,7 @@ class Running(unittest.TestCase):
         plan = schedule.Schedule(programs, lambda *_: None, {})
         self.assertEqual([programs.index(p) for p in plan.queue], [4, 2, 0, 3, 1])
 
-    def test_what_a_program_wants_is_what_its_processes_run_or_wait_to_run(self):
+    def test_the_cores_that_a_program_wants_are_its_running_and_runnable_threads(self):
         seen = []
         spin = ('import time\nend = time.process_time() + 1.5\n'
                 'while time.process_time() < end: pass')

@@ -98,7 +98,7 @@ class Measures(unittest.TestCase):
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(structure.MEASURES.values()))
 
-    def test_a_file_that_grows_a_struct_makes_those_worse_that_hold_it(self):
+    def test_a_file_that_grows_a_struct_raises_the_counts_of_its_holders(self):
         tree = {'svc/a/x.h': struct('x', 'int a, b'), 'svc/a/y.h': struct('y', 'struct x x')}
         self.assertEqual(counts(structure.fields, tree), {'x': 2, 'y': 2})
         tree['svc/a/x.h'] = struct('x', 'int a, b, c')
@@ -140,7 +140,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(self.callees('#define RUN(x) \\\n    wanted(x)\n'),
                          {'svc/a/to.c': ['wanted']})
 
-    def test_comments_strings_members_and_static_names_make_none(self):
+    def test_comments_strings_members_and_static_names_are_no_callees(self):
         for text in ('/* wanted() */', '// wanted', 'f("wanted");', 'p->wanted();', 'a.wanted = 1;',
                      '{.wanted = 1}', 'ask();', 'unwanted();'):
             with self.subTest(text=text):
@@ -149,7 +149,7 @@ class Calls(unittest.TestCase):
     def test_a_function_of_the_file_itself_hides_one_of_that_name(self):
         self.assertEqual(self.callees('static int wanted(void) { return wanted(); }\n'), {})
 
-    def test_another_module_and_main_make_none(self):
+    def test_main_and_functions_of_another_module_are_no_callees(self):
         tree = {'svc/a/x.c': defines('main', 'y'), 'client/y.c': defines('y'),
                 'svc/a/z.c': defines('z', 'main')}
         self.assertEqual(list(map(dict, house(tree).calls.values())), [{}, {}, {}])
@@ -172,7 +172,7 @@ class Headers(unittest.TestCase):
         for header in ('svc/a/low/x.h', 'svc/a/low/internal.h', 'svc/a/low/low.h'):
             self.assertEqual(self.strays(header, 'svc/a/low/x.c'), 0, header)
 
-    def test_a_neighbour_or_another_room_is_not(self):
+    def test_headers_of_neighbours_and_other_rooms_are_strays(self):
         for header in ('svc/a/low/y.h', 'svc/a/x.h', 'svc/a/internal.h', 'svc/a/high/high.h'):
             self.assertEqual(self.strays(header, 'svc/a/low/x.c'), 1, header)
 
@@ -329,7 +329,7 @@ class Program(unittest.TestCase):
         self.assertEqual(self.run_program('--tighten').returncode, 1)
         self.assertEqual(self.limits(), 'folder * 2\nfolder svc/a 6\n')
 
-    def test_what_is_counted_can_be_listed(self):
+    def test_counted_places_can_be_listed(self):
         said = self.run_program('--show', 'folder', 'svc/a').stdout.split('\n')
         self.assertEqual(said[:2], ['folder svc/a 6', '  svc/a/0.c'])
         self.assertEqual(self.run_program('--show', 'circle').returncode, 2)

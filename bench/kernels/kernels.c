@@ -238,7 +238,10 @@ static char *make_array(size_t bytes, int number)
     size_t offset = (size_t)number * 576;
     char *memory = aligned_alloc(4096, (bytes + offset + 4095) / 4096 * 4096);
     if (!memory) {
-        fprintf(stderr, "gradpool-bench kernels: no memory for arrays of %zu bytes\n", bytes);
+        fprintf(
+            stderr,
+            "gradpool-bench kernels: no memory for arrays of %zu bytes; free memory on this host\n",
+            bytes);
         exit(1);
     }
     memset(memory, 0, bytes + offset);

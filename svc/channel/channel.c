@@ -92,7 +92,9 @@ static uint32_t get_u32(const uint8_t *at)
 static int queue_frame(struct channel *ch, const envelope *message, size_t bytes)
 {
     if (buffer_reserve(&ch->out, FRAME_HEADER_BYTES + bytes) < 0)
-        return channel_fail(ch, -ENOMEM, "this process has no memory to send %zu bytes", bytes);
+        return channel_fail(ch, -ENOMEM,
+                            "this process has no memory to send %zu bytes; raise its memory limit",
+                            bytes);
     uint8_t *at = ch->out.bytes + ch->out.end;
     put_u32(at, (uint32_t)bytes);
     gradpool__wire__envelope__pack(message, at + FRAME_HEADER_BYTES);

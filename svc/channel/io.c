@@ -127,7 +127,9 @@ static int collect_sealed(struct channel *ch)
     if (buffer_waiting(&ch->sealed) + bytes > SEALED_BYTES_MAX)
         return channel_fail(ch, -ENOBUFS, "the peer does not read the answers to its requests");
     if (buffer_reserve(&ch->sealed, bytes) < 0)
-        return channel_fail(ch, -ENOMEM, "this process has no memory to send %zu bytes", bytes);
+        return channel_fail(ch, -ENOMEM,
+                            "this process has no memory to send %zu bytes; raise its memory limit",
+                            bytes);
     ch->sealed.end += tls_take(ch->tls, ch->sealed.bytes + ch->sealed.end, bytes);
     return 0;
 }
@@ -177,7 +179,9 @@ static int unseal(struct channel *ch)
     ssize_t got;
     do {
         if (buffer_reserve(&ch->in, TLS_RECORD_BYTES) < 0)
-            return channel_fail(ch, -ENOMEM, "no memory to receive");
+            return channel_fail(
+                ch, -ENOMEM,
+                "this process has no memory to receive a message; raise its memory limit");
         got = tls_read(ch->tls, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end);
         if (got > 0)
             ch->in.end += (size_t)got;
@@ -204,7 +208,8 @@ static int take_sealed(struct channel *ch, const uint8_t *bytes, size_t count)
 int channel_use_key(struct channel *ch, const struct key *key)
 {
     if (tls_create_client(key, &ch->tls) < 0)
-        return channel_fail(ch, -ENOMEM, "no memory for TLS");
+        return channel_fail(ch, -ENOMEM,
+                            "this process has no memory for TLS; raise its memory limit");
     ch->mode = CHANNEL_SHAKING;
     int error = shake(ch);
     return error == 0 ? flush_sealed(ch) : error;
@@ -234,7 +239,8 @@ static int channel_decide(struct channel *ch)
         return 0;
     }
     if (tls_create_server(ch->find_key, ch->find_context, &ch->tls) < 0)
-        return channel_fail(ch, -ENOMEM, "no memory for TLS");
+        return channel_fail(ch, -ENOMEM,
+                            "this process has no memory for TLS; raise its memory limit");
     struct buffer first = ch->in;
     ch->in = (struct buffer){0};
     ch->mode = CHANNEL_SHAKING;
@@ -268,7 +274,8 @@ int channel_read(struct channel *ch)
         return error == 0 ? take_sealed(ch, sealed, got) : error;
     }
     if (buffer_reserve(&ch->in, READ_BYTES_MIN) < 0)
-        return channel_fail(ch, -ENOMEM, "no memory to receive");
+        return channel_fail(
+            ch, -ENOMEM, "this process has no memory to receive a message; raise its memory limit");
     error = receive_some(ch, ch->in.bytes + ch->in.end, ch->in.capacity - ch->in.end, &got);
     if (error < 0)
         return error;

@@ -274,7 +274,7 @@ int tls_put(struct tls *tls, const uint8_t *bytes, size_t count)
     ERR_clear_error();
     if (count == 0 || BIO_write(tls->in, bytes, (int)count) == (int)count)
         return 0;
-    return tls_fail(tls, -ENOMEM, "out of memory");
+    return tls_fail(tls, -ENOMEM, "this process has no memory for TLS; raise its memory limit");
 }
 
 size_t tls_pending(const struct tls *tls) { return BIO_ctrl_pending(tls->out); }

@@ -121,7 +121,10 @@ static int begin_file(struct fetch *f, const char *path, struct err *err)
     }
     f->arrays = malloc(longest + 1);
     if (!f->tensors || !f->arrays)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "snapshot %s: this process has no memory for the longest tensor, %zu bytes; "
+                       "raise its memory limit",
+                       path, (size_t)longest);
     return state_write_begin(path, f->tensors, f->what->n_tensors, &f->writer, err);
 }
 
@@ -238,7 +241,10 @@ int cli_snapshot(int argc, char **argv)
     path = wanted.output ? strdup(wanted.output) : NULL;
     if (!wanted.output && asprintf(&path, "%s.snapshot", wanted.options.job) < 0)
         path = NULL;
-    int error = path ? run(&f, &wanted, path, &err) : err_set(&err, -ENOMEM, "out of memory");
+    int error = path ? run(&f, &wanted, path, &err)
+                     : err_set(&err, -ENOMEM,
+                               "this process has no memory for the path of the snapshot; raise its "
+                               "memory limit");
     if (error < 0)
         fprintf(stderr, "gradpool: %s\n", err.text);
     else

@@ -424,7 +424,8 @@ int coordinator_create(const struct coordinator_options *options, struct coordin
     int error = state_dir_whole(options->state_dir, state_dir, sizeof state_dir, err)
                     ?: check_options(&whole, &listen, err);
     if (error == 0 && !(c = create(&whole)))
-        error = err_set(err, -ENOMEM, "out of memory");
+        error = err_set(err, -ENOMEM,
+                        "gradpool serve has no memory for the coordinator; raise its memory limit");
     if (error < 0) {
         destroy_given(options);
         return error;

@@ -153,7 +153,10 @@ int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
         return damaged(err, "its index has changed");
     _cleanup_free_ struct state_tensor *tensors = calloc(h.tensors + 1, sizeof *tensors);
     if (!tensors)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "this process has no memory for the list of %u tensors; raise its memory limit",
+            h.tensors);
     error = read_entries(data + sizeof h, &h, tensors, err);
     if (error < 0)
         return error;
@@ -200,7 +203,10 @@ static int load_index(int fd, uint64_t file_bytes, char **ret_index, size_t *ret
         return error;
     _cleanup_free_ char *index = malloc(sizeof h + h.index_bytes);
     if (!index)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "this process has no memory for the list of %u tensors; raise its memory limit",
+            h.tensors);
     error = read_all(fd, index, sizeof h + h.index_bytes, 0);
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));

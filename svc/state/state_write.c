@@ -173,7 +173,10 @@ int state_write_begin(const char *path, const struct state_tensor *tensors, size
     if (!w.tensors || asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {
         w.temporary = NULL;
         writer_free(&w);
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "snapshot %s: this process has no memory for %zu tensors; raise its memory limit", path,
+            count);
     }
     if (count > 0)
         memcpy(w.tensors, tensors, count * sizeof *tensors);

@@ -127,7 +127,10 @@ int timeline_file_open(const char *path, struct timeline_file **ret_file, struct
         free(f);
         free(copy);
         close(fd);
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "timeline %.300s: this process has no memory for the file; raise its memory limit",
+            path);
     }
     *f = (struct timeline_file){.fd = fd, .path = copy, .is_new = is_new};
     *ret_file = f;

@@ -54,7 +54,7 @@ HAVE_SPIN = shutil.which('spin') and shutil.which('gcc')
 @unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
 class SleepProtocol(Protocol):
 
-    def test_nobody_sleeps_on_while_a_record_waits(self):
+    def test_no_process_sleeps_while_a_record_waits(self):
         self.holds('shm_sleep.pml')
 
     def test_a_waker_without_a_fence_is_found(self):
@@ -73,14 +73,14 @@ class SleepProtocol(Protocol):
 @unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
 class MoveProtocol(Protocol):
 
-    def test_a_task_that_moves_there_and_back_is_applied_once_a_round(self):
+    def test_a_task_that_moves_and_returns_is_applied_once_a_round(self):
         self.holds('move.pml', 'MOVES=2', 'FAULTS=0', states=100000)
 
-    def test_whatever_is_lost_during_a_move_every_worker_gets_every_result(self):
+    def test_every_worker_gets_every_result_after_any_loss_during_a_move(self):
         self.holds('move.pml', 'MOVES=1', 'FAULTS=1', states=100000)
 
     @unittest.skipUnless(IS_LONG, 'takes minutes')
-    def test_whatever_is_lost_on_the_way_there_and_back_every_worker_gets_every_result(self):
+    def test_every_worker_gets_every_result_after_any_loss_during_a_move_and_its_return(self):
         self.holds('move.pml', 'MOVES=2', 'FAULTS=1', states=10000000)
 
     @unittest.skipUnless(IS_LONG, 'takes minutes')
@@ -106,7 +106,7 @@ class BackupProtocol(Protocol):
     def test_a_dead_leader_lane_decides_no_second_set(self):
         self.holds('backup.pml', 'ROUNDS=2', 'FAULTS=1', states=100000)
 
-    def test_a_worker_that_is_waited_for_gets_the_round_that_it_takes(self):
+    def test_an_awaited_worker_gets_the_round_that_it_takes(self):
         self.holds('backup.pml', 'ROUNDS=3', 'PATIENT', states=100000)
 
     @unittest.skipUnless(IS_LONG, 'takes minutes')
@@ -140,7 +140,7 @@ class BackupProtocol(Protocol):
     def test_a_word_before_its_set_is_found(self):
         self.is_found('backup.pml', 'WORD_BEFORE_SET')
 
-    def test_a_leader_lane_that_decides_before_all_have_spoken_is_found(self):
+    def test_a_leader_lane_that_decides_before_all_records_arrived_is_found(self):
         self.is_found('backup.pml', 'ROUNDS=2', 'FAULTS=1', 'DECIDES_EARLY')
 
     def test_a_taker_served_from_a_later_round_is_found(self):

@@ -80,7 +80,7 @@ static void a_connection_that_ends_at_any_post_of_a_lane_is_made_again(void **st
 }
 
 /* Parameters and moments: a step is applied once. */
-static void a_step_of_an_update_rule_is_applied_once_wherever_a_connection_ends(void **state)
+static void a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connection(void **state)
 {
     struct sim_options options = small_world(SIM_MESSAGES);
     options.kinds = SIM_KINDS_UPDATE;
@@ -168,7 +168,7 @@ static const struct CMUnitTest cases[] = {
     cmocka_unit_test(any_post_of_a_lane_may_find_no_room),
     cmocka_unit_test(any_post_of_a_worker_may_find_no_room),
     cmocka_unit_test(a_connection_that_ends_at_any_post_of_a_lane_is_made_again),
-    cmocka_unit_test(a_step_of_an_update_rule_is_applied_once_wherever_a_connection_ends),
+    cmocka_unit_test(a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connection),
     cmocka_unit_test(a_connection_that_ends_at_any_post_of_a_worker_is_made_again),
     cmocka_unit_test(any_allocation_of_a_running_lane_may_fail),
     cmocka_unit_test(any_allocation_of_placing_may_fail_and_placing_again_works),

@@ -78,24 +78,24 @@ static void a_sum_is_finished_wherever_its_owner_dies(enum sim_reach reach, uint
     assert_int_equal(outcome.finished, outcome.posts);
 }
 
-static void a_sum_of_several_chunks_is_finished_wherever_its_owner_dies(void **state)
+static void a_sum_of_several_chunks_survives_the_death_of_its_owner_at_any_point(void **state)
 {
     a_sum_is_finished_wherever_its_owner_dies(SIM_MESSAGES, LONG);
 }
 
-static void a_sum_of_one_chunk_is_finished_wherever_its_owner_dies(void **state)
+static void a_sum_of_one_chunk_survives_the_death_of_its_owner_at_any_point(void **state)
 {
     a_sum_is_finished_wherever_its_owner_dies(SIM_MESSAGES, 2000);
 }
 
-static void a_sum_in_mapped_memory_is_finished_wherever_its_owner_dies(void **state)
+static void a_sum_in_mapped_memory_survives_the_death_of_its_owner_at_any_point(void **state)
 {
     a_sum_is_finished_wherever_its_owner_dies(SIM_MAPPED, LONG);
 }
 
 /* Until the first commit a new owner can repeat all rounds. Afterwards parameters and moments are
  * lost with their lane, and each worker that needs them is informed. */
-static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(void **state)
+static void an_update_is_finished_or_its_loss_reported_after_the_death_of_its_owner(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {
         struct outcome outcome = {0};
@@ -106,7 +106,7 @@ static void an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies(vo
 }
 
 /* With a copy in a worker's memory nothing is lost, and every bit is equal. */
-static void an_update_with_a_copy_is_finished_wherever_its_owner_dies(void **state)
+static void an_update_with_a_copy_survives_the_death_of_its_owner_at_any_point(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {
         struct outcome outcome = {0};
@@ -120,11 +120,11 @@ static void an_update_with_a_copy_is_finished_wherever_its_owner_dies(void **sta
 }
 
 static const struct CMUnitTest cases[] = {
-    cmocka_unit_test(a_sum_of_several_chunks_is_finished_wherever_its_owner_dies),
-    cmocka_unit_test(a_sum_of_one_chunk_is_finished_wherever_its_owner_dies),
-    cmocka_unit_test(a_sum_in_mapped_memory_is_finished_wherever_its_owner_dies),
-    cmocka_unit_test(an_update_is_finished_or_its_loss_is_told_wherever_its_owner_dies),
-    cmocka_unit_test(an_update_with_a_copy_is_finished_wherever_its_owner_dies),
+    cmocka_unit_test(a_sum_of_several_chunks_survives_the_death_of_its_owner_at_any_point),
+    cmocka_unit_test(a_sum_of_one_chunk_survives_the_death_of_its_owner_at_any_point),
+    cmocka_unit_test(a_sum_in_mapped_memory_survives_the_death_of_its_owner_at_any_point),
+    cmocka_unit_test(an_update_is_finished_or_its_loss_reported_after_the_death_of_its_owner),
+    cmocka_unit_test(an_update_with_a_copy_survives_the_death_of_its_owner_at_any_point),
 };
 
 int main(int argc, char **argv)

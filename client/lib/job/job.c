@@ -11,7 +11,7 @@
 int job_check(const struct gp_job *job)
 {
     if (!job)
-        return client_error(-EINVAL, "no job given");
+        return client_error(-EINVAL, "the job is NULL; pass the job of gp_job_join()");
     if (generation_is_foreign(job->client->generation))
         return client_error(-ECHILD,
                             "job '%s' belongs to the parent process; join it anew after "

@@ -81,7 +81,8 @@ static int job_tables_add_lane(struct gp_job *job, uint32_t lane)
 
 int job_table_check(const struct gp_table *t)
 {
-    return t ? job_check(t->job) : client_error(-EINVAL, "no table given");
+    return t ? job_check(t->job)
+             : client_error(-EINVAL, "the table is NULL; pass the table of gp_table_declare()");
 }
 
 struct gp_table *job_table_find(const struct gp_job *job, const char *name)

@@ -141,7 +141,8 @@ void tensor_break(struct gp_tensor *t, int code, const char *text)
 
 int tensor_check(const struct gp_tensor *t)
 {
-    return t ? job_check(t->job) : client_error(-EINVAL, "no tensor given");
+    return t ? job_check(t->job)
+             : client_error(-EINVAL, "the tensor is NULL; pass a tensor of gp_tensor_declare()");
 }
 
 const char *gp_tensor_name(const gp_tensor *tensor) { return tensor ? tensor->name : ""; }

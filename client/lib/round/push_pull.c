@@ -331,7 +331,9 @@ static int start_locked(struct starting *s, struct gp_request **ret_request)
         return client_error_from(&s->job->failure);
     struct gp_request *q = request_take(s->job);
     if (!q)
-        return client_error(-ENOMEM, "out of memory");
+        return client_error(
+            -ENOMEM, "job '%s': this process has no memory for a request; raise its memory limit",
+            s->job->name);
     if (!s->is_uncounted)
         hold_find_iterations(s->job, s->items, s->count, s->operation, s->iterations);
     int error = prepare(s, q);
@@ -380,7 +382,7 @@ int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result, enum gp_
 {
     gp_item item = {tensor, gradient, result};
     if (!tensor)
-        return client_error(-EINVAL, "no tensor given");
+        return client_error(-EINVAL, "the tensor is NULL; pass a tensor of gp_tensor_declare()");
     return gp_push_pull_group(tensor->job, &item, 1, operation, ret_request);
 }
 
@@ -405,7 +407,7 @@ int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
 {
     gp_item item = {tensor, gradient, parameters};
     if (!tensor)
-        return client_error(-EINVAL, "no tensor given");
+        return client_error(-EINVAL, "the tensor is NULL; pass a tensor of gp_tensor_declare()");
     return gp_update_group(tensor->job, &item, 1, settings, ret_request);
 }
 

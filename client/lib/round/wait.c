@@ -127,7 +127,7 @@ uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms)
 static int wait_check(const struct gp_request *q)
 {
     if (!q)
-        return client_error(-EINVAL, "no request given");
+        return client_error(-EINVAL, "the request is NULL; pass the request of a push");
     if (generation_is_foreign(q->client->generation))
         return client_error(
             -ECHILD, "the request belongs to the parent process; connect and push in this process");

@@ -20,8 +20,8 @@ static int batch_check_count(const struct gp_table *t, size_t count)
     if (count <= (size_t)blocks * TABLE_KEYS_MAX)
         return 0;
     return client_error(-E2BIG,
-                        "table '%s': a batch of %zu keys; a lane of this job stores requests for "
-                        "%u x %u keys of a rank; make several batches",
+                        "table '%s': a batch has %zu keys, but a lane of this job stores requests "
+                        "for at most %u x %u keys of a rank; make several batches",
                         t->name, count, blocks, TABLE_KEYS_MAX);
 }
 
@@ -32,12 +32,14 @@ static int batch_set_keys(struct gp_batch *b, const uint64_t *keys, size_t count
     int error = table_batch_set(&b->keys, keys, count, t->terms->keys, t->route.salt, &wrong);
     if (error == -EINVAL)
         return client_error(error,
-                            "table '%s': key %" PRIu64 " at position %zu; the table has keys below "
-                            "%" PRIu64,
+                            "table '%s': key %" PRIu64 " at position %zu is too large; "
+                            "the table has keys below %" PRIu64,
                             t->name, keys[wrong], wrong, t->terms->keys);
     return error < 0
-               ? client_error(error, "table '%s': no memory for %zu keys; make smaller batches",
-                              t->name, count)
+               ? client_error(
+                     error,
+                     "table '%s': this process has no memory for %zu keys; make smaller batches",
+                     t->name, count)
                : 0;
 }
 
@@ -47,15 +49,16 @@ int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count, gp_batc
     if (error < 0)
         return error;
     if (!ret_batch || (count > 0 && !keys))
-        return client_error(-EINVAL, "gp_batch_create: no keys, or no place for the batch");
+        return client_error(-EINVAL, "gp_batch_create: keys or ret_batch is NULL; pass both");
     struct gp_job *job = table->job;
     struct gp_batch *b = NULL;
     pthread_mutex_lock(&job->lock);
     error = rows_check(table) ?: batch_check_count(table, count);
     if (error == 0 && batch_create(table, &b) < 0)
-        error = client_error(
-            -ENOMEM, "table '%s': no memory for a batch; free batches, or memory of this host",
-            table->name);
+        error = client_error(-ENOMEM,
+                             "table '%s': this process has no memory for a batch; free some "
+                             "batches, or raise its memory limit",
+                             table->name);
     pthread_mutex_unlock(&job->lock);
     if (error == 0)
         error = batch_set_keys(b, keys, count);

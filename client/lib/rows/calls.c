@@ -32,8 +32,8 @@ static size_t row_begin_bytes(const struct row_begin *b)
 static int row_begin_no_memory(const struct row_begin *b, int error)
 {
     return client_error(error,
-                        "table '%s': this process has no memory for another request; free some, "
-                        "or wait for open requests, then call again",
+                        "table '%s': this process has no memory for another request; wait for open "
+                        "requests, then call again",
                         b->batch->table->name);
 }
 
@@ -79,7 +79,8 @@ static int row_begin_lay(const struct row_begin *b)
     int error = table_batch_lay(&b->batch->keys, &t->route, t->terms->wire, t->terms->dim, &memory,
                                 call->spans, call->parts, call->requests);
     if (error < 0)
-        return client_error(error, "table '%s': a request does not fit its memory", t->name);
+        return client_error(
+            error, "table '%s': a request does not fit its memory; make smaller batches", t->name);
     if (b->gradients)
         table_batch_fold(&b->batch->keys, call->requests, b->gradients);
     return 0;
@@ -90,11 +91,12 @@ static int row_begin_refused(const struct row_begin *b, int error)
     const struct gp_table *t = b->batch->table;
     if (error == -EBUSY)
         return client_error(error,
-                            "table '%s': %u requests of this rank are open on a lane, as many as a "
-                            "lane stores; wait for one, or pull rows in each clock",
+                            "table '%s': a lane stores %u open requests of a rank, and has as many "
+                            "of this rank; wait for one, or pull rows in each clock",
                             t->name, record_row_requests(t->job->workers));
-    return client_error(error, "table '%s': no number is left for a request; start the job again",
-                        t->name);
+    return client_error(
+        error, "table '%s': this rank has used all numbers of requests; start the job again",
+        t->name);
 }
 
 static int row_begin_send(struct row_begin *b)
@@ -165,7 +167,8 @@ static int row_begin(struct row_begin *b, struct gp_request **ret_request)
 
 static int row_begin_check(const struct gp_batch *batch)
 {
-    return batch ? job_table_check(batch->table) : client_error(-EINVAL, "no batch given");
+    return batch ? job_table_check(batch->table)
+                 : client_error(-EINVAL, "the batch is NULL; pass a batch of gp_batch_create()");
 }
 
 int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request)
@@ -174,8 +177,10 @@ int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request)
     if (error < 0)
         return error;
     if (!ret_request || (!rows && batch->keys.positions > 0))
-        return client_error(-EINVAL, "table '%s': a pull without a place for %s",
-                            batch->table->name, ret_request ? "its rows" : "its request");
+        return client_error(-EINVAL,
+                            "table '%s': the argument %s of gp_pull() is NULL; pass a place for %s",
+                            batch->table->name, ret_request ? "rows" : "ret_request",
+                            ret_request ? "the rows" : "the request");
     struct row_begin b = {.batch = batch, .rows = rows, .wants_request = true};
     return row_begin(&b, ret_request);
 }
@@ -186,7 +191,9 @@ int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_request)
     if (error < 0)
         return error;
     if (!gradients && batch->keys.positions > 0)
-        return client_error(-EINVAL, "table '%s': a push without gradients", batch->table->name);
+        return client_error(
+            -EINVAL, "table '%s': the gradients of gp_push() are NULL; pass a row for each key",
+            batch->table->name);
     struct row_begin b = {
         .batch = batch, .gradients = gradients, .wants_request = ret_request != NULL};
     return row_begin(&b, ret_request);
@@ -221,8 +228,8 @@ static int change_add(struct gp_table *t, const gp_row_settings *s)
     struct table_change *change = change_take(tables);
     if (!change)
         return client_error(-ENOMEM,
-                            "table '%s': this process has no memory for settings; free some, then "
-                            "call gp_table_set() again",
+                            "table '%s': this process has no memory for settings; end a clock, "
+                            "then call gp_table_set() again",
                             t->name);
     *change = (struct table_change){.number = ++tables->changes_count,
                                     .clock = worker_clock_now(&tables->clock),
@@ -247,7 +254,8 @@ int gp_table_set(gp_table *table, const gp_row_settings *settings)
     if (error < 0)
         return error;
     if (!settings)
-        return client_error(-EINVAL, "table '%s': no settings given", table->name);
+        return client_error(-EINVAL, "table '%s': the settings are NULL; pass a gp_row_settings",
+                            table->name);
     struct row_settings checked = row_settings_from(settings);
     const char *wrong = row_wrong(table->terms->rule, &checked);
     if (wrong)
@@ -276,7 +284,8 @@ static int clock_end(struct gp_job *job)
     int error = worker_clock_end(&tables->clock);
     if (error < 0)
         return client_error(
-            error, "job '%s': no number is left for a later clock; start the job again", job->name);
+            error, "job '%s': this rank has used all numbers of clocks; start the job again",
+            job->name);
     link_announce_rows(job);
     engine_poll(&job->engine);
     if (!tables->copied.code)

@@ -63,10 +63,10 @@ static int declared_check_spec(const gp_table_spec *spec)
 
 static int declared_no_memory(struct table_declaration *d)
 {
-    return err_set(&d->err, -ENOMEM,
-                   "table '%.100s': this process has no memory for the table; free some, then "
-                   "declare the table again",
-                   d->name);
+    return err_set(
+        &d->err, -ENOMEM,
+        "table '%.100s': this process has no memory for the table; raise its memory limit",
+        d->name);
 }
 
 /* Refuses a declare after the first clock. A clock may end while the coordinator answers, so the
@@ -126,8 +126,8 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
     bool is_reply = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_DECLARE_REPLY;
     if (!is_reply || reply->declare_reply->n_tables != 1)
         return err_set(&d->err, -EPROTO,
-                       "table '%s': the coordinator answered a declare with something else; "
-                       "install the same version of gradpool on both hosts",
+                       "table '%s': the coordinator did not answer the declare with a route; "
+                       "install one version of gradpool on all hosts",
                        d->name);
     int error = declared_check_clock(d);
     if (error < 0)
@@ -213,7 +213,7 @@ static int declared_check_link(const struct table_declaration *d, const struct l
     if (l->failure.code)
         return client_error_from(&l->failure);
     return client_error(-ETIMEDOUT,
-                        "table '%s': not connected to %s within %" PRIu64
+                        "table '%s': this rank did not connect to %s within %" PRIu64
                         " ms; look at that host, or raise GRADPOOL_TIMEOUT_MS",
                         d->name, name, d->job->client->timeout_ns / NS_PER_MS);
 }
@@ -260,7 +260,7 @@ int gp_table_declare(gp_job *job, const gp_table_spec *spec, gp_table **ret_tabl
     if (error < 0)
         return error;
     if (!spec || !ret_table)
-        return client_error(-EINVAL, "gp_table_declare: no spec, or no place for the table");
+        return client_error(-EINVAL, "gp_table_declare: spec or ret_table is NULL; pass both");
     error = declared_check_spec(spec);
     if (error < 0)
         return error;

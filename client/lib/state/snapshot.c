@@ -124,7 +124,10 @@ static void find_tensors(struct snapshot *s)
     pthread_mutex_lock(&s->job->lock);
     s->tensors = calloc(s->job->by_name.count + 1, sizeof *s->tensors);
     if (!s->tensors)
-        err_set(&s->err, -ENOMEM, "out of memory");
+        err_set(
+            &s->err, -ENOMEM,
+            "job '%s': this process has no memory for the list of tensors; raise its memory limit",
+            s->job->name);
     for_each_tensor (t, s->job) {
         if (t->terms.rule && s->tensors)
             s->tensors[s->count++] = t;
@@ -389,7 +392,10 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
 {
     struct state_tensor *described = calloc(s->count + 1, sizeof *described);
     if (!described)
-        return err_set(&s->err, -ENOMEM, "out of memory");
+        return err_set(
+            &s->err, -ENOMEM,
+            "job '%s': this process has no memory for the list of tensors; raise its memory limit",
+            s->job->name);
     for (size_t i = 0; i < s->count; i++)
         described[i] = describe(s->tensors[i]);
     int error = path ? state_write_begin(path, described, s->count, ret_writer, &s->err)

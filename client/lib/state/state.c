@@ -65,7 +65,10 @@ static int sort_states(struct reading *r)
     r->names = calloc(r->count, sizeof *r->names);
     r->have = calloc(r->count, sizeof *r->have);
     if (!r->sorted || !r->names || !r->have)
-        return err_set(&r->err, -ENOMEM, "out of memory");
+        return err_set(
+            &r->err, -ENOMEM,
+            "job '%s': this process has no memory for %zu states; raise its memory limit",
+            r->job->name, r->count);
     for (size_t i = 0; i < r->count; i++)
         r->sorted[i] = &r->states[i];
     qsort(r->sorted, r->count, sizeof *r->sorted, compare_states);

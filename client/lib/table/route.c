@@ -62,7 +62,8 @@ int table_route_read(const Gradpool__Wire__TableRoute *message, const char *tabl
     if (!route.shards || !route.lanes) {
         table_route_fini(&route);
         return err_set(err, -ENOMEM,
-                       "table '%s': no memory for the route of %u shards; free memory on this host",
+                       "table '%s': this process has no memory for the route of %u shards; raise "
+                       "its memory limit",
                        table, shards);
     }
     for (uint32_t i = 0; i < shards; i++)

@@ -227,7 +227,9 @@ int config_parse(FILE *stream, const char *path, const struct config_part *parts
                        "%s:%d: expected KEY = VALUE, [SECTION], or a comment after # or ;", path,
                        line);
     if (line < 0 && !c.failed_line)
-        return err_set(err, -ENOMEM, "%s: out of memory", path);
+        return err_set(err, -ENOMEM,
+                       "%s: this process has no memory to read the file; raise its memory limit",
+                       path);
     return c.failed_line ? -EINVAL : 0;
 }
 

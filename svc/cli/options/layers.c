@@ -82,7 +82,8 @@ static int layer_of_file(struct layers *l, struct err *err)
         return 0;
     _cleanup_free_ void *unused = calloc(1, command->other->options_bytes);
     if (!unused)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "this process has no memory to read %s; raise its memory limit", path);
     struct config_part parts[] = {{command, l->options, l->own},
                                   {command->other, unused, l->other}};
     int error = config_read(path, parts, 2, err);

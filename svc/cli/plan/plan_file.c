@@ -132,7 +132,9 @@ static int read_row(struct table *t, char *line, Gradpool__Wire__PlanRequest *re
     if (fault)
         return err_set(err, -EINVAL, "%s:%zu: %s", t->path, t->line, fault);
     if (add(t, request, cells[t->at[NAME]], elements, dtype) < 0)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "%s:%zu: this process has no memory for the tensor; raise its memory limit",
+                       t->path, t->line);
     return 0;
 }
 

@@ -290,7 +290,10 @@ int run_children(const struct run_plan *plan)
 {
     struct children c = {.plan = plan};
     if (allocate(&c) < 0) {
-        fprintf(stderr, "gradpool run: out of memory or descriptors\n");
+        fprintf(stderr,
+                "gradpool run: no memory or descriptors for %u workers; raise the limits of this "
+                "process (ulimit -n), or start fewer\n",
+                plan->count);
         return CLI_FAILED;
     }
     (void)start_all(&c);

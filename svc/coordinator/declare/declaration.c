@@ -376,7 +376,10 @@ static int settle(struct declare *d, struct err *err)
 {
     _cleanup_free_ bool *had = calloc(d->wanted_count ? d->wanted_count : 1, sizeof *had);
     if (!had)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a declaration of job %.64s; raise its memory limit",
+            d->job->name);
     int error = plan(d, err);
     if (error < 0)
         return error;

@@ -98,7 +98,9 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
         if (error < 0 && tensor)
             tensor_destroy(tensor);
         if (error < 0)
-            return err_set(err, error, "gradpool serve is out of memory");
+            return err_set(
+                err, error,
+                "gradpool serve has no memory for the tensors of a plan; raise its memory limit");
     }
     return 0;
 }

@@ -343,7 +343,11 @@ static int tables_settle(struct tables_asked *d, struct err *err)
 {
     _cleanup_free_ bool *had = calloc(d->wanted_count + 1, sizeof *had);
     int error =
-        had ? tables_plan(d, err) : err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        had ? tables_plan(d, err)
+            : err_set(
+                  err, -ENOMEM,
+                  "gradpool serve has no memory for tables of job %.64s; raise its memory limit",
+                  d->job->name);
     if (error < 0)
         return error;
     for (size_t i = 0; i < d->wanted_count; i++)

@@ -423,7 +423,11 @@ int fleet_init(struct service *s, struct err *err)
     if (s->fleet->slots)
         share_cores(s, cores);
     cores_destroy(cores);
-    return s->fleet->slots || error < 0 ? error : err_set(err, -ENOMEM, "out of memory");
+    return s->fleet->slots || error < 0
+               ? error
+               : err_set(err, -ENOMEM,
+                         "gradpool serve has no memory for %zu aggregators; raise its memory limit",
+                         count);
 }
 
 void fleet_destroy(struct service *s)

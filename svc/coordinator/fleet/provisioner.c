@@ -124,7 +124,9 @@ static int local_start(struct provisioner *p, const struct provision *what,
     snprintf(grant, sizeof grant, "GRADPOOL_GRANT=%s", what->grant);
     _cleanup_free_ char **environment = environment_with(grant);
     if (!environment)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "gradpool serve has no memory for the environment of an aggregator; raise "
+                       "its memory limit");
     int ends[2] = {-1, -1};
     int r = open_pipe(ends);
     if (r < 0)

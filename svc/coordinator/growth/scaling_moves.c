@@ -143,7 +143,9 @@ static bool begin(struct job *job, struct trip *trip)
 {
     struct err err;
     if (!trip)
-        err_set(&err, -ENOMEM, "gradpool serve is out of memory");
+        err_set(&err, -ENOMEM,
+                "gradpool serve has no memory for a move of job %.64s; raise its memory limit",
+                job->name);
     else if (start_batch(job, trip, &err) == 0) {
         list_append(&job->service->scaling->trips, &trip->link);
         return true;

@@ -222,9 +222,10 @@ void tensors_send_routes(struct job *job, const struct session *to, piece_wanted
     _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
     size_t pieces = 0;
     if (!tensors)
-        return log_error("gradpool serve is out of memory, so the routes of job %s were not sent; "
-                         "raise its memory limit",
-                         job->name);
+        return log_error(
+            "gradpool serve has no memory for the routes of job %s, and did not send them; "
+            "raise its memory limit",
+            job->name);
     WIRE(RouteChange) change = MESSAGE_PART(RouteChange, route_change, .tensors = tensors);
     for (size_t i = 0; i < job->tensors_count; i++) {
         WIRE(TensorRoute) *route = tensor_route(job->tensors[i], wanted, context);

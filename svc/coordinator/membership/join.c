@@ -326,7 +326,10 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
     struct service *s = p->service;
     struct session *session = session_create(job, request->rank, request->node);
     if (!session)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for another rank of job %.64s; raise its memory limit",
+            job->name);
     session->identity = identify(p, request, &session->pid);
     while (session->number == 0)
         if (getrandom(&session->number, sizeof session->number, 0) < 0)

@@ -280,7 +280,10 @@ static void ask_regroup(struct job *job, struct lane *lane)
             return;
         }
     }
-    jobs_fail(job, NULL, -ENOMEM, "gradpool serve is out of memory");
+    jobs_fail(job, NULL, -ENOMEM,
+              "gradpool serve has no memory for the new set of ranks of job %.64s; raise its "
+              "memory limit",
+              job->name);
 }
 
 static void put_piece(struct tensor *tensor, struct piece *piece, void *context)

@@ -84,9 +84,11 @@ void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
     m->then = then;
     int error = migration_ask_all(m, order, ask);
     if (error < 0)
-        migration_refused(m, error,
-                          error == -ENOMEM ? "gradpool serve is out of memory"
-                                           : "an aggregator has ended");
+        migration_refused(
+            m, error,
+            error == -ENOMEM
+                ? "gradpool serve has no memory for a request to a lane; raise its memory limit"
+                : "an aggregator has ended");
     else if (m->pending == 0)
         then(m);
 }

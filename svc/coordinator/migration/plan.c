@@ -103,7 +103,10 @@ static int check_targets(struct job *job, const struct search *search)
                            "aggregator %u, which has lane %u, is ending; choose another lane",
                            lane->aggregator->id, id);
         if (!jobs_share(job, lane))
-            return err_set(search->err, -ENOMEM, "gradpool serve is out of memory");
+            return err_set(
+                search->err, -ENOMEM,
+                "gradpool serve has no memory for a move of job %.64s; raise its memory limit",
+                job->name);
     }
     return 0;
 }
@@ -270,7 +273,11 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
         error = -ENOMEM;
     free(search.travellers);
     if (error < 0)
-        return error == -ENOMEM ? err_set(err, error, "gradpool serve is out of memory") : error;
+        return error == -ENOMEM ? err_set(err, error,
+                                          "gradpool serve has no memory for a move of job %.64s; "
+                                          "raise its memory limit",
+                                          job->name)
+                                : error;
     m->done = done;
     m->context = context;
     close_tasks(job, &search);

@@ -78,7 +78,9 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     if (!lane ||
         lane_call(lane, put, part, sizeof *part, STATE_PUT, state_put, .job_id = m->job,
                   .piece = t->piece, .offset = part->offset, .data = reply->state_reply->data) < 0)
-        migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+        migration_refused(m, -ENOMEM,
+                          "gradpool serve has no memory for a part of a state that moves; raise "
+                          "its memory limit");
 }
 
 static void skip(struct migration *m)
@@ -118,7 +120,9 @@ static void fill(struct migration *m)
         error = pull(m);
     }
     if (error < 0)
-        migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+        migration_refused(m, -ENOMEM,
+                          "gradpool serve has no memory for a part of a state that moves; raise "
+                          "its memory limit");
     else if (m->way->parts == 0)
         m->then(m);
 }
@@ -129,7 +133,9 @@ void migration_send_state(struct migration *m, migration_fn then)
     migration_forget_state(m);
     m->way = calloc(1, sizeof *m->way);
     if (!m->way)
-        return migration_refused(m, -ENOMEM, "gradpool serve is out of memory");
+        return migration_refused(
+            m, -ENOMEM,
+            "gradpool serve has no memory for the states of a move; raise its memory limit");
     fill(m);
 }
 

@@ -230,7 +230,9 @@ static bool plan(struct order *order, struct job *job)
         note_stay(order, job, astray);
     int error = tasks_list(job, is_ordered, order, &order->tasks, &order->tasks_count);
     if (error < 0)
-        note_stay(order, job, "gradpool serve is out of memory");
+        note_stay(
+            order, job,
+            "gradpool serve has no memory for the list of tasks to move; raise its memory limit");
     else if (order->tasks_count > 0 && choose_lanes(order, job, &err) < 0)
         note_stay(order, job, err.text);
     return true;
@@ -293,7 +295,10 @@ static int start_batch(struct order *order, struct job *job, struct err *err)
     order->began_ns = clock_now_ns();
     struct task_move *moves = calloc(order->batch, sizeof *moves);
     if (!moves)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a move of job %.64s; raise its memory limit",
+            job->name);
     for (size_t i = 0; i < order->batch; i++) {
         const struct task *task = &order->tasks[order->tasks_at + i];
         moves[i] = (struct task_move){.task = task->id,

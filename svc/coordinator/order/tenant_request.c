@@ -98,7 +98,9 @@ static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct 
     struct tenant *known = tenants_find(s, wanted->tenant);
     struct tenant *tenant = known ? known : tenant_create(s, wanted->tenant);
     if (!tenant)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(err, -ENOMEM,
+                       "gradpool serve has no memory for tenant %s; raise its memory limit",
+                       wanted->tenant);
     error = tenant_keep(s, &added, err);
     if (error < 0) {
         if (!known)

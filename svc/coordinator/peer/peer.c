@@ -151,7 +151,8 @@ void peer_fail(struct peer *p, uint64_t id, int code, const char *format, ...)
 
 void peer_fail_memory(struct peer *p, uint64_t id)
 {
-    peer_fail(p, id, -ENOMEM, "gradpool serve is out of memory");
+    peer_fail(p, id, -ENOMEM,
+              "gradpool serve has no memory for the answer to a request; raise its memory limit");
 }
 
 /* Returns whether the connection needs a key. Connections over the Unix socket, and over TCP from

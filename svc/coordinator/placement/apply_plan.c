@@ -69,7 +69,9 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
         while (end < plan->pieces_count && plan->pieces[end].tensor == tensors[i]->id)
             end++;
         if (end == at || take_pieces(tensors[i], plan->pieces + at, end - at) < 0)
-            return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+            return err_set(
+                err, -ENOMEM,
+                "gradpool serve has no memory for the pieces of a tensor; raise its memory limit");
         at = end;
     }
     return 0;
@@ -99,7 +101,10 @@ int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, s
     struct answer answer = {0};
     _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
     if (!items)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a placement of job %.64s; raise its memory limit",
+            job->name);
     choose_piece_bytes(job);
     describe_tensors(job, tensors, count, items);
     int error = ask_packer(job, items, count, ASK_FOR_NEW, &answer, err);
@@ -133,7 +138,10 @@ int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, 
     struct answer answer = {0};
     _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
     if (!items)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for shards of job %.64s; raise its memory limit",
+            job->name);
     choose_piece_bytes(job);
     describe_shards(table, items);
     int error = ask_packer(job, items, count, ASK_FOR_SHARDS, &answer, err);
@@ -155,7 +163,10 @@ int placing_try(struct job *job, struct answer *ret_answer, struct err *err)
     uint32_t next_task = job->service->numbers->next_task;
     _cleanup_free_ struct packer_tensor *items = calloc(count + 1, sizeof *items);
     if (!items)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a placement of job %.64s; raise its memory limit",
+            job->name);
     choose_piece_bytes(job);
     describe_tensors(job, job->tensors, count, items);
     int error = ask_packer(job, items, count, ASK_FOR_NEW, ret_answer, err);
@@ -178,7 +189,10 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
     struct answer answer = {0};
     _cleanup_free_ struct packer_tensor *items = calloc(count, sizeof *items);
     if (!items)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a placement of job %.64s; raise its memory limit",
+            job->name);
     describe_tasks(job, tasks, count, items);
     int error = ask_packer(job, items, count, why, &answer, err);
     if (error < 0)

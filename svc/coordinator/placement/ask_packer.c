@@ -484,7 +484,10 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
 {
     struct offer offer;
     if (offer_lanes(job, why, false, &offer) < 0)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a placement of job %.64s; raise its memory limit",
+            job->name);
     struct packer_request request = {
         .policy = job->service->options->policy,
         .piece_bytes_max =

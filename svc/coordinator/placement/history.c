@@ -207,9 +207,9 @@ void profiles_keep(const struct job *job)
     if (!past || take_tensors(past, job) < 0) {
         if (past && list_is_empty(&past->link))
             past_free(past);
-        return log_warn(
-            "gradpool serve is out of memory, so the measurements of job %s are not kept",
-            job->name);
+        return log_warn("gradpool serve has no memory for the measurements of job %s, and does not "
+                        "store them; raise its memory limit",
+                        job->name);
     }
     past->times = known;
     past->is_alone = profile_knows_alone(job->profile);

@@ -157,7 +157,9 @@ static void place(struct job *job, const struct aggregator *lost)
     if (job->failure)
         return;
     if (tasks_list(job, is_stranded, NULL, &list.tasks, &list.count) < 0)
-        err_set(&err, -ENOMEM, "gradpool serve is out of memory");
+        err_set(&err, -ENOMEM,
+                "gradpool serve has no memory for a placement of job %.64s; raise its memory limit",
+                job->name);
     else if (list.count > 0)
         placing_plan_tasks(job, list.tasks, list.count, &err);
     if (err.code < 0)

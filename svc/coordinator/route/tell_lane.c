@@ -172,7 +172,8 @@ static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpe
     size_t bytes = sizeof *placed + placed->count * sizeof placed->pieces[0];
     if (telling_ask(job, lane, placed->epoch, how, specs, placed->count, lane_answered, placed,
                     bytes) < 0)
-        settle(job, placed, -ENOMEM, "gradpool serve is out of memory");
+        settle(job, placed, -ENOMEM,
+               "gradpool serve has no memory for a request to a lane; raise its memory limit");
 }
 
 void telling_place(struct job *job)

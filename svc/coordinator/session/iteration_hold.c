@@ -154,7 +154,10 @@ int holding_begin(struct job *job, enum hold_scope scope, held_fn done, uint64_t
                        job->name);
     struct holding *h = malloc(sizeof *h);
     if (!h)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a hold of job %.64s; raise its memory limit",
+            job->name);
     *h = (struct holding){.job = job,
                           .id = ++job->service->door->next_id,
                           .until_ns = clock_now_ns() + patience[scope].iteration_ns,

@@ -89,7 +89,10 @@ static int collect(struct saving *sv, const struct job *job, struct err *err)
     sv->tensors = calloc(job->tensors_count + 1, sizeof *sv->tensors);
     sv->pieces = calloc(job->index->pieces_count + 1, sizeof *sv->pieces);
     if (!found || !sv->tensors || !sv->pieces)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a snapshot of job %.64s; raise its memory limit",
+            job->name);
     for (size_t i = 0; i < job->tensors_count && error == 0; i++) {
         if (!is_wanted(sv, job->tensors[i]))
             continue;
@@ -274,7 +277,10 @@ static void ask_all(struct saving *sv, struct job *job)
     for (size_t i = 0; i < job->shares_count && error == 0; i++)
         error = ask_lane(sv, job, job->shares[i].lane);
     if (error < 0)
-        saving_break(sv, error, "gradpool serve is out of memory");
+        saving_break(
+            sv, error,
+            "gradpool serve has no memory for a snapshot of job %.64s; raise its memory limit",
+            job->name);
     else if (sv->pending == 0)
         saving_break(sv, -EAGAIN, "no snapshot: job %.64s has no tensors any more", job->name);
 }

@@ -152,7 +152,9 @@ void saving_read(struct saving *sv)
     timer_stop(&sv->timer);
     sv->batch = calloc(1, sizeof *sv->batch);
     if (!sv->batch)
-        return saving_break(sv, -ENOMEM, "gradpool serve is out of memory");
+        return saving_break(
+            sv, -ENOMEM,
+            "gradpool serve has no memory for the parts of a snapshot; raise its memory limit");
     while (error == 0 && sv->batch->count < PARTS_MAX && sv->batch->bytes < BATCH_BYTES && skip(sv))
         error = ask_next(sv);
     if (error < 0)

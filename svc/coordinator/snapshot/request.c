@@ -15,7 +15,10 @@ static int take_wanted(struct saving *sv, const struct job *job,
         return 0;
     sv->wanted = calloc(request->n_tensors, sizeof *sv->wanted);
     if (!sv->wanted)
-        return err_set(err, -ENOMEM, "gradpool serve is out of memory");
+        return err_set(
+            err, -ENOMEM,
+            "gradpool serve has no memory for a snapshot of job %.64s; raise its memory limit",
+            job->name);
     for (size_t i = 0; i < request->n_tensors; i++) {
         const struct tensor *tensor = jobs_tensor_named(job, request->tensors[i]);
         if (!tensor)

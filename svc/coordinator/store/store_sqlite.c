@@ -463,7 +463,8 @@ int store_sqlite_open(const char *path, uint32_t pages_max, struct store **ret_s
     if (!s || !copy) {
         free(s);
         free(copy);
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "gradpool serve has no memory to open %s; raise its memory limit", path);
     }
     s->store.ops = &sqlite_ops;
     s->path = copy;

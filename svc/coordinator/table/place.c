@@ -98,7 +98,9 @@ static void shards_tell_lane(struct job_table *table, struct lane *lane, uint32_
                          .salt = table->salt, .shards = numbers, .n_shards = count);
     if (count > 0 &&
         telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told) < 0)
-        shards_settle(table, lane, -ENOMEM, "gradpool serve is out of memory");
+        shards_settle(
+            table, lane, -ENOMEM,
+            "gradpool serve has no memory for a request to a lane; raise its memory limit");
 }
 
 static void shards_tell_table(struct job_table *table)

@@ -34,14 +34,16 @@ static const char *request_fault(const struct worker *w, const struct lane_table
 {
     const struct row_rank *rank = &table->queues->ranks[w->number];
     if (r->dim != table->terms->dim || r->dtype != table->terms->wire)
-        return "rows of another length or dtype than those of the table";
+        return "a request has rows of another length or dtype than its table; use one version";
     if (r->clock != table_clocks_of(table->clocks, w->number))
-        return "a request of a clock in which the worker is not";
+        return "a request is for another clock than the worker's; use one version";
     if (r->sequence <= rank->sequence)
-        return "a request with a number that was used before";
+        return "a request has a number that was used before; use one version";
     if (list_is_empty(&rank->unused))
-        return "more open requests than a lane stores";
-    return request_is_lent(w, table, r) ? NULL : "a request in memory that it does not lend";
+        return "a rank has more open requests than a lane stores; use one version";
+    return request_is_lent(w, table, r)
+               ? NULL
+               : "a request lies in memory that the worker does not lend; use one version";
 }
 
 /* Compares the shards and epochs of the directory with those of the lane. -ESTALE: a shard is on
@@ -97,7 +99,8 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
     struct lane_table *table = table_find(w->job, record->table);
     if (w->job->failure)
         return NULL; /* no request of a failed job is answered */
-    const char *fault = table ? request_fault(w, table, record) : "a request for an unknown table";
+    const char *fault = table ? request_fault(w, table, record)
+                              : "a request is for an unknown table; use one version";
     if (fault)
         return fault;
     struct row_request *request = request_begin(table, w, record);
@@ -105,7 +108,7 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
     request->error = error;
     if (error == -EBADMSG || error == -EFAULT) {
         table_drop_request(table, request);
-        return "a directory that is not sound";
+        return "a request has an invalid directory; use one version";
     }
     if (error < 0)
         list_append(&table->queues->done, &request->link);
@@ -123,11 +126,11 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
                                const struct record_clock *record)
 {
     if (!table)
-        return "a clock of an unknown table";
+        return "a clock is of an unknown table; use one version";
     if (record->clock > table_clocks_of(table->clocks, w->number))
-        return "a clock that does not follow the last one";
+        return "a clock does not follow the last one; use one version";
     if (record->sequence < table->queues->ranks[w->number].sequence)
-        return "a clock with fewer requests than it sent";
+        return "a clock has fewer requests than the worker sent; use one version";
     return NULL;
 }
 
@@ -173,9 +176,9 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
     struct lane_table *table = table_find(w->job, record->settings.table);
     const struct row_settings settings = row_settings_of(&record->settings);
     if (!table)
-        return "settings of an unknown table";
+        return "settings are for an unknown table; use one version";
     if (record->clock < table_clocks_of(table->clocks, w->number))
-        return "settings for a clock that it has ended";
+        return "settings are for a clock that the worker has ended; use one version";
     const char *wrong = row_wrong(table->terms->rule, &settings);
     if (wrong) {
         job_fail(w->job, -EINVAL,
@@ -190,7 +193,9 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
                  "table '%s' of job '%s': rank %u changed the settings of %d clocks that other "
                  "ranks have not ended; pull rows in each clock, or change settings less often",
                  table->name, w->job->name, w->number, ROW_SETTINGS_MAX);
-    return error == -ERANGE ? "settings for an earlier clock than the last ones" : NULL;
+    return error == -ERANGE
+               ? "settings are for an earlier clock than the last ones; use one version"
+               : NULL;
 }
 
 const char *rows_hear_clock(struct worker *w, const struct record_clock *record)
@@ -198,7 +203,7 @@ const char *rows_hear_clock(struct worker *w, const struct record_clock *record)
     switch (record->form) {
     case RECORD_CLOCK_ENDED: return hear_ended(w, record);
     case RECORD_CLOCK_SETTINGS: return hear_settings(w, record);
-    default: return "a standing of tables, for which the lane does not wait";
+    default: return "a standing of tables came without a query; use one version";
     }
 }
 

@@ -132,12 +132,14 @@ int web_create(const char *address, const char *version, struct web **ret_web, s
 {
     struct web *web = calloc(1, sizeof *web);
     if (!web)
-        return err_set(err, -ENOMEM, "out of memory");
+        return err_set(err, -ENOMEM,
+                       "gradpool serve has no memory for --http; raise its memory limit");
     *web = (struct web){.listen_fd = -1, .epoll_fd = -1};
     list_init(&web->visitors);
     int error = web_pages_create(version, &web->pages);
     if (error < 0)
-        err_set(err, error, "out of memory");
+        err_set(err, error,
+                "gradpool serve has no memory for the pages of --http; raise its memory limit");
     else if (address)
         error = listen_on(web, address, err);
     if (error < 0) {

@@ -96,7 +96,7 @@ class Compare(unittest.TestCase):
         cells = compare(self, '--workers', 4, '--bytes', 65536, '--slow-rank', 2)
         self.assertEqual(names(cells), OURS + PEERS)
 
-    def test_one_worker_alone_and_the_smallest_tensor_are_compared_too(self):
+    def test_the_comparison_has_one_worker_alone_and_the_smallest_tensor(self):
         for bytes_ in (4, 4096):
             cells = compare(self, '--workers', 1, '--bytes', bytes_, '--systems',
                             'gradpool,sockets')
@@ -108,7 +108,7 @@ class Compare(unittest.TestCase):
         for cell in cells:
             self.assertEqual((cell['tensor_bytes'], cell['tensors']), (400, 1000))
 
-    def test_a_peer_that_is_not_installed_is_skipped_with_a_line_that_says_so(self):
+    def test_a_peer_that_is_not_installed_is_skipped_with_a_line(self):
         answer = bench('compare', '--json', '--cell-ms', 10, '--workers', 2, '--bytes', 4096,
                        '--systems', 'openmpi,sockets', environment={'PATH': '/nonexistent'})
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -181,7 +181,7 @@ class Ddp(unittest.TestCase):
 
 
 class Names(unittest.TestCase):
-    def test_many_names_are_right_each_way_and_have_their_ratio_to_one_fused_tensor(self):
+    def test_many_named_tensors_have_right_sums_and_a_ratio_to_one_fused_tensor(self):
         spent = Spent()
         answer = bench('names', '--json', '--tensors', 50, '--turns', 1, '--rounds', 2)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
@@ -223,7 +223,7 @@ class Parameters(unittest.TestCase):
 
 
 class Idle(unittest.TestCase):
-    def test_idle_jobs_are_connected_and_their_cpu_is_told_in_fractions_of_a_core(self):
+    def test_the_cpu_of_connected_idle_jobs_is_printed_in_fractions_of_a_core(self):
         spent = Spent()
         answer = bench('idle', '--jobs', 6, '--workers', 2, '--seconds', 1, '--json')
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
@@ -291,7 +291,7 @@ class Durability(unittest.TestCase):
 
 
 class Budget(unittest.TestCase):
-    def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_told(self):
+    def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_printed(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         cells = [json.loads(line) for line in answer.stdout.splitlines()]
@@ -341,7 +341,7 @@ class Backup(unittest.TestCase):
                 self.assertGreater(every['seconds'], own['seconds'] * (2 if times != 'calm' else 0))
         self.assertLess(bars['over_all'], 1)
 
-    def test_runs_of_a_known_outcome_have_it(self):
+    def test_runs_with_a_known_outcome_end_with_this_outcome(self):
         answer = bench('backup', '--virtual', '--check')
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         lines = answer.stdout.splitlines()

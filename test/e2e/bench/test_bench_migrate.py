@@ -14,7 +14,7 @@ TRANSPORTS = ('shm', 'tcp') if os.environ.get('GRADPOOL_TEST_LONG') else ('tcp',
 
 
 class Migrate(unittest.TestCase):
-    def test_each_way_to_another_aggregator_has_its_row_and_the_same_bits(self):
+    def test_each_kind_of_move_to_another_aggregator_has_a_row_and_the_same_bits(self):
         answer = bench('migrate', '--json', '--state', STATE_BYTES, '--migrations', 1,
                        '--drains', 1, '--ends', 1, '--restarts', 1,
                        *(() if len(TRANSPORTS) > 1 else ('--transport', 'tcp')))

@@ -56,7 +56,7 @@ class Stragglers(unittest.TestCase):
         row = json.loads(answer.stdout.splitlines()[0])
         self.assertEqual((row['injector'], row['bytes_moved']), ('skew', 0))
 
-    def test_only_policies_that_are_named_run_where_nothing_is_wrong(self):
+    def test_without_slow_lanes_an_unsuited_policy_is_refused(self):
         answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'none',
                        '--policy', 'mxnet')
         self.assertEqual((answer.returncode, answer.stdout), (1, ''), answer.stderr)

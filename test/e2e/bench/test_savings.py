@@ -47,7 +47,7 @@ class Savings(unittest.TestCase):
         self.assertEqual((self.last['wrong'], self.last['alternations']), (0, 2))
         self.assertGreater(self.last['checked_rounds'], 0)
 
-    def test_the_page_shows_what_the_lines_say(self):
+    def test_the_page_shows_the_figures_of_the_lines(self):
         data = browser.check_run(self, self.page)
         for name in LAST:
             if name in data['figures']:
@@ -59,7 +59,7 @@ class Savings(unittest.TestCase):
         self.assertEqual(max(one['dedicated'] for one in data['history']), 4)
         browser.check_labels(self, self.page.read_text(), self.folder)
 
-    def test_the_settings_take_turns_and_each_job_is_there_in_every_one(self):
+    def test_the_settings_take_turns_and_each_job_runs_under_every_setting(self):
         turns = [(line['alternation'], line['turn']) for line in self.having('turn')]
         self.assertEqual([t for t in turns if t[1] != 'alone'],
                          [(1, 'dedicated'), (1, 'shared'), (2, 'shared'), (2, 'dedicated')])
@@ -68,7 +68,7 @@ class Savings(unittest.TestCase):
             for job in line['jobs']:
                 self.assertGreater(job['period_ms'], 0, line)
 
-    def test_dedicated_lanes_are_as_many_as_workers_while_all_jobs_are_there(self):
+    def test_each_worker_has_a_dedicated_lane_while_all_jobs_run(self):
         for line in self.having('turn', 'dedicated'):
             self.assertEqual(max(lanes for _, lanes in line['allocated']), 4, line)
             self.assertEqual(line['allocated'][-1][1], 0, line)
@@ -127,7 +127,7 @@ class Savings(unittest.TestCase):
 
 
 class Usage(unittest.TestCase):
-    def test_without_json_people_get_a_table_that_says_what_was_scaled(self):
+    def test_without_json_the_output_is_a_table_with_the_scaled_figures(self):
         answer = bench('savings', '--quick', '--jobs', 1, '--mix', 'lstm_lm', '--alternations', 1,
                        '--turn-s', 1, '--load', 5)
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -136,7 +136,7 @@ class Usage(unittest.TestCase):
         self.assertIn('1 cores a server: dedicated hold', answer.stdout)
         self.assertNotIn('{', answer.stdout)
 
-    def test_a_model_that_is_not_there_is_named_and_nothing_starts(self):
+    def test_a_missing_model_is_named_and_no_service_starts(self):
         answer = bench('savings', '--mix', 'resnet50,gpt9')
         self.assertEqual(answer.returncode, 1)
         self.assertEqual(answer.stdout, '')

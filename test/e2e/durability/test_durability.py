@@ -247,10 +247,10 @@ class ByOperator(Case):
         self.train(steps, 100)
         self.check(100)
 
-    def test_a_job_goes_on_from_what_an_operator_has_taken_to_the_same_bits_shm(self):
+    def test_a_job_continues_from_an_operators_snapshot_to_the_same_bits_shm(self):
         self.go_on_from_it('shm')
 
-    def test_a_job_goes_on_from_what_an_operator_has_taken_to_the_same_bits_tcp(self):
+    def test_a_job_continues_from_an_operators_snapshot_to_the_same_bits_tcp(self):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
@@ -477,7 +477,7 @@ class Refusals(Case):
         self.train(2, 10)
         self.check(10)
 
-    def test_ranks_that_declared_different_tensors_are_told(self):
+    def test_ranks_that_declared_different_tensors_get_an_error(self):
         self.jobs[0].declare('alone', 5, rule='sgd')
         self.fails(lambda job: job.snapshot(self.path), 'different tensors')
         self.assertFalse(self.path.exists())

@@ -220,7 +220,7 @@ class JobSnapshots(unittest.TestCase):
         self.step(-1)
         self.restore(0)
 
-    def test_a_late_worker_knows_that_nothing_was_broadcast(self):
+    def test_a_late_worker_sees_that_no_parameters_were_broadcast(self):
         self.join(0, 1, 2, on_worker_loss='continue')
         self.declare(0, 1, 2)
         for late in (1, 0):
@@ -235,7 +235,7 @@ class JobSnapshots(unittest.TestCase):
         self.step(-1)
         self.restore(0)
 
-    def test_ranks_are_told_whose_request_is_open(self):
+    def test_the_error_names_the_rank_whose_request_is_open(self):
         self.join(0, 1, 2)
         self.begin()
 

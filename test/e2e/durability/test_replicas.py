@@ -121,7 +121,7 @@ class Replicas(Case):
         self.serve(aggregators=2)
         self.train_while(self.kill_when_copied, 'tcp', TIMES)
 
-    def test_a_keeper_that_is_killed_costs_nothing(self):
+    def test_a_killed_holder_changes_no_result(self):
         self.serve('--durability', 'replica', aggregators=3)
 
         def harm():
@@ -129,7 +129,7 @@ class Replicas(Case):
             self.kill(self.random.choice(self.service.pids()))
         self.train_while(harm, 'shm', TIMES, 'momentum')
 
-    def test_a_keeper_that_is_stopped_is_replaced(self):
+    def test_a_holder_that_is_stopped_is_replaced(self):
         self.serve('--aggregator-timeout', '3', aggregators=3)
 
         def harm():
@@ -237,7 +237,7 @@ class InWorkers(Case):
                 self.kill_owner()
         self.train_while(harm, 'tcp', TIMES)
 
-    def test_an_operator_is_not_told_that_parameters_died_while_a_copy_is_fetched(self):
+    def test_the_log_reports_no_lost_parameters_while_a_copy_is_fetched(self):
         self.serve(aggregators=2)
         said = []
 

@@ -79,7 +79,7 @@ class States(python_case.Case):
         self.assertEqual(self.read(1), [(2, {-2.5}, {1.5})] * 2)
         self.assertEqual(self.each(lambda job: self.read(job.rank)), [[(2, {-2.5}, {1.5})] * 2] * 2)
 
-    def test_tensors_that_are_not_named_do_not_matter(self):
+    def test_unnamed_tensors_do_not_change_a_read(self):
         jobs, tensors = self.begin()
         # this tensor has no broadcast, and the other rank does not declare it
         jobs[0].declare('unset', 5, rule='adam')

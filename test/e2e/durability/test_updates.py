@@ -135,7 +135,7 @@ class Refusals(Case):
         with ranks.expects(self, gradpool.Mismatch, "rule 'lamb'"):
             job.declare('lamb', 4, rule='lamb')
 
-    def test_ranks_that_disagree_on_the_rule_are_told(self):
+    def test_ranks_with_different_update_rules_get_an_error(self):
         jobs = self.join('disagree', 'shm')
         jobs[0].declare('w', 4, rule='adam')
         with ranks.expects(self, gradpool.Mismatch, 'w'):

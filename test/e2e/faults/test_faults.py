@@ -214,13 +214,13 @@ class Faults(unittest.TestCase):
                                                '--rounds', '10', '--transport', transport):
                 self.assertEqual(result(worker)['wrong'], 0)
 
-    def test_an_unknown_host_is_said(self):
+    def test_the_error_of_an_unknown_host_names_the_host(self):
         worker = Process([BENCH, 'push', '--endpoint', 'gradpool://no.such.host.invalid:7077'],
                          self.service.folder, 'unknown')
         self.assertEqual(worker.wait(), 1)
         self.assertIn('no.such.host.invalid', worker.text())
 
-    def test_a_refused_port_is_said_with_the_next_step(self):
+    def test_the_error_of_a_refused_port_has_the_next_step(self):
         with socket.socket() as probe:
             probe.bind(('127.0.0.1', 0))
             port = probe.getsockname()[1]   # a free port, without a listener
@@ -339,7 +339,7 @@ class Faults(unittest.TestCase):
         return sum(lane['arena_bytes'] for a in self.service.status()['aggregators']
                    for lane in a['lanes'])
 
-    def test_memory_of_a_job_is_the_arena_s_figure_and_what_it_lends(self):
+    def test_memory_of_a_job_is_the_arena_s_figure_and_the_lent_memory(self):
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         before = self.arena_bytes()  # memory of lanes that serve no job
         workers = self.training('figures', 2, '--tensors', '50')

@@ -110,7 +110,7 @@ class Resets(unittest.TestCase):
         """Drops all later packets of the worker's connections, even resets."""
         self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
 
-    def test_a_reset_that_the_lane_does_not_hear_of(self):
+    def test_a_reset_that_only_the_worker_sees_is_recovered(self):
         workers = self.training('one-way', 2, '--elements', 100000)
         self.forget(self.aggregator, 'local')
         self.reset('remote')
@@ -209,7 +209,7 @@ class Resets(unittest.TestCase):
         shaken = self.train('shaken', lambda step: step % 3 or self.reset(ENDS[step // 3 % 2]))
         self.assertEqual(calm, shaken)
 
-    def test_where_workers_come_and_go_a_rank_stays_in_too(self):
+    def test_in_an_elastic_job_a_rank_survives_a_reset(self):
         calm = self.train('calm', lambda step: None)
         for name, how in (('goes-on', {'on_worker_loss': 'continue'}), ('grows', {
                 'workers_max': 4})):

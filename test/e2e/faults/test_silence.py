@@ -70,7 +70,7 @@ class Silence(unittest.TestCase):
                                        '--verbose', '--elements', 50000, '--compute-ms', 3)
                 for rank, node in enumerate(places)]
 
-    def test_its_workers_are_lost_soon_and_one_that_is_stopped_is_not(self):
+    def test_workers_of_a_silent_host_are_lost_and_a_stopped_worker_is_not(self):
         stopped = self.pushes('stopped', 'ac')
         fails = self.pushes('fails', 'ab')
         goes_on = [self.goes_on(node, rank, 4) for rank, node in enumerate('abab')]

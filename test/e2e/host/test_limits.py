@@ -68,7 +68,7 @@ class Limits(unittest.TestCase):
     def test_memory_of_a_worker(self):
         self.check(self.told('AS', 1 << 20, 1 << 34), 'RLIMIT_AS) is ', 'ulimit -v')
 
-    def test_the_size_of_a_file_is_that_of_shared_memory_too(self):
+    def test_the_limit_of_file_sizes_holds_for_shared_memory(self):
         self.check(self.told('FSIZE', 1 << 10, 1 << 20, 1 << 30), 'RLIMIT_FSIZE) is ', 'ulimit -f')
 
     def test_threads_of_a_worker(self):

@@ -186,7 +186,7 @@ class Limit(unittest.TestCase):
     def test_a_worker_that_takes_its_pages_back_ends_its_job_alone(self):
         self.punch()
 
-    def test_it_does_where_userfaultfd_is_refused(self):
+    def test_a_worker_that_takes_its_pages_back_ends_its_job_alone_without_userfaultfd(self):
         self.punch(*self.without_userfaultfd())
 
 

@@ -80,13 +80,13 @@ class Faults(unittest.TestCase):
             sums = self.few(f'a first round over {transport}', job.add)
             self.assertEqual(sums, [WORKERS] * WORKERS)
 
-    def test_a_new_job_s_first_round_has_next_to_none_shm(self):
+    def test_a_new_job_s_first_round_has_few_page_faults_shm(self):
         self.first_rounds('shm')
 
-    def test_a_new_job_s_first_round_has_next_to_none_tcp(self):
+    def test_a_new_job_s_first_round_has_few_page_faults_tcp(self):
         self.first_rounds('tcp')
 
-    def test_memory_that_is_lent_later_has_next_to_none(self):
+    def test_memory_that_is_lent_later_has_few_page_faults(self):
         job = Job(self.connect('shm'), 'later')
         job.add()
         more = [j.declare('more', ELEMENTS) for j in job.jobs]
@@ -115,10 +115,10 @@ class Faults(unittest.TestCase):
         for _ in range(3):
             self.few(f'a move over {transport}, and three updates', move)
 
-    def test_a_move_has_next_to_none_shm(self):
+    def test_a_move_has_few_page_faults_shm(self):
         self.moves('shm')
 
-    def test_a_move_has_next_to_none_tcp(self):
+    def test_a_move_has_few_page_faults_tcp(self):
         self.moves('tcp')
 
 

@@ -80,10 +80,10 @@ class Replays(Tables):
     def test_rows_of_two_workers_have_the_bits_of_a_replay(self):
         self.compare(2, 25)
 
-    def test_rows_of_three_workers_on_several_lanes_too(self):
+    def test_rows_of_three_workers_on_several_lanes_have_the_bits_of_a_replay(self):
         self.compare(3, 15, '--lanes-per-core', 3)
 
-    def test_rows_of_one_worker_on_one_lane_too(self):
+    def test_rows_of_one_worker_on_one_lane_have_the_bits_of_a_replay(self):
         self.compare(1, 10, aggregators=1)
 
 
@@ -133,7 +133,7 @@ class Refusals(Tables):
         self.start(1, 2, 5, 'other')
         self.end_with_error(22, "table 'adagrad'")
 
-    def test_what_is_not_served_is_refused_at_the_declare(self):
+    def test_unsupported_tables_are_refused_at_the_declare(self):
         self.serve()
         for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)

@@ -128,7 +128,7 @@ class Changes(Steps):
     def test_a_job_grows_and_shrinks_and_uses_each_sample_once_tcp(self):
         self.grow_and_shrink('tcp', 0)
 
-    def test_with_a_prefetch_too(self):
+    def test_workers_with_prefetched_batches_join_and_leave(self):
         self.grow_and_shrink('shm', 4)
 
     def test_workers_come_and_leave_more_than_once(self):

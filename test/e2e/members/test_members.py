@@ -261,7 +261,7 @@ class Losses(Case):
             late.join()
             self.assertEqual(jobs[0].members().ranks, (0, 1, 2))
 
-    def test_without_being_asked_a_job_does_not_go_on(self):
+    def test_a_job_without_elasticity_fails_with_its_killed_rank(self):
         with gradpool.connect(self.service.endpoint) as client:
             with client.join('other', 0, 2) as job:
                 with self.assertRaises(gradpool.GradpoolError) as raised:
@@ -335,7 +335,7 @@ class Orders(unittest.TestCase):
         until(lambda: all(job.members().wanted == workers for job in self.jobs.values()),
               f'all know that {workers} are wanted')
 
-    def test_a_resize_whose_time_is_up_holds_until_another_is_asked_for(self):
+    def test_a_resize_past_its_deadline_stays_in_force_until_the_next_resize(self):
         self.jobs.pop(2).leave()
         self.times_out(3, '2 (has not joined)', '3 (has not left)')
         self.times_out(4, '2 (has not joined)')

@@ -183,7 +183,7 @@ class Resizes(unittest.TestCase):
     def test_all_tensors_change_between_the_same_two_iterations_tcp(self):
         self.grow_and_shrink('tcp', ALIGNED_STANDS='1')
 
-    def test_also_when_another_thread_asks_for_more(self):
+    def test_all_tensors_change_together_when_another_thread_grows_the_job(self):
         self.grow_and_shrink('shm')
 
 

@@ -113,12 +113,12 @@ class Mistakes(Case):
             self.write('[aggregator]\nkernels = sse9\n')
             self.refused(f"{self.file}:2: kernels: 'sse9': expected best, c", command=command)
 
-    def test_a_file_that_is_not_there_or_that_others_may_write_is_refused(self):
+    def test_a_missing_file_or_one_that_other_users_may_write_is_refused(self):
         self.refused(f'{self.file}: cannot be read: ', '--config')
         self.write('[serve]\n').chmod(0o666)
         self.refused(f'{self.file}: with mode 666 other users can write the file', 'chmod go-w')
 
-    def test_a_mistake_that_only_the_host_can_tell_names_the_line(self):
+    def test_a_value_that_only_this_host_refuses_names_its_line(self):
         self.write('[serve]\ncores = 4000\n')
         self.refused('4000', f'--cores is set by {self.file}:2',
                      options=('--state-dir', self.folder / 'state', '--listen',

@@ -49,7 +49,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(run(*command).stdout, run('help').stdout)
             self.assertEqual(run(*command).returncode, 0)
 
-    def test_a_subcommand_that_is_not_there_names_the_one_that_was_meant(self):
+    def test_an_unknown_subcommand_names_the_nearest_known_one(self):
         answer = run('statsu')
         self.assertEqual(answer.returncode, 2)
         self.assertIn("did you mean 'status'?", answer.stderr)
@@ -170,7 +170,7 @@ class OneService(unittest.TestCase):
         self.assertEqual(status['state_dir'], str(self.service.state))
         self.assertEqual(status['pid'], self.service.serve.pid)
 
-    def test_a_job_that_is_not_there_is_exit_code_3(self):
+    def test_a_missing_job_is_exit_code_3(self):
         answer = self.service.ask('jobs', 'nobody')
         self.assertEqual(answer.returncode, 3)
         self.assertIn('there is no job nobody', answer.stderr)
@@ -231,14 +231,14 @@ class OwnServices(unittest.TestCase):
         serve.signal(signal.SIGTERM)
         self.assertEqual(serve.wait(), 0)
 
-    def test_a_loss_limit_under_a_policy_that_knows_none_is_told(self):
+    def test_a_loss_limit_under_a_policy_without_limits_is_reported(self):
         serve = self.process('serve', '--listen', 'gradpool://127.0.0.1:0', '--aggregators', '0',
                              '--state-dir', str(self.folder / 'state'), '--policy', 'hash',
                              '--loss-limit', '5%', '--scale', 'on', name='serve')
         serve.wait_for('--loss-limit does nothing')
         serve.wait_for('--scale on does nothing')
 
-    def test_workers_for_whose_window_there_is_no_room_are_told_the_option(self):
+    def test_workers_without_room_for_their_window_get_the_name_of_the_option(self):
         service = self.service('--job-memory-max', '1M', aggregators=1)
         for worker in service.workers('wide', 2, '--transport', 'tcp', '--elements', 4096,
                                       '--rounds', 1, '--timeout-ms', 20000):
@@ -280,7 +280,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn(f'{deep}/S1: the path has ', serve.text())
         self.assertEqual(os.listdir(deep), [])
 
-    def test_a_state_dir_that_is_removed_is_told_and_jobs_train_on(self):
+    def test_a_removed_state_dir_is_logged_and_jobs_train_on(self):
         service = self.service(aggregators=1)
         workers = service.workers('before', 2, '--rounds', '300', '--compute-ms', '5', '--verbose')
         for worker in workers:
@@ -400,7 +400,7 @@ class OwnServices(unittest.TestCase):
             joining.signal(signal.SIGINT)
             self.assertEqual(joining.wait(5), -signal.SIGINT)
 
-    def test_an_address_to_advertise_that_is_not_of_this_host_is_named(self):
+    def test_an_advertised_address_of_another_host_is_named(self):
         service = self.service(aggregators=0)
         joined = self.process('aggregator', '--join', service.endpoint.removeprefix('gradpool://'),
                               '--cores', '0', '--advertise', '192.0.2.1', name='joined')
@@ -418,7 +418,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('cannot listen on ofi', serve.text())
         self.assertIn('could not start 3 times in a row', serve.text())
 
-    def test_too_few_open_files_are_said_and_end_serve(self):
+    def test_too_few_open_files_are_reported_and_end_serve(self):
         for limit, words in ((24, 'serve needs 64 open files at least, but the limit is 24'),
                              (100, 'an aggregator with 8 lanes needs 208 open files at least')):
             serve = Process(['sh', '-c', f'ulimit -n {limit} && exec "$0" "$@"', GRADPOOL, 'serve',
@@ -445,14 +445,14 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(answer.returncode, 1)
         self.assertIn('127.0.0.1:1', answer.stderr)
 
-    def test_the_kernels_of_an_aggregator_are_the_ones_asked_for(self):
+    def test_an_aggregator_uses_the_kernels_of_its_option(self):
         answer = run('aggregator', '--join', '127.0.0.1:1', environment={'GRADPOOL_KERNELS': 'c'})
         self.assertIn('sums with c', answer.stderr)
         answer = run('aggregator', '--join', '127.0.0.1:1', '--kernels', 'sse9')
         self.assertEqual(answer.returncode, 2)
         self.assertIn("--kernels: 'sse9': expected best, c", answer.stderr)
 
-    def test_a_lane_policy_that_is_not_there_is_refused_by_name(self):
+    def test_an_unknown_lane_policy_is_refused_by_name(self):
         answer = run('aggregator', '--join', '127.0.0.1:1', '--lane-policy', 'lifo')
         self.assertEqual(answer.returncode, 2)
         self.assertIn("--lane-policy: 'lifo': expected fair, shortest or fifo", answer.stderr)
@@ -494,7 +494,7 @@ class OwnServices(unittest.TestCase):
         return process
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
-    def test_a_read_only_state_dir_is_said_at_the_start(self):
+    def test_a_read_only_state_dir_is_reported_at_the_start(self):
         serve = self.mounted('serve', 'ro', 'serve', '--state-dir', self.folder / 'mounted',
                              '--listen', 'gradpool://127.0.0.1:0')
         self.assertEqual(serve.wait(), 1)
@@ -502,7 +502,7 @@ class OwnServices(unittest.TestCase):
         self.assertIn('--state-dir', serve.text())
 
     @unittest.skipUnless(os.geteuid() == 0, 'mounting needs root')
-    def test_a_full_state_dir_is_said_at_the_start(self):
+    def test_a_full_state_dir_is_reported_at_the_start(self):
         serve = self.mounted('serve', 'size=8k', 'serve', '--state-dir', self.folder / 'mounted',
                              '--listen', 'gradpool://127.0.0.1:0')
         self.assertEqual(serve.wait(), 1)

@@ -92,7 +92,7 @@ class Moves(Case):
     def test_copies_that_no_other_aggregator_can_store_are_not_awaited(self):
         self.depart(durability='replica')
 
-    def test_moments_leave_a_unit_all_of_whose_processes_are_signalled(self):
+    def test_moments_survive_when_all_processes_of_a_unit_are_signalled(self):
         def end():
             for pid in [*self.service.pids()[:1], self.service.serve.pid]:
                 os.kill(pid, signal.SIGTERM)
@@ -128,7 +128,7 @@ class Stays(Case):
         self.terminate()
         self.said(MOVES)
 
-    def test_a_second_signal_ends_it_at_once(self):
+    def test_a_second_signal_ends_the_aggregator_at_once(self):
         self.begin_to_leave()
         self.terminate()
         self.assertEqual(self.service.serve.wait(), 128 + signal.SIGTERM)
@@ -143,7 +143,7 @@ class Stays(Case):
             self.assertEqual(code.result(), 0)
         self.check_fails('the operator stopped the service (gradpool stop)')
 
-    def test_an_aggregator_that_is_lost_meanwhile_is_not_waited_for(self):
+    def test_an_aggregator_lost_during_the_drain_is_not_awaited(self):
         self.begin_to_leave('5')
         self.other.kill()
         self.assertEqual(self.service.serve.wait(), 0)

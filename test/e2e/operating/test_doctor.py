@@ -54,7 +54,7 @@ class Host(Case):
             self.finds(checks[name], 'ok')
         self.assertNotIn('fail', [check['verdict'] for check in checks.values()])
 
-    def test_text_has_a_line_a_check_and_one_for_what_to_do(self):
+    def test_text_has_one_line_a_check_and_one_line_of_advice(self):
         answer = run('doctor')
         self.assertEqual((answer.returncode, answer.stderr), (0, ''))
         for name in HOST:
@@ -62,7 +62,7 @@ class Host(Case):
         self.assertRegex(answer.stdout,
                          r'(?m)^warn  endpoint .*\n +-> name a service with --endpoint')
 
-    def test_few_open_files_are_a_failure_with_what_to_do(self):
+    def test_few_open_files_are_a_failure_with_advice(self):
         def few():
             resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
         checks = self.doctor(code=1, before=few)
@@ -86,7 +86,7 @@ class Python(Case):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def test_the_package_of_this_version_is_found_and_told_where(self):
+    def test_the_package_of_this_version_is_found_with_its_path(self):
         checks = self.doctor()
         self.finds(checks['python'], 'ok', '/usr/bin/python3 has', PACKAGE['PYTHONPATH'])
         self.assertNotIn('usr-python', checks)
@@ -109,7 +109,7 @@ class Python(Case):
         self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package gradpool',
                    'if jobs use this interpreter', 'PYTHONPATH')
 
-    def test_the_system_s_is_looked_at_where_path_has_another(self):
+    def test_the_system_s_interpreter_is_checked_beside_the_one_in_path(self):
         self.interpreter('exec env -u PYTHONPATH /usr/bin/python3 -S "$@"')
         checks = self.doctor(environment={'PATH': f'{self.folder}:/usr/bin:/bin'})
         self.finds(checks['python'], 'warn', f'{self.folder}/python3 has no package')
@@ -121,7 +121,7 @@ class Python(Case):
         self.finds(checks['python'], 'warn', 'no python3 in PATH')
         self.finds(checks['usr-python'], 'ok', '/usr/bin/python3 has')
 
-    def test_an_interpreter_that_says_nothing_is_a_failure(self):
+    def test_a_silent_interpreter_is_a_failure(self):
         self.interpreter('exit 3')
         checks = self.doctor(code=1, environment={'PATH': f'{self.folder}:/usr/bin:/bin'})
         self.finds(checks['python'], 'fail', 'ended without output')
@@ -162,11 +162,11 @@ class OfService(Case):
             self.finds(checks['key'], 'fail', 'GRADPOOL_KEY_FILE')
             self.assertNotIn('protocol', checks)
 
-    def test_a_key_file_that_is_not_there_is_named(self):
+    def test_a_missing_key_file_is_named(self):
         checks = self.look(code=1, environment={'GRADPOOL_KEY_FILE': '/nowhere/acme.key'})
         self.finds(checks['key'], 'fail', '/nowhere/acme.key')
 
-    def test_a_service_that_is_not_there_is_a_failure_of_the_endpoint(self):
+    def test_a_missing_service_is_a_failure_of_the_endpoint(self):
         for endpoint in 'gradpool://127.0.0.1:1', 'unix:/nowhere/control.sock':
             checks = self.look(code=1, endpoint=endpoint)
             self.finds(checks['endpoint'], 'fail', 'start gradpool serve')

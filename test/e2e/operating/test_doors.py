@@ -51,7 +51,7 @@ class Stranger(unittest.TestCase):
     def ask(self, *command):
         return self.run_as_nobody(*command, '--endpoint', self.service.endpoint)
 
-    def test_neither_moves_nor_drains_and_is_told_what_that_needs(self):
+    def test_a_stranger_neither_moves_nor_drains_and_gets_advice(self):
         for order in ('drain', 'aggregator', '1'), ('drain', 'lane', '1', '--undo'), \
                 ('move', 'job', '1'), ('report',):
             answer = self.ask(*order)
@@ -60,21 +60,21 @@ class Stranger(unittest.TestCase):
         lanes = self.service.status()['aggregators'][0]['lanes']
         self.assertEqual({lane['state'] for lane in lanes} & {'withheld'}, set())
 
-    def test_cannot_connect_to_the_socket(self):
+    def test_a_stranger_cannot_connect_to_the_socket(self):
         answer = self.run_as_nobody('tenant', 'add', 'more', '--state-dir', self.service.state)
         self.assertEqual(answer.returncode, 3)
         self.assertIn('Permission denied', answer.stderr)
         mode = (self.service.state / 'control.sock').stat().st_mode
         self.assertEqual(stat.S_IMODE(mode), 0o660)
 
-    def test_adds_no_aggregator(self):
+    def test_a_stranger_adds_no_aggregator(self):
         where = self.service.endpoint.removeprefix('gradpool://')
         answer = self.run_as_nobody('aggregator', '--join', where, '--cores', '0')
         self.assertEqual(answer.returncode, 1)
         self.assertIn('--join STATE_DIR/control.sock', answer.stderr)
         self.assertEqual(len(self.service.pids()), 1)
 
-    def test_sees_nothing_of_the_service_but_that_it_is_up(self):
+    def test_a_stranger_sees_only_whether_the_service_is_up(self):
         shown = json.loads(self.ask('status', '--json').stdout)
         self.assertTrue(shown['own_only'])
         self.assertEqual(shown['aggregators'], [])
@@ -112,7 +112,7 @@ class Doors(unittest.TestCase):
         self.assertEqual(answer.returncode, 1)
         self.assertIn('asks for a key', answer.stderr)
 
-    def test_a_tenant_s_status_shows_what_is_its_own(self):
+    def test_a_tenant_s_status_shows_its_own_jobs_only(self):
         service = self.service(aggregators=1)
         key = service.tenant_key('acme')
         worker = service.worker('own', 0, 1, '--rounds', '1000000', '--verbose', environment=key)

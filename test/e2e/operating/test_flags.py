@@ -74,7 +74,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(tenant['role'], 'tenant')
         self.assertNotIn('loss_limit_ppm', tenant)
 
-    def test_move_means_the_job_of_whoever_has_it(self):
+    def test_move_takes_a_job_of_any_tenant(self):
         worker = self.service.worker('job', 0, 1, '--rounds', '1000000', '--verbose',
                                      environment=self.service.tenant_key('movers'))
         worker.wait_for('round ')
@@ -87,7 +87,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(self.service.job('job')['lanes'], [other])
         harness.end_training(worker)
 
-    def test_status_and_report_print_what_was_typed(self):
+    def test_status_and_report_print_text_and_html(self):
         self.assertIn('AGGREGATOR', ask(self.service, 'status').stdout)
         self.assertIn('<html', ask(self.service, 'report').stdout)
 

@@ -92,12 +92,12 @@ class Files(unittest.TestCase):
         found = stage.files()
         self.assertEqual((found - wanted, wanted - found), (set(), set()))
 
-    def test_links_of_the_library_are_relative_and_end_at_it(self):
+    def test_links_to_the_library_are_relative_and_lead_to_the_library(self):
         for name in 'libgradpool.so', 'libgradpool.so.0':
             self.assertFalse(os.path.isabs(os.readlink(stage.lib / name)))
             self.assertTrue((stage.lib / name).exists())
 
-    def test_everybody_may_read_and_programs_run(self):
+    def test_every_user_may_read_files_and_run_programs(self):
         for path in stage.files():
             is_program = path.parent == stage.bin
             self.assertEqual(path.stat().st_mode & 0o555, 0o555 if is_program else
@@ -110,7 +110,7 @@ class Files(unittest.TestCase):
             self.assertNotIn(str(BUILD), run('readelf', '-d', path))
             self.assertNotIn('not found', run('ldd', path))
 
-    def test_this_interpreter_looks_there_by_itself(self):
+    def test_this_interpreter_searches_the_installed_folder(self):
         if str(stage.prefix) not in ('/usr', '/usr/local'):
             self.skipTest(f'no interpreter looks below {stage.prefix}')
         folders = run(PYTHON, '-c', 'import site; print(*site.getsitepackages(), sep="\\n")')
@@ -188,7 +188,7 @@ class Use(unittest.TestCase):
         self.assertEqual(said[2:], [run(stage.bin / 'gradpool', 'version').split()[1], 'True',
                                     '3.0'])
 
-    def test_the_bench_finds_library_and_service_beside_it(self):
+    def test_the_bench_finds_library_and_service_beside_its_own_path(self):
         bench = Process([stage.bin / 'gradpool-bench', 'push', '--endpoint', self.service.endpoint,
                          '--job', 'b', '--rank', 0, '--workers', 1, '--rounds', 10, '--json'],
                         self.service.folder, 'bench')

@@ -249,7 +249,7 @@ class Wrong(Case):
             call()
         check(self, str(raised.exception))
 
-    def test_orders_for_objects_that_are_not_there(self):
+    def test_orders_for_missing_objects_are_refused(self):
         for words in ('jobs nobody', 'explain nobody', 'move nobody 1', 'move task:99 1',
                       'move 99 1', 'drain lane 99', 'drain aggregator 99', 'snapshot nobody'):
             self.ask(3, words)

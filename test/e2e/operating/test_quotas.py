@@ -47,7 +47,7 @@ class Quotas(unittest.TestCase):
         self.assertFalse(any(limit['own'] for limit in self.limits('few').values()))
         self.assertEqual(self.push('any', few, 4096)[0], 0)
 
-    def test_others_keep_the_quotas_of_the_service(self):
+    def test_other_tenants_keep_the_quotas_of_the_service(self):
         other = self.service.tenant_key('other')
         self.service.tenant_key('none', '--job-bytes-max', '1')
         self.assertEqual(self.push('other', other)[0], 0)

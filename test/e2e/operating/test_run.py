@@ -78,7 +78,7 @@ class Run(unittest.TestCase):
         lines = [line.split(' ', 1) for line in done.stdout.splitlines()]
         return {rank: dict(zip(NAMES, told.split())) for rank, told in lines}
 
-    def test_each_worker_is_told_its_place_and_nothing_else(self):
+    def test_each_worker_gets_variables_for_its_place_only(self):
         told = self.tell('--workers', 3, '--job', 'j', '--endpoint', 'gradpool://here:7077',
                          GRADPOOL_RANK='7')
         self.assertEqual(set(told), {'[0]', '[1]', '[2]'})
@@ -111,7 +111,7 @@ class Run(unittest.TestCase):
         done = self.check(run('--plain', 'echo', '--workers', '-n', '--help'))
         self.assertEqual(done.stdout, '--workers -n --help\n')
 
-    def test_the_first_that_fails_ends_the_others_and_gives_the_exit_code(self):
+    def test_the_first_failed_worker_ends_the_others_and_gives_the_exit_code(self):
         done = self.check(run('--workers', 3, 'sh', '-c', 'if [ $RANK = 1 ]; then exit 7; fi; '
                               'exec sleep 1000'), 7)
         self.assertIn('rank 1 ended with exit code 7; the others are ended', done.stderr)
@@ -149,7 +149,7 @@ class Run(unittest.TestCase):
         except FileNotFoundError:
             return False
 
-    def test_mistakes_are_said(self):
+    def test_mistakes_on_the_command_line_are_named(self):
         for options, text in (
                 ((), 'missing: PROGRAM'), (('--workers', 0, 'true'), "'0'"),
                 (('--nodes', 2, 'true'), '--master and --job are needed'),

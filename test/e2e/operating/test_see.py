@@ -71,7 +71,7 @@ class Top(Running):
 class Decisions(Running):
     """Checks that the log contains each decision with its reason."""
 
-    def test_the_log_says_which_lanes_a_job_got_and_why_and_what_became_of_them(self):
+    def test_the_log_has_the_lanes_of_a_job_their_reason_and_their_end(self):
         log = self.service.serve.text
         self.assertEqual(log().count('joined with 1 lane (--aggregators)'), 2)
         self.assertRegex(log(), 'job resnet-7, policy shared: 4 tensors go to lanes? [12].*: '
@@ -229,7 +229,7 @@ class Report(Running):
             self.assertIn(f'<td class="name">{name}</td>', page.read_text())
         self.assertNotIn('loss limit', report['settings'])  # no limit is set
 
-    def test_a_file_that_cannot_be_written_is_said(self):
+    def test_a_file_that_cannot_be_written_is_reported(self):
         answer = self.service.ask('report', '--output', '/dev/full')
         self.assertEqual((answer.returncode, answer.stdout), (1, ''))
         self.assertIn('/dev/full cannot be written', answer.stderr)
@@ -238,7 +238,7 @@ class Report(Running):
 class Plan(Running):
     MODELS = pathlib.Path(__file__).parents[3] / 'bench/models'
 
-    def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(self):
+    def test_a_dry_run_prints_the_lanes_of_a_job_and_changes_nothing(self):
         before = self.service.ask('status').stdout
         answer = self.service.ask('plan', self.MODELS / 'resnet50.csv', '--workers', '2',
                                   '--period', '1000', '--lane-time', '20', '--json')
@@ -321,7 +321,7 @@ class WebAddress(unittest.TestCase):
         self.assertEqual(answer.returncode, 2)
         self.assertIn('expected ADDRESS:PORT', answer.stderr)
 
-    def test_a_port_in_use_is_told_and_nothing_starts(self):
+    def test_a_port_in_use_is_reported_and_no_service_starts(self):
         with socket.create_server(('127.0.0.1', 0)) as other:
             address = f'127.0.0.1:{other.getsockname()[1]}'
             answer = self.serve(address)
@@ -361,7 +361,7 @@ class Prometheus(unittest.TestCase):
         process.wait_for('Server is ready')
         return process
 
-    def test_prometheus_scrapes_what_a_job_has_pushed(self):
+    def test_prometheus_scrapes_the_counters_of_a_job(self):
         service = Service('--http', '127.0.0.1:0', aggregators=2)
         self.addCleanup(service.end)
         prometheus = self.start(service.folder, web_of(service).removeprefix('http://'))
@@ -417,7 +417,7 @@ class Browser(Running):
 class RunPage(unittest.TestCase):
     """Checks the page written by a bench."""
 
-    def test_a_simulation_is_shown_as_its_last_line_has_it(self):
+    def test_a_simulation_is_shown_from_its_last_line(self):
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / 'run.html'
             answer = harness.run(

@@ -55,7 +55,7 @@ class Trust(Case):
         above.chmod(0o777)
         self.assertIn(f'{above} has mode 0777', self.refused(state=above / 'state'))
 
-    def test_links_in_it_are_not_followed(self):
+    def test_links_in_the_state_dir_are_not_followed(self):
         precious = self.folder / 'precious'
         precious.write_text('precious')
         for name in 'lock', 'state.db':
@@ -125,7 +125,7 @@ class Lost(Case):
     def test_an_intact_state_is_found_again(self):
         self.assertEqual(self.start(), (['acme'], True))
 
-    def test_a_lost_or_damaged_log_is_said_and_nothing_starts(self):
+    def test_a_lost_or_damaged_log_is_reported_and_no_service_starts(self):
         for harm in self.log.unlink, lambda: cut(self.log, self.log_bytes // 2), \
                 lambda: cut(self.log, 0), lambda: flip(self.log, 32):
             with self.subTest():
@@ -155,7 +155,7 @@ class Lost(Case):
         self.log.unlink()
         self.assertIn('is empty, but was used before', self.refused())
 
-    def test_a_database_without_the_pieces_of_a_tensor_is_said_and_nothing_starts(self):
+    def test_a_database_without_the_pieces_of_a_tensor_is_reported_and_no_service_starts(self):
         with contextlib.closing(sqlite3.connect(self.database)) as database, database:
             self.assertGreater(database.execute('DELETE FROM pieces').rowcount, 0)
         self.assertIn(f'{self.database}: rows of pieces are missing. Restore the file from a copy; '
@@ -167,7 +167,7 @@ class Lost(Case):
             path.rename(self.folder / path.name)
         self.assertEqual(self.start(), ([], False))
 
-    def test_a_damaged_database_is_said_and_nothing_starts(self):
+    def test_a_damaged_database_is_reported_and_no_service_starts(self):
         self.log.unlink()
         self.marker.unlink()
         for harm in lambda: cut(self.database, 2048), lambda: flip(self.database, 100), \
@@ -176,7 +176,7 @@ class Lost(Case):
             harm()
             self.assertIn('away, to start without jobs and tenants', self.refused())
 
-    def test_after_a_restart_of_the_host_what_was_not_on_disk_is_missed_aloud(self):
+    def test_state_lost_by_a_restart_of_the_host_is_reported(self):
         self.log.unlink()
         text = self.marker.read_text()
         self.marker.write_text(text[:text.index('boot')] + f'boot {uuid.uuid4()}; do not remove\n')

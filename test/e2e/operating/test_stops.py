@@ -174,11 +174,11 @@ class Restarts(Case):
     def lanes(self):
         return [a['lanes'][0]['lane'] for a in self.service.serving()]
 
-    def test_under_a_move(self):
+    def test_restarts_during_moves_keep_the_job(self):
         lanes = self.lanes()
         self.through(lambda n: self.service.ask('move', 'job', str(lanes[n % 2])))
 
-    def test_under_a_drain(self):
+    def test_restarts_during_drains_keep_the_job(self):
         lanes = self.lanes()
 
         def drain(n):
@@ -186,7 +186,7 @@ class Restarts(Case):
             self.service.ask('drain', 'lane', str(lanes[n % 2]), '--undo')
         self.through(drain)
 
-    def test_under_a_snapshot_whose_file_is_whole_or_not_there(self):
+    def test_a_snapshot_during_a_restart_leaves_a_whole_file_or_none(self):
         path, whole = self.service.folder / 'snapshot', []
 
         def save(_):
@@ -197,7 +197,7 @@ class Restarts(Case):
         self.through(save)
         self.assertIn(0, whole)
 
-    def test_under_declares_each_of_which_succeeds(self):
+    def test_declares_during_restarts_succeed(self):
         with gradpool.connect(self.service.endpoint) as client, client.join('more', 0, 1) as job:
             def declare(n):
                 tensor = job.declare(f't{n}', 1000)
@@ -205,7 +205,7 @@ class Restarts(Case):
                 job.push_pull(tensor, ones).wait(crash.WAIT_MS)
             self.through(declare)
 
-    def test_with_other_options(self):
+    def test_a_service_restarts_with_other_options(self):
         for aggregators, *options in ((2, '--loss-limit', '2%'), (1, '--policy', 'least-loaded'),
                                       (2, '--durability', 'replica'), (3, '--scale', 'on')):
             pids = self.leave()
@@ -285,7 +285,7 @@ class Ends(Case):
         harness.finish_training(*workers)
         self.assertEqual(self.service.pids(), pids)
 
-    def test_without_a_start_aggregators_end_after_the_orphan_timeout_and_workers_hear_why(self):
+    def test_aggregators_end_after_the_orphan_timeout_and_workers_get_the_reason(self):
         self.start('--orphan-timeout', '2', aggregators=1)
         workers = self.train()
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)

@@ -151,7 +151,7 @@ class Keys(unittest.TestCase):
             self.assertNotIn(secret, answer.stdout)
         self.assertNotIn(secret, self.service.serve.text())
 
-    def test_mistakes_are_told_with_exit_codes_of_their_own(self):
+    def test_mistakes_have_messages_and_exit_codes(self):
         for command, code, words in ((('add', 'acme'), 1, 'gradpool tenant revoke acme'),
                                      (('add', 'a b'), 1, 'letters, digits'),
                                      (('revoke', 'nobody'), 1, 'there is no tenant nobody'),
@@ -290,7 +290,7 @@ class OtherEnds(unittest.TestCase):
         self.addCleanup(thread.join)
         return f'gradpool://127.0.0.1:{listener.getsockname()[1]}'
 
-    def test_a_server_that_speaks_no_tls_is_told(self):
+    def test_a_server_without_tls_is_named(self):
         for answer in (b'HTTP/1.1 400 Bad Request\r\n\r\n', b'\x0a\0\0\0\x08\x01\x12\x06nonono'):
             said = status(self.serve_once(answer), FOREIGN)
             self.assertEqual(said.returncode, 1)
@@ -307,7 +307,7 @@ class OtherEnds(unittest.TestCase):
         self.assertNotEqual(said.returncode, 0)
         self.assertIn(f'the service at {endpoint}: ', said.stderr)
 
-    def test_a_server_that_says_nothing_is_given_up_at_the_deadline(self):
+    def test_a_silent_server_is_given_up_at_the_deadline(self):
         endpoint = self.serve_once(b'')
         watch = progress.Stopwatch()
         said = run(BENCH, 'push', '--endpoint', endpoint, '--workers', '1', '--rank', '0',
@@ -316,7 +316,7 @@ class OtherEnds(unittest.TestCase):
         self.assertNotEqual(said.returncode, 0)
         self.assertIn('has not answered within the deadline', said.stderr + said.stdout)
 
-    def test_from_this_host_plain_is_taken_beside_keys_unless_told_otherwise(self):
+    def test_plain_connections_from_this_host_are_accepted_beside_keys_by_default(self):
         service = Service(aggregators=1)
         self.addCleanup(service.end)
         acme = service.tenant_key('acme')

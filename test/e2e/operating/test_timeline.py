@@ -297,7 +297,7 @@ class Timelines(unittest.TestCase):
             self.check_rounds(Trace(self.file))
             self.finish(processes)
 
-    def test_a_worker_records_its_job_from_the_start_where_a_variable_says_so(self):
+    def test_a_variable_makes_a_worker_record_its_job_from_the_start(self):
         processes = self.train('own', GRADPOOL_TIMELINE=str(self.file))
         harness.until(lambda: self.rounds_so_far() > 10, 'rounds are in the file')
         own, self.file = self.file, self.folder / 'second.json'

@@ -41,7 +41,7 @@ class MidRead(unittest.TestCase):
             self.stops.signal(signal.SIGCONT)
         self.fail('never stopped in mid-read: ' + self.waits.tail())
 
-    def test_a_rank_that_is_stopped_in_mid_read_is_named_to_the_others_and_by_drain(self):
+    def test_a_rank_stopped_in_mid_read_is_named_to_the_others_and_by_drain(self):
         self.addCleanup(self.stops.signal, signal.SIGCONT)
         self.stop_in_mid_read()
         said = ''
@@ -69,7 +69,7 @@ class Bills(unittest.TestCase):
         before = self.busy(name)
         return before > 0 and before == self.busy(name)
 
-    def test_a_job_pays_for_connections_that_say_nothing_while_others_train(self):
+    def test_a_job_pays_for_its_silent_connections_while_other_jobs_train(self):
         idle = self.service.workers('idle', 3, '--rounds', 1000000, '--verbose')
         for worker in idle:
             worker.wait_for('round ')

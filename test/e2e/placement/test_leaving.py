@@ -133,12 +133,12 @@ class Local(Case):
     def test_one_of_two_aggregators_leaves_over_tcp(self):
         self.leave_again_and_again('tcp', 2)
 
-    def test_owners_leave_whose_state_has_copies(self):
+    def test_owners_with_copies_of_their_state_leave(self):
         for durability in ('replica', 'worker'):
             self.leave_again_and_again('tcp', 2, durability=durability, times=1)
             self.service.end()
 
-    def test_a_leave_meets_moves_from_there_and_to_there(self):
+    def test_a_leave_during_moves_from_and_to_the_aggregator_loses_no_sum(self):
         self.serve('--lanes-per-core', '2', '--scale', 'off', aggregators=2)
         self.begin('moves')
 
@@ -178,7 +178,7 @@ class Local(Case):
         self.check(STEPS)
         self.assertNotIn('loses the state', self.service.serve.text())
 
-    def test_a_second_signal_ends_it_at_once(self):
+    def test_a_second_signal_ends_the_aggregator_at_once(self):
         self.serve()
         self.begin('twice')
         pid = self.owner()['pid']
@@ -288,7 +288,7 @@ class ByHand(Case):
                       alone.text())
         self.assertIn(' ends with a loss: ', self.service.serve.text())
 
-    def test_a_drain_that_fails_is_undone_and_said(self):
+    def test_a_failed_drain_is_undone_and_reported(self):
         self.by_hand('alone')
         self.begin('stays')
         answer = self.service.ask('drain', 'aggregator', '1')

@@ -192,7 +192,7 @@ class Ends(Case):
 
 
 class Progress(Case):
-    def test_a_move_of_over_a_second_says_how_far_it_is(self):
+    def test_a_move_of_over_a_second_prints_its_progress(self):
         workers = self.service.workers('slow', 2, '--elements', 1000, '--rounds', 1000000,
                                        '--compute-ms', 2500, '--verbose')
         lanes, said = self.lanes(), ''

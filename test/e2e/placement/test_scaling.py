@@ -71,7 +71,7 @@ class Scaling(unittest.TestCase):
                  if 'stay where they are' in line and 'the job has failed' not in line]
         self.assertEqual(stays, [])
 
-    def test_an_operator_is_told_how_long_a_move_holds(self):
+    def test_a_move_prints_how_long_it_holds(self):
         workers = [self.start(name) for name in ('one', 'two')]
         lane, = self.lanes_of('two')
         answer = self.service.ask('move', 'one', str(lane))

@@ -60,7 +60,7 @@ class ForTheService(Case):
 
 
 class ForAnAggregator(Case):
-    def test_a_job_that_comes_before_the_first_aggregator_waits_for_it(self):
+    def test_a_job_waits_for_the_first_aggregator(self):
         self.serve(aggregators=0)
         waits = {'GRADPOOL_CONNECT_TIMEOUT_MS': '600000'}
         workers = self.service.workers('early', 2, '--rounds', 5, environment=waits)
@@ -136,7 +136,7 @@ class Names(Case):
         self.assertEqual(joining.wait(), 1)
         return joining.text()
 
-    def test_an_aggregator_joins_the_service_that_it_names_and_no_other(self):
+    def test_an_aggregator_joins_the_named_service_only(self):
         self.serve('--name', 'blue', aggregators=1)
         self.assertIn('this is service blue, and the aggregator is for service green',
                       self.refused('green', '--service', 'green'))

@@ -276,7 +276,7 @@ class Codecs(test_ddp.Case):
         numpy.testing.assert_array_equal(arrived, wanted)
         self.assertEqual(code.size, 40)
 
-    def test_top_k_of_many_is_as_exact_whatever_a_sample_shows(self):
+    def test_top_k_of_many_elements_is_exact_for_any_sample(self):
         from gradpool.codecs import TopK
         values = numpy.random.default_rng(4).standard_normal(100_000).astype(numpy.float32)
         misleading = values.copy()
@@ -302,7 +302,7 @@ class Codecs(test_ddp.Case):
         self.assertFalse(numpy.array_equal(again, code))
         self.assertFalse(numpy.array_equal(elsewhere, code))
 
-    def test_random_k_of_another_round_is_told(self):
+    def test_random_k_of_another_round_is_an_error(self):
         import gradpool
         from gradpool.codecs import Feedback, RandomK
         late, early = Feedback(RandomK(0.1)), Feedback(RandomK(0.1))
@@ -314,7 +314,7 @@ class Codecs(test_ddp.Case):
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
                     feedback.decode('w', mean, numpy.empty_like(self.values), others + 1)
 
-    def test_random_k_marks_that_are_close_are_told_apart_and_equal_ones_are_not(self):
+    def test_random_k_tells_close_marks_apart_and_not_equal_ones(self):
         import gradpool
         from gradpool.codecs import RandomK
         codec, total = RandomK(0.1), numpy.empty_like(self.values)
@@ -363,7 +363,7 @@ class Codecs(test_ddp.Case):
             numpy.testing.assert_allclose(total + left, rounds * self.values.astype(float),
                                           atol=1e-3 if codec.error_feedback else 2, err_msg=name)
 
-    def test_an_overflow_is_told_once(self):
+    def test_an_overflow_is_reported_once(self):
         from gradpool.codecs import Dithering, Feedback, OneBit, TopK
         for codec in OneBit(), TopK(), Dithering():
             feedback, arrived = Feedback(codec), numpy.empty_like(self.values)
@@ -374,7 +374,7 @@ class Codecs(test_ddp.Case):
             feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
             self.assertTrue(numpy.isfinite(arrived).all(), codec)
 
-    def test_small_tensors_travel_as_they_are(self):
+    def test_small_tensors_travel_uncompressed(self):
         from gradpool.codecs import OneBit, TopK
         self.assertEqual([OneBit().takes(n) for n in (0, 16383, 16384)], [False, False, True])
         # so large a part would not reduce the bytes

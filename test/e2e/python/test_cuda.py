@@ -315,10 +315,10 @@ class CudaTest(Case):
         for found in self.run_on_gpu('test_kept.rank_goes_on_from_pytorch', gpu):
             self.assertEqual(found, test_kept.GONE_ON)
 
-    def test_copies_are_in_the_order_that_streams_ask_for(self):
+    def test_copies_follow_the_order_of_streams(self):
         self.check_order('made')
 
-    def test_each_operation_is_what_it_is_on_the_host(self):
+    def test_each_operation_has_the_bits_of_the_host(self):
         self.check_operations('made')
 
     def test_the_service_steps_parameters_of_a_gpu(self):
@@ -334,7 +334,7 @@ class CudaTest(Case):
             for name, (digest, wanted, _) in of_rank.items():
                 self.assertEqual(digest, wanted, name)
 
-    def test_a_gpu_of_torch_does_the_same(self):
+    def test_a_gpu_of_torch_has_the_bits_of_the_host(self):
         if not ranks.run_ranks('rank_finds_a_gpu', 1)[0]:
             self.skipTest('torch finds no GPU: torch.cuda.is_available() is False')
         self.check_order('real')

@@ -265,7 +265,7 @@ class Steps(test_ddp.Case):
         self.assertEqual(digest, self.all_equal(
             self.run_ranks('rank_steps_alone')))
 
-    def test_a_last_step_of_another_optimizer_is_said(self):
+    def test_a_last_step_of_another_optimizer_is_reported(self):
         for another, attached in self.run_ranks('rank_steps_with_another'):
             self.assertRegex(another, "gradpool: job '.*', rank [01]: step\\(\\) of the attached "
                              'optimizer was not called after the last backward')

@@ -315,7 +315,7 @@ class Runs(Workers):
         self.assertGreaterEqual(len(found[1]), GROWS)
         self.assertEqual({epoch: found[0].get(epoch) for epoch in found[1]}, found[1])
 
-    def test_a_worker_killed_with_9_loses_no_sample_and_the_bits_are_those_of_a_replay(self):
+    def test_a_worker_killed_with_9_loses_no_sample_and_a_replay_has_the_same_bits(self):
         for rank in range(3):
             self.start('rank_trains', rank, 3)
         self.await_step(1, 20)
@@ -345,7 +345,7 @@ class Runs(Workers):
         used = collections.Counter(self.end()[0])
         self.assertEqual((len(used), set(used.values())), (SAMPLES, {EPOCHS}))
 
-    def test_the_script_of_the_page_runs_as_it_stands(self):
+    def test_the_script_of_the_page_runs_unchanged(self):
         for rank in range(2):
             self.start('rank_runs_the_page', rank, 2, GRADPOOL_JOB='page',
                        GRADPOOL_RANK=str(rank), GRADPOOL_SIZE='2')
@@ -516,7 +516,7 @@ class Refusals(unittest.TestCase):
     def test_a_model_or_job_that_cannot_change_its_workers_is_refused(self):
         self.assertEqual(self.run_alone('rank_is_refused'), [])
 
-    def test_workers_wait_half_an_hour_for_one_that_validates(self):
+    def test_workers_wait_half_an_hour_for_a_worker_that_validates(self):
         self.assertEqual(self.run_alone('rank_waits_for_long'), [30 * 60 * 1000, 70000])
 
     def test_a_loop_that_other_workers_would_wait_for_is_an_error_with_advice(self):

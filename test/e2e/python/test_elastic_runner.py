@@ -170,7 +170,7 @@ class Ends(Rig):
         self.assertEqual(runner.wait(), 4)
         self.assertIn(' after the end of the training; look at its output', runner.text())
 
-    def test_a_worker_without_a_step_is_ended_after_the_others(self):
+    def test_a_worker_that_never_steps_is_ended_after_the_others(self):
         runner = self.start("import os, sys\nif os.environ['RANK'] == '0': sys.exit()\n" + WAIT,
                             '--workers', 2, '--leave-timeout', '0.5')
         self.assertEqual(runner.wait(), 0)
@@ -281,7 +281,7 @@ class Trains(Rig):
         self.assertEqual({number for number, bits in models.items() if len(bits) > 1}, set())
         return used
 
-    def test_workers_come_are_replaced_and_leave_while_they_train(self):
+    def test_workers_join_leave_and_are_replaced_during_training(self):
         service = Service()
         self.addCleanup(service.end)
         runner = self.start(TRAIN, '--workers', 2, '--workers-max', 3, '--leave-timeout', 600,

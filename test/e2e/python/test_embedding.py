@@ -129,10 +129,10 @@ class Bits(Case):
     def test_rows_of_one_worker_have_the_bits_of_torch(self):
         self.check(1)
 
-    def test_rows_of_two_workers_too(self):
+    def test_rows_of_two_workers_have_the_bits_of_torch(self):
         self.check(2)
 
-    def test_rows_of_three_workers_too(self):
+    def test_rows_of_three_workers_have_the_bits_of_torch(self):
         self.check(3)
 
     def test_a_model_of_ddp_trains_with_an_embedding_in_one_job(self):
@@ -158,7 +158,7 @@ class Calls(Case):
             self.assertTrue(rows.requires_grad)
             rows.sum().backward()
 
-    def test_a_loop_of_torch_has_the_same_bits_as_it_stands(self):
+    def test_an_unchanged_loop_of_torch_has_the_same_bits(self):
         job = self.join()
         ours = Embedding(job.table('t', DIM, 'adam', initial=('normal', 1)))
         ours.table.set(0.01)

@@ -385,7 +385,7 @@ class Checkpoints(test_ddp.Case):
         self.addCleanup(folder.cleanup)
         self.environment = {'TEST_FOLDER': folder.name}
 
-    def test_a_resumed_training_ends_with_the_bits_of_one_that_never_stopped(self):
+    def test_a_resumed_training_ends_with_the_bits_of_an_uninterrupted_one(self):
         whole = self.run_ranks('rank_trains_and_saves', **self.environment)
         self.assertEqual(*whole)
         for of_rank in self.run_ranks('rank_loads_and_trains', **self.environment):
@@ -393,7 +393,7 @@ class Checkpoints(test_ddp.Case):
                 self.assertEqual([after, before], 2 * [whole[0][name]], name)
                 self.assertTrue(is_near, name)
 
-    def test_moments_come_from_pytorch_and_go_back_to_it(self):
+    def test_moments_travel_from_pytorch_to_the_service_and_back(self):
         for found in self.run_ranks('rank_goes_on_from_pytorch'):
             self.assertEqual(found, GONE_ON)
 

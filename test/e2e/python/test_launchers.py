@@ -158,10 +158,10 @@ class Mpirun(Launcher):
     def settings(self, more):
         return super().settings({**more, 'OMPI_MCA_orte_tmpdir_base': self.folder})
 
-    def test_mpirun_tells_ranks_to_the_package(self):
+    def test_the_package_gets_ranks_from_mpirun(self):
         self.check('worker_sums', of_sums)
 
-    def test_mpirun_tells_ranks_and_local_ranks_to_calls_of_horovod(self):
+    def test_calls_of_horovod_get_ranks_and_local_ranks_from_mpirun(self):
         self.check('worker_has_a_door', of_a_door)
 
     def test_mpirun_ends_with_the_error_of_a_worker(self):
@@ -176,12 +176,12 @@ class ByVariables(Launcher):
         return ('sh', '-c', f'for R in $(seq 0 {WORKERS - 1}); do env {words} "$@" & '
                 'ids="$ids $!"; done; for id in $ids; do wait $id || exit 1; done', 'sh')
 
-    def test_horovodruns_variables_tell_ranks_and_local_ranks(self):
+    def test_horovodruns_variables_have_ranks_and_local_ranks(self):
         self.check('worker_has_a_door', of_a_door, command=self.started_with(
             'HOROVOD_RANK=$R', f'HOROVOD_SIZE={WORKERS}', 'HOROVOD_LOCAL_RANK=$R',
             f'HOROVOD_LOCAL_SIZE={WORKERS}'))
 
-    def test_bpslaunchs_variables_tell_machines_and_processes(self):
+    def test_bpslaunchs_variables_have_machines_and_processes(self):
         self.check('worker_sums', of_sums, command=self.started_with(
             'DMLC_WORKER_ID=0', 'DMLC_NUM_WORKER=1', 'DMLC_ROLE=worker', 'BYTEPS_LOCAL_RANK=$R',
             f'BYTEPS_LOCAL_SIZE={WORKERS}'))
@@ -232,13 +232,13 @@ class Srun(Launcher):
         cls.addClassCleanup(cluster.end)
         cls.environment = cluster.environment
 
-    def test_srun_tells_ranks_to_the_package(self):
+    def test_the_package_gets_ranks_from_srun(self):
         self.check('worker_sums', of_sums)
 
-    def test_srun_tells_ranks_and_local_ranks_to_calls_of_horovod(self):
+    def test_calls_of_horovod_get_ranks_and_local_ranks_from_srun(self):
         self.check('worker_has_a_door', of_a_door)
 
-    def test_srun_ends_with_the_error_of_a_worker_and_the_other_rank_names_it(self):
+    def test_srun_ends_with_the_error_of_a_worker_whose_rank_the_other_names(self):
         self.assertIn('rank 1', self.check_an_error())
 
     def test_a_step_of_srun_counts_and_not_the_larger_allocation(self):

@@ -154,7 +154,7 @@ class Dropped(Case):
         for request in [job.push_pull(other, full(1)) for job, other in zip(self.jobs, others)]:
             request.wait()
 
-    def test_leaving_tells_the_error_of_a_round_that_was_dropped(self):
+    def test_leaving_raises_the_error_of_a_dropped_round(self):
         for tensor, operation in zip(self.declare('t'), ('sum', 'mean')):
             tensor.job.push_pull(tensor, full(1), operation=operation)
         for rank, job in enumerate(self.jobs):
@@ -264,7 +264,7 @@ class Dropped(Case):
         with unittest.mock.patch.object(rounds, '_lock', lock_after_another_thread()):
             rounds.raise_dropped()
 
-    def test_a_process_with_a_dropped_round_that_nobody_joins_sleeps(self):
+    def test_a_process_sleeps_while_a_dropped_round_lacks_a_rank(self):
         self.stuck()
         time.sleep(_SLOW_AFTER_S)      # not for readiness: the round must be that old
         before = self.wake_ups(), time.process_time()

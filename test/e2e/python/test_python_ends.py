@@ -83,7 +83,7 @@ class Ends(Case):
                 with self.raises(gradpool.PeerLost, "'t'", 'rank 1 has left'):
                     request.wait(TIMEOUT_S * 1000)
 
-    def test_a_process_of_multiprocessing_says_goodbye(self):
+    def test_a_process_of_multiprocessing_leaves_its_job(self):
         fork = multiprocessing.get_context('fork')
         processes = [fork.Process(target=take_part, args=(rank, 2)) for rank in range(2)]
         for process in processes:

@@ -67,7 +67,7 @@ class Handles(Case):
             with self.raises(gradpool.GradpoolError, ' has been left: join the job again'):
                 request.wait()
 
-    def test_a_fork_of_the_process_is_refused_and_told_to_connect_itself(self):
+    def test_a_forked_process_is_refused_with_the_advice_to_connect(self):
         job = self.join()
         reading, writing = os.pipe()
         pid = os.fork()
@@ -84,7 +84,7 @@ class Handles(Case):
                           'use it: connect again there', told.read())
         os.waitpid(pid, 0)
 
-    def test_a_signal_is_heard_in_every_call_that_waits_for_others(self):
+    def test_a_signal_interrupts_every_call_that_waits_for_other_ranks(self):
         with gradpool.connect() as client, \
                 client.join('signals', 0, 2, workers_max=3) as job:
             request = job.push_pull(job.declare('t', 100), full(1))

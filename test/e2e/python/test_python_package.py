@@ -165,7 +165,7 @@ class Values(Case):
         jobs[1].push_pull(tensors[1], values).wait()
         self.assertEqual(set(values), {2})
 
-    def test_done_says_that_wait_will_not_block(self):
+    def test_after_done_wait_does_not_block(self):
         jobs = self.join(2)
         requests = [jobs[0].push_pull(jobs[0].declare('t', 100), full(1))]
         self.assertFalse(requests[0].done())
@@ -190,13 +190,13 @@ class Signals(Case):
                                 'except SystemExit as end: print(end, flush=True)')
         self.assertEqual(done, (0, 'ready\nsaved\n'))
 
-    def test_importing_leaves_signals_and_environment_as_they_were(self):
+    def test_an_import_changes_neither_signals_nor_environment(self):
         code = ('import os\ndef seen(): return dict(os.environ), [line for line in '
                 'open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn", "SigCgt")]\n'
                 'before = seen()\nimport gradpool\nprint(before == seen())')
         self.assertEqual(Surroundings.python(code).stdout, 'True\n')
 
-    def test_the_service_catches_no_signal_that_it_did_not_ask_for(self):
+    def test_the_service_keeps_default_handlers_of_four_signals(self):
         for pid in (python_case.service.serve.pid, *python_case.service.pids()):
             with open(f'/proc/{pid}/status', encoding='ascii') as status:
                 caught = next(line for line in status if line.startswith('SigCgt')).split()[1]
@@ -282,7 +282,7 @@ class Dtypes(Case):
                 request.wait()
                 self.assertTrue(torch.equal(of_rank, expected))
 
-    def test_squares_and_losses_are_told_with_the_job(self):
+    def test_squares_and_losses_are_shown_with_the_job(self):
         jobs = self.join(2)
         values = [full(3), full(5)]
         tensors = [job.declare('t', 100, measures=True) for job in jobs]
@@ -313,11 +313,11 @@ class Dtypes(Case):
         with self.raises(gradpool.Mismatch, "'t'", 'i32', 'mean'):
             job.push_pull(job.declare('t', 3, 'int32'), numpy.zeros(3, numpy.int32))
 
-    def test_a_dtype_that_is_not_there_is_refused(self):
+    def test_an_unknown_dtype_is_refused(self):
         with self.raises(gradpool.Mismatch, "'float8'", 'bfloat16'):
             self.join().declare('t', 4, 'float8')
 
-    def test_ranks_that_differ_in_dtype_are_told(self):
+    def test_ranks_that_differ_in_dtype_get_an_error(self):
         jobs = self.join(2)
         jobs[0].declare('t', 4)
         with self.raises(gradpool.Mismatch, 'f32', 'f64'):
@@ -515,7 +515,7 @@ class Surroundings(Case):
         self.assertIn('/nowhere/libgradpool.so', done.stderr)
         self.assertIn('set GRADPOOL_LIBRARY', done.stderr)
 
-    def test_a_library_of_another_version_is_an_error_that_says_what_it_lacks(self):
+    def test_a_library_of_another_version_is_an_error_with_the_missing_functions(self):
         done = self.python('import gradpool', GRADPOOL_LIBRARY='libc.so.6')
         self.assertIn('undefined symbol: gp_version', done.stderr)
         self.assertIn('set GRADPOOL_LIBRARY', done.stderr)
@@ -525,14 +525,14 @@ class Surroundings(Case):
                            't = j.declare("t", 10)')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
-    def test_an_unknown_variable_is_one_line_that_names_the_one_that_was_meant(self):
+    def test_an_unknown_variable_is_one_line_with_the_nearest_known_name(self):
         done = self.python('import gradpool; [gradpool.connect().close() for _ in range(2)]',
                            GRADPOOL_TRANSPROT='tcp')
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn('GRADPOOL_TRANSPROT; did you mean GRADPOOL_TRANSPORT?', done.stderr)
 
     @unittest.skipUnless(os.geteuid() == 0, 'becoming another user needs root')
-    def test_another_user_is_told_why_it_shares_no_memory(self):
+    def test_a_worker_of_another_user_logs_why_it_shares_no_memory(self):
         done = self.python('import os, numpy, gradpool; os.setgroups([]); os.setuid(65534);'
                            'j = gradpool.connect().join("other-user", 0, 1);'
                            'v = numpy.ones(9, "f"); j.push_pull(j.declare("t", 9), v).wait()')

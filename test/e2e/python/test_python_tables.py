@@ -109,7 +109,7 @@ class Replays(Case):
     def test_rows_of_two_workers_have_the_bits_of_a_replay(self):
         self.check(2)
 
-    def test_rows_of_three_workers_too(self):
+    def test_rows_of_three_workers_have_the_bits_of_torch(self):
         self.check(3)
 
 
@@ -190,7 +190,7 @@ class Calls(Case):
             found.append(table.pull([1])[0, 0].item())
         self.assertEqual(found, [-0.5, -0.75, -1.0])
 
-    def test_dropped_pulls_and_pushes_complete_and_their_memory_stays_meanwhile(self):
+    def test_dropped_pulls_and_pushes_complete_and_keep_their_memory_until_then(self):
         (job,), (table,) = self.tables()
         for _ in range(300):        # more than a lane stores at one time
             table.start_pull(numpy.arange(1000))
@@ -301,7 +301,7 @@ class Refusals(Case):
             with self.raises(gradpool.GradpoolError, 'closed'):
                 call()
 
-    def test_a_pull_of_a_job_that_was_left_says_so(self):
+    def test_a_pull_after_the_job_was_left_is_an_error_that_names_the_leave(self):
         jobs = self.join(2)
         tables = [job.table('t', 2) for job in jobs]
         jobs[0].clock()

@@ -196,7 +196,7 @@ class Reviewed(unittest.TestCase):
             self.assertEqual(found[:-1], 2 * [True, [6, 6], True, True] + [True])
             self.assertIn('was thawed after', found[-1])
 
-    def test_a_parameter_that_no_rank_uses_is_left_as_it_is_or_refused(self):
+    def test_a_parameter_without_use_on_all_ranks_is_left_unchanged_or_refused(self):
         for found in self.run_ranks('rank_leaves_out'):
             for name, (_, _, words) in UNUSED.items():
                 if words is None:
@@ -216,10 +216,10 @@ class Reviewed(unittest.TestCase):
         self.has_words('rank_skips_a_step', 'before step() of the attached optimizer',
                        'attach without the optimizer')
 
-    def test_parameters_of_another_dtype_are_refused_with_the_door_that_takes_them(self):
+    def test_parameters_of_another_dtype_are_refused_with_a_door_that_takes_them(self):
         self.has_words('rank_has_doubles', 'torch.float64', "init_process_group('gradpool')")
 
-    def test_calls_of_horovod_that_are_not_offered_name_another_way(self):
+    def test_unsupported_calls_of_horovod_name_an_alternative(self):
         for zeroed, elastic, is_there, whole in self.run_ranks('rank_scripts_horovod'):
             self.assertIn('optimizer.synchronize()', zeroed)
             self.assertIn('workers_max=', elastic)
@@ -232,13 +232,13 @@ class Words(unittest.TestCase):
         return subprocess.run([harness.GRADPOOL, *words], capture_output=True, text=True,
                               env={**os.environ, **environment})
 
-    def test_a_policy_that_is_not_there_is_refused_with_all_that_are_offered(self):
+    def test_an_unknown_policy_is_refused_with_the_list_of_known_ones(self):
         answer = self.run_gradpool('serve', '--policy', 'fastest')
         self.assertEqual(answer.returncode, 2)
         self.assertIn('--policy fastest: expected one of shared, least-loaded, dedicated',
                       answer.stderr)
 
-    def test_a_log_level_that_is_not_there_is_named(self):
+    def test_an_unknown_log_level_is_named(self):
         answer = self.run_gradpool('serve', '--policy', 'fastest', GRADPOOL_LOG_LEVEL='loud')
         self.assertIn('GRADPOOL_LOG_LEVEL=loud: expected error', answer.stderr)
 

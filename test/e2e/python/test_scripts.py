@@ -575,7 +575,7 @@ class TimeOuts(Case):
         for text in texts:
             self.has_words(text, 'rank 1', 'raise init_process_group(timeout=)', 'now 1 s')
 
-    def test_a_limit_that_was_over_before_somebody_asked_is_named_too(self):
+    def test_a_deadline_that_passed_before_the_first_wait_is_named(self):
         text, _ = self.run_ranks('rank_asks_late', start=release_rank_1)
         self.has_words(text, 'rank 1', 'raise init_process_group(timeout=)', 'now 1 s')
 

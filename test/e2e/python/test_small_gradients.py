@@ -210,7 +210,7 @@ class Runs(test_ddp.Case):
     def test_a_hundred_models_leave_nothing(self):
         self.assertEqual(self.run_ranks('rank_drops'), [True, True])
 
-    def test_ranks_with_other_packs_are_told_a_parameter_of_them(self):
+    def test_the_error_of_different_packs_names_a_parameter(self):
         text, other = self.run_ranks('rank_times_out', start=test_ddp.release_rank_1)
         self.assertRegex(text, r"tensor '\d+\.(weight|bias) and \d+ more "
                          r"\(bucket 0, [0-9a-f]{16}\)'")

@@ -502,17 +502,17 @@ class Distributed(python_case.Case):
             return start(function, workers, TEST_FOLDER=folder, TEST_STORE='',
                          GRADPOOL_JOB=self.id().rsplit('.', 1)[-1])
 
-    def test_every_operation_gives_what_gloo_gives(self):
+    def test_every_operation_has_the_results_of_gloo(self):
         self.assertEqual(self.run_ranks('rank_compares', 3), [[]] * 3)
 
-    def test_two_ranks_are_enough_for_messages_and_for_what_goes_on_behind(self):
+    def test_two_ranks_exchange_messages_and_background_operations(self):
         self.assertEqual(self.run_ranks('rank_works_asynchronously'), [[]] * 2)
 
     def test_a_model_trains_to_the_same_bits_as_with_the_hook(self):
         for digests in self.run_ranks('rank_trains'):
             self.assertEqual(digests, [test_ddp.reference(2)] * 3)
 
-    def test_ranks_that_disagree_are_told_within_the_time_out(self):
+    def test_ranks_that_disagree_get_an_error_within_the_timeout(self):
         for found, seconds in self.run_ranks('rank_disagrees'):
             if len(found) % 2:
                 self.check_late(*found.pop())
@@ -529,7 +529,7 @@ class Distributed(python_case.Case):
         self.assertIn('has joined, but has not pushed this tensor', text)
         self.assertIn('raise init_process_group(timeout=) or new_group(timeout=), now 2 s', text)
 
-    def test_another_size_that_is_known_is_a_mismatch_soon_and_a_late_rank_is_none(self):
+    def test_another_known_size_is_a_mismatch_soon_and_a_late_rank_is_not(self):
         brought = (('all_reduce of float32[6]', 'all_reduce of float32[7]'),
                    ('all_reduce of float32[6]', 'all_gather of float32[8]'),
                    ('all_reduce of float32[7]', 'all_reduce of float32[6]'),
@@ -553,7 +553,7 @@ class Distributed(python_case.Case):
             self.assertEqual(kind, 'PeerLost')
             self.assertIn('rank 1', text)
 
-    def test_a_rank_that_dies_during_backward_is_named_by_it(self):
+    def test_the_error_of_backward_names_a_dead_rank(self):
         for function in ('rank_loses_the_other_in_backward',
                          'rank_loses_the_other_in_compressed_backward'):
             (kind, text, _), _ = self.run_ranks(function, start=test_ddp.lose_rank_1)

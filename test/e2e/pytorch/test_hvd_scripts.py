@@ -581,7 +581,7 @@ class Scripts(unittest.TestCase):
     def test_parameters_that_come_and_go_and_change_are_reduced(self):
         self.check(compare_thawed_parameters, compare_frozen_on_one_rank, compare_added_parameters)
 
-    def test_rows_of_sparse_gradients_are_those_of_all_ranks(self):
+    def test_sparse_gradients_have_the_rows_of_all_ranks(self):
         self.check(compare_rows, compare_sparse_as_dense)
 
     def test_many_small_tensors_travel_in_few_calls(self):
@@ -591,7 +591,7 @@ class Scripts(unittest.TestCase):
         self.check(compare_passes, compare_copies_of_optimizers, compare_several_models,
                    compare_what_is_refused, compare_another_job)
 
-    def test_folds_leave_nothing_behind(self):
+    def test_folds_leave_no_state_behind(self):
         self.check(compare_folds)
 
 

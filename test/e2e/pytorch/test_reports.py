@@ -528,7 +528,7 @@ class Reports(python_case.Case):
         found = self.run_all('rank_debugs_in_detail', TORCH_DISTRIBUTED_DEBUG='DETAIL')
         self.assertEqual(found, [[], []])
 
-    def test_a_gather_by_one_rank_alone_ends_soon_and_names_the_other(self):
+    def test_a_gather_by_one_rank_alone_ends_soon_and_names_the_missing_rank(self):
         said, _ = self.run_all('rank_gathers_alone')
         self.assertIn('rank 1', said)
 

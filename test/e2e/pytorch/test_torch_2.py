@@ -213,7 +213,7 @@ class Torch2(unittest.TestCase):
         self.assertEqual(ours, of_gloo)
         return ours
 
-    def test_functional_collectives_give_what_gloo_gives(self):
+    def test_functional_collectives_have_the_results_of_gloo(self):
         self.compare('rank_calls_functional_collectives')
         self.compare('rank_scatters_reduced')
 

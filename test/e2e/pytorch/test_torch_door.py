@@ -479,7 +479,7 @@ class TorchDoor(python_case.Case):
         return ranks.run_ranks(function, workers, GRADPOOL_TIMEOUT_MS=str(TIMEOUT_MS),
                                GRADPOOL_JOB=self.id().rsplit('.', 1)[-1] + suffix)
 
-    def test_every_operation_gives_what_torch_gives(self):
+    def test_every_operation_has_the_results_of_torch(self):
         for workers in 2, 3:
             self.assertEqual(self.run_ranks('rank_compares', workers, str(workers)),
                              [[]] * workers)
@@ -490,7 +490,7 @@ class TorchDoor(python_case.Case):
     def test_a_disagreement_of_ranks_is_reported_on_all(self):
         self.check_disagreements(self.run_ranks('rank_disagrees', 3))
 
-    def test_sparse_tensors_are_reduced_and_checked_as_dense_ones_are(self):
+    def test_sparse_tensors_are_reduced_and_checked_like_dense_ones(self):
         wrong, told = zip(*self.run_ranks('rank_has_sparse_tensors', 3))
         self.assertEqual(wrong, ([],) * 3)
         self.check_disagreements(told)
@@ -520,7 +520,7 @@ class TorchDoor(python_case.Case):
             self.assertIn(', in join()', text)
             self.assertLess(seconds, 10)
 
-    def test_threads_of_a_rank_get_whole_texts_of_the_others(self):
+    def test_threads_of_a_rank_get_whole_error_texts_of_other_ranks(self):
         self.assertEqual(self.run_ranks('rank_exchanges_in_threads', 2), [[]] * 2)
 
     def test_calls_without_sense_are_refused_at_once(self):
@@ -550,7 +550,7 @@ class TorchDoor(python_case.Case):
         for _, text in late, gone:
             self.assertIn('rank 1', text)
 
-    def test_calls_without_a_name_that_are_mixed_up_are_told_to_all(self):
+    def test_mixed_up_calls_without_a_name_are_an_error_on_all_ranks(self):
         calls = [['allreduce.noname.3 (allreduce (Average) of float32[3])',
                   'allgather.noname.1 (allgather of float32[*])'],
                  ['allreduce.noname.3 (allreduce (Average) of float32[5])',
@@ -564,7 +564,7 @@ class TorchDoor(python_case.Case):
                 # a rank that has abandoned its first operation reports the second one alone
                 self.assertTrue(any(call in text for call in calls[1 - rank]), text)
 
-    def test_places_are_those_of_the_launcher(self):
+    def test_ranks_and_sizes_come_from_the_launcher(self):
         """in the last form a batch script of Slurm starts processes without srun, so the script's
         number on the host is not theirs"""
         forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',

@@ -161,7 +161,7 @@ class Whole(unittest.TestCase):
         self.assertGreater(rounds, ROUNDS_A_TEST * len(self.tests))
         tap.emit(f'# {rounds} rounds')
 
-    def test_gloo_passes_what_is_named_and_nothing_else(self):
+    def test_gloo_passes_the_named_cases_and_no_others(self):
         self.assertEqual(self.passed, named())
 
 
@@ -202,7 +202,7 @@ def on_gloo(names, result):
         if not verdict.wrong:
             Whole.passed[verdict.name] = verdict.ranks
     if not names:
-        Whole('test_gloo_passes_what_is_named_and_nothing_else').run(result)
+        Whole('test_gloo_passes_the_named_cases_and_no_others').run(result)
 
 
 def main():

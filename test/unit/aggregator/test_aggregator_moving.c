@@ -451,7 +451,7 @@ static void requests_without_sense_get_a_text(void **state)
 
 /* ---- when copies are waited for ---- */
 
-static void copies_of_pieces_without_a_keeper_are_not_waited_for(void **state)
+static void copies_of_pieces_without_a_holder_are_not_awaited(void **state)
 {
     start(QUORUM_ALL);
     expect_done(wait_for_copies(both, 2));
@@ -537,7 +537,7 @@ int main(void)
         CASE(a_release_that_waits_ends_with_the_lanes),
         CASE(state_and_rounds_go_from_lane_to_lane),
         CASE(requests_without_sense_get_a_text),
-        CASE(copies_of_pieces_without_a_keeper_are_not_waited_for),
+        CASE(copies_of_pieces_without_a_holder_are_not_awaited),
         CASE(a_drop_ends_the_wait_for_copies),
         CASE(no_message_about_copies_is_sent_without_a_coordinator),
         CASE(workers_that_are_connected_are_not_waited_for),

@@ -126,7 +126,7 @@ static void rows_that_are_known_are_left_out_until_one_changes(void **state)
     assert_int_not_equal(expect_rows(0, second, true), second);
 }
 
-static void pieces_that_are_asked_for_come_with_all_rows(void **state)
+static void requested_pieces_have_all_rows(void **state)
 {
     jobs_here = 10;
     pieces_here = 3;
@@ -167,7 +167,7 @@ int main(void)
         cmocka_unit_test(an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame),
         cmocka_unit_test(figures_that_fit_one_message_are_sent_whole),
         cmocka_unit_test(rows_that_are_known_are_left_out_until_one_changes),
-        cmocka_unit_test(pieces_that_are_asked_for_come_with_all_rows),
+        cmocka_unit_test(requested_pieces_have_all_rows),
         cmocka_unit_test(each_lane_has_its_own_digest_in_the_request),
         cmocka_unit_test(a_lane_is_woken_once_an_answer),
     };

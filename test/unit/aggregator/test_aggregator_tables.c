@@ -167,7 +167,7 @@ static void a_repeated_request_is_answered_and_another_one_is_refused(void **sta
     expect_held(1, JOB);
 }
 
-static void a_request_that_is_not_sound_is_refused(void **state)
+static void an_invalid_request_is_refused(void **state)
 {
     struct table_terms wide = users;
     wide.dim = 5000;
@@ -208,7 +208,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(shards_are_placed_in_a_job_without_pieces),
         CASE(a_repeated_request_is_answered_and_another_one_is_refused),
-        CASE(a_request_that_is_not_sound_is_refused),
+        CASE(an_invalid_request_is_refused),
         CASE(shards_without_memory_are_refused_in_words),
         CASE(a_dropped_job_has_no_shards),
     };

@@ -206,7 +206,7 @@ static void a_text_that_is_not_a_whole_number_is_refused(void **state)
     assert_int_equal(value, 99);
 }
 
-static void bytes_are_told_in_the_largest_unit(void **state)
+static void bytes_are_written_in_the_largest_unit(void **state)
 {
     static const struct {
         uint64_t bytes;
@@ -235,7 +235,7 @@ static void a_code_has_plain_words_with_either_sign(void **state)
     assert_string_equal(err_text(0), "success");
 }
 
-static void an_unknown_code_has_words_too(void **state)
+static void an_unknown_code_has_a_text(void **state)
 {
     assert_string_equal(err_text(-123456), "unknown error");
     assert_string_equal(err_text(INT_MIN), "unknown error");
@@ -254,7 +254,7 @@ static void an_error_without_a_struct_err_still_returns_the_code(void **state)
     assert_int_equal(err_set(NULL, -EPROTO, "%s", "x"), -EPROTO);
 }
 
-static void a_shortage_names_the_limit_its_value_and_what_raises_it(void **state)
+static void a_shortage_names_the_limit_its_value_and_its_option(void **state)
 {
     char text[SHORTAGE_BYTES], value[32];
     struct rlimit limit;
@@ -272,7 +272,7 @@ static void a_shortage_names_the_limit_its_value_and_what_raises_it(void **state
                         err_text(-EPROTO));
 }
 
-static void only_a_call_as_such_is_refused(void **state)
+static void only_eperm_and_enosys_count_as_refusals(void **state)
 {
     assert_true(shortage_is_refusal(-EPERM) && shortage_is_refusal(-ENOSYS));
     assert_false(shortage_is_refusal(0) || shortage_is_refusal(-EACCES));
@@ -543,13 +543,13 @@ int main(void)
         cmocka_unit_test(a_number_is_read_between_its_bounds),
         cmocka_unit_test(a_number_out_of_bounds_is_a_range_error),
         cmocka_unit_test(a_text_that_is_not_a_whole_number_is_refused),
-        cmocka_unit_test(bytes_are_told_in_the_largest_unit),
+        cmocka_unit_test(bytes_are_written_in_the_largest_unit),
         cmocka_unit_test(a_code_has_plain_words_with_either_sign),
-        cmocka_unit_test(an_unknown_code_has_words_too),
+        cmocka_unit_test(an_unknown_code_has_a_text),
         cmocka_unit_test(an_error_keeps_code_and_sentence_and_returns_the_code),
         cmocka_unit_test(an_error_without_a_struct_err_still_returns_the_code),
-        cmocka_unit_test(a_shortage_names_the_limit_its_value_and_what_raises_it),
-        cmocka_unit_test(only_a_call_as_such_is_refused),
+        cmocka_unit_test(a_shortage_names_the_limit_its_value_and_its_option),
+        cmocka_unit_test(only_eperm_and_enosys_count_as_refusals),
         cmocka_unit_test(a_long_sentence_is_cut_at_its_room),
         log_test(a_program_logs_from_info_upwards),
         log_test(a_client_logs_from_warnings_upwards),

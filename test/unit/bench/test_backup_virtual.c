@@ -101,7 +101,7 @@ static void waiting_for_all_is_a_static_k_of_all(void **state)
     assert_true(all.dropped == 0 && all.absence == 0 && all.k_mean == 16);
 }
 
-static void a_slow_rank_is_dropped_until_it_is_waited_for(void **state)
+static void a_slow_rank_is_dropped_until_the_rule_awaits_it(void **state)
 {
     struct grid grid;
     struct grid_rule rule;
@@ -298,7 +298,7 @@ int main(void)
         cmocka_unit_test(runs_of_a_static_k_have_their_known_outcome),
         cmocka_unit_test(the_same_seed_gives_the_same_run),
         cmocka_unit_test(waiting_for_all_is_a_static_k_of_all),
-        cmocka_unit_test(a_slow_rank_is_dropped_until_it_is_waited_for),
+        cmocka_unit_test(a_slow_rank_is_dropped_until_the_rule_awaits_it),
         cmocka_unit_test(every_problem_learns),
         cmocka_unit_test(gradients_are_slopes_of_the_loss),
         cmocka_unit_test(the_rate_falls_where_the_grid_lets_it),

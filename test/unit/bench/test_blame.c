@@ -39,7 +39,7 @@ static void a_later_strike_leaves_the_one_before(void **state)
     assert_true(blame_was_hurt(&hurts, 104 * S, 0));
 }
 
-static void two_ends_soon_after_each_other_take_a_copy_along(void **state)
+static void two_ends_in_short_order_may_lose_a_copy(void **state)
 {
     struct blame_losses losses = {0};
     blame_ended(&losses, 100 * S, 100 * S);
@@ -119,7 +119,7 @@ int main(void)
         cmocka_unit_test(no_failure_is_excused_by_a_later_strike),
         cmocka_unit_test(a_strike_shows_within_ten_seconds_or_the_deadline_of_the_call),
         cmocka_unit_test(a_later_strike_leaves_the_one_before),
-        cmocka_unit_test(two_ends_soon_after_each_other_take_a_copy_along),
+        cmocka_unit_test(two_ends_in_short_order_may_lose_a_copy),
         cmocka_unit_test(ends_that_are_apart_excuse_nothing),
         cmocka_unit_test(no_copy_is_made_while_the_service_stands_still),
         cmocka_unit_test(an_end_that_is_seen_late_may_have_been_early),

@@ -21,7 +21,7 @@ static int begin(void **state)
     return 0;
 }
 
-static void the_log_tells_how_an_aggregator_has_ended(void **state)
+static void the_log_has_the_end_of_an_aggregator(void **state)
 {
     static const struct {
         const char *line;
@@ -49,7 +49,7 @@ static void other_lines_are_no_news(void **state)
     assert_int_equal(ends_read(&ends, "", &pid, &status), ENDS_NOTHING);
 }
 
-static void a_sanitizer_is_heard(void **state)
+static void a_report_of_a_sanitizer_is_found(void **state)
 {
     pid_t pid;
     int status;
@@ -89,7 +89,7 @@ static void a_process_with_an_unreported_end_is_missing(void **state)
     assert_int_equal(ends_take_missing(&ends), 0);
 }
 
-static void a_process_that_was_struck_is_not_missed(void **state)
+static void a_deliberately_killed_process_is_not_missing(void **state)
 {
     ends_strike(&ends, 71);
     assert_true(ends_was_struck(&ends, 71));
@@ -98,7 +98,7 @@ static void a_process_that_was_struck_is_not_missed(void **state)
     assert_int_equal(ends_take_missing(&ends), 0);
 }
 
-static void one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck(void **state)
+static void only_the_announced_end_of_an_unharmed_process_is_planned(void **state)
 {
     assert_false(ends_was_planned(&ends, 71, 0));
     ends_retire(&ends, 71);
@@ -148,15 +148,14 @@ static void an_end_has_a_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_log_tells_how_an_aggregator_has_ended, begin),
+        cmocka_unit_test_setup(the_log_has_the_end_of_an_aggregator, begin),
         cmocka_unit_test_setup(other_lines_are_no_news, begin),
-        cmocka_unit_test_setup(a_sanitizer_is_heard, begin),
+        cmocka_unit_test_setup(a_report_of_a_sanitizer_is_found, begin),
         cmocka_unit_test_setup(an_aggregator_drains_or_is_killed_and_all_else_is_a_crash, begin),
         cmocka_unit_test_setup(a_process_that_cannot_start_reports_the_reason_once, begin),
         cmocka_unit_test_setup(a_process_with_an_unreported_end_is_missing, begin),
-        cmocka_unit_test_setup(a_process_that_was_struck_is_not_missed, begin),
-        cmocka_unit_test_setup(one_that_ends_as_planned_takes_nothing_along_unless_it_was_struck,
-                               begin),
+        cmocka_unit_test_setup(a_deliberately_killed_process_is_not_missing, begin),
+        cmocka_unit_test_setup(only_the_announced_end_of_an_unharmed_process_is_planned, begin),
         cmocka_unit_test(a_worker_ends_as_announced),
         cmocka_unit_test(a_worker_is_killed_for_a_reason),
         cmocka_unit_test(a_command_ends_with_a_code_that_is_documented),

@@ -72,7 +72,7 @@ static void plan_three(struct fixture *f)
         0);
 }
 
-static void a_trace_is_compressed_into_the_time_that_there_is(void **state)
+static void a_trace_is_compressed_into_the_given_time(void **state)
 {
     struct fixture *f = *state;
     plan_three(f);
@@ -150,7 +150,7 @@ static void jobs_that_cannot_be_played_are_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_trace_is_compressed_into_the_time_that_there_is),
+        CASE(a_trace_is_compressed_into_the_given_time),
         CASE(tensors_are_scaled_until_the_load_is_offered_in_the_mean),
         CASE(jobs_are_measured_side_by_side_as_far_as_lanes_go),
         CASE(the_simulation_plays_the_lane_time_that_was_measured),

@@ -67,7 +67,7 @@ static void a_worker_that_stands_still_for_a_migration_hides_no_part(void **stat
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);
 }
 
-static void of_a_live_migration_all_is_hidden_that_no_iteration_shows(void **state)
+static void the_hidden_part_of_a_live_migration_is_absent_from_iterations(void **state)
 {
     const struct migrate_window window = {
         .first = 10, .last = 16, .migrates = true, .answer_ms = 500};
@@ -89,7 +89,7 @@ static void a_live_migration_that_is_seen_longer_than_it_took_hides_nothing(void
 }
 
 /* Without these ten iterations the median would be 100. */
-static void iterations_of_windows_without_a_migration_are_the_medians_too(void **state)
+static void medians_include_windows_without_a_migration(void **state)
 {
     const struct migrate_window windows[] = {{.first = 6, .last = 15, .migrates = true},
                                              {.first = 16, .last = 25}};
@@ -118,12 +118,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_worker_that_stands_still_for_a_migration_hides_no_part,
                                         begin, end),
-        cmocka_unit_test_setup_teardown(of_a_live_migration_all_is_hidden_that_no_iteration_shows,
-                                        begin, end),
+        cmocka_unit_test_setup_teardown(
+            the_hidden_part_of_a_live_migration_is_absent_from_iterations, begin, end),
         cmocka_unit_test_setup_teardown(
             a_live_migration_that_is_seen_longer_than_it_took_hides_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(
-            iterations_of_windows_without_a_migration_are_the_medians_too, begin, end),
+        cmocka_unit_test_setup_teardown(medians_include_windows_without_a_migration, begin, end),
         cmocka_unit_test_setup_teardown(iterations_near_a_migration_are_never_the_medians, begin,
                                         end),
     };

@@ -47,8 +47,7 @@ static struct plan plan_of(const char *mix, size_t jobs)
     return plan;
 }
 
-static void
-the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent(void **state)
+static void the_interval_of_five_figures_has_all_five_at_93_75_percent(void **state)
 {
     double values[] = {5, 1, 4, 2, 3};
     struct interval i = statistics_interval(values, 5);
@@ -56,8 +55,7 @@ the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent(void
     assert_float_equal(i.confidence, 0.9375, NEAR);
 }
 
-static void
-more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent(void **state)
+static void more_figures_narrow_the_interval_at_90_percent_or_more(void **state)
 {
     double values[20];
     for (int i = 0; i < 20; i++)
@@ -69,7 +67,7 @@ more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent(void
         assert_true(statistics_interval(values, n).confidence >= 0.9);
 }
 
-static void too_few_figures_give_an_interval_that_says_how_sure_it_is(void **state)
+static void too_few_figures_give_an_interval_with_its_confidence(void **state)
 {
     double values[] = {2, 1};
     struct interval i = statistics_interval(values, 2);
@@ -150,7 +148,7 @@ static void jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_ro
     assert_float_equal(sum / job->step_ns, 1, 0.01);
 }
 
-static void what_was_drawn_is_the_mean_of_the_slowest_worker_over_timed_rounds(void **state)
+static void a_drawn_figure_is_the_mean_of_the_slowest_worker_over_timed_rounds(void **state)
 {
     struct plan plan = plan_of("resnet50", 1);
     const struct plan_job *job = &plan.jobs[0];
@@ -183,7 +181,7 @@ static void checked_rounds_and_those_behind_them_are_not_timed(void **state)
     assert_int_equal(timed, 14);
 }
 
-static void a_status_tells_lanes_tasks_and_cpu_time(void **state)
+static void a_status_has_lanes_tasks_and_cpu_time(void **state)
 {
     static struct look look;
     const char *text = "{\"tasks\": 9, \"cpu_ns\": 1, \"aggregators\": ["
@@ -209,7 +207,7 @@ static void a_status_tells_lanes_tasks_and_cpu_time(void **state)
     assert_int_equal(look_parse_lanes("", &look), -ENODATA);
 }
 
-static void lanes_that_come_and_go_between_two_looks_are_told_apart_by_number(void **state)
+static void lanes_that_start_and_end_between_two_reads_differ_by_number(void **state)
 {
     static const struct look first = {.lanes_count = 3,
                                       .lanes = {{.lane = 1, .cpu_ns = 5000000000},
@@ -369,26 +367,24 @@ static void a_repeated_failure_is_reported_with_its_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            the_interval_of_five_is_all_of_them_and_holds_the_median_with_93_75_percent),
-        cmocka_unit_test(
-            more_figures_make_the_interval_narrower_and_never_less_sure_than_90_percent),
-        cmocka_unit_test(too_few_figures_give_an_interval_that_says_how_sure_it_is),
+        cmocka_unit_test(the_interval_of_five_figures_has_all_five_at_93_75_percent),
+        cmocka_unit_test(more_figures_narrow_the_interval_at_90_percent_or_more),
+        cmocka_unit_test(too_few_figures_give_an_interval_with_its_confidence),
         cmocka_unit_test(a_quantile_is_a_figure_that_was_measured),
         cmocka_unit_test(a_mix_starts_over_and_each_job_has_a_name_of_its_own),
         cmocka_unit_test(a_model_that_is_not_in_the_tables_is_named),
         cmocka_unit_test(jobs_come_in_the_first_quarter_leave_in_the_last_and_all_meet_between),
         cmocka_unit_test(tensors_are_scaled_until_all_jobs_offer_the_load),
         cmocka_unit_test(jitter_is_the_same_in_every_setting_and_another_for_each_rank_and_round),
-        cmocka_unit_test(what_was_drawn_is_the_mean_of_the_slowest_worker_over_timed_rounds),
+        cmocka_unit_test(a_drawn_figure_is_the_mean_of_the_slowest_worker_over_timed_rounds),
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_service_that_is_not_well_has_answered),
         cmocka_unit_test(a_look_that_fails_is_tried_again),
         cmocka_unit_test(a_repeated_failure_is_reported_with_its_reason),
-        cmocka_unit_test(a_status_tells_lanes_tasks_and_cpu_time),
+        cmocka_unit_test(a_status_has_lanes_tasks_and_cpu_time),
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
-        cmocka_unit_test(lanes_that_come_and_go_between_two_looks_are_told_apart_by_number),
+        cmocka_unit_test(lanes_that_start_and_end_between_two_reads_differ_by_number),
         cmocka_unit_test(events_of_the_service_keep_their_order_and_the_newest_stay),
         cmocka_unit_test(a_list_of_jobs_has_measured_jobs_and_predictions),
     };

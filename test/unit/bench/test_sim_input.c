@@ -133,7 +133,7 @@ static void a_broken_trace_is_refused_with_its_place(void **state)
                  "expected at most 32 columns");
 }
 
-static void a_file_that_is_not_there_is_named(void **state)
+static void a_missing_file_is_named(void **state)
 {
     char error[TABLE_ERROR_BYTES] = "";
     struct workload workload;
@@ -213,7 +213,7 @@ int main(void)
         cmocka_unit_test(a_trace_gives_its_jobs_of_two_or_more_workers),
         cmocka_unit_test(the_clock_may_be_stopped_sooner),
         cmocka_unit_test(a_broken_trace_is_refused_with_its_place),
-        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(a_model_has_tensors_and_the_step_time_of_its_default),
         cmocka_unit_test(broken_tables_of_models_are_refused_with_their_place),
         cmocka_unit_test(a_seed_draws_the_same_jobs_again_and_another_seed_others),

@@ -106,7 +106,7 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
 }
 
 /* pieces are ready after 30, 50 and 50 ms */
-static void the_end_of_a_round_is_told_lane_by_lane(void **state)
+static void each_lane_reports_the_end_of_a_round(void **state)
 {
     const struct queue_piece pieces[] = {{0, 0.5, 0, 5 * MS}, {0, 1, 0, 3 * MS}, {2, 1, 0, 4 * MS}};
     struct queue_job job = {.forward_ns = 10 * MS,
@@ -238,7 +238,7 @@ int main(void)
         cmocka_unit_test(a_round_ends_with_its_slowest_lane),
         cmocka_unit_test(pieces_leave_one_after_the_other),
         cmocka_unit_test(a_round_takes_as_long_as_its_slowest_worker),
-        cmocka_unit_test(the_end_of_a_round_is_told_lane_by_lane),
+        cmocka_unit_test(each_lane_reports_the_end_of_a_round),
         cmocka_unit_test(two_equal_jobs_lose_as_the_textbook_predicts),
         cmocka_unit_test(many_jobs_lose_as_rule_shared_predicts),
         cmocka_unit_test(without_jitter_rounds_that_do_not_meet_never_meet),

@@ -88,7 +88,7 @@ static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **stat
 }
 
 /* The lanes serve ten and six of sixteen pieces. The limit would allow twelve and four (P15). */
-static void without_room_on_one_lane_it_gets_two(void **state)
+static void a_job_without_room_on_one_lane_gets_two(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
     struct setting strict = plain;
@@ -150,7 +150,7 @@ static void a_job_that_is_over_before_it_was_measured_was_never_placed(void **st
 
 /* Six hours of drawn jobs with real tables. The expected figures were printed by this program. If
  * they change, placement or simulation has changed, and needs a review. */
-static void six_drawn_hours_come_out_as_they_did(void **state)
+static void six_drawn_hours_have_their_golden_results(void **state)
 {
     struct setting setting = {.policy = "shared",
                               .x_gib_per_s = 3,
@@ -195,11 +195,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fluid_and_dedicated_are_as_worked_out_by_hand),
         cmocka_unit_test(a_job_alone_on_one_lane_loses_the_work_of_the_other_lane),
-        cmocka_unit_test(without_room_on_one_lane_it_gets_two),
+        cmocka_unit_test(a_job_without_room_on_one_lane_gets_two),
         cmocka_unit_test(lanes_close_when_jobs_leave_because_tasks_move),
         cmocka_unit_test(a_refused_job_costs_as_many_lanes_as_workers),
         cmocka_unit_test(a_job_that_is_over_before_it_was_measured_was_never_placed),
-        cmocka_unit_test(six_drawn_hours_come_out_as_they_did),
+        cmocka_unit_test(six_drawn_hours_have_their_golden_results),
     };
 
     return cmocka_run_group_tests_name("simulate", tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void a_slow_lane_sleeps_in_proportion_to_its_work(void **state)
     assert_true(s.debt_ns <= 0);
 }
 
-static void one_task_may_be_slow_wherever_it_is(void **state)
+static void one_task_may_be_slow_on_any_lane(void **state)
 {
     const struct slowing_numbers numbers = {.task = 7, .task_ns = 5000};
     struct slowing s = {.numbers = &numbers, .lane = 1};
@@ -76,7 +76,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_slow_lane_sleeps_in_proportion_to_its_work),
-        cmocka_unit_test(one_task_may_be_slow_wherever_it_is),
+        cmocka_unit_test(one_task_may_be_slow_on_any_lane),
         cmocka_unit_test(a_lane_without_numbers_is_never_slow),
         cmocka_unit_test(a_file_of_numbers_is_read_as_it_changes_and_a_short_one_is_refused),
     };

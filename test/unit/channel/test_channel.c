@@ -230,7 +230,7 @@ static void a_message_that_swells_when_unpacked_is_refused(void **state)
     pair_close(&pair);
 }
 
-static void an_end_in_mid_message_is_said(void **state)
+static void an_end_in_mid_message_is_an_error(void **state)
 {
     struct pair pair = pair_open();
     envelope *message;
@@ -355,7 +355,7 @@ static uint64_t longest_silence_ns(const struct channel *ch)
     return longest_ns;
 }
 
-static void the_kernel_of_a_peer_that_says_nothing_is_heard_every_second(void **state)
+static void the_kernel_of_a_silent_peer_answers_every_second(void **state)
 {
     unsigned port;
     struct pair pair = tcp_open(AF_INET, &port);
@@ -444,12 +444,12 @@ int main(void)
         cmocka_unit_test(a_length_that_cannot_be_is_another_protocol),
         cmocka_unit_test(bytes_that_are_no_message_are_refused),
         cmocka_unit_test(a_message_that_swells_when_unpacked_is_refused),
-        cmocka_unit_test(an_end_in_mid_message_is_said),
+        cmocka_unit_test(an_end_in_mid_message_is_an_error),
         cmocka_unit_test(random_bytes_never_harm),
         cmocka_unit_test(a_unix_peer_is_known_by_process_and_user),
         cmocka_unit_test(a_tcp_peer_is_known_by_address),
         cmocka_unit_test(a_tcp_channel_does_not_wait_and_notices_silent_death),
-        cmocka_unit_test(the_kernel_of_a_peer_that_says_nothing_is_heard_every_second),
+        cmocka_unit_test(the_kernel_of_a_silent_peer_answers_every_second),
         cmocka_unit_test(a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end),
         cmocka_unit_test(an_end_that_has_not_been_read_is_no_silence),
         cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),

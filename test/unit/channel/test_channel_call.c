@@ -172,7 +172,7 @@ static void a_call_to_a_peer_that_leaves_or_sends_garbage_ends_with_that_reason(
     pair_close(&pair);
 }
 
-static void only_requests_want_an_answer(void **state)
+static void only_requests_need_an_answer(void **state)
 {
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     static const struct {
@@ -236,7 +236,7 @@ static void a_greeting_names_the_program_and_receives_the_incarnation(void **sta
     pair_close(&pair);
 }
 
-static void another_version_is_told_with_both_numbers(void **state)
+static void the_error_of_another_version_has_both_numbers(void **state)
 {
     struct pair pair = pair_open();
     struct err err = {0};
@@ -308,9 +308,9 @@ int main(void)
         cmocka_unit_test(a_failure_becomes_code_and_text),
         cmocka_unit_test(a_call_without_an_answer_ends_by_its_deadline),
         cmocka_unit_test(a_call_to_a_peer_that_leaves_or_sends_garbage_ends_with_that_reason),
-        cmocka_unit_test(only_requests_want_an_answer),
+        cmocka_unit_test(only_requests_need_an_answer),
         cmocka_unit_test(a_greeting_names_the_program_and_receives_the_incarnation),
-        cmocka_unit_test(another_version_is_told_with_both_numbers),
+        cmocka_unit_test(the_error_of_another_version_has_both_numbers),
         cmocka_unit_test(a_reply_that_is_no_welcome_is_an_error),
         cmocka_unit_test(a_thousand_calls_are_answered_across_threads),
     };

@@ -147,7 +147,7 @@ static void bytes_before_the_handshake_wait_without_an_event(void **state)
     wire_close(&w);
 }
 
-static void nothing_that_is_said_can_be_read_on_the_way(void **state)
+static void no_message_can_be_read_on_the_way(void **state)
 {
     struct wire w = wire_open(&good);
     struct failure f;
@@ -225,7 +225,7 @@ static void bytes_that_wait_for_a_tls_read_leave_after_the_read(void **state)
     wire_close(&w);
 }
 
-static void a_child_that_closes_and_exits_says_nothing_to_the_peer(void **state)
+static void a_child_that_closes_and_exits_sends_nothing_to_the_peer(void **state)
 {
     struct wire w = wire_open(&good);
     int status;
@@ -380,7 +380,7 @@ static void a_silent_peer_is_given_up_at_the_deadline(void **state)
 
 /* --- plain and sealed ends ------------------------------------------------------------------ */
 
-static void an_accepting_end_takes_plain_messages_and_knows_no_tenant(void **state)
+static void an_accepting_end_takes_plain_messages_without_a_tenant(void **state)
 {
     struct pair pair = pair_open();
     struct failure f;
@@ -443,7 +443,7 @@ static void expect_no_tls(const char *bytes, size_t count, int code, const char 
     pair_close(&pair);
 }
 
-static void a_server_that_speaks_no_tls_is_told_apart(void **state)
+static void a_server_without_tls_has_an_error_of_its_own(void **state)
 {
     expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n", 28, -EPROTO,
                   "check that the endpoint is gradpool's");
@@ -461,11 +461,11 @@ int main(void)
         cmocka_unit_test(a_proven_key_lets_both_talk_and_names_the_tenant),
         cmocka_unit_test(a_handshake_that_dribbles_in_byte_by_byte_is_whole),
         cmocka_unit_test(bytes_before_the_handshake_wait_without_an_event),
-        cmocka_unit_test(nothing_that_is_said_can_be_read_on_the_way),
+        cmocka_unit_test(no_message_can_be_read_on_the_way),
         cmocka_unit_test(a_message_of_nearly_the_most_passes_sealed),
         cmocka_unit_test(a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog),
         cmocka_unit_test(bytes_that_wait_for_a_tls_read_leave_after_the_read),
-        cmocka_unit_test(a_child_that_closes_and_exits_says_nothing_to_the_peer),
+        cmocka_unit_test(a_child_that_closes_and_exits_sends_nothing_to_the_peer),
         cmocka_unit_test(a_key_that_does_not_fit_is_refused_at_both_ends),
         cmocka_unit_test(an_unknown_tenant_is_refused),
         cmocka_unit_test(a_revoked_tenant_is_refused),
@@ -474,10 +474,10 @@ int main(void)
         cmocka_unit_test(a_byte_changed_on_the_way_ends_the_connection),
         cmocka_unit_test(a_sealed_byte_changed_on_the_way_ends_the_connection),
         cmocka_unit_test(a_silent_peer_is_given_up_at_the_deadline),
-        cmocka_unit_test(an_accepting_end_takes_plain_messages_and_knows_no_tenant),
+        cmocka_unit_test(an_accepting_end_takes_plain_messages_without_a_tenant),
         cmocka_unit_test(no_plain_greeting_can_look_like_tls),
         cmocka_unit_test(only_the_first_frame_is_bounded_as_a_greeting),
-        cmocka_unit_test(a_server_that_speaks_no_tls_is_told_apart),
+        cmocka_unit_test(a_server_without_tls_has_an_error_of_its_own),
     };
     return cmocka_run_group_tests(tests, make_keys, NULL);
 }

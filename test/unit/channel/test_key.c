@@ -133,7 +133,7 @@ static void two_keys_are_one_too_many(void **state)
     expect_refused(-EINVAL, "both set");
 }
 
-static void a_key_that_cannot_be_had_names_the_variable(void **state)
+static void the_error_of_an_unreadable_key_names_the_variable(void **state)
 {
     setenv("GRADPOOL_KEY_FILE", "/nowhere/key", 1);
     expect_refused(-ENOENT,
@@ -160,7 +160,7 @@ int main(void)
         cmocka_unit_test_teardown(without_variables_there_is_no_key, clean),
         cmocka_unit_test_teardown(a_key_comes_from_the_variable_or_from_a_file, clean),
         cmocka_unit_test_teardown(two_keys_are_one_too_many, clean),
-        cmocka_unit_test_teardown(a_key_that_cannot_be_had_names_the_variable, clean),
+        cmocka_unit_test_teardown(the_error_of_an_unreadable_key_names_the_variable, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

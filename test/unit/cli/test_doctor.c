@@ -58,7 +58,7 @@ static void a_host_without_cgroups_has_no_limit(void **state)
     assert_cores(0);
 }
 
-static void the_least_of_a_cgroup_and_those_above_it_counts(void **state)
+static void the_lowest_limit_of_a_cgroup_and_its_parents_counts(void **state)
 {
     write_file("/proc/self/cgroup", "0::/a/b\n");
     write_file("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
@@ -160,8 +160,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_host_without_cgroups_has_no_limit, make_root,
                                         remove_root),
-        cmocka_unit_test_setup_teardown(the_least_of_a_cgroup_and_those_above_it_counts, make_root,
-                                        remove_root),
+        cmocka_unit_test_setup_teardown(the_lowest_limit_of_a_cgroup_and_its_parents_counts,
+                                        make_root, remove_root),
         cmocka_unit_test_setup_teardown(version_1_is_read_where_cpu_is_among_its_controllers,
                                         make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_path_that_is_not_mounted_falls_back_to_the_top, make_root,

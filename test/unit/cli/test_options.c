@@ -286,7 +286,7 @@ static void a_named_file_that_cannot_be_read_is_refused(void **state)
     assert_refused("cannot be read: ");
 }
 
-static void a_usual_file_that_is_there_and_cannot_be_read_is_refused(void **state)
+static void an_unreadable_file_at_the_usual_path_is_refused(void **state)
 {
     begin(&serve_command);
     layers.preset_file = folder;
@@ -479,7 +479,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_zero_byte_is_refused),
         cmocka_unit_test(blanks_a_mark_and_comments_change_nothing),
         cmocka_unit_test(a_named_file_that_cannot_be_read_is_refused),
-        cmocka_unit_test(a_usual_file_that_is_there_and_cannot_be_read_is_refused),
+        cmocka_unit_test(an_unreadable_file_at_the_usual_path_is_refused),
         cmocka_unit_test(a_file_that_others_may_write_is_refused),
         cmocka_unit_test(a_file_of_another_user_is_refused),
         cmocka_unit_test(mistakes_of_other_sources_name_the_variable_or_the_option),

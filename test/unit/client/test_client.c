@@ -259,7 +259,7 @@ static void a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed(void **
 
 /* ---- waiting ---- */
 
-static void poll_tells_without_blocking(void **state)
+static void poll_returns_without_blocking(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];
     gp_tensor *t[WORKERS];
@@ -408,7 +408,7 @@ static void a_request_still_open_when_the_job_is_left_is_cancelled(void **state)
     script_unlock(&rig);
 }
 
-static void a_thread_that_waits_is_let_go_when_the_job_is_left(void **state)
+static void leaving_the_job_ends_the_wait_of_a_thread(void **state)
 {
     static float values[ELEMENTS];
     gp_tensor *t[WORKERS];
@@ -439,14 +439,14 @@ int main(void)
         CASE(groups_may_be_cut_differently_on_each_rank_and_round),
         CASE(ranks_may_push_in_opposite_orders),
         CASE(a_tensor_twice_in_one_group_is_refused_and_nothing_is_pushed),
-        CASE(poll_tells_without_blocking),
+        CASE(poll_returns_without_blocking),
         CASE(a_tensor_is_busy_until_its_request_was_waited_for),
         CASE(several_threads_may_wait_at_once),
         CASE(a_barrier_waits_for_every_worker),
         CASE(a_name_declared_again_gives_the_same_handle),
         CASE(a_tensor_can_be_forgotten_and_declared_anew),
         CASE(a_request_still_open_when_the_job_is_left_is_cancelled),
-        CASE(a_thread_that_waits_is_let_go_when_the_job_is_left),
+        CASE(leaving_the_job_ends_the_wait_of_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static void the_variable_gives_the_default_time_out(void **state)
 }
 
 /* If a lane offers only shared memory, transport tcp cannot use it. */
-static void a_transport_that_a_lane_does_not_offer_is_told_at_declare(void **state)
+static void a_transport_that_a_lane_does_not_offer_is_an_error_of_declare(void **state)
 {
     gp_options options = {.transport = "tcp"};
     gp_tensor *t;
@@ -273,7 +273,7 @@ static void pushes_that_cannot_be_are_refused(void **state)
 
 static void errors_belong_to_their_thread(void **state)
 {
-    failed(gp_wait(NULL, 1), -EINVAL, "no request", NULL);
+    failed(gp_wait(NULL, 1), -EINVAL, "the request is NULL; pass the request of a push", NULL);
     assert_string_equal(gp_strerror(-ETIMEDOUT), "Connection timed out");
     assert_string_equal(gp_version(), GP_VERSION);
 }
@@ -557,7 +557,7 @@ int main(void)
         ALONE(the_endpoint_comes_from_the_environment),
         ALONE(options_that_are_wrong_are_named),
         ALONE(the_variable_gives_the_default_time_out),
-        ALONE(a_transport_that_a_lane_does_not_offer_is_told_at_declare),
+        ALONE(a_transport_that_a_lane_does_not_offer_is_an_error_of_declare),
         ALONE(jobs_that_cannot_be_are_refused),
         ALONE(backup_workers_travel_in_the_join),
         ALONE(rounds_end_in_jobs_with_backup_workers_only),

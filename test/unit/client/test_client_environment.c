@@ -164,7 +164,7 @@ static void ranks_that_are_none_are_refused(void **state)
 }
 
 /* Environments of salloc's shell, which may be a step of one task, and of a batch script. */
-static void an_allocation_for_many_is_not_taken_for_one_of_them(void **state)
+static void an_allocation_for_many_is_not_taken_for_a_rank(void **state)
 {
     gp_job_spec spec;
     fixture_set("SLURM_NTASKS", "4");
@@ -198,7 +198,7 @@ int main(void)
         CASE(several_processes_of_a_machine_without_ranks_are_refused),
         CASE(an_environment_without_ranks_names_the_known_variables),
         CASE(ranks_that_are_none_are_refused),
-        CASE(an_allocation_for_many_is_not_taken_for_one_of_them),
+        CASE(an_allocation_for_many_is_not_taken_for_a_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

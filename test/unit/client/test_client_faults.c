@@ -153,7 +153,7 @@ static void an_error_of_the_job_ends_open_and_later_requests(void **state)
     failed(gp_barrier(jobs[0], WAIT_MS), -ECONNRESET, "rank 1", NULL);
 }
 
-static void a_result_that_is_here_survives_a_failing_job(void **state)
+static void a_received_result_survives_a_failing_job(void **state)
 {
     declare("w", ELEMENTS, t);
     push(0, 1);
@@ -168,7 +168,7 @@ static void a_result_that_is_here_survives_a_failing_job(void **state)
     check_mean(result[0], ELEMENTS, 1);
 }
 
-static void a_stale_word_does_nothing(void **state)
+static void a_stale_word_has_no_effect(void **state)
 {
     declare("w", ELEMENTS, t);
     push(0, 1);
@@ -299,7 +299,7 @@ static void a_result_that_one_rank_holds_is_given_to_the_rest(void **state)
     run_round(t, 2);
 }
 
-static void idle_pieces_tell_their_new_lane_the_last_round(void **state)
+static void idle_pieces_send_their_last_round_to_the_new_lane(void **state)
 {
     gp_tensor *never[WORKERS];
     declare("w", ELEMENTS, t);
@@ -346,7 +346,7 @@ static void only_the_pieces_of_the_lost_lane_move(void **state)
         run_round(t, round);
 }
 
-static void a_lane_that_comes_back_is_entered_with_the_ticket_it_gave(void **state)
+static void a_returned_lane_is_entered_with_its_own_ticket(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -524,7 +524,7 @@ static void a_declare_without_an_answer_ends_at_its_deadline(void **state)
 
 /* ---- at the door ---- */
 
-static void a_service_of_another_version_is_told_at_once(void **state)
+static void a_service_of_another_version_is_an_error_at_once(void **state)
 {
     gp_client *client;
     script_lock(&rig);
@@ -555,8 +555,8 @@ int main(void)
         CASE(an_error_of_a_round_ends_its_request_and_later_pushes),
         CASE(an_error_that_names_no_tensor_gets_its_name),
         CASE(an_error_of_the_job_ends_open_and_later_requests),
-        CASE(a_result_that_is_here_survives_a_failing_job),
-        CASE(a_stale_word_does_nothing),
+        CASE(a_received_result_survives_a_failing_job),
+        CASE(a_stale_word_has_no_effect),
         CASE(a_failure_from_the_coordinator_fails_the_tensor_on_every_rank),
         CASE(a_failure_from_the_coordinator_ends_the_job),
         CASE(a_refused_declare_leaves_nothing_behind),
@@ -564,9 +564,9 @@ int main(void)
         CASE(the_error_of_a_worker_refused_twice_names_the_lane),
         CASE(a_round_that_was_open_is_summed_again_by_the_new_lane),
         CASE(a_result_that_one_rank_holds_is_given_to_the_rest),
-        CASE(idle_pieces_tell_their_new_lane_the_last_round),
+        CASE(idle_pieces_send_their_last_round_to_the_new_lane),
         CASE(only_the_pieces_of_the_lost_lane_move),
-        CASE(a_lane_that_comes_back_is_entered_with_the_ticket_it_gave),
+        CASE(a_returned_lane_is_entered_with_its_own_ticket),
         CASE(a_lost_lane_without_successor_is_named_at_the_deadline),
         CASE(a_stale_route_waits_for_the_new_one),
         CASE(words_of_a_former_route_name_nothing_on_the_new_one),
@@ -574,7 +574,7 @@ int main(void)
         CASE(training_goes_on_without_a_coordinator),
         CASE(a_declare_survives_the_coordinators_restart),
         ALONE(a_declare_without_an_answer_ends_at_its_deadline),
-        ALONE(a_service_of_another_version_is_told_at_once),
+        ALONE(a_service_of_another_version_is_an_error_at_once),
         ALONE(a_job_of_another_size_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -301,7 +301,7 @@ static void a_newly_declared_tensor_is_awaited(void **state)
     wait_all(1);
 }
 
-static void of_updates_plain_tensors_are_no_part(void **state)
+static void a_hold_for_updates_ignores_plain_tensors(void **state)
 {
     iterate(3);
     hold(1, UPDATES);
@@ -580,7 +580,7 @@ int main(void)
         CASE(an_idle_rank_without_an_observed_end_counts_as_held),
         CASE(a_tensor_that_lacks_its_round_is_named),
         CASE(a_newly_declared_tensor_is_awaited),
-        CASE(of_updates_plain_tensors_are_no_part),
+        CASE(a_hold_for_updates_ignores_plain_tensors),
         CASE(a_tensor_without_an_update_may_get_one_in_the_first_iteration),
         CASE(a_tensor_without_an_update_in_a_whole_iteration_counts_as_frozen),
         CASE(an_absent_coordinator_holds_no_rank),

@@ -37,7 +37,7 @@ static bool ring_is_full(const struct gp_job *job) { return job->unsent > 0; }
 static bool is_leaving(const struct gp_job *job) { return job->is_leaving; }
 
 /* The lane does not poll. Its ring fills with standings of idle pieces. */
-static void a_goodbye_that_finds_no_room_is_said_later(void **state)
+static void a_goodbye_without_room_is_sent_later(void **state)
 {
     enum { TENSORS = 250, RING_RECORDS = 1024 };
     static char names[TENSORS][8];
@@ -122,7 +122,7 @@ static void poll_may_wait_a_while(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_goodbye_that_finds_no_room_is_said_later),
+        CASE(a_goodbye_without_room_is_sent_later),
         CASE(a_lane_that_gives_no_ticket_is_named_at_the_deadline),
         CASE(an_unreachable_address_is_named_with_possible_causes),
         CASE(poll_may_wait_a_while),

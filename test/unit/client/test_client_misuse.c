@@ -48,10 +48,11 @@ static void a_call_without_a_place_for_its_result_names_the_call(void **state)
            "tensor 'w': the gradient is NULL; pass the values of this rank", NULL);
 }
 
-static void a_call_without_an_object_or_a_file_says_so(void **state)
+static void a_call_without_an_object_or_a_file_names_the_missing_argument(void **state)
 {
-    failed(gp_barrier(NULL, 1), -EINVAL, "no job given", NULL);
-    failed(gp_tensor_undeclare(NULL), -EINVAL, "no tensor given", NULL);
+    failed(gp_barrier(NULL, 1), -EINVAL, "the job is NULL; pass the job of gp_job_join()", NULL);
+    failed(gp_tensor_undeclare(NULL), -EINVAL,
+           "the tensor is NULL; pass a tensor of gp_tensor_declare()", NULL);
     failed(gp_job_timeline_start(jobs[0], ""), -EINVAL,
            "gp_job_timeline_start: the path is NULL or empty", NULL);
     failed(gp_job_restore(jobs[0], "file", NULL, 3), -EINVAL,
@@ -208,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_call_without_a_place_for_its_result_names_the_call),
-        CASE(a_call_without_an_object_or_a_file_says_so),
+        CASE(a_call_without_an_object_or_a_file_names_the_missing_argument),
         CASE(a_job_with_unknown_settings_is_refused),
         CASE(a_rank_outside_of_the_set_gives_and_gets_nothing),
         CASE(settings_without_sense_are_refused),

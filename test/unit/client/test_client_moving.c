@@ -81,7 +81,7 @@ static void a_lane_that_released_a_piece_keeps_its_connections(void **state)
     expect_ends(1, next);
 }
 
-static void a_lane_that_is_lost_is_left_before_the_next_hears_anything(void **state)
+static void a_lost_lane_is_left_before_the_next_lane_gets_a_record(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -156,7 +156,7 @@ static void a_round_that_waits_is_announced_to_the_next_lane(void **state)
     expect_ends(0, before);
 }
 
-static void pieces_that_stay_go_on_at_the_lane_that_let_go(void **state)
+static void remaining_pieces_continue_on_the_lane_that_released_others(void **state)
 {
     script_lock(&rig);
     rig.pieces_per_tensor = 4;
@@ -196,7 +196,7 @@ static uint64_t round_after_the_ends(uint64_t round)
     return round;
 }
 
-static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void **state)
+static void a_lane_without_the_job_does_not_get_its_old_ticket(void **state)
 {
     kept_log_begin();
     declare("w", ELEMENTS, t);
@@ -225,7 +225,7 @@ static void a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket(void *
 }
 
 /* The lane may become reachable again. No message would name another lane. */
-static void a_ticket_that_cannot_be_had_now_is_asked_for_again(void **state)
+static void the_request_for_a_refused_ticket_is_repeated(void **state)
 {
     script_lock(&rig);
     rig.not_now = 3;
@@ -299,7 +299,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
 }
 
 /* W13: another tensor may be one round behind the first tensor. */
-static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
+static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -317,7 +317,7 @@ static void a_new_lane_hears_the_last_two_sets_that_were_chosen(void **state)
     script_unlock(&rig);
 }
 
-static void tensors_that_follow_end_with_the_one_that_leads(void **state)
+static void followers_end_with_the_leading_tensor(void **state)
 {
     gp_tensor_spec specs[] = {
         {.name = "leads",
@@ -344,18 +344,18 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(a_lane_that_released_a_piece_keeps_its_connections),
-        CASE(a_lane_that_is_lost_is_left_before_the_next_hears_anything),
+        CASE(a_lost_lane_is_left_before_the_next_lane_gets_a_record),
         CASE(a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane),
         CASE(a_round_that_waits_is_announced_to_the_next_lane),
-        CASE(pieces_that_stay_go_on_at_the_lane_that_let_go),
+        CASE(remaining_pieces_continue_on_the_lane_that_released_others),
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
-        CASE(a_ticket_that_cannot_be_had_now_is_asked_for_again),
+        CASE(the_request_for_a_refused_ticket_is_repeated),
         CASE(a_lane_that_cannot_be_reached_is_tried_again),
         CASE(a_connection_without_pieces_may_have_ended_unseen),
         CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
-        CASE(a_lane_that_has_forgotten_the_job_is_not_shown_its_old_ticket),
-        CASE(a_new_lane_hears_the_last_two_sets_that_were_chosen),
-        CASE(tensors_that_follow_end_with_the_one_that_leads),
+        CASE(a_lane_without_the_job_does_not_get_its_old_ticket),
+        CASE(a_new_lane_gets_the_last_two_chosen_sets),
+        CASE(followers_end_with_the_leading_tensor),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

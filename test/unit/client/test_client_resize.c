@@ -185,7 +185,7 @@ static void a_resize_returns_when_all_workers_have_joined(void **state)
     assert_int_equal(r.result, 0);
 }
 
-static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
+static void a_resize_by_another_rank_ends_the_wait(void **state)
 {
     struct resizer r;
     begin_resize(&r, 3);
@@ -196,7 +196,7 @@ static void another_size_that_is_asked_for_meanwhile_ends_the_wait(void **state)
     assert_non_null(strstr(r.text, "another rank's resize to 4"));
 }
 
-static void a_job_that_fails_meanwhile_ends_the_wait(void **state)
+static void the_failure_of_the_job_ends_the_wait(void **state)
 {
     struct resizer r;
     begin_resize(&r, 3);
@@ -349,7 +349,7 @@ static void a_landed_piece_of_an_incomplete_tensor_is_announced_again(void **sta
     expect_alone(1);
 }
 
-static void a_route_that_is_told_again_says_nothing(void **state)
+static void a_repeated_route_sends_no_record(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
@@ -523,14 +523,14 @@ int main(void)
         CASE(ranks_that_do_not_come_are_named_at_the_deadline),
         CASE(ranks_that_do_not_go_are_named_but_oneself),
         CASE(a_resize_returns_when_all_workers_have_joined),
-        CASE(another_size_that_is_asked_for_meanwhile_ends_the_wait),
-        CASE(a_job_that_fails_meanwhile_ends_the_wait),
+        CASE(a_resize_by_another_rank_ends_the_wait),
+        CASE(the_failure_of_the_job_ends_the_wait),
         CASE(a_resize_waits_until_tensors_have_their_new_ranks),
         CASE(a_change_between_rounds_needs_no_announcement),
         CASE(a_round_whose_result_no_rank_has_is_announced_to_the_new_set),
         CASE(a_round_that_has_landed_is_held),
         CASE(a_landed_piece_of_an_incomplete_tensor_is_announced_again),
-        CASE(a_route_that_is_told_again_says_nothing),
+        CASE(a_repeated_route_sends_no_record),
         CASE(a_message_of_the_former_epoch_is_dropped),
         CASE(blocks_that_are_counted_by_ranks_do_not_survive_another_set),
         CASE(a_new_rank_requests_its_round_before_it_pushes),

@@ -193,7 +193,7 @@ static void limits_that_are_none_are_refused(void **state)
 
 /* Runs rounds of two tensors until a worker has logged progress twice. The second line covers at
  * least a second. */
-static void progress_is_told_and_adds_up(void **state)
+static void progress_is_reported_and_adds_up(void **state)
 {
     uint64_t deadline_ns = clock_now_ns() + 4 * WAIT_MS * NS_PER_MS;
     uint64_t done = 0, rounds = 0, iterations = 0;
@@ -240,7 +240,8 @@ int main(void)
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(limits_that_are_none_are_refused, start_never,
                                         fixture_stop),
-        cmocka_unit_test_setup_teardown(progress_is_told_and_adds_up, start_progress, fixture_stop),
+        cmocka_unit_test_setup_teardown(progress_is_reported_and_adds_up, start_progress,
+                                        fixture_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,10 +184,11 @@ static void a_lane_gets_no_more_requests_than_it_stores(void **state)
     hold_answers(true);
     for (uint32_t i = 0; i < OPEN_MAX; i++)
         ok(gp_pull(batch, rows, &requests[i]));
-    failed(gp_pull(batch, rows, &request), -EBUSY,
-           "table 'users': 128 requests of this rank are open on a lane, as many as a lane stores; "
-           "wait for one, or pull rows in each clock",
-           NULL);
+    failed(
+        gp_pull(batch, rows, &request), -EBUSY,
+        "table 'users': a lane stores 128 open requests of a rank, and has as many of this rank; "
+        "wait for one, or pull rows in each clock",
+        NULL);
     hold_answers(false);
     for (uint32_t i = 0; i < OPEN_MAX; i++)
         ok(gp_wait(requests[i], WAIT_MS));
@@ -304,7 +305,7 @@ static void a_lost_lane_fails_its_tables_alone(void **state)
     gp_batch_free(rest);
 }
 
-static void a_failure_told_by_the_coordinator_ends_the_requests_of_the_table(void **state)
+static void a_failure_from_the_coordinator_ends_the_requests_of_the_table(void **state)
 {
     gp_request *request;
     declare_tables(1);
@@ -398,7 +399,7 @@ static void declares_that_cannot_be_served_are_refused(void **state)
     gp_table *table;
     gp_table_spec spec = usual;
     failed(gp_table_declare(jobs[0], NULL, &table), -EINVAL,
-           "gp_table_declare: no spec, or no place for the table", NULL);
+           "gp_table_declare: spec or ret_table is NULL; pass both", NULL);
     spec.name = NULL;
     failed(gp_table_declare(jobs[0], &spec, &table), -EINVAL,
            "the table has no name; set gp_table_spec.name", NULL);
@@ -453,23 +454,31 @@ static void keys_and_settings_outside_their_limits_are_refused(void **state)
     spec.keys = 5;
     ok(gp_table_declare(jobs[0], &spec, &small));
     failed(gp_batch_create(small, (uint64_t[]){1, 4, 5}, 3, &batch), -EINVAL,
-           "table 'small': key 5 at position 2; the table has keys below 5", NULL);
-    failed(gp_batch_create(small, keys, SIZE_MAX, &batch), -E2BIG, "table 'small': a batch of ",
-           "128 x 1048576 keys of a rank; make several batches", NULL);
+           "table 'small': key 5 at position 2 is too large; the table has keys below 5", NULL);
+    failed(gp_batch_create(small, keys, SIZE_MAX, &batch), -E2BIG, "table 'small': a batch has ",
+           " keys, but a lane of this job stores requests for at most 128 x 1048576 keys of a "
+           "rank; make several batches",
+           NULL);
     failed(gp_batch_create(small, NULL, 3, &batch), -EINVAL,
-           "gp_batch_create: no keys, or no place for the batch", NULL);
-    failed(gp_batch_create(NULL, keys, 3, &batch), -EINVAL, "no table given", NULL);
+           "gp_batch_create: keys or ret_batch is NULL; pass both", NULL);
+    failed(gp_batch_create(NULL, keys, 3, &batch), -EINVAL,
+           "the table is NULL; pass the table of gp_table_declare()", NULL);
     failed(gp_table_set(t[0], &settings), -EINVAL, "table 'users': rule sgd",
            " does not allow this value of ", "rate; see gp_row_settings", NULL);
-    failed(gp_table_set(t[0], NULL), -EINVAL, "table 'users': no settings given", NULL);
-    failed(gp_pull(NULL, rows, &request), -EINVAL, "no batch given", NULL);
+    failed(gp_table_set(t[0], NULL), -EINVAL,
+           "table 'users': the settings are NULL; pass a gp_row_settings", NULL);
+    failed(gp_pull(NULL, rows, &request), -EINVAL,
+           "the batch is NULL; pass a batch of gp_batch_create()", NULL);
     batch = batch_of(t[0], 10);
     failed(gp_pull(batch, NULL, &request), -EINVAL,
-           "table 'users': a pull without a place for its rows", NULL);
-    failed(gp_pull(batch, rows, NULL), -EINVAL,
-           "table 'users': a pull without a place for its request", NULL);
-    failed(gp_push(batch, NULL, &request), -EINVAL, "table 'users': a push without gradients",
+           "table 'users': the argument rows of gp_pull() is NULL; pass a place for the rows",
            NULL);
+    failed(gp_pull(batch, rows, NULL), -EINVAL,
+           "table 'users': the argument ret_request of gp_pull() is NULL; pass a place for the "
+           "request",
+           NULL);
+    failed(gp_push(batch, NULL, &request), -EINVAL,
+           "table 'users': the gradients of gp_push() are NULL; pass a row for each key", NULL);
     gp_batch_free(batch);
     gp_batch_free(NULL);
 }
@@ -500,7 +509,7 @@ int main(void)
         WITH(the_error_of_a_copied_push_comes_from_the_next_clock),
         WITH(an_error_of_a_lane_ends_the_request),
         WITH(a_lost_lane_fails_its_tables_alone),
-        WITH(a_failure_told_by_the_coordinator_ends_the_requests_of_the_table),
+        WITH(a_failure_from_the_coordinator_ends_the_requests_of_the_table),
         WITH(a_failed_job_ends_all_calls),
         WITH(a_request_outlives_its_job),
         WITH(a_silent_lane_is_named_at_the_deadline),

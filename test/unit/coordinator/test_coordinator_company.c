@@ -73,7 +73,7 @@ static void a_measurement_beside_other_jobs_never_counts_as_alone(void **state)
 
 /* The second job leaves between two measurements. The counters of this interval cover both
  * situations. */
-static void a_window_that_was_shared_for_a_while_is_not_one_alone(void **state)
+static void a_window_with_a_shared_part_does_not_count_as_alone(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 1);
@@ -151,7 +151,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_measurement_beside_other_jobs_never_counts_as_alone),
-        CASE(a_window_that_was_shared_for_a_while_is_not_one_alone),
+        CASE(a_window_with_a_shared_part_does_not_count_as_alone),
         CASE(jobs_use_no_more_time_than_their_lane_has),
         CASE(one_odd_window_changes_no_lane_time_and_parts_make_the_whole),
     };

@@ -136,7 +136,7 @@ static void the_next_holder_gets_tickets_while_the_task_moves(void **state)
     expect_ticket(m.k.keeper, -ENOENT);
 }
 
-static void a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy(void **state)
+static void a_task_that_moves_elsewhere_keeps_its_holder_and_waits_for_no_copy(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = rig_aggregator(m.k.rig, 1);
@@ -155,7 +155,7 @@ static void a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy(v
     end_expect_none(m.k.keeper, BODY(COPIES_END));
 }
 
-static void two_tasks_with_two_keepers_are_copied_apart(void **state)
+static void two_tasks_with_two_holders_are_copied_apart(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -181,7 +181,7 @@ static void two_tasks_with_two_keepers_are_copied_apart(void **state)
 
 /* --- the move is given up --- */
 
-static void a_move_that_is_given_up_changes_no_keeper(void **state)
+static void a_move_that_is_given_up_changes_no_holder(void **state)
 {
     struct moving m = begin(*state);
     m.k.keeper->refuses = BODY(INSTALL_REQUEST);
@@ -269,7 +269,7 @@ static struct moving order_among_three(struct rig *rig, struct end **ret_third)
     return m;
 }
 
-static void a_keeper_that_goes_away_meanwhile_gives_up_the_move(void **state)
+static void the_loss_of_a_holder_during_a_move_aborts_the_move(void **state)
 {
     struct end *third;
     struct moving m = order_among_three(*state, &third);
@@ -298,7 +298,7 @@ static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void 
 }
 
 /* The source has not released the task yet. */
-static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **state)
+static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = rig_aggregator(m.k.rig, 1), *fourth;
@@ -315,7 +315,7 @@ static void a_keeper_that_is_lost_after_the_switch_is_followed_at_once(void **st
 }
 
 /* This copy may be the only one, and must not be overwritten. */
-static void where_a_former_keeper_would_be_the_next_nothing_moves_yet(void **state)
+static void a_move_waits_while_its_next_holder_is_a_former_one(void **state)
 {
     struct moving m = begin(*state);
     struct end *third = keeping_aggregator(m.k.rig);
@@ -350,7 +350,7 @@ static void the_copy_of_a_piece_undeclared_during_a_move_is_dropped(void **state
     expect_ended(&m, m.k.owner);
 }
 
-static void a_job_that_ends_on_the_way_leaves_no_copy(void **state)
+static void a_job_that_ends_during_its_move_leaves_no_copy(void **state)
 {
     struct moving m = order(*state);
     end_leave(m.k.worker);
@@ -372,19 +372,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_next_holder_has_the_copies_before_the_switch),
         CASE(the_next_holder_gets_tickets_while_the_task_moves),
-        CASE(a_task_that_moves_elsewhere_keeps_its_keeper_and_waits_for_no_copy),
-        CASE(two_tasks_with_two_keepers_are_copied_apart),
-        CASE(a_move_that_is_given_up_changes_no_keeper),
+        CASE(a_task_that_moves_elsewhere_keeps_its_holder_and_waits_for_no_copy),
+        CASE(two_tasks_with_two_holders_are_copied_apart),
+        CASE(a_move_that_is_given_up_changes_no_holder),
         CASE(a_target_that_does_not_see_the_copy_gives_up_the_move),
         CASE(a_next_holder_without_memory_is_replaced),
         CASE(a_next_holder_that_cannot_reach_the_target_is_replaced),
         CASE(a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one),
-        CASE(a_keeper_that_is_lost_after_the_switch_is_followed_at_once),
-        CASE(a_keeper_that_goes_away_meanwhile_gives_up_the_move),
+        CASE(a_holder_that_is_lost_after_the_switch_is_followed_at_once),
+        CASE(the_loss_of_a_holder_during_a_move_aborts_the_move),
         CASE(a_task_whose_next_holder_is_lost_stays_and_gets_another_holder),
-        CASE(where_a_former_keeper_would_be_the_next_nothing_moves_yet),
+        CASE(a_move_waits_while_its_next_holder_is_a_former_one),
         CASE(the_copy_of_a_piece_undeclared_during_a_move_is_dropped),
-        CASE(a_job_that_ends_on_the_way_leaves_no_copy),
+        CASE(a_job_that_ends_during_its_move_leaves_no_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

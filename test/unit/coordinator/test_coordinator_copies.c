@@ -67,7 +67,7 @@ static void expect_granted(const struct kept *k, const WIRE(GrantRequest) * gran
     assert_string_equal(ticket->ofi, "10.0.0.1:5000");
 }
 
-static void a_keeper_gets_a_ticket_that_the_lane_was_told_before(void **state)
+static void a_holder_gets_a_ticket_that_the_lane_has_stored(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->ignores = BODY(GRANT_REQUEST);
@@ -117,7 +117,7 @@ static void a_ticket_for_a_lane_without_copies_is_refused(void **state)
     expect_answer(k.keeper, k.job, third->lanes[0], 0);
 }
 
-static void a_lane_that_is_away_is_to_be_asked_for_again(void **state)
+static void a_request_for_an_absent_lane_is_repeated(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end before = *k.owner;
@@ -129,7 +129,7 @@ static void a_lane_that_is_away_is_to_be_asked_for_again(void **state)
     expect_answer(k.keeper, k.job, k.piece.lane, 0);
 }
 
-static void a_lane_that_grants_nothing_is_to_be_asked_for_again(void **state)
+static void a_request_to_a_lane_that_grants_nothing_is_repeated(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->refuses = BODY(GRANT_REQUEST);
@@ -277,7 +277,7 @@ static void a_holder_that_has_refused_is_chosen_again_later(void **state)
 }
 
 /* The lane was out of memory for a moment. */
-static void a_lane_that_refuses_a_keeper_is_told_again(void **state)
+static void a_lane_that_refuses_a_holder_gets_the_ticket_again(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->refuses = BODY(KEEPER_REQUEST);
@@ -333,7 +333,7 @@ static void expect_told(const struct kept *k, struct end *owner, struct end *kee
         keeping_lane_hears(k, owner, keeper->aggregator, false);
 }
 
-static void a_restart_keeps_keepers_and_tells_all_again(void **state)
+static void a_restart_keeps_holders_and_sends_their_names_to_all_again(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *ends[] = {k.owner, k.keeper};
@@ -344,7 +344,7 @@ static void a_restart_keeps_keepers_and_tells_all_again(void **state)
     expect_answer(ends[1], k.job, k.piece.lane, 0);
 }
 
-static void a_restart_keeps_the_last_of_several_keepers(void **state)
+static void a_restart_keeps_the_last_of_several_holders(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -361,7 +361,7 @@ static void a_restart_keeps_the_last_of_several_keepers(void **state)
     keeping_expect_silence(ends[0], ends[1]);
 }
 
-static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
+static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -376,7 +376,7 @@ static void a_restart_keeps_the_keeper_that_came_with_a_move(void **state)
 
 /* The lane waits for the lost holder. Without a worker, the coordinator does not know the job's
  * durability. */
-static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
+static void a_holder_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *ends[] = {k.owner, k.keeper, keeping_aggregator(k.rig)};
@@ -388,7 +388,7 @@ static void a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then(void 
     keeping_lane_hears(&k, ends[0], ends[2]->aggregator, false);
 }
 
-static void an_owner_that_comes_back_is_told_again(void **state)
+static void a_returned_owner_gets_its_holders_again(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end before = *k.owner;
@@ -417,12 +417,12 @@ static void possible_holders_are_informed_of_the_end_of_a_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_keeper_gets_a_ticket_that_the_lane_was_told_before),
+        CASE(a_holder_gets_a_ticket_that_the_lane_has_stored),
         CASE(no_two_tickets_are_alike),
         CASE(a_ticket_for_a_job_without_copies_is_refused),
         CASE(a_ticket_for_a_lane_without_copies_is_refused),
-        CASE(a_lane_that_is_away_is_to_be_asked_for_again),
-        CASE(a_lane_that_grants_nothing_is_to_be_asked_for_again),
+        CASE(a_request_for_an_absent_lane_is_repeated),
+        CASE(a_request_to_a_lane_that_grants_nothing_is_repeated),
         CASE(only_an_aggregator_that_has_joined_gets_tickets),
         CASE(a_holder_that_cannot_reach_a_lane_is_replaced),
         CASE(without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder),
@@ -430,12 +430,12 @@ int main(void)
         CASE(a_holder_without_memory_for_a_copy_is_replaced),
         CASE(a_holder_that_has_refused_is_not_chosen_for_some_time),
         CASE(a_holder_that_has_refused_is_chosen_again_later),
-        CASE(a_lane_that_refuses_a_keeper_is_told_again),
-        CASE(a_restart_keeps_keepers_and_tells_all_again),
-        CASE(a_restart_keeps_the_last_of_several_keepers),
-        CASE(a_restart_keeps_the_keeper_that_came_with_a_move),
-        CASE(a_keeper_that_is_lost_before_a_worker_is_back_is_followed_then),
-        CASE(an_owner_that_comes_back_is_told_again),
+        CASE(a_lane_that_refuses_a_holder_gets_the_ticket_again),
+        CASE(a_restart_keeps_holders_and_sends_their_names_to_all_again),
+        CASE(a_restart_keeps_the_last_of_several_holders),
+        CASE(a_restart_keeps_the_holder_that_came_with_a_move),
+        CASE(a_holder_that_is_lost_before_a_worker_is_back_is_followed_then),
+        CASE(a_returned_owner_gets_its_holders_again),
         CASE(possible_holders_are_informed_of_the_end_of_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

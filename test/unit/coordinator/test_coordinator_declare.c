@@ -49,7 +49,7 @@ static void a_declare_is_answered_after_the_lane_has_confirmed(void **state)
     declared(zero, NULL);
 }
 
-static void a_rank_that_declares_while_the_lane_is_asked_waits_too(void **state)
+static void a_rank_that_declares_before_the_lane_has_answered_waits_too(void **state)
 {
     WIRE(Piece) first, second;
     struct end *lane = rig_aggregator(*state, 1);
@@ -96,7 +96,7 @@ static void one_name_twice_in_a_declare_must_agree_with_itself(void **state)
     message_free(reply);
 }
 
-static void ranks_that_disagree_are_all_told_and_the_tensor_stays_failed(void **state)
+static void all_ranks_that_disagree_get_the_error_and_the_tensor_stays_failed(void **state)
 {
     static const char text[] = "tensor 'w' of job resnet: ranks 0, 2 declared f32[100], rank 1 "
                                "declared f32[99]; all ranks must declare the same";
@@ -283,7 +283,7 @@ static void ticket_request(envelope *request, WIRE(TicketRequest) * ticket, uint
     request->ticket_request = ticket;
 }
 
-static void a_ticket_is_given_when_the_lane_knows_it(void **state)
+static void a_rank_gets_a_ticket_once_the_lane_has_stored_it(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -353,7 +353,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
 }
 
 /* No message would name another lane to the worker. */
-static void a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back(void **state)
+static void a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -395,7 +395,7 @@ static void the_ticket_after_a_failed_connection_is_delayed(void **state)
     message_free(end_expect(zero, BODY(TICKET_REPLY)));
 }
 
-static void a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again(void **state)
+static void the_request_for_an_unconfirmed_ticket_is_repeated(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -438,10 +438,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_declare_is_answered_after_the_lane_has_confirmed),
-        CASE(a_rank_that_declares_while_the_lane_is_asked_waits_too),
+        CASE(a_rank_that_declares_before_the_lane_has_answered_waits_too),
         CASE(declaring_again_gives_the_same_and_otherwise_names_both),
         CASE(one_name_twice_in_a_declare_must_agree_with_itself),
-        CASE(ranks_that_disagree_are_all_told_and_the_tensor_stays_failed),
+        CASE(all_ranks_that_disagree_get_the_error_and_the_tensor_stays_failed),
         CASE(a_tensor_without_elements_has_one_piece),
         CASE(bad_specs_are_refused_naming_the_field),
         CASE(a_declare_that_is_refused_leaves_nothing_behind),
@@ -451,12 +451,12 @@ int main(void)
         CASE(a_big_tensor_is_cut_and_covers_every_element_once),
         CASE(the_last_rank_that_undeclares_frees_the_name),
         CASE(the_end_of_a_job_clears_its_lanes),
-        CASE(a_ticket_is_given_when_the_lane_knows_it),
+        CASE(a_rank_gets_a_ticket_once_the_lane_has_stored_it),
         CASE(no_two_tickets_are_alike),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
-        CASE(a_ticket_of_a_lane_that_is_away_is_given_when_it_is_back),
+        CASE(a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns),
         CASE(the_ticket_after_a_failed_connection_is_delayed),
-        CASE(a_ticket_that_a_lane_could_not_confirm_is_to_be_asked_for_again),
+        CASE(the_request_for_an_unconfirmed_ticket_is_repeated),
         CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

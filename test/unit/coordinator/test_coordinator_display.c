@@ -107,7 +107,7 @@ static void a_display_gets_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }
 
-static void figures_of_idle_lanes_are_asked_for(void **state)
+static void figures_of_idle_lanes_are_requested(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
@@ -187,7 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_display_gets_the_jobs_of_all_tenants, setup, teardown),
-        cmocka_unit_test_setup_teardown(figures_of_idle_lanes_are_asked_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(figures_of_idle_lanes_are_requested, setup, teardown),
         cmocka_unit_test_setup_teardown(a_snapshot_is_made_once_a_second_at_most, setup, teardown),
         cmocka_unit_test_setup_teardown(a_display_runs_on_its_descriptor_and_at_its_time, setup,
                                         teardown),

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-static void a_drained_lane_gets_nothing_until_it_is_given_back(void **state)
+static void a_drained_lane_gets_no_task_until_its_drain_is_undone(void **state)
 {
     struct moving m = moving_begin(*state);
     WIRE(Piece) piece;
@@ -115,7 +115,7 @@ static void declare_with_state(struct moving *m, uint32_t count)
         job->tensors[i]->terms.rule = UPDATE_ADAM;
 }
 
-static void a_lane_that_was_to_get_a_later_batch_ends_meanwhile(void **state)
+static void a_target_of_a_later_batch_ends_before_the_batch(void **state)
 {
     enum { TASKS = 4 };
     struct moving m = moving_begin(*state);
@@ -168,7 +168,7 @@ static void a_drain_leaves_other_lanes_that_are_drained_alone(void **state)
     message_free(moving_answer(&m, NULL));
 }
 
-static void an_empty_lane_that_is_given_back_while_another_is_drained_is_not_named(void **state)
+static void an_empty_lane_that_is_released_during_another_drain_is_not_named(void **state)
 {
     struct rig *rig = *state;
     struct end *both = rig_aggregator(rig, 2), *worker = rig_join(rig, "resnet", 0, 1, NULL, NULL);
@@ -194,12 +194,12 @@ static void an_empty_lane_that_is_given_back_while_another_is_drained_is_not_nam
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_drained_lane_gets_nothing_until_it_is_given_back),
+        CASE(a_drained_lane_gets_no_task_until_its_drain_is_undone),
         CASE(a_drain_waits_for_tasks_that_move_to_the_lane),
         CASE(a_drain_ends_for_a_lane_that_is_given_back),
-        CASE(a_lane_that_was_to_get_a_later_batch_ends_meanwhile),
+        CASE(a_target_of_a_later_batch_ends_before_the_batch),
         CASE(a_drain_leaves_other_lanes_that_are_drained_alone),
-        CASE(an_empty_lane_that_is_given_back_while_another_is_drained_is_not_named),
+        CASE(an_empty_lane_that_is_released_during_another_drain_is_not_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,7 +100,7 @@ static struct scene come_back(struct rig *rig, uint64_t *ret_declare)
     return come_back_to(rig, "w", ret_declare);
 }
 
-static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
+static void a_late_worker_enters_when_a_rank_has_ended_an_iteration(void **state)
 {
     uint64_t id, ranks;
     struct scene s = come_back(*state, &id);
@@ -114,7 +114,7 @@ static void he_enters_when_a_rank_is_behind_an_iteration(void **state)
     kept_log_expect(": 2 workers now take part in rounds, version 1, epoch 2");
 }
 
-static void he_enters_at_once_where_iterations_have_no_end(void **state)
+static void a_late_worker_enters_at_once_where_iterations_have_no_end(void **state)
 {
     uint64_t id;
     struct scene s = come_back(*state, &id);
@@ -139,7 +139,7 @@ static void a_leaving_rank_is_not_awaited_with_late_workers(void **state)
 
 /* ---- a job with step records ---- */
 
-static void in_a_job_with_steps_he_waits_until_a_rank_can_be_held(void **state)
+static void in_a_job_with_steps_a_late_worker_waits_until_a_rank_can_be_held(void **state)
 {
     uint64_t id, ranks;
     struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
@@ -173,7 +173,7 @@ static void in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter(void **
 }
 
 /* No other rank could hand the state over later. The late worker then gets an error by itself. */
-static void in_a_job_with_steps_he_enters_when_all_others_have_gone(void **state)
+static void in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left(void **state)
 {
     uint64_t id, ranks;
     struct scene s = come_back_to(*state, TERMS_STEPS_NAME, &id);
@@ -185,7 +185,7 @@ static void in_a_job_with_steps_he_enters_when_all_others_have_gone(void **state
     assert_int_equal(ranks, 1u << 2);
 }
 
-static void another_rank_is_asked_for_more_and_waits_itself(void **state)
+static void another_rank_gets_the_next_hold_and_waits_itself(void **state)
 {
     uint64_t id;
     struct scene s = come_back(*state, &id);
@@ -228,7 +228,7 @@ static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(vo
     kept_log_expect(" has not come to the end of an iteration within ");
 }
 
-static void the_rank_is_held_until_he_has_declared_all(void **state)
+static void the_rank_is_held_until_the_late_worker_has_declared_all_tensors(void **state)
 {
     uint64_t id;
     struct scene s = begin(*state);
@@ -285,15 +285,15 @@ static void a_snapshot_that_holds_a_rank_gives_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(he_enters_when_a_rank_is_behind_an_iteration),
-        CASE(he_enters_at_once_where_iterations_have_no_end),
+        CASE(a_late_worker_enters_when_a_rank_has_ended_an_iteration),
+        CASE(a_late_worker_enters_at_once_where_iterations_have_no_end),
         CASE(a_leaving_rank_is_not_awaited_with_late_workers),
-        CASE(in_a_job_with_steps_he_waits_until_a_rank_can_be_held),
+        CASE(in_a_job_with_steps_a_late_worker_waits_until_a_rank_can_be_held),
         CASE(in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter),
-        CASE(in_a_job_with_steps_he_enters_when_all_others_have_gone),
-        CASE(another_rank_is_asked_for_more_and_waits_itself),
+        CASE(in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left),
+        CASE(another_rank_gets_the_next_hold_and_waits_itself),
         CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
-        CASE(the_rank_is_held_until_he_has_declared_all),
+        CASE(the_rank_is_held_until_the_late_worker_has_declared_all_tensors),
         CASE(a_snapshot_that_holds_a_rank_gives_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,7 +215,7 @@ static void nothing_is_tried_where_lanes_are_even(void **state)
     assert_false(*rig_last_event(rig, "explore"));
 }
 
-static void nothing_is_tried_that_was_not_asked_for(void **state)
+static void no_experiment_begins_without_the_option(void **state)
 {
     struct rig *rig = *state;
     rig->options.explores = false;
@@ -274,7 +274,7 @@ int main(void)
         CASE(an_experiment_that_could_not_be_undone_at_first_is_undone_later),
         CASE(tasks_that_were_split_are_so_after_a_restart),
         CASE(nothing_is_tried_where_lanes_are_even),
-        CASE(nothing_is_tried_that_was_not_asked_for),
+        CASE(no_experiment_begins_without_the_option),
         CASE(a_lane_with_a_job_that_is_not_measured_gets_nothing),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

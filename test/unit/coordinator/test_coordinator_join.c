@@ -387,7 +387,7 @@ static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void 
     end_leave(one);
 }
 
-static void a_worker_that_says_goodbye_and_dies_has_left(void **state)
+static void a_worker_that_sends_a_goodbye_and_dies_has_left(void **state)
 {
     struct rig *rig = *state;
     WIRE(LeaveRequest) leave = GRADPOOL__WIRE__LEAVE_REQUEST__INIT;
@@ -580,7 +580,7 @@ int main(void)
         CASE(a_session_that_resumes_replaces_its_old_connection),
         CASE(a_worker_that_dies_fails_its_job_by_name),
         CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),
-        CASE(a_worker_that_says_goodbye_and_dies_has_left),
+        CASE(a_worker_that_sends_a_goodbye_and_dies_has_left),
         CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),
         CASE(hello_comes_first),
         CASE(another_version_is_refused_with_both),

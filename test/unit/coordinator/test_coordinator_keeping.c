@@ -37,7 +37,7 @@ static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **s
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-static void jobs_with_other_durabilities_have_no_keepers(void **state)
+static void jobs_with_other_durabilities_have_no_holders(void **state)
 {
     static const enum durability others[] = {DURABILITY_UNSAID, DURABILITY_NONE, DURABILITY_WORKER};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -50,7 +50,7 @@ static void jobs_with_other_durabilities_have_no_keepers(void **state)
     }
 }
 
-static void a_tensor_without_a_rule_has_no_keeper(void **state)
+static void a_tensor_without_a_rule_has_no_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
     message_free(end_expect_reply(k.worker, end_declare_one(k.worker, "v", 100)));
@@ -61,7 +61,7 @@ static void a_tensor_without_a_rule_has_no_keeper(void **state)
 }
 
 /* When a host fails, all its processes end. */
-static void a_keeper_on_another_host_comes_first(void **state)
+static void a_holder_on_another_host_comes_first(void **state)
 {
     struct rig *rig = *state;
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 1)};
@@ -111,7 +111,7 @@ static void copies_begin_with_the_next_aggregator_that_joins(void **state)
 
 /* --- the owner is lost --- */
 
-static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one(void **state)
+static void a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_one(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -131,7 +131,7 @@ static void a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_o
 }
 
 /* Perhaps no owner has read the copy of the first holder, even if other holders follow. */
-static void a_new_owner_may_look_at_the_first_copy_however_often_others_follow(void **state)
+static void the_first_copy_serves_a_new_owner_after_any_number_of_later_copies(void **state)
 {
     struct kept k = keeping_begun(*state);
     keeping_open(k.keeper);
@@ -176,7 +176,7 @@ static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
     keeping_lane_hears(&k, fourth, 0, false);
 }
 
-static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
+static void a_holder_stays_when_its_owner_is_followed_by_another(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = rig_aggregator(k.rig, 1);
@@ -189,7 +189,7 @@ static void a_keeper_stays_when_its_owner_is_followed_by_another(void **state)
 
 /* --- the keeper is lost --- */
 
-static void a_keeper_that_is_lost_is_followed_by_another(void **state)
+static void a_holder_that_is_lost_is_followed_by_another(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -199,7 +199,7 @@ static void a_keeper_that_is_lost_is_followed_by_another(void **state)
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
 
-static void without_another_the_lane_goes_on_alone(void **state)
+static void without_another_holder_the_lane_continues_alone(void **state)
 {
     struct kept k = keeping_begun(*state);
     end_say_goodbye(k.keeper);
@@ -209,7 +209,7 @@ static void without_another_the_lane_goes_on_alone(void **state)
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
 
-static void a_keeper_that_is_away_is_told_again_and_not_followed(void **state)
+static void an_absent_holder_gets_its_tasks_again_and_is_not_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig), before = *k.keeper;
@@ -289,7 +289,7 @@ static struct end *begin_with_another(struct kept *k)
     return third;
 }
 
-static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
+static void a_former_holder_is_free_once_the_next_has_a_whole_copy(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
@@ -308,7 +308,7 @@ static void a_former_keeper_is_free_once_the_next_has_a_whole_copy(void **state)
     expect_end_of_copy(&k, k.keeper);
 }
 
-static void a_former_keeper_is_free_once_there_is_nothing_to_lose(void **state)
+static void a_former_holder_is_free_once_no_state_can_be_lost(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = begin_with_another(&k);
@@ -388,20 +388,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(another_aggregator_keeps_a_copy_once_the_lane_has_the_piece),
-        CASE(jobs_with_other_durabilities_have_no_keepers),
-        CASE(a_tensor_without_a_rule_has_no_keeper),
-        CASE(a_keeper_on_another_host_comes_first),
+        CASE(jobs_with_other_durabilities_have_no_holders),
+        CASE(a_tensor_without_a_rule_has_no_holder),
+        CASE(a_holder_on_another_host_comes_first),
         CASE(copies_begin_with_the_next_aggregator_that_joins),
-        CASE(a_keeper_that_becomes_the_owner_uses_its_copy_before_another_keeps_one),
-        CASE(a_new_owner_may_look_at_the_first_copy_however_often_others_follow),
+        CASE(a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_one),
+        CASE(the_first_copy_serves_a_new_owner_after_any_number_of_later_copies),
         CASE(a_former_holder_of_a_lost_owner_is_not_awaited),
-        CASE(a_keeper_stays_when_its_owner_is_followed_by_another),
-        CASE(a_keeper_that_is_lost_is_followed_by_another),
-        CASE(without_another_the_lane_goes_on_alone),
-        CASE(a_keeper_that_is_away_is_told_again_and_not_followed),
+        CASE(a_holder_stays_when_its_owner_is_followed_by_another),
+        CASE(a_holder_that_is_lost_is_followed_by_another),
+        CASE(without_another_holder_the_lane_continues_alone),
+        CASE(an_absent_holder_gets_its_tasks_again_and_is_not_replaced),
         CASE(a_stopping_holder_is_replaced_and_awaited_until_its_end),
-        CASE(a_former_keeper_is_free_once_the_next_has_a_whole_copy),
-        CASE(a_former_keeper_is_free_once_there_is_nothing_to_lose),
+        CASE(a_former_holder_is_free_once_the_next_has_a_whole_copy),
+        CASE(a_former_holder_is_free_once_no_state_can_be_lost),
         CASE(a_former_holder_that_is_chosen_again_continues_with_its_copy),
         CASE(figures_from_before_the_holder_was_named_free_no_holder),
         CASE(an_aggregator_that_is_stopped_first_hands_over_its_copies),

@@ -79,7 +79,7 @@ static void tasks_that_move_to_a_stopping_aggregator_leave_it_too(void **state)
     expect_end(m.target, "");
 }
 
-static void a_drained_lane_is_better_than_none(void **state)
+static void a_drained_lane_is_used_if_no_other_lane_is_up(void **state)
 {
     struct moving m = moving_begin(*state);
     moving_drain(&m, m.target->lanes[0], 0, false);
@@ -262,7 +262,7 @@ int main(void)
         CASE(an_aggregator_without_tasks_ends_at_once),
         CASE(tasks_of_a_stopping_aggregator_move_to_another_first),
         CASE(tasks_that_move_to_a_stopping_aggregator_leave_it_too),
-        CASE(a_drained_lane_is_better_than_none),
+        CASE(a_drained_lane_is_used_if_no_other_lane_is_up),
         CASE(at_the_deadline_jobs_and_lost_states_are_named),
         CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
         CASE(an_aggregator_that_joins_in_time_gets_the_task),

@@ -89,7 +89,7 @@ static void tensors_beyond_the_limit_leave_the_others(void **state)
     declare(zero, "c", 10);
 }
 
-static void pieces_and_bytes_are_counted_too(void **state)
+static void pieces_and_bytes_count_towards_limits(void **state)
 {
     struct rig *rig = *state;
     limit(rig, LIMIT_JOB_PIECES, 4);
@@ -451,7 +451,7 @@ int main(void)
         CASE(workers_of_a_job_and_jobs_of_a_tenant_are_counted),
         CASE(the_jobs_of_a_tenant_share_its_workers),
         CASE(tensors_beyond_the_limit_leave_the_others),
-        CASE(pieces_and_bytes_are_counted_too),
+        CASE(pieces_and_bytes_count_towards_limits),
         CASE(a_request_above_a_limit_is_refused_before_placement),
         CASE(a_long_message_waits_for_memory_and_then_is_read),
         CASE(an_incomplete_message_ends_its_connection),

@@ -179,7 +179,7 @@ static void a_coordinator_that_is_stopped_repeatedly_loses_no_aggregator(void **
     assert_int_equal(waitpid(local->process, NULL, WNOHANG), 0);
 }
 
-static void with_no_time_limit_silence_ends_nothing(void **state)
+static void without_a_timeout_a_silent_aggregator_stays(void **state)
 {
     struct rig *rig = *state;
     rig->options.aggregator_timeout_ns = 0;
@@ -215,7 +215,7 @@ int main(void)
         CASE(a_coordinator_that_is_stopped_repeatedly_loses_no_aggregator),
         CASE(a_local_aggregator_may_have_more_time),
         CASE(a_local_aggregator_keeps_its_time_when_a_remote_one_leaves),
-        CASE(with_no_time_limit_silence_ends_nothing),
+        CASE(without_a_timeout_a_silent_aggregator_stays),
         CASE(the_end_of_the_service_does_not_wait_for_an_absent_aggregator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,7 +98,7 @@ static void the_loss_beside_another_job_is_reported(void **state)
     message_free(reply);
 }
 
-static void without_jobs_no_aggregator_is_asked(void **state)
+static void without_jobs_no_aggregator_gets_a_request(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -119,7 +119,7 @@ static void without_jobs_no_aggregator_is_asked(void **state)
 }
 
 /* While nothing trains, the interval doubles up to eight times the shortest one. */
-static void jobs_that_do_nothing_are_asked_about_less_often(void **state)
+static void idle_jobs_are_measured_less_often(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -264,7 +264,7 @@ static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
     assert_int_not_equal(measure_lane_of(rig, "new"), lane);
 }
 
-static void jobs_that_would_cost_each_other_too_much_do_not(void **state)
+static void jobs_beyond_the_loss_limit_share_no_lane(void **state)
 {
     struct rig *rig = *state;
     measure_know(rig, 40 * NS_PER_MS, 2, (const char *[]){"a", "b"});
@@ -535,7 +535,7 @@ static void all_rows_of_a_restarted_aggregator_are_requested(void **state)
     assert_int_equal(trained_answer_known(next, 0, DIGEST), 0);
 }
 
-static void why_a_lane_was_chosen_is_told(void **state)
+static void the_reason_of_a_chosen_lane_is_shown(void **state)
 {
     static const struct {
         const char *job, *why;
@@ -573,8 +573,8 @@ int main(void)
         CASE(time_that_others_had_the_lane_s_core_is_not_the_job_s),
         CASE(a_measurement_does_not_span_a_restart_of_the_counters),
         CASE(the_loss_beside_another_job_is_reported),
-        CASE(without_jobs_no_aggregator_is_asked),
-        CASE(jobs_that_do_nothing_are_asked_about_less_often),
+        CASE(without_jobs_no_aggregator_gets_a_request),
+        CASE(idle_jobs_are_measured_less_often),
         CASE(a_job_that_comes_again_is_known_at_once),
         CASE(another_model_or_number_of_workers_is_another_job),
         CASE(measurements_survive_a_restart_of_the_coordinator),
@@ -582,7 +582,7 @@ int main(void)
         CASE(new_jobs_get_free_lanes_to_be_measured_on),
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
         CASE(a_training_job_gets_a_lane_for_its_next_tensor),
-        CASE(jobs_that_would_cost_each_other_too_much_do_not),
+        CASE(jobs_beyond_the_loss_limit_share_no_lane),
         CASE(without_a_named_limit_no_job_is_refused),
         CASE(a_job_that_fits_nowhere_is_refused_with_the_missing_amount),
         CASE(a_job_that_ran_alone_fits_alone_again_under_any_limit),
@@ -592,7 +592,7 @@ int main(void)
         CASE(an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid),
         CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
         CASE(all_rows_of_a_restarted_aggregator_are_requested),
-        CASE(why_a_lane_was_chosen_is_told),
+        CASE(the_reason_of_a_chosen_lane_is_shown),
         CASE(the_measured_loss_is_shown_beside_the_predicted_one),
         CASE(how_rounds_end_is_part_of_the_prediction),
     };

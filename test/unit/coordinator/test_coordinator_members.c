@@ -156,7 +156,7 @@ static void a_living_worker_whose_connection_may_come_back_stays_a_member(void *
     expect_members(zero.end, 5, 3);
 }
 
-static void without_leave_to_go_on_a_lost_worker_fails_the_job(void **state)
+static void a_lost_worker_fails_a_job_that_is_not_elastic(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
@@ -311,7 +311,7 @@ static void a_resize_is_checked_for_caller_and_size(void **state)
     expect_members(zero.end, 3, 2);
 }
 
-static void a_resize_is_told_to_all_and_asks_only(void **state)
+static void all_ranks_get_a_resize_as_a_request_only(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
     members_resize(zero.end, 1);
@@ -375,7 +375,7 @@ static void a_missing_rank_is_awaited_until_a_resize_to_the_current_size(void **
     assert_int_equal(ranks, 15);
 }
 
-static void a_restarted_coordinator_knows_that_rank_0_has_not_joined(void **state)
+static void a_restarted_coordinator_waits_for_rank_0_that_has_not_joined(void **state)
 {
     struct rig *rig = *state;
     struct member m[4];
@@ -531,7 +531,7 @@ int main(void)
         CASE(a_job_ends_only_when_its_last_rank_leaves),
         CASE(a_worker_that_a_lane_has_lost_leaves_the_job),
         CASE(a_living_worker_whose_connection_may_come_back_stays_a_member),
-        CASE(without_leave_to_go_on_a_lost_worker_fails_the_job),
+        CASE(a_lost_worker_fails_a_job_that_is_not_elastic),
         CASE(a_loss_report_counts_once_and_only_from_a_lane_of_the_job),
         CASE(an_old_loss_report_does_not_apply_to_a_returned_rank),
         CASE(a_disconnected_rank_stays_a_member_and_resumes_its_session),
@@ -539,11 +539,11 @@ int main(void)
         CASE(a_late_worker_with_another_tensor_is_refused_alone),
         CASE(initial_ranks_must_agree_on_a_tensor),
         CASE(a_resize_is_checked_for_caller_and_size),
-        CASE(a_resize_is_told_to_all_and_asks_only),
+        CASE(all_ranks_get_a_resize_as_a_request_only),
         CASE(the_death_of_a_process_with_a_waiting_declare_changes_nothing_else),
         CASE(a_smaller_size_ends_the_wait_for_missing_higher_ranks),
         CASE(a_missing_rank_is_awaited_until_a_resize_to_the_current_size),
-        CASE(a_restarted_coordinator_knows_that_rank_0_has_not_joined),
+        CASE(a_restarted_coordinator_waits_for_rank_0_that_has_not_joined),
         CASE(a_resize_that_comes_twice_is_done_twice),
         CASE(membership_outlives_the_coordinator),
         CASE(lanes_receive_the_last_round_of_a_rank_that_left),

@@ -172,7 +172,7 @@ static void state_travels_part_by_part_before_the_switch(void **state)
     expect_route(&m, m.target->lanes[0], 2, true);
 }
 
-static void a_task_that_is_there_already_is_left_alone(void **state)
+static void a_task_already_on_the_target_does_not_move(void **state)
 {
     struct moving m = moving_begin(*state);
     struct end *target = m.target;
@@ -285,7 +285,7 @@ static void a_target_that_is_lost_leaves_the_task_with_the_source(void **state)
     }
 }
 
-static void tasks_of_a_source_that_is_lost_are_placed_anew(void **state)
+static void tasks_of_a_lost_source_get_other_lanes(void **state)
 {
     for (size_t i = 0; i < STEPS; i++) {
         struct moving m = moving_begin(*state);
@@ -351,14 +351,14 @@ int main(void)
         CASE(a_task_moves_by_place_release_install_then_the_switch_then_a_drop),
         CASE(workers_connect_to_the_target_before_the_source_releases_the_task),
         CASE(state_travels_part_by_part_before_the_switch),
-        CASE(a_task_that_is_there_already_is_left_alone),
+        CASE(a_task_already_on_the_target_does_not_move),
         CASE(a_task_moves_to_and_fro),
         CASE(a_refused_step_leaves_the_task_on_its_lane),
         CASE(the_wait_for_a_silent_lane_ends),
         CASE(a_drop_that_is_not_answered_is_sent_again),
         CASE(a_worker_that_leaves_before_the_switch_is_not_forgotten_by_it),
         CASE(a_target_that_is_lost_leaves_the_task_with_the_source),
-        CASE(tasks_of_a_source_that_is_lost_are_placed_anew),
+        CASE(tasks_of_a_lost_source_get_other_lanes),
         CASE(a_source_that_is_lost_after_the_switch_changes_nothing),
         CASE(a_returned_aggregator_learns_the_state_of_its_pieces),
     };

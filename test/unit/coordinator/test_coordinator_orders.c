@@ -45,7 +45,7 @@ static void a_switch_that_is_not_stored_did_not_happen(void **state)
     message_free(moving_answer(&m, NULL));
 }
 
-static void a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere(void **state)
+static void a_tensor_undeclared_during_its_move_is_dropped_on_all_lanes(void **state)
 {
     struct moving m = moving_begin(*state);
     /* a piece of the same task, or a piece on the target */
@@ -62,7 +62,7 @@ static void a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere(void **
     message_free(drop);
 }
 
-static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
+static void a_job_that_ends_during_its_move_is_dropped_on_all_lanes(void **state)
 {
     struct moving m = moving_begin(*state);
     envelope *install = moving_stop_at_install(&m);
@@ -79,7 +79,7 @@ static void a_job_that_ends_on_its_way_is_dropped_everywhere(void **state)
     message_free(reply);
 }
 
-static void a_declare_on_the_way_is_answered_with_the_routes_of_before(void **state)
+static void a_declare_during_a_move_gets_the_former_routes(void **state)
 {
     struct moving m = moving_begin(*state);
     WIRE(Piece) again, fresh;
@@ -242,7 +242,7 @@ static void impossible_orders_are_refused(void **state)
                    "is drained: end the drain first (gradpool drain --undo)");
 }
 
-static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
+static void a_number_that_is_also_a_jobs_name_moves_no_task(void **state)
 {
     struct moving m = moving_begin(*state);
     char number[16], both[64];
@@ -263,7 +263,7 @@ static void a_number_that_is_a_jobs_name_too_moves_nothing(void **state)
     message_free(reply);
 }
 
-static void two_orders_for_one_job_are_done_one_after_the_other(void **state)
+static void two_orders_for_one_job_run_one_after_the_other(void **state)
 {
     struct moving m = moving_begin(*state);
     uint64_t first = order_move(&m, "resnet", 0, m.target->lanes[0]);
@@ -320,7 +320,7 @@ static void a_batch_is_as_much_as_lanes_keep(void **state)
     assert_int_equal(tasks_batch(tasks, 0), 0);
 }
 
-static void a_batch_is_not_more_than_an_owner_can_meet_in_a_round(void **state)
+static void a_batch_fits_one_round_of_its_owner(void **state)
 {
     struct task tasks[] = {{.bytes = 30 << 20},
                            {.bytes = 2 << 20, .state_bytes = 2 << 20},
@@ -362,7 +362,7 @@ static void the_memory_of_a_task_includes_moments_and_results(void **state)
     job->tensors[0]->terms = (struct terms){0};
 }
 
-static void a_lane_that_is_given_back_opens_only_if_it_may(void **state)
+static void a_lane_released_from_a_drain_opens_within_lanes_max_only(void **state)
 {
     struct rig *rig = *state;
     rig->options.scales = true;
@@ -452,21 +452,21 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_switch_that_is_not_stored_did_not_happen),
-        CASE(a_tensor_that_is_undeclared_on_its_way_is_dropped_everywhere),
-        CASE(a_job_that_ends_on_its_way_is_dropped_everywhere),
-        CASE(a_declare_on_the_way_is_answered_with_the_routes_of_before),
+        CASE(a_tensor_undeclared_during_its_move_is_dropped_on_all_lanes),
+        CASE(a_job_that_ends_during_its_move_is_dropped_on_all_lanes),
+        CASE(a_declare_during_a_move_gets_the_former_routes),
         CASE(a_restart_before_the_switch_thaws_the_source),
         CASE(a_restart_after_the_switch_finds_the_target_owner),
         CASE(one_task_moves_and_the_others_stay),
         CASE(impossible_orders_are_refused),
-        CASE(a_number_that_is_a_jobs_name_too_moves_nothing),
-        CASE(two_orders_for_one_job_are_done_one_after_the_other),
+        CASE(a_number_that_is_also_a_jobs_name_moves_no_task),
+        CASE(two_orders_for_one_job_run_one_after_the_other),
         CASE(two_jobs_move_at_once),
         CASE(an_undeclared_piece_does_not_delay_a_release),
         CASE(a_batch_is_as_much_as_lanes_keep),
-        CASE(a_batch_is_not_more_than_an_owner_can_meet_in_a_round),
+        CASE(a_batch_fits_one_round_of_its_owner),
         CASE(the_memory_of_a_task_includes_moments_and_results),
-        CASE(a_lane_that_is_given_back_opens_only_if_it_may),
+        CASE(a_lane_released_from_a_drain_opens_within_lanes_max_only),
         CASE(a_job_that_fits_nowhere_else_is_named_and_stays),
         CASE(a_failed_drain_leaves_earlier_drained_lanes_drained),
         CASE(lost_tasks_move_to_a_drained_lane_if_no_other_runs),

@@ -62,7 +62,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
 }
 
 /* The lane is still completing earlier operations of these pieces. */
-static void a_lane_that_cannot_take_pieces_yet_is_asked_again(void **state)
+static void a_lane_that_cannot_take_pieces_yet_gets_the_request_again(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -159,7 +159,7 @@ static void an_aggregator_that_is_away_too_long_is_lost(void **state)
         " runs, but has not renewed its control connection: the service kills the process");
 }
 
-static void a_remote_aggregator_that_says_goodbye_is_not_awaited(void **state)
+static void a_remote_aggregator_that_sends_a_goodbye_is_not_awaited(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_aggregator(rig, 1);
@@ -182,7 +182,7 @@ static void a_remote_aggregator_that_says_goodbye_is_not_awaited(void **state)
 }
 
 /* Its process could still write, so the coordinator waits for the process's end (K4). */
-static void a_local_aggregator_that_says_goodbye_is_lost_when_its_process_ends(void **state)
+static void a_local_aggregator_that_sends_a_goodbye_is_lost_when_its_process_ends(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -194,7 +194,7 @@ static void a_local_aggregator_that_says_goodbye_is_lost_when_its_process_ends(v
     message_free(end_expect(zero, BODY(NOTICE)));
 }
 
-static void a_job_without_pieces_there_does_not_notice(void **state)
+static void a_job_without_pieces_on_the_lost_lane_gets_no_message(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -519,14 +519,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch),
-        CASE(a_lane_that_cannot_take_pieces_yet_is_asked_again),
+        CASE(a_lane_that_cannot_take_pieces_yet_gets_the_request_again),
         CASE(a_declare_that_waits_for_a_lost_aggregator_goes_to_the_next),
         CASE(a_process_that_closes_its_connection_but_lives_is_not_replaced),
         CASE(without_another_lane_the_job_waits_and_names_the_aggregator),
         CASE(an_aggregator_that_is_away_too_long_is_lost),
-        CASE(a_remote_aggregator_that_says_goodbye_is_not_awaited),
-        CASE(a_local_aggregator_that_says_goodbye_is_lost_when_its_process_ends),
-        CASE(a_job_without_pieces_there_does_not_notice),
+        CASE(a_remote_aggregator_that_sends_a_goodbye_is_not_awaited),
+        CASE(a_local_aggregator_that_sends_a_goodbye_is_lost_when_its_process_ends),
+        CASE(a_job_without_pieces_on_the_lost_lane_gets_no_message),
         CASE(a_local_aggregator_is_started_again_and_gets_its_pieces_back),
         CASE(a_local_aggregator_that_keeps_dying_is_left_alone_for_a_while),
         CASE(the_service_ends_with_the_reason_when_no_local_aggregator_can_start),

@@ -200,7 +200,7 @@ static void a_tensor_declared_after_a_late_join_has_the_late_worker_at_once(void
     expect_served(&s, LEFT);
 }
 
-static void a_tensor_of_others_is_left_alone(void **state)
+static void a_tensor_of_other_ranks_is_left_unchanged(void **state)
 {
     struct scene s = begin(*state);
     const struct terms pair = {.ranks = {LEFT}};
@@ -285,12 +285,12 @@ static void the_loss_is_told_again(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1);
 }
 
-static void a_known_membership_changes_nothing(void **state)
+static void a_known_membership_has_no_effect(void **state)
 {
     at_both_steps(*state, the_loss_is_told_again);
 }
 
-static void he_comes_back(struct scene *s, enum step step)
+static void the_rank_returns(struct scene *s, enum step step)
 {
     uint64_t id, ranks;
     struct end *e = members_ask(s->rig, how(2), &id);
@@ -307,7 +307,7 @@ static void he_comes_back(struct scene *s, enum step step)
 
 static void a_rank_is_free_when_lanes_have_closed_its_former_connections(void **state)
 {
-    at_both_steps(*state, he_comes_back);
+    at_both_steps(*state, the_rank_returns);
 }
 
 static void all_leave(struct scene *s, enum step step)
@@ -321,7 +321,7 @@ static void all_leave(struct scene *s, enum step step)
     assert_int_not_equal(members_join(s->rig, how(0)).job, s->workers[0].job);
 }
 
-static void a_job_that_ends_meanwhile_is_dropped(void **state) { at_both_steps(*state, all_leave); }
+static void an_ended_job_leaves_the_regrouping(void **state) { at_both_steps(*state, all_leave); }
 
 /* --- tensors come and go --- */
 
@@ -345,7 +345,7 @@ static void a_tensor_declared_during_a_regrouping_has_the_remaining_ranks(void *
     at_both_steps(*state, another_is_declared);
 }
 
-static void it_is_undeclared(struct scene *s, enum step step)
+static void the_tensor_is_undeclared(struct scene *s, enum step step)
 {
     end_undeclare(s->workers[0].end, s->tensor);
     end_undeclare(s->workers[1].end, s->tensor);
@@ -358,9 +358,9 @@ static void it_is_undeclared(struct scene *s, enum step step)
     members_declared(s->workers[0].end, members_declare(s->workers[0].end, "v", NULL), NULL);
 }
 
-static void a_tensor_that_is_undeclared_meanwhile_is_gone(void **state)
+static void a_tensor_undeclared_during_the_regrouping_is_removed(void **state)
 {
-    at_both_steps(*state, it_is_undeclared);
+    at_both_steps(*state, the_tensor_is_undeclared);
 }
 
 /* --- lanes --- */
@@ -460,7 +460,7 @@ static void a_lane_that_is_away_does_not_keep_another_from_following(void **stat
     assert_int_equal(told, LEFT);
 }
 
-static void a_lane_that_says_nothing_behind_the_switch_is_asked_again(void **state)
+static void a_lane_that_is_silent_after_the_switch_gets_the_request_again(void **state)
 {
     struct scene s = begin(*state);
     stop_at(&s, REGROUPED_UNHEARD);
@@ -575,22 +575,22 @@ int main(void)
         CASE(all_tensors_change_in_one_message),
         CASE(a_late_worker_takes_part_after_its_declaration),
         CASE(a_tensor_declared_after_a_late_join_has_the_late_worker_at_once),
-        CASE(a_tensor_of_others_is_left_alone),
+        CASE(a_tensor_of_other_ranks_is_left_unchanged),
         CASE(a_quorum_that_no_ranks_can_reach_any_more_fails_its_tensor_alone),
         CASE(a_leave_during_a_regrouping_causes_another),
         CASE(a_loss_during_a_regrouping_causes_another),
         CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
-        CASE(a_known_membership_changes_nothing),
+        CASE(a_known_membership_has_no_effect),
         CASE(a_rank_is_free_when_lanes_have_closed_its_former_connections),
-        CASE(a_job_that_ends_meanwhile_is_dropped),
+        CASE(an_ended_job_leaves_the_regrouping),
         CASE(a_tensor_declared_during_a_regrouping_has_the_remaining_ranks),
-        CASE(a_tensor_that_is_undeclared_meanwhile_is_gone),
+        CASE(a_tensor_undeclared_during_the_regrouping_is_removed),
         CASE(a_refusal_before_the_switch_thaws_and_is_tried_again),
         CASE(a_refusal_behind_the_switch_fails_the_job),
         CASE(a_returned_lane_follows_the_change_with_its_pieces),
         CASE(pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere),
         CASE(a_lane_that_is_away_does_not_keep_another_from_following),
-        CASE(a_lane_that_says_nothing_behind_the_switch_is_asked_again),
+        CASE(a_lane_that_is_silent_after_the_switch_gets_the_request_again),
         CASE(a_restarted_coordinator_finishes_the_change),
         CASE(a_regrouping_continues_when_workers_return_first),
         CASE(a_move_waits_for_the_change),

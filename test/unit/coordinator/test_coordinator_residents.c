@@ -173,7 +173,7 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
 }
 
 /* Neither the job's own lane time nor the lane's wait for its core explains a loss. */
-static void as_much_of_a_loss_as_lanes_explain_is_told_apart(void **state)
+static void the_part_of_a_loss_that_lanes_explain_is_shown_apart(void **state)
 {
     struct rig *rig = *state;
     struct end *workers[2], *aggregator = rig_aggregator(rig, 1);
@@ -209,7 +209,7 @@ int main(void)
         CASE(a_network_is_not_filled_beyond_its_speed),
         CASE(no_job_without_a_limit_is_refused_for_the_network),
         CASE(memory_of_a_numa_node_is_shared_by_its_lanes),
-        CASE(as_much_of_a_loss_as_lanes_explain_is_told_apart),
+        CASE(the_part_of_a_loss_that_lanes_explain_is_shown_apart),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static void an_epoch_from_before_a_restart_is_not_given_again(void **state)
     message_free(change);
 }
 
-static void a_local_aggregator_that_died_meanwhile_is_found_lost_at_once(void **state)
+static void a_local_aggregator_that_died_during_the_restart_is_lost_at_once(void **state)
 {
     struct rig *rig = *state;
     struct end *first = rig_local_aggregator(rig, 1, "");
@@ -185,7 +185,7 @@ static void a_failed_job_is_still_failed_after_a_restart(void **state)
     message_free(message);
 }
 
-static void a_worker_that_died_meanwhile_fails_its_job_at_once(void **state)
+static void a_worker_that_died_during_the_restart_fails_its_job_at_once(void **state)
 {
     struct rig *rig = *state;
     char node[HOST_NAME_MAX + 1] = "";
@@ -273,7 +273,7 @@ static void a_file_that_is_no_store_is_named(void **state)
     cannot_start(&rig->options, -EBADMSG, "state.db");
 }
 
-static void a_disk_that_is_full_at_the_start_is_said(void **state)
+static void a_disk_that_is_full_at_the_start_is_reported(void **state)
 {
     struct rig *rig = *state;
     struct coordinator_options options = rig->options;
@@ -386,14 +386,14 @@ int main(void)
         CASE(a_resumed_session_receives_the_failed_tensors),
         CASE(an_epoch_from_before_a_restart_is_not_given_again),
         CASE(a_declaration_waits_for_the_return_of_the_lanes),
-        CASE(a_local_aggregator_that_died_meanwhile_is_found_lost_at_once),
+        CASE(a_local_aggregator_that_died_during_the_restart_is_lost_at_once),
         CASE(a_failed_job_is_still_failed_after_a_restart),
-        CASE(a_worker_that_died_meanwhile_fails_its_job_at_once),
+        CASE(a_worker_that_died_during_the_restart_fails_its_job_at_once),
         CASE(the_incarnation_grows_with_every_start),
         CASE(a_second_service_on_the_state_dir_learns_the_pid_of_the_first),
         CASE(a_state_dir_that_cannot_be_written_is_named),
         CASE(a_file_that_is_no_store_is_named),
-        CASE(a_disk_that_is_full_at_the_start_is_said),
+        CASE(a_disk_that_is_full_at_the_start_is_reported),
         CASE(options_that_make_no_service_are_refused),
         CASE(a_full_disk_refuses_the_request_and_the_service_goes_on),
         CASE(after_the_end_of_a_service_only_the_numbers_are_stored),

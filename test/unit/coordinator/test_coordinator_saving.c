@@ -216,7 +216,7 @@ static void all_that_stand_are_read_and_go_on(void **state)
     kept_log_expect(" tensors were held after round 7 for ");
 }
 
-static void lanes_are_asked_once_the_rank_has_come_to_an_end(void **state)
+static void lanes_get_the_request_once_the_rank_has_ended_an_iteration(void **state)
 {
     struct saving_case c = begin(*state);
     ask_of(&c, c.asker, "resnet");
@@ -321,7 +321,7 @@ static void pieces_that_stand_behind_different_rounds_are_waited_for(void **stat
     kept_log_expect(": some of its pieces repeat a round; try again");
 }
 
-static void a_tensor_that_is_not_there_is_named(void **state)
+static void a_missing_tensor_is_named(void **state)
 {
     struct saving_case c = begin(*state);
     expect_refused(&c, ask_between(&c, "v"), -ENOENT, "job resnet has no tensor 'v'");
@@ -418,7 +418,7 @@ static void parameters_that_no_rank_has_set_give_no_snapshot(void **state)
     expect_let_go(&c);
 }
 
-static void a_snapshot_waits_until_the_lane_knows_the_round(void **state)
+static void a_snapshot_waits_until_the_lane_has_the_round(void **state)
 {
     struct saving_case c = begin(*state);
     struct end *lane = end_of(&c, "w");
@@ -526,19 +526,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(all_that_stand_are_read_and_go_on),
-        CASE(lanes_are_asked_once_the_rank_has_come_to_an_end),
+        CASE(lanes_get_the_request_once_the_rank_has_ended_an_iteration),
         CASE(a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration),
         CASE(a_report_for_another_hold_is_ignored),
         CASE(a_rank_reads_the_named_tensors_without_a_hold),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
         CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
-        CASE(a_tensor_that_is_not_there_is_named),
+        CASE(a_missing_tensor_is_named),
         CASE(an_impossible_snapshot_is_refused_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),
         CASE(a_snapshot_is_tried_again_after_a_temporary_obstacle),
         CASE(an_absent_rank_delays_no_snapshot),
         CASE(parameters_that_no_rank_has_set_give_no_snapshot),
-        CASE(a_snapshot_waits_until_the_lane_knows_the_round),
+        CASE(a_snapshot_waits_until_the_lane_has_the_round),
         CASE(a_tenant_has_snapshots_of_its_own_jobs_alone),
         CASE(a_refusal_by_a_lane_ends_the_snapshot_and_rounds_continue),
         CASE(the_end_of_the_caller_ends_the_snapshot),

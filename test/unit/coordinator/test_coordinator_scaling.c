@@ -167,7 +167,7 @@ static void an_operator_s_move_opens_a_parked_lane(void **state)
     assert_int_equal(lane_find(service_of(rig), move.lane)->jobs, 1);
 }
 
-static void a_lane_that_tasks_are_on_their_way_to_does_not_park(void **state)
+static void a_target_of_moving_tasks_does_not_park(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -199,7 +199,7 @@ static void a_lane_that_tasks_are_on_their_way_to_does_not_park(void **state)
     assert_int_equal(target->arriving, 0);
 }
 
-static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
+static void with_parked_lanes_only_no_lane_is_measured(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 4);
@@ -208,7 +208,7 @@ static void with_parked_lanes_nothing_is_left_to_look_at(void **state)
     assert_true(measuring_is_asleep(service_of(rig)));
 }
 
-static void as_many_stay_open_as_the_operator_has_said(void **state)
+static void the_operator_s_number_of_lanes_stays_open(void **state)
 {
     struct rig *rig = *state;
     struct end *worker;
@@ -242,7 +242,7 @@ static void never_are_more_open_than_are_granted(void **state)
     assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
 }
 
-static void without_a_policy_that_knows_limits_all_lanes_stay_open(void **state)
+static void under_a_policy_without_limits_all_lanes_stay_open(void **state)
 {
     struct rig *rig = *state;
     rig->options.policy = "least-loaded";
@@ -425,7 +425,7 @@ static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void
     }
 }
 
-static void without_any_the_first_job_is_refused_in_the_end(void **state)
+static void without_an_aggregator_the_first_job_is_refused_in_the_end(void **state)
 {
     struct rig *rig = *state;
     rig->options.scales = false;
@@ -472,11 +472,11 @@ int main(void)
         SCALING_TEST(lanes_without_a_job_park_and_a_job_opens_them_at_once),
         SCALING_TEST(operators_see_the_decisions_of_growth),
         SCALING_TEST(an_operator_s_move_opens_a_parked_lane),
-        SCALING_TEST(a_lane_that_tasks_are_on_their_way_to_does_not_park),
-        SCALING_TEST(with_parked_lanes_nothing_is_left_to_look_at),
-        SCALING_TEST(as_many_stay_open_as_the_operator_has_said),
+        SCALING_TEST(a_target_of_moving_tasks_does_not_park),
+        SCALING_TEST(with_parked_lanes_only_no_lane_is_measured),
+        SCALING_TEST(the_operator_s_number_of_lanes_stays_open),
         SCALING_TEST(never_are_more_open_than_are_granted),
-        SCALING_TEST(without_a_policy_that_knows_limits_all_lanes_stay_open),
+        SCALING_TEST(under_a_policy_without_limits_all_lanes_stay_open),
         SCALING_TEST(after_a_restart_all_are_open_and_park_again),
         SCALING_TEST(after_a_restart_only_granted_lanes_and_lanes_with_pieces_are_open),
         SCALING_TEST(an_aggregator_without_an_open_lane_stops_and_is_not_started_again),
@@ -485,7 +485,7 @@ int main(void)
         SCALING_TEST(the_waiting_requests_of_a_worker_fit_one_message),
         SCALING_TEST(the_wait_for_an_aggregator_that_never_joins_ends),
         SCALING_TEST(the_first_job_waits_for_the_first_aggregator_under_every_policy),
-        SCALING_TEST(without_any_the_first_job_is_refused_in_the_end),
+        SCALING_TEST(without_an_aggregator_the_first_job_is_refused_in_the_end),
         SCALING_TEST(the_only_aggregator_is_started_again_after_its_loss),
         SCALING_TEST(nothing_is_decided_again_while_nothing_changes),
     };

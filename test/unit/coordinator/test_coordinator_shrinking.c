@@ -88,7 +88,7 @@ static void a_job_that_is_not_measured_or_was_just_changed_gives_no_worker(void 
     assert_null(newest_event(rig, "shrink"));
 }
 
-static void without_such_jobs_nothing_is_said(void **state)
+static void without_such_jobs_no_line_is_logged(void **state)
 {
     struct rig *rig = *state;
     struct end *workers[2], *aggregator = rig_aggregator(rig, 1);
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_job_that_would_shrink_is_named_with_both_speeds),
         CASE(a_job_that_is_not_measured_or_was_just_changed_gives_no_worker),
-        CASE(without_such_jobs_nothing_is_said),
+        CASE(without_such_jobs_no_line_is_logged),
         CASE(with_free_room_no_job_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

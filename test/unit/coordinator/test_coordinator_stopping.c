@@ -85,7 +85,7 @@ static void sigterm_leaves_a_live_job_to_the_next_start(void **state)
     kept_log_expect("as long as it takes");
 }
 
-static void sigterm_leaves_two_live_jobs_and_says_so(void **state)
+static void sigterm_leaves_two_live_jobs_and_logs_their_number(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
@@ -172,7 +172,7 @@ static void expect_left(struct rig *rig)
     end_expect_none(zero.end, BODY(JOB_FAILURE));
 }
 
-static void a_unit_leaves_the_jobs_running_if_its_options_say_so(void **state)
+static void the_options_of_a_unit_can_leave_the_jobs_running(void **state)
 {
     be_a_unit(*state, own_pid(), true);
     expect_left(*state);
@@ -285,12 +285,12 @@ static int run_cases(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(sigterm_leaves_a_live_job_to_the_next_start),
-        CASE(sigterm_leaves_two_live_jobs_and_says_so),
+        CASE(sigterm_leaves_two_live_jobs_and_logs_their_number),
         CASE(an_aggregator_that_is_still_starting_is_not_left_behind),
         CASE(sigterm_without_a_job_ends_the_aggregators),
         CASE(sigterm_with_stop_jobs_ends_the_jobs_first),
         CASE(the_main_process_of_a_unit_ends_the_jobs_of_its_aggregators),
-        CASE(a_unit_leaves_the_jobs_running_if_its_options_say_so),
+        CASE(the_options_of_a_unit_can_leave_the_jobs_running),
         CASE(a_process_that_a_unit_has_started_is_not_the_unit),
         CASE(a_unit_leaves_jobs_to_aggregators_of_other_hosts),
         CASE(sigint_ends_jobs_then_aggregators),

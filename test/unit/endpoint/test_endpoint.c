@@ -184,7 +184,7 @@ static void random_text_never_harms(void **state)
     }
 }
 
-static void loopback_is_told_from_the_world(void **state)
+static void loopback_addresses_are_distinguished_from_others(void **state)
 {
     static const struct {
         const char *text;
@@ -471,7 +471,7 @@ static void a_unix_socket_with_a_full_queue_ends_by_the_deadline(void **state)
 /* --- names and interfaces -------------------------------------------------------------------- */
 
 /* A label of a name has at most 63 letters. This name therefore fails without a query. */
-static void a_name_that_cannot_exist_is_told_as_a_name(void **state)
+static void the_error_of_an_impossible_name_names_the_name(void **state)
 {
     char name[80];
     struct err err = {0};
@@ -577,7 +577,7 @@ int main(void)
         cmocka_unit_test(an_invalid_endpoint_is_refused_with_the_expected_forms),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
         cmocka_unit_test(random_text_never_harms),
-        cmocka_unit_test(loopback_is_told_from_the_world),
+        cmocka_unit_test(loopback_addresses_are_distinguished_from_others),
         cmocka_unit_test(a_listener_is_reached_over_every_form_of_address),
         cmocka_unit_test(a_port_in_use_is_reported_with_the_next_step),
         cmocka_unit_test(an_address_of_another_host_cannot_be_listened_on),
@@ -588,7 +588,7 @@ int main(void)
         WITH_FOLDER(a_file_that_is_no_socket_is_never_removed),
         WITH_FOLDER(a_unix_path_without_a_listener_is_an_error_with_that_reason),
         WITH_FOLDER(a_unix_socket_with_a_full_queue_ends_by_the_deadline),
-        cmocka_unit_test(a_name_that_cannot_exist_is_told_as_a_name),
+        cmocka_unit_test(the_error_of_an_impossible_name_names_the_name),
         cmocka_unit_test(a_name_without_an_answer_ends_by_the_deadline),
         cmocka_unit_test(a_slow_name_is_taken_when_it_comes_in_time),
         cmocka_unit_test(port_zero_is_for_listening_only),

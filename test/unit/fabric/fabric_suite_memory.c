@@ -33,7 +33,7 @@ static void a_region_surfaces_before_any_later_message(void **state)
         region_destroy(&regions[i]);
 }
 
-static void foreign_memory_is_lent_or_said_to_be_unsupported(void **state)
+static void foreign_memory_is_lent_or_reported_as_unsupported(void **state)
 {
     struct rig *rig = *state;
     static char memory[8192];
@@ -65,7 +65,7 @@ static void a_read_returns_the_bytes_of_the_region(void **state)
     region_destroy(&region);
 }
 
-static void a_mapping_is_the_workers_memory_or_there_is_none(void **state)
+static void a_mapping_shows_the_workers_memory_or_is_refused(void **state)
 {
     struct rig *rig = *state;
 
@@ -348,9 +348,9 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
 
 const struct CMUnitTest fabric_memory_cases[] = {
     FABRIC_CASE(a_region_surfaces_before_any_later_message),
-    FABRIC_CASE(foreign_memory_is_lent_or_said_to_be_unsupported),
+    FABRIC_CASE(foreign_memory_is_lent_or_reported_as_unsupported),
     FABRIC_CASE(a_read_returns_the_bytes_of_the_region),
-    FABRIC_CASE(a_mapping_is_the_workers_memory_or_there_is_none),
+    FABRIC_CASE(a_mapping_shows_the_workers_memory_or_is_refused),
     FABRIC_CASE(a_written_event_proves_that_the_bytes_lie_there),
     FABRIC_CASE(a_word_comes_after_all_bytes_before_it),
     FABRIC_CASE(a_notify_carries_a_word_without_bytes),

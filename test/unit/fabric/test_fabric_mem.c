@@ -220,7 +220,7 @@ static void one_seed_gives_one_transcript(void **state)
 
 /* --- queues ---------------------------------------------------------------------------------- */
 
-static void a_third_message_waits_and_all_behind_it(void **state)
+static void a_third_message_waits_with_all_messages_behind_it(void **state)
 {
     struct world w;
     const void *held[2];
@@ -576,7 +576,7 @@ int main(void)
         cmocka_unit_test(a_read_leaves_junk_until_it_is_over),
         cmocka_unit_test(order_is_kept_however_long_each_packet_takes),
         cmocka_unit_test(one_seed_gives_one_transcript),
-        cmocka_unit_test(a_third_message_waits_and_all_behind_it),
+        cmocka_unit_test(a_third_message_waits_with_all_messages_behind_it),
         cmocka_unit_test(a_full_queue_returns_an_error_and_one_room_event_follows),
         cmocka_unit_test(packets_are_counted),
         cmocka_unit_test(bytes_that_change_before_written_are_noticed),

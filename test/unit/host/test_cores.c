@@ -70,7 +70,7 @@ static void a_list_narrows_to_holes_and_keeps_the_order(void **state)
     cores_destroy(c);
 }
 
-static void the_last_cache_on_the_way_up_is_told(void **state)
+static void the_last_level_cache_is_found(void **state)
 {
     struct cores *c = machine("pack:1 l3:2(size=33554432) l2:2(size=1048576) core:1 pu:1", NULL);
     assert_int_equal(cores_count(c), 4);
@@ -121,7 +121,7 @@ static void assert_refused(const char *list, const char *names)
         fail_msg("list \"%s\": \"%s\" does not say \"%s\"", list, err.text, names);
 }
 
-static void bad_lists_are_refused_and_say_why(void **state)
+static void bad_lists_are_refused_with_a_reason(void **state)
 {
     static const char *const malformed[] = {
         "",    ",",   "a",     "1,",  ",1",   "1,,2", "3-1",
@@ -140,7 +140,7 @@ static void bad_lists_are_refused_and_say_why(void **state)
     assert_int_equal(cores_create("nonsense", &c, NULL), -EINVAL);
 }
 
-static void a_synthetic_machine_binds_nothing(void **state)
+static void on_a_synthetic_machine_no_thread_is_bound(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL);
     cpu_set_t before, after;
@@ -253,11 +253,11 @@ int main(void)
         cmocka_unit_test(a_lane_is_a_core_not_a_hyperthread),
         cmocka_unit_test(cores_come_in_order_of_node_then_core),
         cmocka_unit_test(a_list_narrows_to_holes_and_keeps_the_order),
-        cmocka_unit_test(the_last_cache_on_the_way_up_is_told),
+        cmocka_unit_test(the_last_level_cache_is_found),
         cmocka_unit_test(a_machine_of_one_pu_has_one_core),
         cmocka_unit_test(a_formatted_list_can_be_read_again),
-        cmocka_unit_test(bad_lists_are_refused_and_say_why),
-        cmocka_unit_test(a_synthetic_machine_binds_nothing),
+        cmocka_unit_test(bad_lists_are_refused_with_a_reason),
+        cmocka_unit_test(on_a_synthetic_machine_no_thread_is_bound),
         cmocka_unit_test(a_thread_is_bound_to_its_core_alone),
         cmocka_unit_test(memory_of_this_machine_can_be_bound),
         cmocka_unit_test(the_affinity_mask_narrows_the_cores),

@@ -166,7 +166,7 @@ static void the_end_of_the_arena_frees_all_memory(void **state)
     assert_true(resident_bytes() < before + ((size_t)rounds << 21));
 }
 
-static void memory_that_cannot_be_had_changes_no_account(void **state)
+static void a_failed_allocation_changes_no_account(void **state)
 {
     struct arena *arena = new_arena();
     struct arena_account account = {0};
@@ -213,7 +213,7 @@ static void *watch_from_another_thread(void *argument)
     return NULL;
 }
 
-static void any_thread_may_ask_how_much_there_is(void **state)
+static void any_thread_may_read_the_size_of_an_arena(void **state)
 {
     struct watch w = {.arena = new_arena()};
     struct arena_account account = {0};
@@ -307,9 +307,9 @@ int main(void)
         cmocka_unit_test(slots_lie_on_pages_and_are_zeroed_again),
         cmocka_unit_test(arenas_do_not_count_each_others_memory),
         cmocka_unit_test(the_end_of_the_arena_frees_all_memory),
-        cmocka_unit_test(memory_that_cannot_be_had_changes_no_account),
+        cmocka_unit_test(a_failed_allocation_changes_no_account),
         cmocka_unit_test(an_arena_bound_to_a_core_counts_the_same),
-        cmocka_unit_test(any_thread_may_ask_how_much_there_is),
+        cmocka_unit_test(any_thread_may_read_the_size_of_an_arena),
         cmocka_unit_test(destroying_nothing_leaves_other_arenas_alone),
         cmocka_unit_test(prepared_memory_is_zeroed_whole_and_the_next_of_its_size),
 #ifdef __SANITIZE_ADDRESS__

@@ -362,7 +362,7 @@ static void more_workers_than_a_pass_takes_sum_to_the_same_bits(void **state)
 
 /* --- rule 7: operations --- */
 
-static void broadcast_gives_everybody_the_root_s_values(void **state)
+static void broadcast_gives_every_rank_the_root_s_values(void **state)
 {
     rig_start_job(&rig, kind, 3, 1, 500);
     fill(1, 1, 0, 500);
@@ -578,7 +578,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_that_has_announced_the_next_round_gets_no_commit),
     CASE(a_tensor_of_many_chunks_is_summed_whole),
     CASE(more_workers_than_a_pass_takes_sum_to_the_same_bits),
-    CASE(broadcast_gives_everybody_the_root_s_values),
+    CASE(broadcast_gives_every_rank_the_root_s_values),
     CASE(a_barrier_moves_no_bytes_and_waits_for_all),
     CASE(a_tensor_without_elements_only_synchronises),
     CASE(ranks_that_disagree_on_the_operation_all_get_an_error),

@@ -121,7 +121,7 @@ static uint64_t busy_ns_of(uint32_t id)
 }
 
 /* Only tested with mapped memory: a network does not wake the lane for a silent connection. */
-static void a_job_pays_for_connections_that_say_nothing(void **state)
+static void a_job_pays_for_its_silent_connections(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
     rig_place(&rig, 9, 1, 1, 1, 1000, false);
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
         CASE(the_piece_that_takes_the_most_time_is_the_reference),
         CASE(the_time_of_pieces_is_time_of_their_job),
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
-        CASE(a_job_pays_for_connections_that_say_nothing),
+        CASE(a_job_pays_for_its_silent_connections),
         CASE(a_job_pays_for_being_placed_and_admitted),
         CASE(no_job_is_charged_more_than_the_used_time),
         CASE(a_round_waits_while_another_has_the_core),

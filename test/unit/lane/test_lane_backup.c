@@ -89,7 +89,7 @@ static void a_restored_state_goes_on_to_the_same_bits(void **state)
     follow_adam(2, 4);
 }
 
-static void nothing_can_be_saved_before_there_is_anything(void **state)
+static void no_snapshot_is_taken_before_the_first_state(void **state)
 {
     start(1, UPDATE_ADAM);
     rig_say(&rig, 0,
@@ -246,7 +246,7 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
 }
 
 /* Before the offer no worker had a copy. */
-static void an_offer_is_taken_at_once_and_told_when_it_is_whole(void **state)
+static void an_offer_is_taken_at_once_and_reported_once_whole(void **state)
 {
     start(2, UPDATE_ADAM);
     tell(0, &usual);
@@ -305,7 +305,7 @@ static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)
 }
 
 /* One of the two copies is old, because its rank has stopped storing copies. */
-static void of_two_that_claim_a_copy_the_newer_has_it(void **state)
+static void of_two_lanes_that_claim_a_copy_the_newer_gets_it(void **state)
 {
     lose_lane_after(4);
     keep(0, 1, 4, 3); /* no copy is stored at this place */
@@ -334,15 +334,15 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_saved_state_is_parameters_and_moments_and_changes_nothing),
         CASE(a_restored_state_goes_on_to_the_same_bits),
-        CASE(nothing_can_be_saved_before_there_is_anything),
+        CASE(no_snapshot_is_taken_before_the_first_state),
         CASE(a_state_of_other_arrays_than_the_rule_has_is_refused),
         CASE(every_committed_state_lies_in_the_copy),
         CASE(a_new_owner_goes_on_from_the_copy_to_the_same_bits),
         CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
         CASE(a_rank_with_the_last_result_and_the_next_announcement_is_accepted),
         CASE(a_copy_that_began_too_late_is_no_copy),
-        CASE(of_two_that_claim_a_copy_the_newer_has_it),
-        CASE(an_offer_is_taken_at_once_and_told_when_it_is_whole),
+        CASE(of_two_lanes_that_claim_a_copy_the_newer_gets_it),
+        CASE(an_offer_is_taken_at_once_and_reported_once_whole),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
         CASE(an_existing_copy_precedes_an_offer_of_a_new_one),
         CASE(a_copy_outside_lent_memory_disconnects_its_worker),

@@ -99,7 +99,7 @@ static void no_rank_enters_after_a_round_that_only_a_copy_proves(void **state)
 
 /* Other pieces of the tensor may have missed the round. If they repeat it with other ranks, the
  * step would mix both sets. */
-static void ranks_that_have_changed_take_no_word_for_a_round_of_those_before(void **state)
+static void after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
         CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
         CASE(a_present_state_is_rolled_back_for_any_state_of_its_copy),
         CASE(no_rank_enters_after_a_round_that_only_a_copy_proves),
-        CASE(ranks_that_have_changed_take_no_word_for_a_round_of_those_before),
+        CASE(after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks),
         CASE(nor_do_ranks_that_came_with_the_piece),
     };
     kind = argc > 1 ? argv[1] : "shm";

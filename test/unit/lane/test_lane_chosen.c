@@ -235,7 +235,7 @@ static void expect_set(uint32_t rank, uint64_t round, uint64_t ranks)
     assert_int_equal(w->chosen.ranks[0], ranks);
 }
 
-static void a_holder_of_a_result_knows_its_set(void **state)
+static void a_rank_with_a_result_has_its_set(void **state)
 {
     start(chosen_ones, false);
     choose(0, 1, 1 << 0 | 1 << 1);
@@ -514,7 +514,7 @@ int main(int argc, char **argv)
         CASE(a_rank_of_a_round_long_ago_continues_after_that_round),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
         CASE(without_a_known_set_no_rank_waits_for_ever),
-        CASE(a_holder_of_a_result_knows_its_set),
+        CASE(a_rank_with_a_result_has_its_set),
         CASE(a_set_goes_over_a_connection_once),
         CASE(a_leader_names_reason_and_epoch_of_its_set),
         CASE(a_set_of_all_ranks_has_the_reason_all),

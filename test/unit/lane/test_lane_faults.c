@@ -104,7 +104,7 @@ static void a_live_connection_hands_out_the_next_ticket(void **state)
 
 /* --- deaths and goodbyes --- */
 
-static void the_death_of_a_worker_is_told_to_the_others_by_name(void **state)
+static void the_others_get_the_name_of_a_dead_worker(void **state)
 {
     rig_start_job(&rig, kind, 3, 1, 1u << 18);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1u << 18});
@@ -153,7 +153,7 @@ static void a_page_that_fails_in_a_sum_fails_the_job_by_name(void **state)
     assert_true(says(&rig.workers[2], "rank 1"));
 }
 
-static void a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on(void **state)
+static void in_an_elastic_job_a_page_that_fails_in_a_sum_fails_its_rank_alone(void **state)
 {
     uint64_t ranks[RECORD_MISSING_WORDS] = {7}, gone[RECORD_MISSING_WORDS] = {2};
     struct lane_piece piece = {
@@ -345,7 +345,7 @@ static void a_round_that_cannot_be_counted_on_from_is_no_record(void **state)
     rig_until(&rig, rig.workers[0].is_closed);
 }
 
-static void a_wrong_dtype_is_told_to_every_rank(void **state)
+static void a_wrong_dtype_is_an_error_on_every_rank(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 100);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 100});
@@ -436,7 +436,7 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
 }
 
 /* A message about a lost connection cannot be sent over this connection. */
-static void a_connection_that_ends_is_a_failure_to_be_told_elsewhere(void **state)
+static void an_ended_connection_is_a_failure_that_the_lane_reports(void **state)
 {
     struct failed failed = {0};
     rig_start_job(&rig, kind, 2, 1, 10);
@@ -555,9 +555,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_ticket_works_once),
     CASE(a_ticket_for_another_lane_process_job_or_rank_is_refused),
     CASE(a_live_connection_hands_out_the_next_ticket),
-    CASE(the_death_of_a_worker_is_told_to_the_others_by_name),
+    CASE(the_others_get_the_name_of_a_dead_worker),
     CASE(a_page_that_fails_in_a_sum_fails_the_job_by_name),
-    CASE(a_page_that_fails_in_a_sum_costs_its_rank_alone_where_others_go_on),
+    CASE(in_an_elastic_job_a_page_that_fails_in_a_sum_fails_its_rank_alone),
     CASE(a_death_in_mid_round_leaves_lane_and_other_job_unhurt),
     CASE(a_dropped_job_gives_all_its_memory_back),
     CASE(the_memory_of_jobs_equals_the_arenas_count_within_five_percent),
@@ -567,12 +567,12 @@ static const struct CMUnitTest cases[] = {
     CASE(announcements_before_a_goodbye_may_be_repeated_after_it),
     CASE(a_rank_that_leaves_after_a_failure_is_not_named_as_its_cause),
     CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
-    CASE(a_wrong_dtype_is_told_to_every_rank),
+    CASE(a_wrong_dtype_is_an_error_on_every_rank),
     CASE(a_rank_may_leave_once_it_has_its_result),
     CASE(a_stopped_worker_is_late_and_the_other_job_goes_on),
     CASE(garbage_on_a_connection_ends_its_job_only),
     CASE(a_record_that_only_lanes_send_is_refused),
-    CASE(a_connection_that_ends_is_a_failure_to_be_told_elsewhere),
+    CASE(an_ended_connection_is_a_failure_that_the_lane_reports),
     CASE(a_piece_that_is_being_dropped_cannot_be_placed_again),
     CASE(a_piece_that_failed_in_mid_round_can_be_dropped),
     CASE(a_piece_that_failed_before_its_round_began_can_be_dropped),

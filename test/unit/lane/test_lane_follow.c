@@ -154,7 +154,7 @@ static void the_mean_is_over_the_set_and_not_over_all_ranks(void **state)
         expect_parameters(rank);
 }
 
-static void an_update_waits_for_its_set_though_all_ranks_are_here(void **state)
+static void an_update_waits_for_its_set_though_all_ranks_have_arrived(void **state)
 {
     begin(UPDATE_SGD);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -480,7 +480,7 @@ static void move(void)
     assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
 }
 
-static void a_new_owner_knows_the_round_of_the_job(void **state)
+static void a_new_owner_gets_the_round_of_the_job(void **state)
 {
     move();
     take_round(2, 2); /* the rank's standing */
@@ -522,7 +522,7 @@ int main(int argc, char **argv)
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
         CASE(the_mean_is_over_the_set_and_not_over_all_ranks),
-        CASE(an_update_waits_for_its_set_though_all_ranks_are_here),
+        CASE(an_update_waits_for_its_set_though_all_ranks_have_arrived),
         CASE(the_settings_are_those_of_the_lowest_rank_of_the_set),
         CASE(a_broadcast_is_a_round_of_all_ranks_and_none_of_the_job),
         CASE(an_update_of_another_round_of_the_job_is_refused),
@@ -539,7 +539,7 @@ int main(int argc, char **argv)
         CASE(a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen),
         CASE(a_taker_that_leaves_is_forgotten),
         CASE(a_slot_without_memory_fails_the_job_in_words),
-        CASE(a_new_owner_knows_the_round_of_the_job),
+        CASE(a_new_owner_gets_the_round_of_the_job),
         CASE(a_new_owner_answers_a_taker_of_the_open_round),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);

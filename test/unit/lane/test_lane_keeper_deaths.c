@@ -246,17 +246,17 @@ static void an_owner_may_die_at_any_step_of_a_round(void **state)
     each_step("the owner, in a round", owner_dies_in_round);
 }
 
-static void an_owner_may_die_though_the_next_has_another_keeper(void **state)
+static void an_owner_may_die_though_the_next_has_another_holder(void **state)
 {
     each_step("the owner, before the next keeper counts", owner_dies_before_the_next_keeper_counts);
 }
 
-static void a_keeper_may_die_at_any_step_of_a_round_before_a_move(void **state)
+static void a_holder_may_die_at_any_step_of_a_round_before_a_move(void **state)
 {
     each_step("who keeps a copy, before a move", keeper_dies_before_a_move);
 }
 
-static void a_keeper_may_die_at_any_step_of_a_round(void **state)
+static void a_holder_may_die_at_any_step_of_a_round(void **state)
 {
     each_step("who keeps a copy, in a round", keeper_dies_in_round);
 }
@@ -282,9 +282,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(an_owner_may_die_at_any_step_of_a_round),
-        CASE(an_owner_may_die_though_the_next_has_another_keeper),
-        CASE(a_keeper_may_die_at_any_step_of_a_round),
-        CASE(a_keeper_may_die_at_any_step_of_a_round_before_a_move),
+        CASE(an_owner_may_die_though_the_next_has_another_holder),
+        CASE(a_holder_may_die_at_any_step_of_a_round),
+        CASE(a_holder_may_die_at_any_step_of_a_round_before_a_move),
         CASE(an_owner_may_die_with_a_rank_at_any_step_of_a_round),
         CASE(the_next_owner_may_die_at_any_step_of_its_recovery),
         CASE(the_next_owner_may_die_while_a_rank_is_silent),

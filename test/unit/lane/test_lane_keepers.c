@@ -28,7 +28,7 @@ static void no_round_begins_before_the_holder_has_offered_memory(void **state)
     assert_true(has_stamp(KEEPER, 1, 0));
 }
 
-static void each_round_lies_in_its_half_with_its_stamp_before_its_commit_is_told(void **state)
+static void a_round_and_its_stamp_are_stored_in_their_half_before_the_commit_is_sent(void **state)
 {
     start_with_keeper(1);
     assert_memory_equal(copy_of(KEEPER, 1), model[0], BYTES);
@@ -69,7 +69,7 @@ static void offer_as_worker(uint32_t rank)
     send_backup(rank, &told);
 }
 
-static void a_worker_cannot_offer_where_a_keeper_is_named(void **state)
+static void a_worker_cannot_offer_where_a_holder_is_named(void **state)
 {
     place(false);
     offer_as_worker(1);
@@ -85,7 +85,7 @@ static void a_worker_cannot_offer_where_a_keeper_is_named(void **state)
     assert_true(has_stamp(KEEPER, 1, 0));
 }
 
-static void a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection(void **state)
+static void a_round_under_way_is_repeated_with_the_holders_next_connection(void **state)
 {
     start_with_keeper(3);
     begin_round(4);
@@ -120,7 +120,7 @@ static void a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp(void **state
     expect_kept(KEEPER, 4);
 }
 
-static void between_two_rounds_a_keeper_may_come_and_go(void **state)
+static void between_two_rounds_a_holder_may_come_and_go(void **state)
 {
     start_with_keeper(2);
     for (uint64_t round = 3; round <= 5; round++) {
@@ -136,7 +136,7 @@ static void between_two_rounds_a_keeper_may_come_and_go(void **state)
 }
 
 /* A holder that has removed the stamps has no copy, even if it received other messages before. */
-static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **state)
+static void a_holder_that_comes_back_with_nothing_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
     end_connection(KEEPER);
@@ -153,7 +153,7 @@ static void a_keeper_that_comes_back_with_nothing_gets_the_state_first(void **st
 
 /* ---- a new owner ---- */
 
-static void a_new_owner_takes_the_committed_state_from_the_keeper(void **state)
+static void a_new_owner_takes_the_committed_state_from_the_holder(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -171,7 +171,7 @@ static void a_new_owner_takes_the_committed_state_from_the_keeper(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0);
 }
 
-static void a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken(void **state)
+static void a_new_owner_gets_the_copy_before_the_records_of_the_ranks(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -223,7 +223,7 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
 }
 
 /* The copy starts with the first round that waits for the holder. */
-static void all_are_heard_though_the_next_keeper_gets_the_state_first(void **state)
+static void records_of_all_ranks_are_read_though_the_next_holder_gets_the_state_first(void **state)
 {
     start_with_keeper(3);
     lose_lane();
@@ -271,7 +271,7 @@ static void a_copy_of_other_rounds_than_the_committed_one_is_no_copy(void **stat
     expect_error(1, -EOWNERDEAD, "died with the lane");
 }
 
-static void a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told(void **state)
+static void a_holder_without_a_copy_does_not_hide_the_loss(void **state)
 {
     start_with_keeper(3);
     lose_lane();
@@ -352,7 +352,7 @@ static void a_holder_that_announces_is_cut_off_and_the_job_continues(void **stat
     expect_cut_off();
 }
 
-static void a_keeper_without_room_for_the_stamp_is_cut_off(void **state)
+static void a_holder_without_room_for_the_stamp_is_cut_off(void **state)
 {
     struct record_backup told = backup();
     start_with_keeper(2);
@@ -385,25 +385,25 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(no_round_begins_before_the_holder_has_offered_memory),
-        CASE(each_round_lies_in_its_half_with_its_stamp_before_its_commit_is_told),
+        CASE(a_round_and_its_stamp_are_stored_in_their_half_before_the_commit_is_sent),
         CASE(no_round_is_committed_while_its_state_is_on_the_way),
-        CASE(a_worker_cannot_offer_where_a_keeper_is_named),
-        CASE(a_round_that_was_under_way_is_done_again_with_the_keepers_next_connection),
+        CASE(a_worker_cannot_offer_where_a_holder_is_named),
+        CASE(a_round_under_way_is_repeated_with_the_holders_next_connection),
         CASE(a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp),
-        CASE(between_two_rounds_a_keeper_may_come_and_go),
-        CASE(a_keeper_that_comes_back_with_nothing_gets_the_state_first),
-        CASE(a_new_owner_takes_the_committed_state_from_the_keeper),
-        CASE(a_new_owner_hears_of_the_copy_before_the_ranks_have_spoken),
+        CASE(between_two_rounds_a_holder_may_come_and_go),
+        CASE(a_holder_that_comes_back_with_nothing_gets_the_state_first),
+        CASE(a_new_owner_takes_the_committed_state_from_the_holder),
+        CASE(a_new_owner_gets_the_copy_before_the_records_of_the_ranks),
         CASE(a_round_that_was_kept_and_not_committed_is_done_again),
         CASE(a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole),
-        CASE(all_are_heard_though_the_next_keeper_gets_the_state_first),
+        CASE(records_of_all_ranks_are_read_though_the_next_holder_gets_the_state_first),
         CASE(a_copy_is_read_again_after_its_holder_was_lost_during_the_read),
         CASE(a_copy_of_other_rounds_than_the_committed_one_is_no_copy),
-        CASE(a_keeper_that_has_nothing_does_not_keep_the_loss_from_being_told),
+        CASE(a_holder_without_a_copy_does_not_hide_the_loss),
         CASE(a_piece_without_parameters_needs_no_copy),
         CASE(a_piece_with_parameters_needs_a_copy_until_one_exists),
         CASE(a_holder_that_announces_is_cut_off_and_the_job_continues),
-        CASE(a_keeper_without_room_for_the_stamp_is_cut_off),
+        CASE(a_holder_without_room_for_the_stamp_is_cut_off),
         CASE(a_holder_that_offers_memory_never_lent_is_cut_off_when_named),
     };
     kind = argc > 1 ? argv[1] : "shm";

@@ -99,7 +99,7 @@ static void earlier_pieces_stay_after_a_refusal(void **state)
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
 /* An admitted job keeps its reserved memory, even if other jobs allocate all of the rest. */
-static void room_for_a_window_is_there_from_the_first_connection_on(void **state)
+static void room_for_a_window_is_reserved_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     lane_set_memory_limit(rig.lane, held() + MIB / 2);
@@ -342,7 +342,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
     CASE(pieces_use_the_memory_that_the_lane_reports),
     CASE(earlier_pieces_stay_after_a_refusal),
-    CASE(room_for_a_window_is_there_from_the_first_connection_on),
+    CASE(room_for_a_window_is_reserved_from_the_first_connection_on),
     CASE(a_worker_without_memory_for_a_window_is_refused),
     CASE(a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it),
     CASE(a_worker_that_withdraws_memory_gets_an_error_with_that_reason),

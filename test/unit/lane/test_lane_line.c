@@ -126,7 +126,7 @@ static void an_entry_that_pauses_gets_no_more_time_than_others(void **state)
     assert_in_range(turns[2], 900, 1100);
 }
 
-static void idle_time_earns_nothing(void **state)
+static void idle_time_earns_no_credit(void **state)
 {
     static const uint64_t cost_ns[3] = {50, 50, 50};
     int in_a_row = 0;
@@ -164,7 +164,7 @@ int main(void)
         cmocka_unit_test(an_entry_alone_never_waits),
         cmocka_unit_test(a_light_entry_is_next_when_it_arrives),
         cmocka_unit_test(an_entry_that_pauses_gets_no_more_time_than_others),
-        cmocka_unit_test(idle_time_earns_nothing),
+        cmocka_unit_test(idle_time_earns_no_credit),
         cmocka_unit_test(a_debt_is_paid_within_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-static void rounds_wait_for_the_next_keeper_which_gets_the_state_first(void **state)
+static void rounds_wait_for_the_next_holder_which_gets_the_state_first(void **state)
 {
     start_with_keeper(3);
     memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
@@ -63,7 +63,7 @@ static void a_holder_that_ends_before_it_is_named_is_removed(void **state)
     expect_kept(OTHER, 3);
 }
 
-static void a_round_that_was_under_way_goes_to_the_next_keeper(void **state)
+static void a_round_under_way_goes_to_the_next_holder(void **state)
 {
     start_with_keeper(3);
     connect_keeper(OTHER);
@@ -77,7 +77,7 @@ static void a_round_that_was_under_way_goes_to_the_next_keeper(void **state)
     assert_int_equal(rig.workers[0].commits_count, 4);
 }
 
-static void without_a_keeper_rounds_go_on(void **state)
+static void without_a_holder_rounds_go_on(void **state)
 {
     start_with_keeper(3);
     memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
@@ -107,7 +107,7 @@ static void the_update_count_of_a_state_is_the_one_of_its_half(void **state)
     expect_kept(KEEPER, 7);
 }
 
-static void the_former_keepers_copy_is_read_before_the_next_one_counts(void **state)
+static void the_former_holders_copy_is_read_before_the_next_one_counts(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -168,7 +168,7 @@ static void a_holder_lost_during_the_write_of_the_state_gets_the_state_again(voi
 
 /* At most eight holders of a job may be connected to a lane. The lane soon makes room for the named
  * one. */
-static void a_ninth_keeper_waits_for_another_to_go(void **state)
+static void a_ninth_holder_waits_for_another_to_go(void **state)
 {
     enum { FIRST = OTHER, NINTH = OTHER + 7 };
     start_with_keeper(2);
@@ -233,7 +233,7 @@ static void a_lane_that_receives_the_state_continues_its_copy(void **state)
     assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder already had the state */
 }
 
-static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
+static void a_holder_may_come_before_the_state_is_handed_over(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(4);
@@ -247,7 +247,7 @@ static void a_keeper_may_come_before_the_state_is_handed_over(void **state)
 }
 
 /* A moved state has the same effect as one read from a copy. */
-static void a_state_that_is_handed_over_makes_the_next_keeper_count(void **state)
+static void a_state_that_is_handed_over_makes_the_next_holder_count(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(4);
@@ -278,8 +278,7 @@ static void a_round_without_its_holder_is_not_finished_for_a_move(void **state)
 }
 
 /* The holder is lost after the word of the result was sent. */
-static void
-who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner(void **state)
+static void a_rank_with_an_unfinished_result_lends_its_gradient_again(void **state)
 {
     struct lane_standing standing;
     start_with_keeper(3);
@@ -312,7 +311,7 @@ static void a_copy_stays_in_place_when_ranks_leave(void **state)
     assert_int_equal(rig.workers[KEEPER].is_closed, false);
 }
 
-static void a_rank_and_the_keeper_may_go_in_the_same_round(void **state)
+static void a_rank_and_the_holder_may_go_in_the_same_round(void **state)
 {
     start_with_keeper(3);
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -330,7 +329,7 @@ static void a_rank_and_the_keeper_may_go_in_the_same_round(void **state)
     expect_kept(KEEPER, 4);
 }
 
-static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(void **state)
+static void a_holder_that_returns_before_the_ranks_are_informed_delays_no_round(void **state)
 {
     start_with_keeper(3);
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -349,7 +348,7 @@ static void a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing(voi
 }
 
 /* A copied result is not summed: its rank sends the result and no gradient. */
-static void a_result_that_is_copied_is_copied_again_when_the_keeper_goes(void **state)
+static void a_result_that_is_copied_is_copied_again_when_the_holder_goes(void **state)
 {
     start_with_keeper(4);
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -477,7 +476,7 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 /* ---- lost and leaving ranks ---- */
 
 /* The holder's host may have failed without a message. */
-static void a_new_owner_does_not_wait_for_a_keeper_that_is_lost(void **state)
+static void a_new_owner_does_not_wait_for_a_holder_that_is_lost(void **state)
 {
     start_with_keeper(4);
     lose_lane();
@@ -540,33 +539,33 @@ static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        CASE(rounds_wait_for_the_next_keeper_which_gets_the_state_first),
+        CASE(rounds_wait_for_the_next_holder_which_gets_the_state_first),
         CASE(a_holder_that_offers_before_it_is_named_is_stored),
         CASE(a_holder_that_ends_before_it_is_named_is_removed),
-        CASE(a_round_that_was_under_way_goes_to_the_next_keeper),
-        CASE(without_a_keeper_rounds_go_on),
+        CASE(a_round_under_way_goes_to_the_next_holder),
+        CASE(without_a_holder_rounds_go_on),
         CASE(the_update_count_of_a_state_is_the_one_of_its_half),
-        CASE(the_former_keepers_copy_is_read_before_the_next_one_counts),
+        CASE(the_former_holders_copy_is_read_before_the_next_one_counts),
         CASE(a_late_next_holder_delays_a_state_read_from_the_former),
         CASE(a_holder_lost_during_the_write_of_the_state_gets_the_state_again),
-        CASE(a_ninth_keeper_waits_for_another_to_go),
+        CASE(a_ninth_holder_waits_for_another_to_go),
         CASE(a_holder_that_connects_a_second_time_begins_anew),
         CASE(a_lane_that_receives_the_state_continues_its_copy),
-        CASE(a_keeper_may_come_before_the_state_is_handed_over),
-        CASE(a_state_that_is_handed_over_makes_the_next_keeper_count),
+        CASE(a_holder_may_come_before_the_state_is_handed_over),
+        CASE(a_state_that_is_handed_over_makes_the_next_holder_count),
         CASE(a_round_without_its_holder_is_not_finished_for_a_move),
-        CASE(who_holds_a_result_that_was_not_finished_lends_its_gradient_to_the_next_owner),
+        CASE(a_rank_with_an_unfinished_result_lends_its_gradient_again),
         CASE(a_copy_stays_in_place_when_ranks_leave),
-        CASE(a_rank_and_the_keeper_may_go_in_the_same_round),
-        CASE(a_keeper_that_is_back_before_the_ranks_are_told_holds_up_nothing),
-        CASE(a_result_that_is_copied_is_copied_again_when_the_keeper_goes),
+        CASE(a_rank_and_the_holder_may_go_in_the_same_round),
+        CASE(a_holder_that_returns_before_the_ranks_are_informed_delays_no_round),
+        CASE(a_result_that_is_copied_is_copied_again_when_the_holder_goes),
         CASE(a_piece_may_be_dropped_while_its_next_copy_is_made),
         CASE(a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again),
         CASE(a_piece_does_not_move_before_its_copy_was_read),
         CASE(a_received_state_is_copied_before_any_standing),
         CASE(a_copy_of_a_received_state_is_whole_only_with_its_holder),
         CASE(a_copy_is_read_for_ranks_that_have_changed_since),
-        CASE(a_new_owner_does_not_wait_for_a_keeper_that_is_lost),
+        CASE(a_new_owner_does_not_wait_for_a_holder_that_is_lost),
         CASE(a_leave_during_a_copy_ends_the_rounds_that_wait_for_the_rank),
         CASE(a_round_is_not_made_again_without_a_rank_that_has_left),
     };

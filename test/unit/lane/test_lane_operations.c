@@ -180,7 +180,7 @@ static void a_rank_without_an_output_gets_only_the_word_of_a_gather(void **state
     assert_true(rig_landing(&rig, 0, 0)[0] == 0.0f);
 }
 
-static void an_all_to_all_gives_rank_i_block_i_of_everybody(void **state)
+static void an_all_to_all_gives_rank_i_block_i_of_every_rank(void **state)
 {
     rig_start_job(&rig, kind, RANKS, 1, LONG);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -393,7 +393,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_mean_of_integers_is_refused),
     CASE(a_gather_puts_each_rank_s_values_in_rank_order),
     CASE(a_rank_without_an_output_gets_only_the_word_of_a_gather),
-    CASE(an_all_to_all_gives_rank_i_block_i_of_everybody),
+    CASE(an_all_to_all_gives_rank_i_block_i_of_every_rank),
     CASE(a_reduce_scatter_gives_rank_i_the_sum_of_the_blocks_i),
     CASE(blocks_that_are_not_all_lent_are_refused),
     CASE(a_send_waits_for_its_receiver_and_for_no_other_rank),

@@ -213,7 +213,7 @@ static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 
 /* Workers of one job send more messages than one poll reads. Then a worker of another job announces
  * a round. */
-static void a_poll_hears_a_few_of_each_job(void **state)
+static void a_poll_reads_a_few_messages_of_each_job(void **state)
 {
     const struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = 1, .round = 9};
     const uint32_t loud = RIG_WORKERS_MAX - 1;
@@ -269,7 +269,7 @@ int main(void)
         CASE(a_tenant_with_two_jobs_gets_no_more_than_one_with_one),
         CASE(a_job_that_changes_its_tenant_in_the_line_is_not_lost),
         CASE(a_chunk_of_a_wide_sum_is_bounded_over_all_ranks),
-        CASE(a_poll_hears_a_few_of_each_job),
+        CASE(a_poll_reads_a_few_messages_of_each_job),
         CASE(a_job_that_has_used_up_the_mapper_waits_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,7 +257,7 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
     assert_int_equal(fabric_send(rig.workers[by].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-static void the_leader_decides_whose_gradients_make_the_round(void **state)
+static void the_leader_decides_which_gradients_make_the_round(void **state)
 {
     start_led();
     /* the first rank on this lane, but not chosen, because its other lanes are slow */
@@ -430,7 +430,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_gather_of_the_first_is_refused),
     CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
     CASE(late_ranks_wait_for_the_first_result_of_a_new_owner),
-    CASE(the_leader_decides_whose_gradients_make_the_round),
+    CASE(the_leader_decides_which_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),
     CASE(a_rank_that_forwards_another_set_is_disconnected),
     CASE(a_set_with_ranks_that_do_not_exist_is_cut_off),

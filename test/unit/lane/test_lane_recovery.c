@@ -47,7 +47,7 @@ static void a_new_owner_sums_again_when_no_rank_has_the_result(void **state)
     assert_true(rig_landing(&rig, 1, 0)[7] == 3.0f);
 }
 
-static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
+static void a_new_owner_copies_a_result_that_a_rank_holds(void **state)
 {
     start_recovering(3, 100);
     rig_landing(&rig, 1, 0)[7] = 42.0f; /* a changed input: the lane must not sum it again */
@@ -66,7 +66,7 @@ static void a_new_owner_copies_a_result_that_somebody_holds(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-static void a_new_owner_commits_a_round_that_some_rank_knows_as_committed(void **state)
+static void a_new_owner_commits_a_round_that_a_rank_has_as_committed(void **state)
 {
     start_recovering(2, 100);
     rig_say(&rig, 0,
@@ -111,7 +111,7 @@ static void all_holding_means_committed(void **state)
 }
 
 /* The result is in the landing area (W4). Only the word was lost. */
-static void a_worker_that_missed_the_end_of_a_committed_round_is_told(void **state)
+static void a_worker_that_missed_the_commit_of_a_round_gets_it(void **state)
 {
     start_recovering(2, 100);
     rig_landing(&rig, 0, 0)[7] = 42.0f;
@@ -167,7 +167,7 @@ static void say_kept_and_next(uint32_t rank)
             (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
 }
 
-static void a_new_owner_copies_a_result_that_somebody_keeps(void **state)
+static void a_new_owner_copies_a_result_that_a_rank_stores(void **state)
 {
     start_recovering(2, 100);
     rig_landing(&rig, 0, 0)[7] = 42.0f;
@@ -323,7 +323,7 @@ static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
 }
 
 /* Round 3 had two ranks. The lane does not know the second one. */
-static void too_few_that_know_the_last_round_are_an_error_not_a_standstill(void **state)
+static void too_few_ranks_with_the_last_round_are_an_error_not_a_standstill(void **state)
 {
     start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
     for (uint32_t rank = 0; rank < 3; rank++)
@@ -350,17 +350,17 @@ static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 #define CASE(name) cmocka_unit_test_teardown(name, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_sums_again_when_no_rank_has_the_result),
-    CASE(a_new_owner_copies_a_result_that_somebody_holds),
-    CASE(a_new_owner_commits_a_round_that_some_rank_knows_as_committed),
+    CASE(a_new_owner_copies_a_result_that_a_rank_holds),
+    CASE(a_new_owner_commits_a_round_that_a_rank_has_as_committed),
     CASE(the_running_sum_of_a_rank_is_no_result_for_others),
-    CASE(too_few_that_know_the_last_round_are_an_error_not_a_standstill),
+    CASE(too_few_ranks_with_the_last_round_are_an_error_not_a_standstill),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
     CASE(all_holding_means_committed),
-    CASE(a_worker_that_missed_the_end_of_a_committed_round_is_told),
+    CASE(a_worker_that_missed_the_commit_of_a_round_gets_it),
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
     CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
-    CASE(a_new_owner_copies_a_result_that_somebody_keeps),
+    CASE(a_new_owner_copies_a_result_that_a_rank_stores),
     CASE(a_round_whose_result_all_ranks_have_is_committed),
     CASE(a_rank_with_a_result_is_not_two_rounds_behind),
     CASE(a_result_is_kept_for_a_new_owner_only),

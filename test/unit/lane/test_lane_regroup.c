@@ -335,7 +335,7 @@ static void start_parameters(uint64_t elements)
         expect_commit(rank, 1);
 }
 
-static void settings_that_no_rank_has_sent_are_not_guessed(void **state)
+static void settings_stay_unset_until_a_rank_sends_them(void **state)
 {
     start(7, SHORT, (struct lane_terms){.rule = UPDATE_SGD});
     for (uint32_t rank = 0; rank < 3; rank++)
@@ -387,7 +387,7 @@ static void a_repeated_step_starts_from_the_parameters_before_the_step(void **st
     expect(0, 70);
 }
 
-static void a_step_that_somebody_holds_is_kept(void **state)
+static void a_step_that_a_rank_holds_is_kept(void **state)
 {
     start_parameters(SHORT);
     update(7, 2, 20);
@@ -585,9 +585,9 @@ int main(int argc, char **argv)
         CASE(a_copied_round_needs_no_new_rank),
         CASE(a_lost_rank_may_come_back),
         CASE(parameters_stay_and_the_next_first_rank_goes_on_with_the_settings),
-        CASE(settings_that_no_rank_has_sent_are_not_guessed),
+        CASE(settings_stay_unset_until_a_rank_sends_them),
         CASE(a_repeated_step_starts_from_the_parameters_before_the_step),
-        CASE(a_step_that_somebody_holds_is_kept),
+        CASE(a_step_that_a_rank_holds_is_kept),
         CASE(a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left),
         CASE(a_step_that_is_done_again_is_copied_before_and_after),
         CASE(a_rank_that_enters_a_copied_round_gets_the_steps_after_it),

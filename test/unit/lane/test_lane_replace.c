@@ -99,7 +99,7 @@ static void an_idle_rank_goes_on_with_the_next_round(void **state)
     nobody_was_hurt();
 }
 
-static void a_commit_that_was_lost_is_told_again(void **state)
+static void a_lost_commit_is_sent_again(void **state)
 {
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
     say(0, RECORD_ANNOUNCE, 1, SHORT);
@@ -137,7 +137,7 @@ static void a_result_that_is_held_already_is_made_again_for_the_others(void **st
     nobody_was_hurt();
 }
 
-static void a_rank_that_is_one_ahead_waits_for_the_others(void **state)
+static void a_rank_one_round_ahead_waits_for_the_others(void **state)
 {
     rig_start_job(&rig, "ofi", 2, 1, SHORT);
     come_back();
@@ -168,7 +168,7 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
 }
 
 /* Rank 1 or 2 may have a result with rank 0's gradient. A repeated result would differ. */
-static void where_the_first_make_a_round_its_tensor_fails(void **state)
+static void the_tensor_of_a_quorum_first_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
     rig_start(&rig, "ofi");
@@ -457,12 +457,12 @@ static void a_job_that_is_dropped_waits_for_no_rank(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(announcements_of_the_former_connection_are_void),
     CASE(an_idle_rank_goes_on_with_the_next_round),
-    CASE(a_commit_that_was_lost_is_told_again),
+    CASE(a_lost_commit_is_sent_again),
     CASE(a_round_under_way_is_done_again),
     CASE(a_result_that_is_held_already_is_made_again_for_the_others),
-    CASE(a_rank_that_is_one_ahead_waits_for_the_others),
+    CASE(a_rank_one_round_ahead_waits_for_the_others),
     CASE(a_connection_that_dies_between_two_records_does_not_count),
-    CASE(where_the_first_make_a_round_its_tensor_fails),
+    CASE(the_tensor_of_a_quorum_first_fails),
     CASE(a_result_under_a_round_that_was_cut_is_served_no_longer),
     CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
     CASE(a_rank_whose_connection_was_reset_connects_again),

@@ -85,7 +85,7 @@ static void moments_that_move_give_the_same_bits_as_those_that_stay(void **state
     }
 }
 
-static void arrays_stand_last_and_a_release_tells_the_steps_behind_them(void **state)
+static void arrays_are_stored_last_and_a_release_has_the_steps_after_them(void **state)
 {
     static float arrays[3 * ELEMENTS];
     struct lane_standing standing;
@@ -187,8 +187,7 @@ static void expect_the_same(uint32_t rank)
     assert_memory_equal(rig_landing(to, rank, 0), rig_landing(alone, rank, 0), BYTES);
 }
 
-static void
-a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it(void **state)
+static void a_repeated_step_after_a_move_starts_from_the_earlier_parameters(void **state)
 {
     for (uint64_t last = 3; last <= 4; last++) {
         start_elastic(last);
@@ -295,7 +294,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
 }
 
 /* Late ranks wait for the lane's answer when it releases the piece. */
-static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
+static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
     push(from, 0, 1, 2);
@@ -314,7 +313,7 @@ static void the_late_of_a_released_piece_are_answered_by_the_next(void **state)
 }
 
 /* The ranks of round 1 have its result, but none of these ranks knows the set. */
-static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
+static void the_next_leader_sends_the_set_that_a_leader_decided(void **state)
 {
     moving_start(3, ELEMENTS,
                  (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_SETS});
@@ -329,7 +328,7 @@ static void the_set_that_a_leader_decided_is_told_by_the_next(void **state)
     assert_int_equal(to->workers[0].chosen.ranks[0], 5);
 }
 
-static void a_set_that_is_known_moves_with_the_piece_that_waits_for_it(void **state)
+static void a_known_set_moves_with_the_piece_that_waits_for_it(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_CHOSEN, .bound = 1});
@@ -381,7 +380,7 @@ static void a_failure_moves_along(void **state)
 }
 
 /* The former lane reported the failure under a word that is no longer in use. */
-static void a_failure_is_told_wherever_a_worker_stands(void **state)
+static void a_worker_gets_a_failure_in_any_state_of_its_round(void **state)
 {
     moving.spec =
         (struct lane_piece){.id = MOVED, .elements = ELEMENTS, .terms = {.quorum = QUORUM_ANY}};
@@ -394,7 +393,7 @@ static void a_failure_is_told_wherever_a_worker_stands(void **state)
     expect_error(to, 1, -EOWNERDEAD);
 }
 
-static void the_next_owner_knows_the_ranks_that_have_left(void **state)
+static void the_next_owner_gets_the_ranks_that_have_left(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){0});
     do_round(from, 1, 5);
@@ -567,21 +566,21 @@ static void no_byte_of_a_state_does_harm(void **state)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, moving_clear, moving_stop)
 static const struct CMUnitTest cases[] = {
     CASE(moments_that_move_give_the_same_bits_as_those_that_stay),
-    CASE(arrays_stand_last_and_a_release_tells_the_steps_behind_them),
+    CASE(arrays_are_stored_last_and_a_release_has_the_steps_after_them),
     CASE(a_state_is_put_into_memory_that_is_counted_already),
-    CASE(a_step_that_is_done_again_behind_a_move_starts_from_the_parameters_before_it),
+    CASE(a_repeated_step_after_a_move_starts_from_the_earlier_parameters),
     CASE(settings_move_along),
     CASE(of_a_running_sum_nothing_is_lost_and_nothing_added_twice),
     CASE(clocks_that_cannot_be_are_refused),
     CASE(the_slowest_rank_is_known_before_its_announcement),
     CASE(the_late_get_the_result_that_was_kept),
-    CASE(the_late_of_a_released_piece_are_answered_by_the_next),
-    CASE(the_set_that_a_leader_decided_is_told_by_the_next),
-    CASE(a_set_that_is_known_moves_with_the_piece_that_waits_for_it),
+    CASE(the_next_lane_answers_late_ranks_of_a_released_piece),
+    CASE(the_next_leader_sends_the_set_that_a_leader_decided),
+    CASE(a_known_set_moves_with_the_piece_that_waits_for_it),
     CASE(a_set_that_comes_with_a_piece_begins_the_rounds_that_wait_for_it),
     CASE(a_failure_moves_along),
-    CASE(a_failure_is_told_wherever_a_worker_stands),
-    CASE(the_next_owner_knows_the_ranks_that_have_left),
+    CASE(a_worker_gets_a_failure_in_any_state_of_its_round),
+    CASE(the_next_owner_gets_the_ranks_that_have_left),
     CASE(a_goodbye_to_a_frozen_piece_ends_its_round_as_ever),
     CASE(a_job_that_fails_while_frozen_fails_as_ever),
     CASE(a_drop_ends_a_release_and_frees_the_piece),

@@ -263,7 +263,7 @@ static void a_rank_that_has_left_may_be_behind(void **state)
     expect_closed(3);
 }
 
-static void a_new_owner_knows_what_ranks_hold(void **state)
+static void a_new_owner_gets_the_rounds_that_ranks_hold(void **state)
 {
     static char moved[LANE_STATE_HEAD_BYTES];
     const uint32_t piece = HIDDEN;
@@ -331,7 +331,7 @@ static void a_rank_with_the_newest_round_begins(void **state)
     rig_until(&rig, has_commit(LATE, 2) && has_commit(0, 2));
 }
 
-static void a_new_leader_lane_answers_when_it_knows_the_round(void **state)
+static void a_new_leader_lane_answers_once_it_has_the_round(void **state)
 {
     start(true);
     stand(LATE, 4, RECORD_IDLE);
@@ -455,11 +455,11 @@ int main(int argc, char **argv)
         CASE(no_rank_is_further_behind_than_the_lag),
         CASE(a_rank_that_announces_holds_all_rounds_before),
         CASE(a_rank_that_has_left_may_be_behind),
-        CASE(a_new_owner_knows_what_ranks_hold),
+        CASE(a_new_owner_gets_the_rounds_that_ranks_hold),
         CASE(a_new_leader_lane_sends_the_set_ahead_of_the_commit),
         CASE(a_rank_takes_a_newer_round_once_then_begins),
         CASE(a_rank_with_the_newest_round_begins),
-        CASE(a_new_leader_lane_answers_when_it_knows_the_round),
+        CASE(a_new_leader_lane_answers_once_it_has_the_round),
         CASE(a_wait_goes_on_at_a_new_owner),
         CASE(a_moved_number_out_of_bounds_is_refused),
         CASE(the_nth_allocation_fails_and_leaves_none_behind),

@@ -39,7 +39,7 @@ static void every_rule_gives_all_ranks_the_parameters_of_its_formula(void **stat
     }
 }
 
-static void one_worker_alone_updates_too(void **state) { follow(1, UPDATE_ADAM, false); }
+static void one_worker_alone_gets_updates(void **state) { follow(1, UPDATE_ADAM, false); }
 
 static void more_workers_than_a_pass_takes_update_to_the_same_bits(void **state)
 {
@@ -144,7 +144,7 @@ static void parameters_that_do_not_fit_are_refused_and_the_others_go_on(void **s
 
 /* ---- refusals ---- */
 
-static void an_update_before_any_parameters_is_told_to_everybody(void **state)
+static void an_update_before_any_parameters_is_an_error_on_every_rank(void **state)
 {
     start(2, UPDATE_SGD);
     tell(0, &usual);
@@ -255,7 +255,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(every_rule_gives_all_ranks_the_parameters_of_its_formula),
-        CASE(one_worker_alone_updates_too),
+        CASE(one_worker_alone_gets_updates),
         CASE(a_rank_gets_a_missed_commit_before_the_loss),
         CASE(more_workers_than_a_pass_takes_update_to_the_same_bits),
         CASE(the_squares_are_those_of_gradients_and_mean_not_of_parameters),
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
         CASE(nan_and_infinity_reach_the_parameters),
         CASE(state_is_counted_to_the_job_and_given_back),
         CASE(parameters_that_do_not_fit_are_refused_and_the_others_go_on),
-        CASE(an_update_before_any_parameters_is_told_to_everybody),
+        CASE(an_update_before_any_parameters_is_an_error_on_every_rank),
         CASE(a_sum_of_parameters_is_refused),
         CASE(an_update_without_a_rule_is_refused),
         CASE(settings_without_sense_are_named),

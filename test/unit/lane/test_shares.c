@@ -28,7 +28,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void a_tenant_has_half_where_others_are(void **state)
+static void a_tenant_has_half_beside_another_tenant(void **state)
 {
     assert_true(shares_allow("evil", true, SHARE_LENT, MOST / 2));
     assert_false(shares_allow("evil", true, SHARE_LENT, MOST / 2 + 1));
@@ -69,7 +69,7 @@ static void a_returned_share_can_be_used_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_tenant_has_half_where_others_are),
+        CASE(a_tenant_has_half_beside_another_tenant),
         CASE(a_single_tenant_may_use_all_but_the_share_of_the_process),
         CASE(the_last_part_is_reserved_for_small_tenants),
         CASE(a_returned_share_can_be_used_again),

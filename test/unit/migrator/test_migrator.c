@@ -103,7 +103,7 @@ static void a_task_moves_after_its_open_round(void **state)
                "coordinator: installed -> committing / write-route");
 }
 
-static void the_source_may_let_go_before_the_target_serves(void **state)
+static void the_source_may_release_the_task_before_the_target_serves_it(void **state)
 {
     TRANSCRIPT(COMMITTED, "source: release -> tombstone / free",
                "coordinator: released -> released / none", "target: activate -> serving / serve",
@@ -170,14 +170,14 @@ static void an_abort_while_the_round_is_finished_thaws_the_source(void **state)
                "source: round-committed -> serving / none", "target: abort -> absent / free");
 }
 
-static void an_abort_overtakes_the_state_on_its_way(void **state)
+static void an_abort_overtakes_the_moving_state(void **state)
 {
     TRANSCRIPT(FROZEN, "coordinator: timeout -> aborted / send-abort",
                "target: abort -> absent / free", "target: state-arrived -> absent / none",
                "source: abort -> serving / thaw");
 }
 
-static void an_abort_after_the_state_is_installed_throws_it_away(void **state)
+static void an_abort_after_the_state_is_installed_drops_the_state(void **state)
 {
     TRANSCRIPT(INSTALLED, "coordinator: timeout -> aborted / send-abort",
                "coordinator: installed -> aborted / none", "target: abort -> absent / free",
@@ -387,7 +387,7 @@ static const char *state_name(int i) { return migrator_state_name((enum migrator
 static const char *event_name(int i) { return migrator_event_name((enum migrator_event)i); }
 static const char *action_name(int i) { return migrator_action_name((enum migrator_action)i); }
 
-static void everything_has_a_name_of_its_own(void **state)
+static void every_phase_event_and_action_has_a_name(void **state)
 {
     check_names(state_name, MIGRATOR_STATE_COUNT);
     check_names(event_name, MIGRATOR_EVENT_COUNT);
@@ -399,7 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_moves_between_two_rounds),
         cmocka_unit_test(a_task_moves_after_its_open_round),
-        cmocka_unit_test(the_source_may_let_go_before_the_target_serves),
+        cmocka_unit_test(the_source_may_release_the_task_before_the_target_serves_it),
         cmocka_unit_test(training_goes_on_until_the_freeze),
         cmocka_unit_test(a_tombstone_goes_at_the_latest_when_its_time_is_up),
         cmocka_unit_test(an_announcement_at_a_frozen_source_waits_and_is_served_after_an_abort),
@@ -407,8 +407,8 @@ int main(void)
         cmocka_unit_test(an_announcement_at_the_target_waits_for_the_activation),
         cmocka_unit_test(an_abort_while_preparing_leaves_the_source_serving),
         cmocka_unit_test(an_abort_while_the_round_is_finished_thaws_the_source),
-        cmocka_unit_test(an_abort_overtakes_the_state_on_its_way),
-        cmocka_unit_test(an_abort_after_the_state_is_installed_throws_it_away),
+        cmocka_unit_test(an_abort_overtakes_the_moving_state),
+        cmocka_unit_test(an_abort_after_the_state_is_installed_drops_the_state),
         cmocka_unit_test(a_store_that_refuses_the_route_aborts),
         cmocka_unit_test(a_route_on_its_way_to_the_store_is_waited_for),
         cmocka_unit_test(after_the_switch_nothing_aborts),
@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test(numbers_outside_the_table_are_refused),
         cmocka_unit_test(an_open_round_matters_to_move_alone),
         cmocka_unit_test(the_owner_changes_when_the_route_is_written),
-        cmocka_unit_test(everything_has_a_name_of_its_own),
+        cmocka_unit_test(every_phase_event_and_action_has_a_name),
     };
 
     return cmocka_run_group_tests_name("migrator", tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void figures_that_are_not_known_have_no_sample(void **state)
 }
 
 /* After a start of the coordinator, a value of 0 would be read as a restart of the counter. */
-static void lanes_that_have_told_nothing_yet_have_no_counters(void **state)
+static void lanes_without_a_report_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();
     now.told_nothing = true;
@@ -160,7 +160,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     snapshot_destroy(s);
 }
 
-static void how_much_is_shown_is_bounded_and_the_rest_is_counted(void **state)
+static void the_shown_rows_are_bounded_and_the_rest_is_counted(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     before.more_jobs = after.more_jobs = METRICS_JOBS_MAX + 500;
@@ -267,7 +267,7 @@ static void the_name_of_a_job_is_broken_where_it_is_long(void **state)
     snapshot_destroy(s);
 }
 
-static void without_jobs_nothing_is_said_to_be_saved(void **state)
+static void without_jobs_no_saving_is_shown(void **state)
 {
     assert_true(isnan(cores_saved(&(struct view_cores){.allocated = 3})));
     assert_true(cores_saved(&(struct view_cores){.allocated = 3, .dedicated = 2}) == -1);
@@ -354,12 +354,12 @@ int main(void)
         cmocka_unit_test(counters_are_in_base_units_with_tenant_job_and_lane),
         cmocka_unit_test(every_family_has_one_help_and_one_type_before_its_samples),
         cmocka_unit_test(figures_that_are_not_known_have_no_sample),
-        cmocka_unit_test(lanes_that_have_told_nothing_yet_have_no_counters),
+        cmocka_unit_test(lanes_without_a_report_have_no_counters),
         cmocka_unit_test(names_are_escaped_in_labels_and_on_the_page),
-        cmocka_unit_test(how_much_is_shown_is_bounded_and_the_rest_is_counted),
+        cmocka_unit_test(the_shown_rows_are_bounded_and_the_rest_is_counted),
         cmocka_unit_test(jobs_on_lanes_are_bounded_together),
         cmocka_unit_test(the_page_has_tiles_tables_and_a_chart_and_loads_nothing),
-        cmocka_unit_test(without_jobs_nothing_is_said_to_be_saved),
+        cmocka_unit_test(without_jobs_no_saving_is_shown),
         cmocka_unit_test(jobs_that_have_ended_stay_on_the_page_for_hours),
         cmocka_unit_test(the_losses_of_ended_jobs_count_while_they_are_listed),
         cmocka_unit_test(saved_cores_are_a_mean_over_time),

@@ -266,7 +266,7 @@ static void one_job_is_shown_with_its_workers_and_failure(void **state)
     free(text);
 }
 
-static void an_explained_job_tells_when_its_first_results_came(void **state)
+static void an_explained_job_has_the_time_of_its_first_results(void **state)
 {
     Gradpool__Wire__JobView job = GRADPOOL__WIRE__JOB_VIEW__INIT;
     Gradpool__Wire__ExplainedJob explained = GRADPOOL__WIRE__EXPLAINED_JOB__INIT, *list[1];
@@ -313,7 +313,7 @@ int main(void)
         cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
         cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),
-        cmocka_unit_test(an_explained_job_tells_when_its_first_results_came),
+        cmocka_unit_test(an_explained_job_has_the_time_of_its_first_results),
         cmocka_unit_test(output_without_a_reader_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

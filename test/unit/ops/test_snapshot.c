@@ -135,7 +135,7 @@ static void a_parked_lane_belongs_to_no_job_and_a_closing_lane_still_does(void *
     }
 }
 
-static void the_first_snapshot_knows_no_rates(void **state)
+static void the_first_snapshot_has_no_rates(void **state)
 {
     struct rig_service now = rig_before();
     struct snapshot *s = rig_snapshot(&now);
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(a_tenant_sees_the_memory_and_time_of_its_jobs),
         cmocka_unit_test(a_failed_job_would_hold_nothing_and_a_lost_lane_holds_nothing),
         cmocka_unit_test(a_parked_lane_belongs_to_no_job_and_a_closing_lane_still_does),
-        cmocka_unit_test(the_first_snapshot_knows_no_rates),
+        cmocka_unit_test(the_first_snapshot_has_no_rates),
         cmocka_unit_test(a_snapshot_of_another_start_or_without_new_figures_has_no_rates),
         cmocka_unit_test(the_former_rates_hold_until_new_figures_unless_the_lane_is_silent),
         cmocka_unit_test(a_counter_that_went_back_began_anew),

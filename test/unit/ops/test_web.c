@@ -330,7 +330,7 @@ static void a_reader_during_a_new_snapshot_gets_the_whole_old_page(void **state)
     free(text);
 }
 
-static void a_crowd_that_asks_is_answered_whole(void **state)
+static void a_crowd_of_clients_is_answered_completely(void **state)
 {
     static int fds[CROWD];
     show();
@@ -353,7 +353,7 @@ static size_t descriptors(void)
     return count;
 }
 
-static void a_crowd_that_says_nothing_holds_few_places_and_gives_way(void **state)
+static void silent_clients_hold_few_places_and_are_dropped_first(void **state)
 {
     static int fds[CROWD];
     show();
@@ -378,7 +378,7 @@ static void a_crowd_that_says_nothing_holds_few_places_and_gives_way(void **stat
         close(fds[i]);
 }
 
-static void an_idle_server_wants_nothing(void **state)
+static void an_idle_server_sets_no_timer(void **state)
 {
     show();
     answers("/healthz", "HTTP/1.1 200", "ok");
@@ -401,7 +401,7 @@ static void an_invalid_address_is_refused_with_the_expected_form(void **state)
     assert_null(none);
 }
 
-static void a_port_in_use_is_said(void **state)
+static void a_port_in_use_is_reported(void **state)
 {
     char address[64];
     struct web *none = NULL;
@@ -433,12 +433,12 @@ int main(void)
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_reader_during_a_new_snapshot_gets_the_whole_old_page,
                                         start, stop),
-        cmocka_unit_test_setup_teardown(a_crowd_that_asks_is_answered_whole, start, stop),
-        cmocka_unit_test_setup_teardown(a_crowd_that_says_nothing_holds_few_places_and_gives_way,
-                                        start, stop),
-        cmocka_unit_test_setup_teardown(an_idle_server_wants_nothing, start, stop),
+        cmocka_unit_test_setup_teardown(a_crowd_of_clients_is_answered_completely, start, stop),
+        cmocka_unit_test_setup_teardown(silent_clients_hold_few_places_and_are_dropped_first, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(an_idle_server_sets_no_timer, start, stop),
         cmocka_unit_test(an_invalid_address_is_refused_with_the_expected_form),
-        cmocka_unit_test_setup_teardown(a_port_in_use_is_said, start, stop),
+        cmocka_unit_test_setup_teardown(a_port_in_use_is_reported, start, stop),
     };
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &most), 0);
     most.rlim_cur = most.rlim_max;

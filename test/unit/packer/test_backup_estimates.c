@@ -62,7 +62,7 @@ static void noise_and_signal_are_found_without_a_bias(void **state)
     assert_near(signal, 0.25 * D, 0.05);
 }
 
-static void gradients_that_give_no_sample_leave_it_alone(void **state)
+static void gradients_without_a_sample_leave_the_estimate_unchanged(void **state)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY, 1e308};
     struct gain_sample s = {.k = 7};
@@ -443,7 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_variance_of_two_gradients_divides_by_one),
         cmocka_unit_test(noise_and_signal_are_found_without_a_bias),
-        cmocka_unit_test(gradients_that_give_no_sample_leave_it_alone),
+        cmocka_unit_test(gradients_without_a_sample_leave_the_estimate_unchanged),
         cmocka_unit_test(the_gain_rises_with_k_towards_its_bound),
         cmocka_unit_test(nothing_is_known_without_a_sample),
         cmocka_unit_test(steady_samples_are_their_own_mean),

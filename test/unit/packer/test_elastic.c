@@ -149,7 +149,7 @@ static void probing_jobs_below_their_need_are_first(void **state)
     expect_change(0, 2, 1, 1);
 }
 
-static void a_gain_that_does_not_pay_for_the_change_is_none(void **state)
+static void a_gain_below_the_cost_of_the_change_does_not_count(void **state)
 {
     struct elastic_job jobs[] = {job(1, 2, 2, 1)};
     struct elastic_slots free = {1, 1};
@@ -173,7 +173,7 @@ int main(void)
         cmocka_unit_test(remaining_workers_go_one_by_one_to_the_largest_gain),
         cmocka_unit_test(a_server_is_given_where_it_gains_more_than_a_worker),
         cmocka_unit_test(probing_jobs_below_their_need_are_first),
-        cmocka_unit_test(a_gain_that_does_not_pay_for_the_change_is_none),
+        cmocka_unit_test(a_gain_below_the_cost_of_the_change_does_not_count),
     };
     return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);
 }

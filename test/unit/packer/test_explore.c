@@ -208,7 +208,7 @@ static void a_skewed_start_is_evened_out(void **state)
     assert_true(even / speed_of_all(&w) >= 0.95);
 }
 
-static void pieces_that_are_lumps_end_as_even_as_they_can(void **state)
+static void moves_of_large_pieces_make_the_job_faster(void **state)
 {
     for (uint64_t seed = 1; seed <= 50; seed++) {
         struct world w;
@@ -322,7 +322,7 @@ static void a_change_of_membership_discards_the_experiment(void **state)
     assert_int_equal(w.explore.phase, EXPLORE_WATCHING);
 }
 
-static void nothing_is_decided_while_tasks_are_on_their_way(void **state)
+static void no_decision_is_made_while_tasks_move(void **state)
 {
     struct explore_move moves[PIECES];
     struct world w;
@@ -448,13 +448,13 @@ int main(void)
         cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
         cmocka_unit_test(pieces_return_to_a_lane_that_recovers),
         cmocka_unit_test(a_skewed_start_is_evened_out),
-        cmocka_unit_test(pieces_that_are_lumps_end_as_even_as_they_can),
+        cmocka_unit_test(moves_of_large_pieces_make_the_job_faster),
         cmocka_unit_test(a_change_without_a_gain_is_undone),
         cmocka_unit_test(overlapping_memory_is_never_kept),
         cmocka_unit_test(lanes_that_are_late_with_any_load_are_emptied),
         cmocka_unit_test(no_lane_gets_more_than_its_room),
         cmocka_unit_test(a_change_of_membership_discards_the_experiment),
-        cmocka_unit_test(nothing_is_decided_while_tasks_are_on_their_way),
+        cmocka_unit_test(no_decision_is_made_while_tasks_move),
         cmocka_unit_test(a_pause_is_no_long_round),
         cmocka_unit_test(a_lane_more_is_tried_where_lanes_are_even_and_workers_wait),
         cmocka_unit_test(a_blind_job_keeps_all_and_tries_no_arms),

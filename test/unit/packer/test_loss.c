@@ -330,7 +330,7 @@ static void the_strictest_limit_that_is_named_wins(void **state)
     assert_int_equal(packer_loss_limit_ppm(0, 0, 1), 1);
 }
 
-static void losses_are_told_by_the_name_of_the_policy(void **state)
+static void losses_are_predicted_by_the_named_policy(void **state)
 {
     struct packer_resident jobs[] = {share(0.5), share(0.5), run(1, 0)};
     double losses[3] = {7, 7, 7};
@@ -483,7 +483,7 @@ int main(void)
         ROOM_OF(rate),
         ROOM_OF(cycle),
         cmocka_unit_test(the_strictest_limit_that_is_named_wins),
-        cmocka_unit_test(losses_are_told_by_the_name_of_the_policy),
+        cmocka_unit_test(losses_are_predicted_by_the_named_policy),
         cmocka_unit_test(a_job_as_it_was_measured_is_predicted_to_lose_nothing),
         cmocka_unit_test(alone_only_the_last_burst_makes_the_round_longer),
         cmocka_unit_test(more_work_than_its_time_runs_into_one_burst),

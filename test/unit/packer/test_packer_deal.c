@@ -51,7 +51,7 @@ static void a_large_tensor_that_is_ready_last_is_summed_on_all_lanes(void **stat
     free(f);
 }
 
-static void crumbs_are_dealt_but_open_nothing(void **state)
+static void small_tensors_open_no_lane(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
     struct packer_plan plan;
@@ -160,7 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lane_gets_pieces_from_all_over_the_request),
         cmocka_unit_test(a_large_tensor_that_is_ready_last_is_summed_on_all_lanes),
-        cmocka_unit_test(crumbs_are_dealt_but_open_nothing),
+        cmocka_unit_test(small_tensors_open_no_lane),
         cmocka_unit_test(a_job_of_few_pieces_gets_no_lane_more_for_being_dealt),
         cmocka_unit_test(own_lanes_are_levelled_before_the_limit_is_used_up),
         cmocka_unit_test(no_lane_is_ahead_or_behind_by_more_than_a_few_pieces),

@@ -187,7 +187,7 @@ static void a_lane_over_its_limit_or_not_measured_gets_no_piece(void **state)
     free(f);
 }
 
-static void the_plan_tells_the_losses_that_it_predicts(void **state)
+static void the_plan_has_the_predicted_losses(void **state)
 {
     struct fleet *f = fleet_of_job(1, 100 * MS);
     struct packer_plan plan;
@@ -559,7 +559,7 @@ int main(void)
         cmocka_unit_test(a_strict_resident_keeps_others_away),
         cmocka_unit_test(a_limit_within_the_margin_means_lanes_of_its_own),
         cmocka_unit_test(a_lane_over_its_limit_or_not_measured_gets_no_piece),
-        cmocka_unit_test(the_plan_tells_the_losses_that_it_predicts),
+        cmocka_unit_test(the_plan_has_the_predicted_losses),
         cmocka_unit_test(memory_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(network_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(nodes_and_residents_that_make_no_sense_are_refused),

@@ -78,7 +78,7 @@ static void few_jobs_use_few_cores_of_many(void **state)
     cores_destroy(cores);
 }
 
-static void a_node_without_memory_sends_jobs_to_the_other(void **state)
+static void jobs_avoid_a_node_without_memory(void **state)
 {
     struct cores *cores;
     struct fleet *f = fleet_of_machine(TWO_SOCKETS, NULL, UINT64_MAX, &cores);
@@ -127,7 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_machine_with_smt_is_filled_core_by_core),
         cmocka_unit_test(few_jobs_use_few_cores_of_many),
-        cmocka_unit_test(a_node_without_memory_sends_jobs_to_the_other),
+        cmocka_unit_test(jobs_avoid_a_node_without_memory),
         cmocka_unit_test(holes_of_the_cpuset_are_no_lanes),
         cmocka_unit_test(nodes_that_run_against_the_sockets_keep_their_memory),
     };

@@ -41,7 +41,7 @@ static void least_loaded_counts_the_present_load_of_lanes(void **state)
     fixture_free(f);
 }
 
-static void least_loaded_asks_for_measured_load_before_bytes(void **state)
+static void least_loaded_compares_measured_load_before_bytes(void **state)
 {
     struct fixture *f = fixture_new(2, 1);
 
@@ -256,7 +256,7 @@ static void paa_fills_lanes_to_the_mean_with_a_large_tensor(void **state)
     fixture_free(f);
 }
 
-static void paa_knows_this_job_alone(void **state)
+static void paa_reads_this_job_alone(void **state)
 {
     struct fixture *f = fixture_new(2, 2);
 
@@ -347,7 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(least_loaded_places_the_largest_first),
         cmocka_unit_test(least_loaded_counts_the_present_load_of_lanes),
-        cmocka_unit_test(least_loaded_asks_for_measured_load_before_bytes),
+        cmocka_unit_test(least_loaded_compares_measured_load_before_bytes),
         cmocka_unit_test(least_loaded_breaks_ties_by_the_job_then_by_id),
         cmocka_unit_test(least_loaded_goes_round_a_full_lane),
         cmocka_unit_test(least_loaded_spreads_the_pieces_of_one_tensor),
@@ -363,7 +363,7 @@ int main(void)
         cmocka_unit_test(paa_uses_best_fit_below_the_mean),
         cmocka_unit_test(paa_overflows_onto_the_emptiest_lane),
         cmocka_unit_test(paa_fills_lanes_to_the_mean_with_a_large_tensor),
-        cmocka_unit_test(paa_knows_this_job_alone),
+        cmocka_unit_test(paa_reads_this_job_alone),
         cmocka_unit_test(paa_keeps_to_the_memory_of_a_lane),
         cmocka_unit_test(dedicated_takes_a_lane_a_worker),
         cmocka_unit_test(dedicated_is_refused_when_too_few_lanes_are_free),

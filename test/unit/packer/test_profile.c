@@ -49,7 +49,7 @@ static void the_first_rounds_do_not_count(void **state)
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
 }
 
-static void few_rounds_or_few_samples_say_nothing(void **state)
+static void few_rounds_or_few_samples_give_no_verdict(void **state)
 {
     struct profile p = {0};
     assert_int_equal(take(&p, 10, 100 * MS, MS, true), PROFILE_NOTHING);
@@ -78,7 +78,7 @@ static void noise_is_taken_out(void **state)
     assert_in_range(profile_known(&p).lanes_ns, 4 * MS + 400000, 4 * MS + 600000);
 }
 
-static void a_stall_changes_nothing(void **state)
+static void a_stall_changes_no_result(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 100 * MS, 4 * MS, true);
@@ -317,9 +317,9 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(the_first_rounds_do_not_count),
-        cmocka_unit_test(few_rounds_or_few_samples_say_nothing),
+        cmocka_unit_test(few_rounds_or_few_samples_give_no_verdict),
         cmocka_unit_test(noise_is_taken_out),
-        cmocka_unit_test(a_stall_changes_nothing),
+        cmocka_unit_test(a_stall_changes_no_result),
         cmocka_unit_test(a_job_that_stops_for_an_hour_is_the_same_afterwards),
         cmocka_unit_test(a_lasting_change_is_a_drift_and_is_reported_once),
         cmocka_unit_test(lane_time_that_slows_no_job_is_no_drift),

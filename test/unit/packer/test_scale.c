@@ -20,7 +20,7 @@ static void a_pool_without_jobs_keeps_one_lane_open(void **state)
     pool_free(p);
 }
 
-static void where_nothing_runs_an_aggregator_starts(void **state)
+static void without_a_running_aggregator_one_starts(void **state)
 {
     struct pool *p = pool_new(8, 0);
     assert_int_equal(pool_tick(p), SCALE_START);
@@ -395,7 +395,7 @@ static void nonsense_is_refused_and_changes_nothing(void **state)
     pool_free(p);
 }
 
-static void a_pool_without_lanes_decides_nothing(void **state)
+static void a_pool_without_lanes_makes_no_decision(void **state)
 {
     struct pool *p = pool_new(0, 0);
     for (int i = 0; i < 100; i++)
@@ -407,7 +407,7 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_pool_without_jobs_keeps_one_lane_open),
-        cmocka_unit_test(where_nothing_runs_an_aggregator_starts),
+        cmocka_unit_test(without_a_running_aggregator_one_starts),
         cmocka_unit_test(a_waiting_job_gets_lanes_in_the_same_window),
         cmocka_unit_test(lanes_that_are_opening_are_not_opened_again),
         cmocka_unit_test(no_more_lanes_open_than_are_granted),
@@ -431,7 +431,7 @@ int main(void)
         cmocka_unit_test(a_clock_that_stands_lets_none_pass_either),
         cmocka_unit_test(the_same_is_decided_from_the_same),
         cmocka_unit_test(nonsense_is_refused_and_changes_nothing),
-        cmocka_unit_test(a_pool_without_lanes_decides_nothing),
+        cmocka_unit_test(a_pool_without_lanes_makes_no_decision),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

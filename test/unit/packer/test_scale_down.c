@@ -67,7 +67,7 @@ static void a_drain_leaves_a_point_more_than_a_placement(void **state)
     pool_free(p);
 }
 
-static void all_of_a_lane_goes_or_nothing(void **state)
+static void all_tasks_of_a_lane_leave_or_none(void **state)
 {
     struct pool *p = pool_sparse();
     pool_put(p, 1, 3 * MS);
@@ -219,7 +219,7 @@ static void an_aggregator_with_a_lane_that_changes_does_not_stop(void **state)
     pool_free(p);
 }
 
-static void an_aggregator_that_is_not_ours_to_stop_does_not(void **state)
+static void an_aggregator_started_by_others_is_not_stopped(void **state)
 {
     struct pool *p = pool_new(8, 2);
     pool_open(p, 1);
@@ -279,7 +279,7 @@ int main(void)
         cmocka_unit_test(a_window_of_load_begins_the_time_anew),
         cmocka_unit_test(a_lane_whose_tasks_fit_nowhere_is_not_drained),
         cmocka_unit_test(a_drain_leaves_a_point_more_than_a_placement),
-        cmocka_unit_test(all_of_a_lane_goes_or_nothing),
+        cmocka_unit_test(all_tasks_of_a_lane_leave_or_none),
         cmocka_unit_test(lanes_with_jobs_that_cannot_be_planned_for_stay),
         cmocka_unit_test(a_drain_waits_until_nothing_changes),
         cmocka_unit_test(a_drain_that_moves_too_much_is_left),
@@ -290,7 +290,7 @@ int main(void)
         cmocka_unit_test(only_so_many_park_as_were_idle_all_the_time),
         cmocka_unit_test(an_aggregator_without_open_lanes_stops_in_the_end),
         cmocka_unit_test(an_aggregator_with_a_lane_that_changes_does_not_stop),
-        cmocka_unit_test(an_aggregator_that_is_not_ours_to_stop_does_not),
+        cmocka_unit_test(an_aggregator_started_by_others_is_not_stopped),
         cmocka_unit_test(the_memory_of_a_node_bounds_a_drain),
         cmocka_unit_test(a_job_stays_within_the_most_lanes_that_it_may_have),
     };

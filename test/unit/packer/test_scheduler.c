@@ -94,7 +94,7 @@ static void an_arrival_takes_the_worker_whose_job_loses_least(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
-static void a_leaving_worker_is_asked_for_once(void **state)
+static void a_leaving_worker_gets_one_request(void **state)
 {
     struct rig rig = rig_with_two_running();
     rig_submit(&rig, 3, 1, 1);
@@ -492,7 +492,7 @@ int main(void)
         cmocka_unit_test(growth_that_costs_more_than_it_brings_is_left_out),
         cmocka_unit_test(growth_below_half_of_its_promise_is_undone_until_the_speed_drifts),
         cmocka_unit_test(an_arrival_takes_the_worker_whose_job_loses_least),
-        cmocka_unit_test(a_leaving_worker_is_asked_for_once),
+        cmocka_unit_test(a_leaving_worker_gets_one_request),
         cmocka_unit_test(a_probing_job_gives_up_only_the_workers_that_it_gained),
         cmocka_unit_test(a_probing_job_grows_while_others_rest),
         cmocka_unit_test(a_held_job_gives_no_worker),

@@ -288,7 +288,7 @@ static void check_places(enum reduce_set set, const struct kernel *k)
         }
 }
 
-static void targets_past_the_cache_get_the_same_bytes_wherever_they_lie(void **state)
+static void targets_past_the_cache_get_the_same_bytes_at_any_address(void **state)
 {
     for_each_kernel(check_places, 1100);
 }
@@ -540,7 +540,7 @@ int main(void)
         cmocka_unit_test(lengths_around_a_block),
         cmocka_unit_test(nothing_past_an_end_is_touched),
         cmocka_unit_test(a_target_may_be_a_source_or_the_partial_result),
-        cmocka_unit_test(targets_past_the_cache_get_the_same_bytes_wherever_they_lie),
+        cmocka_unit_test(targets_past_the_cache_get_the_same_bytes_at_any_address),
         cmocka_unit_test(passes_give_the_bits_of_one),
         cmocka_unit_test(one_source_is_copied_bit_by_bit),
         cmocka_unit_test(weights_of_one_give_the_bits_of_a_plain_sum),

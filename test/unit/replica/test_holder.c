@@ -45,7 +45,7 @@ static void a_ticket_without_a_request_is_not_used(void **state)
     connect_lane(1);
 }
 
-static void a_lane_that_is_away_is_asked_for_again_after_a_pause(void **state)
+static void the_request_for_an_absent_lane_is_repeated_after_a_pause(void **state)
 {
     struct holder_ask ask;
     keep(1, copy(1, 1));
@@ -72,7 +72,7 @@ static void copies_unknown_to_the_coordinator_are_dropped(void **state)
     expect_told(1, 1);
 }
 
-static void a_lane_that_is_gone_is_waited_for_without_asking(void **state)
+static void an_ended_lane_is_awaited_without_requests(void **state)
 {
     keep(1, copy(1, 1));
     expect_ask(1, 0);
@@ -85,7 +85,7 @@ static void a_lane_that_is_gone_is_waited_for_without_asking(void **state)
     assert_int_equal(lanes[1].opened, 0);
 }
 
-static void a_coordinator_that_is_back_is_asked_for_all_that_is_missing(void **state)
+static void a_returned_coordinator_gets_requests_for_all_missing_lanes(void **state)
 {
     keep(1, copy(1, 1));
     keep(2, copy(2, 1));
@@ -160,7 +160,7 @@ static struct hole open_hole(void)
     return hole;
 }
 
-static void a_host_that_says_nothing_to_a_connect_is_given_up_soon(void **state)
+static void a_host_that_does_not_answer_a_connect_is_given_up_soon(void **state)
 {
     struct hole hole = open_hole();
     const struct record_connect ticket = ticket_for(1);
@@ -229,7 +229,7 @@ static void a_stamped_state_is_reported_on_the_next_connection(void **state)
     assert_true(holds(told, 6));
 }
 
-static void a_stamp_that_no_lane_would_write_is_nobodys(void **state)
+static void an_impossible_stamp_has_no_owner(void **state)
 {
     const struct record_backup *told = keep_at(1, copy(1, 1));
     stamp_half(1, told, 0, (struct record_stamp){.round = 3, .steps = 2});
@@ -282,7 +282,7 @@ static void a_copy_without_memory_is_refused_and_leaves_nothing(void **state)
     assert_int_equal(expect_told(1, 1)->piece, 1);
 }
 
-static void many_copies_are_told_one_after_the_other(void **state)
+static void many_copies_are_reported_one_after_the_other(void **state)
 {
     struct holder_copy copies[TOLD_MOST];
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
@@ -299,7 +299,7 @@ static void many_copies_are_told_one_after_the_other(void **state)
 
 /* ---- given up ---- */
 
-static void a_lane_that_has_another_keeper_is_left(void **state)
+static void a_lane_that_has_another_holder_is_left(void **state)
 {
     uint32_t note = keep_at(1, copy(1, 1))->note;
     let_go(1, 1, note);
@@ -308,7 +308,7 @@ static void a_lane_that_has_another_keeper_is_left(void **state)
     expect_no_ask();
 }
 
-static void a_copy_that_was_kept_again_meanwhile_stays(void **state)
+static void a_copy_that_was_stored_again_before_the_drop_stays(void **state)
 {
     uint32_t note = keep_at(1, copy(1, 1))->note;
     keep(1, copy(1, 1));
@@ -395,7 +395,7 @@ static void copies_missing_from_the_coordinators_list_are_dropped(void **state)
     assert_true(holds_nothing(expect_told(2, 2)));
 }
 
-static void a_keeper_that_ends_leaves_all_lanes(void **state)
+static void a_holder_that_ends_leaves_all_lanes(void **state)
 {
     keep_at(1, copy(1, 1));
     keep_at(2, copy(2, 1));
@@ -414,28 +414,28 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_ticket_is_requested_once_and_copies_are_reported_when_connected),
         CASE(a_ticket_without_a_request_is_not_used),
-        CASE(a_lane_that_is_away_is_asked_for_again_after_a_pause),
+        CASE(the_request_for_an_absent_lane_is_repeated_after_a_pause),
         CASE(copies_unknown_to_the_coordinator_are_dropped),
-        CASE(a_lane_that_is_gone_is_waited_for_without_asking),
-        CASE(a_coordinator_that_is_back_is_asked_for_all_that_is_missing),
+        CASE(an_ended_lane_is_awaited_without_requests),
+        CASE(a_returned_coordinator_gets_requests_for_all_missing_lanes),
         CASE(a_connect_that_fails_is_tried_again_with_a_new_ticket),
         CASE(a_lane_that_refuses_is_reached_over_the_network_next),
-        CASE(a_host_that_says_nothing_to_a_connect_is_given_up_soon),
+        CASE(a_host_that_does_not_answer_a_connect_is_given_up_soon),
         CASE(a_lane_that_does_not_answer_is_tried_over_the_network_next),
         CASE(room_for_two_states_and_their_stamps_is_lent),
         CASE(a_stamped_state_is_reported_on_the_next_connection),
-        CASE(a_stamp_that_no_lane_would_write_is_nobodys),
+        CASE(an_impossible_stamp_has_no_owner),
         CASE(a_new_copy_is_empty),
         CASE(a_piece_of_another_length_is_refused_and_the_rest_stays),
         CASE(a_copy_without_memory_is_refused_and_leaves_nothing),
-        CASE(many_copies_are_told_one_after_the_other),
-        CASE(a_lane_that_has_another_keeper_is_left),
-        CASE(a_copy_that_was_kept_again_meanwhile_stays),
+        CASE(many_copies_are_reported_one_after_the_other),
+        CASE(a_lane_that_has_another_holder_is_left),
+        CASE(a_copy_that_was_stored_again_before_the_drop_stays),
         CASE(a_copy_that_is_whole_stays),
         CASE(a_dropped_copy_is_empty_when_it_begins_again),
         CASE(a_job_that_ends_is_left_everywhere),
         CASE(copies_missing_from_the_coordinators_list_are_dropped),
-        CASE(a_keeper_that_ends_leaves_all_lanes),
+        CASE(a_holder_that_ends_leaves_all_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

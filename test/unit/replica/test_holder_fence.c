@@ -153,7 +153,7 @@ static void a_job_may_end_behind_a_fence(void **state)
     until(use().connections == 0);
 }
 
-static void a_keeper_may_end_behind_a_fence(void **state)
+static void a_holder_may_end_behind_a_fence(void **state)
 {
     keep_at(1, copy(1, 1));
     lanes[1].is_stopped = true;
@@ -185,7 +185,7 @@ static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
 /* The lane posted the write before it was informed. The write arrived while the copy was dropped
  * and stored again. */
-static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void **state)
+static void a_stamp_before_the_end_of_the_connection_has_no_owner(void **state)
 {
     keep_at(2, copy(2, 1)); /* keeps the memory in use */
     const struct record_backup told = *keep_at(1, copy(1, 1));
@@ -200,7 +200,7 @@ static void a_stamp_that_comes_before_the_connection_has_ended_is_nobodys(void *
     assert_true(holds_nothing(expect_told(1, 2)));
 }
 
-static void a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins(void **state)
+static void a_stamp_behind_a_fence_has_no_owner_when_the_copy_begins(void **state)
 {
     const struct record_backup told = *keep_at(1, copy(1, 1));
     write_state(1, &told, 4);
@@ -257,8 +257,7 @@ static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 }
 
 /* The lane has other copies here, so nothing else would close the connection. */
-static void
-a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection(void **state)
+static void a_lane_with_an_open_write_gets_a_new_copy_on_another_connection(void **state)
 {
     keep_both_at_lane_1();
     const struct record_backup told = lanes[1].told[0];
@@ -316,13 +315,13 @@ int main(void)
         CASE(a_lane_whose_connection_has_ended_is_no_fence),
         CASE(a_copy_goes_on_to_a_third_lane_behind_the_same_fence),
         CASE(a_job_may_end_behind_a_fence),
-        CASE(a_keeper_may_end_behind_a_fence),
+        CASE(a_holder_may_end_behind_a_fence),
         CASE(a_copy_may_be_forgotten_behind_a_fence),
-        CASE(a_stamp_that_comes_before_the_connection_has_ended_is_nobodys),
-        CASE(a_stamp_that_comes_behind_a_fence_is_nobodys_when_the_copy_begins),
+        CASE(a_stamp_before_the_end_of_the_connection_has_no_owner),
+        CASE(a_stamp_behind_a_fence_has_no_owner_when_the_copy_begins),
         CASE(memory_that_a_lane_may_write_is_used_for_no_other_piece),
         CASE(a_lane_that_is_being_left_is_fenced_when_it_is_lost),
-        CASE(a_lane_that_may_still_write_what_begins_is_told_of_it_on_another_connection),
+        CASE(a_lane_with_an_open_write_gets_a_new_copy_on_another_connection),
         CASE(a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void a_path_other_than_a_file_is_refused(void **context)
     assert_non_null(strstr(err.text, "/nonexistent/file"));
 }
 
-static void another_version_is_told_with_both_numbers(void **context)
+static void the_error_of_another_version_has_both_numbers(void **context)
 {
     struct state_file f;
     struct err err = {0};
@@ -183,7 +183,7 @@ static void an_interrupted_write_leaves_no_file(void **context)
         skip_because("the file system has no O_TMPFILE");
 }
 
-static void a_link_is_followed_wherever_it_leads(void **context)
+static void a_link_is_followed_to_its_target(void **context)
 {
     char place[] = "/tmp/gradpool-state-XXXXXX", link[64], second[64], target[64];
     struct state_writer w;
@@ -230,10 +230,10 @@ int main(void)
         cmocka_unit_test(a_byte_that_has_changed_is_found),
         cmocka_unit_test(a_file_that_is_cut_off_is_refused),
         cmocka_unit_test(a_path_other_than_a_file_is_refused),
-        cmocka_unit_test(another_version_is_told_with_both_numbers),
+        cmocka_unit_test(the_error_of_another_version_has_both_numbers),
         cmocka_unit_test(a_snapshot_that_is_given_up_leaves_the_one_before),
         cmocka_unit_test(an_interrupted_write_leaves_no_file),
-        cmocka_unit_test(a_link_is_followed_wherever_it_leads),
+        cmocka_unit_test(a_link_is_followed_to_its_target),
         cmocka_unit_test(a_place_that_cannot_be_written_is_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

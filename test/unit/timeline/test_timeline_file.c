@@ -174,7 +174,7 @@ static void rounds_that_overlap_get_rows_of_their_own(void **state)
     assert_int_equal(rig->totals.lanes, 1);
 }
 
-static void a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap(void **state)
+static void a_better_clock_estimate_makes_no_events_of_a_row_overlap(void **state)
 {
     struct rig *rig = *state;
     struct trace_round before = round_at(10000, 11000), after = round_at(11000, 12000),
@@ -198,7 +198,7 @@ static void a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap(void **
 
 #define MANY 10000
 
-static void as_many_as_are_under_way_have_rows(void **state)
+static void each_round_under_way_has_a_row(void **state)
 {
     struct rig *rig = *state;
     struct trace_round *rounds = calloc(2 * MANY, sizeof *rounds);
@@ -322,7 +322,7 @@ static void an_earlier_file_stays_until_the_new_one_begins(void **state)
     assert_string_equal(text_of(rig), "mine");
 }
 
-static void a_folder_that_is_not_there_is_named(void **state)
+static void a_missing_folder_is_named(void **state)
 {
     struct rig *rig = *state;
     struct err err;
@@ -337,14 +337,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_file_is_complete_after_each_batch),
         CASE(rounds_that_overlap_get_rows_of_their_own),
-        CASE(a_clock_known_better_meanwhile_makes_no_two_of_a_row_overlap),
-        CASE(as_many_as_are_under_way_have_rows),
+        CASE(a_better_clock_estimate_makes_no_events_of_a_row_overlap),
+        CASE(each_round_under_way_has_a_row),
         CASE(a_write_without_space_leaves_the_file_unchanged),
         CASE(a_file_without_room_to_begin_does_not_exist),
         CASE(a_device_is_a_stream),
         CASE(senseless_records_are_counted_and_omitted),
         CASE(an_earlier_file_stays_until_the_new_one_begins),
-        CASE(a_folder_that_is_not_there_is_named),
+        CASE(a_missing_folder_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

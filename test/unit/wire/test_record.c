@@ -137,7 +137,7 @@ static void a_record_at_any_address_is_read(void **state)
     }
 }
 
-static void a_payload_must_be_the_input_and_all_of_it(void **state)
+static void a_payload_has_exactly_the_length_in_its_record(void **state)
 {
     uint8_t data[sizeof(struct record_ready) + 128] = {0};
     union record r = sound(RECORD_READY), copy;
@@ -334,7 +334,7 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_TICKET, ticket.connect.reserved, 1);
 }
 
-static void takers_have_no_reason_and_may_be_none(void **state)
+static void a_record_of_takers_may_be_empty_and_has_no_reason(void **state)
 {
     union record r = sound(RECORD_PASSED);
     r.chosen.form = RECORD_FORM_TAKERS;
@@ -491,7 +491,7 @@ int main(void)
         cmocka_unit_test(every_other_length_is_refused),
         cmocka_unit_test(unknown_kinds_are_refused),
         cmocka_unit_test(a_record_at_any_address_is_read),
-        cmocka_unit_test(a_payload_must_be_the_input_and_all_of_it),
+        cmocka_unit_test(a_payload_has_exactly_the_length_in_its_record),
         cmocka_unit_test(reserved_bytes_must_be_zero),
         cmocka_unit_test(each_field_of_ready_is_checked),
         cmocka_unit_test(each_field_of_an_output_is_checked),
@@ -499,7 +499,7 @@ int main(void)
         cmocka_unit_test(a_taker_lends_no_input_and_has_a_landing_area),
         cmocka_unit_test(a_barrier_carries_nothing),
         cmocka_unit_test(the_other_kinds_are_checked_field_by_field),
-        cmocka_unit_test(takers_have_no_reason_and_may_be_none),
+        cmocka_unit_test(a_record_of_takers_may_be_empty_and_has_no_reason),
         cmocka_unit_test(each_field_lies_at_its_offset),
         cmocka_unit_test(an_error_text_is_truncated_to_its_buffer),
         cmocka_unit_test(random_bytes_never_crash),

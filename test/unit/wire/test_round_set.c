@@ -109,7 +109,7 @@ static void sets_differ_by_form_and_ranks_only(void **state)
     assert_false(round_set_is_same(&a, &b));
 }
 
-static void takers_may_be_none(void **state)
+static void a_set_of_takers_may_be_empty(void **state)
 {
     struct record_chosen takers = {.kind = RECORD_PASSED, .round = 2, .form = RECORD_FORM_TAKERS};
     is_sound(&takers);
@@ -127,7 +127,7 @@ int main(void)
         cmocka_unit_test(each_rank_alone_is_read_again),
         cmocka_unit_test(counts_without_a_form_are_refused),
         cmocka_unit_test(sets_differ_by_form_and_ranks_only),
-        cmocka_unit_test(takers_may_be_none),
+        cmocka_unit_test(a_set_of_takers_may_be_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

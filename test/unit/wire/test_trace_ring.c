@@ -53,7 +53,7 @@ static void records_leave_in_order_and_the_rest_is_counted(void **state)
     trace_ring_destroy(ring);
 }
 
-static void a_round_that_was_not_seen_whole_is_none(void **state)
+static void a_partly_recorded_round_is_not_read(void **state)
 {
     struct trace_ring *ring = ring_of(4);
     struct trace_round early = round_of(1), late = round_of(2), stale = round_of(3);
@@ -119,7 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_leave_in_order_and_the_rest_is_counted),
-        cmocka_unit_test(a_round_that_was_not_seen_whole_is_none),
+        cmocka_unit_test(a_partly_recorded_round_is_not_read),
         cmocka_unit_test(a_ring_of_no_power_of_two_is_refused),
         cmocka_unit_test(one_thread_puts_while_another_takes),
     };

@@ -207,7 +207,7 @@ static void a_late_rank_with_other_rounds_is_seen_by_all(void **state)
     assert_int_equal(sum.kind, STEP_EMPTY);
 }
 
-static void late_ranks_hear_the_end_of_the_training(void **state)
+static void late_ranks_get_the_end_of_the_training(void **state)
 {
     uint64_t words[STEP_WORDS_COUNT] = {0};
     struct step_sum sum;
@@ -255,7 +255,7 @@ int main(void)
         cmocka_unit_test(changed_words_are_refused_or_harmless),
         cmocka_unit_test(the_sum_of_the_ranks_words_is_the_record),
         cmocka_unit_test(a_late_rank_with_other_rounds_is_seen_by_all),
-        cmocka_unit_test(late_ranks_hear_the_end_of_the_training),
+        cmocka_unit_test(late_ranks_get_the_end_of_the_training),
         cmocka_unit_test(sums_that_no_ranks_send_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -352,7 +352,7 @@ static void no_share_is_smaller_than_the_least(void **state)
     deal_fini(&deal);
 }
 
-static void without_a_member_the_job_is_over(void **state)
+static void a_job_without_members_is_over(void **state)
 {
     struct step_deal deal;
     struct deal_record record = {0};
@@ -443,7 +443,7 @@ int main(void)
         cmocka_unit_test(a_member_that_comes_back_without_the_state_is_lost),
         cmocka_unit_test(a_batch_per_worker_grows_with_the_members),
         cmocka_unit_test(no_share_is_smaller_than_the_least),
-        cmocka_unit_test(without_a_member_the_job_is_over),
+        cmocka_unit_test(a_job_without_members_is_over),
         cmocka_unit_test(senseless_numbers_are_refused),
         cmocka_unit_test(the_order_of_an_epoch_is_a_permutation_of_its_own),
         cmocka_unit_test(the_order_of_an_epoch_is_known),

@@ -180,7 +180,7 @@ static void open_parts_are_repeated_in_order(void **state)
             exchange_lose(&all, &exchanges[i], lane, -EPIPE, "");
 }
 
-static void numbers_that_are_used_up_begin_nothing(void **state)
+static void without_a_free_number_no_request_begins(void **state)
 {
     worker.sequence = RECORD_CLOCK_MOST;
     assert_int_equal(begin_to(&exchanges[0], 1), -EOVERFLOW);
@@ -261,7 +261,7 @@ int main(void)
         CASE(a_lost_lane_ends_its_parts_only),
         CASE(open_requests_of_a_table_on_a_lane_are_limited),
         CASE(open_parts_are_repeated_in_order),
-        CASE(numbers_that_are_used_up_begin_nothing),
+        CASE(without_a_free_number_no_request_begins),
         CASE(the_nth_allocation_fails),
         CASE(words_stay_apart_over_many_generations),
     };

@@ -229,9 +229,9 @@ static void the_nth_allocation_fails(void **state)
     message_init(m, 16, 3, 1);
     for (size_t n = 0; n < 2; n++) {
         left = n;
-        route_gives(
-            m, 16, -ENOMEM,
-            "table 'users': no memory for the route of 16 shards; free memory on this host");
+        route_gives(m, 16, -ENOMEM,
+                    "table 'users': this process has no memory for the route of 16 shards; raise "
+                    "its memory limit");
         left = SIZE_MAX;
     }
     free(m);

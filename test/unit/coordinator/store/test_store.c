@@ -162,7 +162,7 @@ static void put(struct fixture *f, struct store_row row)
     assert_int_equal(store_commit(f->store, &err), 0);
 }
 
-static void rows_come_back_as_they_were_put(void **state)
+static void rows_are_read_as_they_were_written(void **state)
 {
     struct fixture *f = *state;
     put(f, job_row(7, "resnet"));
@@ -364,7 +364,7 @@ static void a_state_dir_that_no_group_can_get_is_named_with_the_group(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(rows_come_back_as_they_were_put),
+        CASE(rows_are_read_as_they_were_written),
         CASE(a_row_put_again_replaces_the_old_one_and_keeps_dependent_rows),
         CASE(erasing_a_row_erases_only_it_and_dependent_rows),
         CASE(a_row_without_its_owner_fails_the_whole_change),

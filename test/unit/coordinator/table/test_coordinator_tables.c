@@ -196,7 +196,7 @@ static void a_table_and_a_tensor_may_have_one_name(void **state)
     message_free(reply);
 }
 
-static void a_lane_that_does_not_answer_is_asked_again(void **state)
+static void a_lane_that_does_not_answer_gets_the_request_again(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -249,7 +249,7 @@ static void a_table_counts_as_a_tensor_and_its_shards_as_pieces(void **state)
 
 /* --- bad input --- */
 
-static void terms_that_are_not_valid_are_refused_in_words(void **state)
+static void invalid_terms_are_refused_with_a_reason(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -445,7 +445,7 @@ static void a_restart_keeps_tables_and_their_routes(void **state)
     assert_true(routed(zero.end).table > route.table); /* a number is never used again */
 }
 
-static void a_lane_that_is_back_without_the_shards_gets_them_again(void **state)
+static void a_returned_lane_without_the_shards_gets_them_again(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1), before = *lane;
@@ -478,7 +478,7 @@ static void shards_of_an_unknown_job_are_dropped_with_it(void **state)
     message_free(drop);
 }
 
-static void a_rank_that_resumes_hears_that_its_table_has_failed(void **state)
+static void a_rank_that_resumes_gets_the_failure_of_its_table(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_local_aggregator(rig, 1, "");
@@ -551,10 +551,10 @@ int main(void)
         CASE(every_rank_gets_the_same_route),
         CASE(two_tables_have_two_numbers_and_two_salts),
         CASE(a_table_and_a_tensor_may_have_one_name),
-        CASE(a_lane_that_does_not_answer_is_asked_again),
+        CASE(a_lane_that_does_not_answer_gets_the_request_again),
         CASE(the_end_of_a_job_frees_its_rows),
         CASE(a_table_counts_as_a_tensor_and_its_shards_as_pieces),
-        CASE(terms_that_are_not_valid_are_refused_in_words),
+        CASE(invalid_terms_are_refused_with_a_reason),
         CASE(properties_that_lanes_do_not_serve_are_refused),
         CASE(a_declare_of_tensors_and_tables_is_refused),
         CASE(a_job_that_workers_enter_or_leave_has_no_tables),
@@ -565,9 +565,9 @@ int main(void)
         CASE(a_dead_aggregator_fails_the_table_on_every_rank),
         CASE(a_declare_that_waits_for_a_dead_aggregator_is_refused),
         CASE(a_restart_keeps_tables_and_their_routes),
-        CASE(a_lane_that_is_back_without_the_shards_gets_them_again),
+        CASE(a_returned_lane_without_the_shards_gets_them_again),
         CASE(shards_of_an_unknown_job_are_dropped_with_it),
-        CASE(a_rank_that_resumes_hears_that_its_table_has_failed),
+        CASE(a_rank_that_resumes_gets_the_failure_of_its_table),
         CASE(shards_neither_move_nor_leave_a_drained_lane),
         CASE(an_aggregator_that_ends_names_the_rows_that_are_lost),
         CASE(a_snapshot_of_a_job_with_tables_is_refused),

@@ -405,7 +405,7 @@ static void an_interface_decides_the_address(void **state)
                      -EADDRNOTAVAIL);
 }
 
-static void a_port_in_use_and_a_bad_address_are_told_apart(void **state)
+static void a_port_in_use_and_a_bad_address_have_different_errors(void **state)
 {
     struct rig *rig = *state;
     char address[FABRIC_ADDRESS_BYTES_MAX];
@@ -433,7 +433,7 @@ int main(void)
         FABRIC_CASE(a_peer_that_breaks_the_protocol_is_closed),
         FABRIC_CASE(a_missing_listener_is_reported_at_once),
         FABRIC_CASE(a_worker_that_left_before_the_answer_does_no_harm),
-        FABRIC_CASE(a_port_in_use_and_a_bad_address_are_told_apart),
+        FABRIC_CASE(a_port_in_use_and_a_bad_address_have_different_errors),
     };
     return fabric_suite_run(&v4, own, sizeof(own) / sizeof(own[0]));
 }

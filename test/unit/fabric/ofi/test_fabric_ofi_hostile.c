@@ -334,7 +334,7 @@ static void bytes_by_chance_touch_no_other_connection(void **state)
 
 /* Fails with an unknown version of libfabric. Run this program and fuzz_tcp_wire with it, then add
  * the version. */
-static void the_libfabric_that_is_here_is_a_known_one(void **state)
+static void this_hosts_libfabric_is_a_known_one(void **state)
 {
     (void)state;
     print_message("# libfabric %u.%u\n", FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
@@ -346,7 +346,7 @@ static void the_libfabric_that_is_here_is_a_known_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_libfabric_that_is_here_is_a_known_one),
+        cmocka_unit_test(this_hosts_libfabric_is_a_known_one),
         cmocka_unit_test(every_operation_of_a_header_ends_its_own_connection_only),
         cmocka_unit_test(lengths_that_cannot_be_end_their_own_connection_only),
         cmocka_unit_test(an_unrequested_acknowledgement_or_answer_ends_only_its_connection),

@@ -70,7 +70,7 @@ static void a_fabric_is_a_lanes_or_a_workers(void **state)
     assert_int_equal(fabric_connect(rig->lane.fabric, rig->address, "t", 1, NULL, &c), -EINVAL);
 }
 
-static void both_ends_know_the_process_at_the_other(void **state)
+static void each_end_has_the_process_id_of_the_other(void **state)
 {
     struct rig *rig = *state;
     char expected[64];
@@ -324,7 +324,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
     region_destroy(&region);
 }
 
-static void a_fence_kills_a_lane_that_does_not_let_go(void **state)
+static void a_fence_kills_a_lane_that_keeps_the_memory(void **state)
 {
     struct rig *rig = *state;
     struct fabric_conn *c;
@@ -390,7 +390,7 @@ static void a_fence_stands_until_the_lane_polls_again(void **state)
     region_destroy(&region);
 }
 
-static void a_fence_stands_though_the_lane_has_said_goodbye(void **state)
+static void a_fence_holds_though_the_lane_has_sent_a_goodbye(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event event;
@@ -577,7 +577,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         FABRIC_CASE(addresses_are_names_in_the_abstract_space),
         FABRIC_CASE(a_fabric_is_a_lanes_or_a_workers),
-        FABRIC_CASE(both_ends_know_the_process_at_the_other),
+        FABRIC_CASE(each_end_has_the_process_id_of_the_other),
         FABRIC_CASE(messages_before_a_disconnect_arrive),
         FABRIC_CASE(completions_beyond_the_queue_wait_for_room),
         FABRIC_CASE(a_withdrawal_passes_a_full_ring),
@@ -586,10 +586,10 @@ int main(void)
         FABRIC_CASE(a_killed_worker_is_noticed_though_its_child_holds_the_socket),
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
-        FABRIC_CASE(a_fence_kills_a_lane_that_does_not_let_go),
+        FABRIC_CASE(a_fence_kills_a_lane_that_keeps_the_memory),
         FABRIC_CASE(a_lane_that_is_left_has_time_until_it_is_fenced),
         FABRIC_CASE(a_fence_stands_until_the_lane_polls_again),
-        FABRIC_CASE(a_fence_stands_though_the_lane_has_said_goodbye),
+        FABRIC_CASE(a_fence_holds_though_the_lane_has_sent_a_goodbye),
         FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),
         FABRIC_CASE(another_user_is_refused_unless_allowed),
         FABRIC_CASE(a_round_of_many_chunks_wakes_its_worker_once),

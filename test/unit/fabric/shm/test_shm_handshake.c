@@ -153,7 +153,7 @@ static void descriptors_that_come_without_a_byte_are_closed(void **state)
 
 #define SILENT 400
 
-static void sockets_that_say_nothing_are_bounded_in_number(void **state)
+static void silent_sockets_are_bounded_in_number(void **state)
 {
     static int sockets[SILENT];
     struct rig *rig = *state;
@@ -265,7 +265,7 @@ int main(void)
         LIAR_CASE(memory_that_the_lane_could_not_write_is_refused),
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
-        LIAR_CASE(sockets_that_say_nothing_are_bounded_in_number),
+        LIAR_CASE(silent_sockets_are_bounded_in_number),
         LIAR_CASE(strangers_are_taken_four_a_look_and_then_the_listener_rests),
         LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
         LIAR_CASE(a_worker_cannot_write_the_sleep_flag_of_a_lane),

@@ -77,7 +77,7 @@ static void records_come_out_as_they_went_in(void **state)
     free(p.ring);
 }
 
-static void a_full_ring_refuses_and_asks_to_be_woken(void **state)
+static void a_full_ring_refuses_and_requests_a_wake_up(void **state)
 {
     struct pair p = make_pair(0);
     bool room = true;
@@ -387,7 +387,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(records_come_out_as_they_went_in),
-        cmocka_unit_test(a_full_ring_refuses_and_asks_to_be_woken),
+        cmocka_unit_test(a_full_ring_refuses_and_requests_a_wake_up),
         cmocka_unit_test(room_counts_only_when_the_consumer_has_published_it),
         cmocka_unit_test(counters_may_wrap),
         cmocka_unit_test(a_tail_that_cannot_be_is_refused),

@@ -330,7 +330,7 @@ static void terms_and_shards_are_checked(void **state)
 }
 
 /* With less memory than a table needs, nothing of the table stays. */
-static void a_table_that_does_not_fit_leaves_nothing(void **state)
+static void a_table_that_does_not_fit_leaves_no_memory(void **state)
 {
     const struct lane_shard_spec shards[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};
     int error = -EDQUOT;
@@ -372,7 +372,7 @@ int main(void)
         cmocka_unit_test(a_lost_worker_fails_the_job),
         cmocka_unit_test(rows_whose_pages_are_gone_change_nothing),
         cmocka_unit_test(terms_and_shards_are_checked),
-        cmocka_unit_test(a_table_that_does_not_fit_leaves_nothing),
+        cmocka_unit_test(a_table_that_does_not_fit_leaves_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

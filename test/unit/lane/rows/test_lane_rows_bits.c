@@ -273,7 +273,7 @@ static void shards_and_lanes_change_no_bit(void **state)
     }
 }
 
-static void halves_are_rounded_once_each_way(void **state)
+static void halves_are_rounded_once_when_pushed_and_once_when_pulled(void **state)
 {
     const uint32_t dtypes[][2] = {
         {REDUCE_F32, REDUCE_F16}, {REDUCE_F16, REDUCE_F16}, {REDUCE_BF16, REDUCE_F32}};
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_gives_the_bits_of_a_replay),
         cmocka_unit_test(shards_and_lanes_change_no_bit),
-        cmocka_unit_test(halves_are_rounded_once_each_way),
+        cmocka_unit_test(halves_are_rounded_once_when_pushed_and_once_when_pulled),
         cmocka_unit_test(long_pushes_are_cut_into_stripes),
         cmocka_unit_test(long_rows_are_applied_in_batches),
     };

@@ -61,18 +61,26 @@ static void more_changes_of_settings_than_fit_fail_the_job(void **state)
 
 static void each_field_of_a_request_is_checked(void **state)
 {
-    evicts(table, 99, "a request for an unknown table");
+    evicts(table, 99, "a request is for an unknown table; use one version");
     evicts(dim, DIM + 1, "rows of another length or dtype");
     evicts(dtype, REDUCE_F16, "rows of another length or dtype");
-    evicts(clock, 2, "a request of a clock in which the worker is not");
-    evicts(directory_region, 1, "a request in memory that it does not lend");
-    evicts(keys_region, 63, "a request in memory that it does not lend");
-    evicts(rows_region, UINT32_MAX, "a request in memory that it does not lend");
-    evicts(directory_offset, RIG_REGION_BYTES - 8, "a request in memory that it does not lend");
-    evicts(keys_offset, RIG_REGION_BYTES - 8, "a request in memory that it does not lend");
-    evicts(rows_offset, RIG_REGION_BYTES, "a request in memory that it does not lend");
-    evicts(keys, RECORD_ROW_KEYS_MAX, "a request in memory that it does not lend");
-    evicts(directory_offset, 4096, "a directory that is not sound"); /* zeros */
+    evicts(clock, 2, "a request is for another clock than the worker's; use one version");
+    evicts(directory_region, 1,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(keys_region, 63,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(rows_region, UINT32_MAX,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(directory_offset, RIG_REGION_BYTES - 8,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(keys_offset, RIG_REGION_BYTES - 8,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(rows_offset, RIG_REGION_BYTES,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(keys, RECORD_ROW_KEYS_MAX,
+           "a request lies in memory that the worker does not lend; use one version");
+    evicts(directory_offset, 4096,
+           "a request has an invalid directory; use one version"); /* zeros */
 }
 
 static void a_number_is_used_once(void **state)
@@ -82,7 +90,7 @@ static void a_number_is_used_once(void **state)
     struct record_rows record = rows_record(&rig, asked, 0, RECORD_PUSH);
     rows_send(&rig, 0, 0, &record, sizeof record);
     rows_asked_free(asked);
-    fails(-EPROTO, "a request with a number that was used before");
+    fails(-EPROTO, "a request has a number that was used before; use one version");
 }
 
 static void open_requests_are_limited(void **state)
@@ -90,7 +98,7 @@ static void open_requests_are_limited(void **state)
     start(2);
     for (uint32_t i = 0; i <= record_row_requests(2); i++)
         rows_asked_free(rows_push(&rig, 0, keys, 1, ones));
-    fails(-EPROTO, "more open requests than a lane stores");
+    fails(-EPROTO, "a rank has more open requests than a lane stores; use one version");
 }
 
 static void a_clock_follows_the_one_before(void **state)
@@ -98,7 +106,7 @@ static void a_clock_follows_the_one_before(void **state)
     start(2);
     rig.workers[0].clock.ended = 5;
     rows_clock(&rig, 0);
-    fails(-EPROTO, "a clock that does not follow the last one");
+    fails(-EPROTO, "a clock does not follow the last one; use one version");
 }
 
 static void a_standing_is_refused(void **state)
@@ -108,7 +116,7 @@ static void a_standing_is_refused(void **state)
     start(2);
     worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_STANDING, &table, 1, 0, &record);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "a standing of tables, for which the lane does not wait");
+    fails(-EPROTO, "a standing of tables came without a query; use one version");
 }
 
 /* The lent memory of a request, which the worker may change at any time. */
@@ -127,7 +135,7 @@ static void a_directory_that_changes_is_not_trusted(void **state)
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     rows_asked_free(push);
-    fails(-EPROTO, "keys or a directory that are not sound any more");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version");
 }
 
 static void keys_of_other_shards_are_refused(void **state)
@@ -140,7 +148,7 @@ static void keys_of_other_shards_are_refused(void **state)
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     rows_asked_free(push);
-    fails(-EPROTO, "keys or a directory that are not sound any more");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version");
 }
 
 static void keys_of_a_pull_are_checked(void **state)
@@ -153,7 +161,7 @@ static void keys_of_a_pull_are_checked(void **state)
     *mixed = ~*mixed;
     rows_clock(&rig, 1);
     rows_asked_free(pull);
-    fails(-EPROTO, "keys or a directory that are not sound any more");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version");
 }
 
 static void the_largest_key_is_a_key_like_others(void **state)
@@ -221,13 +229,13 @@ static void settings_for_clocks_that_have_passed_are_refused(void **state)
     start(2);
     rows_clock(&rig, 0);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings for a clock that it has ended");
+    fails(-EPROTO, "settings are for a clock that the worker has ended; use one version");
     record.clock = 9;
     start(2);
     rows_send(&rig, 0, 0, &record, sizeof record);
     record.clock = 8;
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings for an earlier clock than the last ones");
+    fails(-EPROTO, "settings are for an earlier clock than the last ones; use one version");
 }
 
 static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
@@ -237,17 +245,17 @@ static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
     record.settings.table = table;
     start(2);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings of an unknown table");
+    fails(-EPROTO, "settings are for an unknown table; use one version");
     start(2);
     worker_clock_end(&rig.workers[0].clock);
     worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_ENDED, &table, 1, 0, &record);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "a clock of an unknown table");
+    fails(-EPROTO, "a clock is of an unknown table; use one version");
     start(2);
     push_ones(0);
     rig.workers[0].clock.sequence = 0;
     rows_clock(&rig, 0);
-    fails(-EPROTO, "a clock with fewer requests than it sent");
+    fails(-EPROTO, "a clock has fewer requests than the worker sent; use one version");
 }
 
 /* The worker takes back the memory of its requests. */
@@ -260,7 +268,7 @@ static void memory_that_is_taken_back_is_not_read(void **state)
     rows_settle(&rig);
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
-    fails(-EPROTO, "a request in memory that it does not lend");
+    fails(-EPROTO, "a request lies in memory that the worker does not lend; use one version");
 }
 
 static void births_beyond_the_memory_fail_the_job(void **state)

@@ -222,7 +222,7 @@ static void the_nth_allocation_fails(void **state)
     assert_true(failures > 15); /* the failures include blocks, pages, lists, directories */
 }
 
-static void keys_with_the_same_tag_are_told_apart(void **state)
+static void keys_with_the_same_tag_are_distinguished(void **state)
 {
     uint64_t keys[INDEX_PAGE_ROWS_MAX];
     uint32_t rows[INDEX_PAGE_ROWS_MAX];
@@ -337,7 +337,7 @@ int main(void)
         cmocka_unit_test(a_lowered_allowance_keeps_existing_rows),
         cmocka_unit_test(an_allowance_is_short_from_three_quarters_on),
         cmocka_unit_test(the_nth_allocation_fails),
-        cmocka_unit_test(keys_with_the_same_tag_are_told_apart),
+        cmocka_unit_test(keys_with_the_same_tag_are_distinguished),
         cmocka_unit_test(crafted_keys_that_collide_are_refused_and_cost_little),
         cmocka_unit_test(a_walk_goes_in_the_order_of_mixed_keys_also_beside_births),
         cmocka_unit_test(a_walk_ends_at_the_end_of_the_shard),
