@@ -81,6 +81,21 @@ folder = pathlib.Path(sys.argv[1])
 control.link().attach(Job())
 control.link().send(step=1)
 """ + WAIT
+# The workers begin the first step together, when the test wants it. The first process of rank 1
+# fails before the step.
+BEGINS = TRAINS.replace('control.link().send(step=1)', """
+import time
+rank = os.environ['RANK']
+if rank == '1' and not (folder / 'failed').exists():
+    (folder / 'begun').touch()
+    while not (folder / 'failed').exists():
+        time.sleep(0.02)
+    sys.exit(3)
+(folder / f'ready{rank}').touch()
+while not (folder / 'go').exists():
+    time.sleep(0.02)
+control.link().send(step=1)
+(folder / f'trains{rank}').touch()""")
 
 
 def is_alive(pid):
@@ -200,6 +215,21 @@ class Numbers(Rig):
         self.assertTrue(is_alive(pids[0]))
         runner.signal(signal.SIGUSR2)
         runner.wait_for('a job of 1 workers cannot have 0, expected 1 to 2; --workers-max sets')
+
+    def await_files(self, runner, *names):
+        for name in names:
+            until((self.folder / name).exists, name, process=runner)
+
+    def test_a_worker_that_the_first_step_awaits_leaves_after_that_step(self):
+        runner = self.start(BEGINS, '--workers', 2, '--leave-timeout', '0.5')
+        self.await_files(runner, 'begun')
+        runner.signal(signal.SIGUSR2)
+        runner.wait_for('1 workers, from 2')
+        (self.folder / 'failed').touch()    # a new process follows
+        self.await_files(runner, 'ready0', 'ready1')
+        (self.folder / 'go').touch()
+        self.await_files(runner, 'trains0', 'trains1', 'resized1')
+        runner.wait_for('rank 1 has not left within 0.5 s, and is ended; to wait longer raise')
 
     def test_a_refused_number_is_reported_and_the_new_worker_is_ended(self):
         runner = self.start(TRAINS, '--workers', 2, '--workers-max', 3)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,32 +204,47 @@ static void a_step_waits_for_requests_and_late_ranks(void **state)
     ok(gp_wait(other, WAIT_MS));
 }
 
+/* One of two threads that begin a step of rank 0. The error text belongs to its thread. */
+struct beginner {
+    pthread_t thread;
+    int result;
+    char text[ERR_TEXT_BYTES];
+};
+
+static sem_t begun; /* posted by each thread whose call has returned */
+
 static void *begin_second_step(void *context)
 {
+    struct beginner *b = context;
     gp_step step;
-    int *result = context;
-    do {
-        *result = gp_step_begin(jobs[0], WAIT_MS, &step);
-    } while (*result == -EBUSY);
+    b->result = gp_step_begin(jobs[0], WAIT_MS, &step);
+    snprintf(b->text, sizeof b->text, "%s", gp_last_error());
+    sem_post(&begun);
     return NULL;
 }
 
+/* The first of the two calls waits for record 1, which needs rank 1, so the other one returns. */
 static void a_second_thread_is_refused(void **state)
 {
     gp_step step;
-    pthread_t thread;
-    int result = -1, error = 0;
+    struct beginner both[2] = {{0}};
     declare_deal(0, usual);
     declare_deal(1, usual);
     ok(gp_step_begin(jobs[0], WAIT_MS, &step));
-    assert_int_equal(pthread_create(&thread, NULL, begin_second_step, &result), 0);
-    while (error != -EBUSY) /* the call that is first waits for record 1 */
-        error = gp_step_begin(jobs[0], 1, &step);
-    failed(error, -EBUSY, "another thread is in gp_step_begin() of job 'job'; ",
-           "begin steps in one thread", NULL);
+    assert_int_equal(sem_init(&begun, 0, 0), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&both[i].thread, NULL, begin_second_step, &both[i]), 0);
+    while (sem_wait(&begun) < 0)
+        assert_int_equal(errno, EINTR);
     ok(gp_step_begin(jobs[1], WAIT_MS, &step));
-    pthread_join(thread, NULL);
-    assert_int_equal(result, 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(both[i].thread, NULL);
+    const struct beginner *refused = &both[both[0].result == 0], *first = &both[refused == both];
+    assert_int_equal(first->result, 0);
+    assert_int_equal(refused->result, -EBUSY);
+    assert_string_equal(refused->text, "another thread is in gp_step_begin() of job 'job'; "
+                                       "begin steps in one thread");
+    sem_destroy(&begun);
 }
 
 static void ranks_with_different_deals_get_an_error(void **state)

@@ -85,7 +85,7 @@ class Runner:
         elif worker.is_ended_by is not None:
             worker.limit_s = None
             worker.kill()
-        elif worker.rank >= self._wanted:
+        elif worker.leaves:
             self._say(f'rank {worker.rank} has not left within {self._options.leave_timeout} s, '
                       'and is ended; to wait longer raise --leave-timeout')
             worker.end(signal.SIGTERM)
@@ -103,7 +103,11 @@ class Runner:
         if not self._alive() and not self._has_ended:
             # the first workers, or those of a new job after the loss of all
             self._founders = self._size = self._asked = self._wanted
+        if not self._is_needed(worker.rank):
+            worker.due_s = None     # removed after it was due
+            return
         options = self._options
+        worker.founds = worker.rank < self._founders and not self._has_begun()
         environment = {'GRADPOOL_JOB': options.job, 'GRADPOOL_ENDPOINT': options.endpoint}
         if options.workers_max > 1:
             environment['OMP_NUM_THREADS'] = os.environ.get('OMP_NUM_THREADS', '1')
@@ -132,20 +136,29 @@ class Runner:
             worker = self._workers.setdefault(rank, Worker(rank))
             if worker.process is None and worker.due_s is None:
                 worker.due_s, worker.failures = time.monotonic(), 0
-            elif worker.trains and worker.is_ended_by is None:
-                worker.limit_s = None   # a former request to leave
         self._remove()
 
+    def _has_begun(self):
+        """Whether the job has made its first step."""
+        return any(worker.trains for worker in self._alive())
+
+    def _is_needed(self, rank):
+        """The first step of a job waits for all workers with which the job starts."""
+        is_awaited = rank < self._founders and not self._has_ended and not self._has_begun()
+        return rank < self._wanted or is_awaited
+
     def _remove(self):
-        """Ranks that have to go: one that trains leaves the job by itself."""
+        """Ranks that have to go. One that takes part in the steps leaves the job by itself."""
         for worker in self._workers.values():
-            if worker.rank < self._wanted:
+            if self._is_needed(worker.rank):
+                if worker.leaves:   # the job has grown again
+                    worker.stay()
                 continue
             worker.due_s = None
             if worker.process is None or worker.is_ended_by is not None:
                 continue
-            if worker.trains:
-                worker.limit_s = time.monotonic() + self._options.leave_timeout
+            if worker.trains or worker.founds:
+                worker.leave(self._options.leave_timeout)
             else:
                 worker.end(signal.SIGTERM)
 
@@ -173,8 +186,9 @@ class Runner:
         for message in worker.messages():
             if 'step' in message and not worker.trains:
                 worker.trains = True
-                if worker.is_ended_by is None and worker.rank < self._wanted:
-                    worker.limit_s = None
+                if not worker.leaves:
+                    worker.stay()
+                self._remove()
             elif 'ending' in message:
                 worker.ending = message['ending']
             elif 'resized' in message:
@@ -193,7 +207,7 @@ class Runner:
         if self._asked_of is worker:
             self._asked, self._asked_of = None, None    # the next worker repeats the request
         is_ended = self._has_ended and worker.is_ended_by is not None
-        if self._stopped_by or is_ended or worker.rank >= self._wanted:
+        if self._stopped_by or is_ended or not self._is_needed(worker.rank):
             return
         if status == 0 and worker.ending == 'left':
             worker.due_s = time.monotonic()     # the job has grown again meanwhile

@@ -24,6 +24,8 @@ class Worker:
     last one.
 
       trains     its Run has begun a step
+      founds     the process began with the job, whose first step awaits it
+      leaves     its rank was removed while it trained
       ending     `ending` of its Run; None: not known
       due_s      time at which a new process starts; None: none does
       limit_s    time at which `process` is ended; None: there is no limit"""
@@ -31,6 +33,8 @@ class Worker:
     def __init__(self, rank):
         self.rank, self.process, self.trains, self.ending = rank, None, False, None
         self.due_s, self.limit_s, self.start_s = time.monotonic(), None, None
+        self._start_limit_s = None
+        self.founds = self.leaves = False
         self.failures = self.deaths = 0     # without a step; in a series
         self.link = self.pidfd = self.is_ended_by = None
         self.is_silent = False      # the worker has closed its end of the link
@@ -50,8 +54,19 @@ class Worker:
                      'LOCAL_RANK': str(self.rank), control.VARIABLE: str(theirs.fileno())})
         self.pidfd = os.pidfd_open(self.process.pid)
         self.trains, self.ending, self.due_s, self.is_ended_by = False, None, None, None
-        self.is_silent, self.start_s = False, time.monotonic()
-        self.limit_s = self.start_s + start_s if start_s else None
+        self.is_silent, self.leaves, self.start_s = False, False, time.monotonic()
+        self._start_limit_s = self.start_s + start_s if start_s else None
+        self.limit_s = self._start_limit_s
+
+    def leave(self, leave_s):
+        """The rank was removed, and the Run leaves the job by itself."""
+        if not self.leaves:
+            self.leaves, self.limit_s = True, time.monotonic() + leave_s
+
+    def stay(self):
+        """The rank belongs to the job, unless the process is being ended."""
+        if self.is_ended_by is None:
+            self.leaves, self.limit_s = False, None if self.trains else self._start_limit_s
 
     def messages(self):
         """Yields the messages that have arrived."""
