@@ -18,6 +18,7 @@
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/worker.h"
+#include "svc/wire/table/table_load.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -341,6 +342,7 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
         use->begun_rounds = job->reference->begun_rounds;
         use->begun_ns = job->reference->begun_ns;
     }
+    rows_measure(job, use);
     count_copies(job, use);
     for (uint32_t i = 0; i < job->workers_count; i++) {
         if (!job->workers[i].conn)
@@ -383,6 +385,9 @@ size_t lane_measure_pieces(const struct lane *lane, uint32_t job_id,
 {
     const struct lane_job *job = job_find((struct lane *)lane, job_id);
     size_t count = 0;
+    if (job && job->tables && rows_max > 0)
+        ret_rows[count++] =
+            (struct lane_piece_use){.piece = TABLE_LOAD_CLOCKS, .busy_ns = rows_busy_ns(job)};
     for (struct list *at = job ? job->pieces.next : NULL;
          at && at != &job->pieces && count < rows_max; at = at->next) {
         const struct piece *p = list_entry(at, struct piece, link);

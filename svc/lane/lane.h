@@ -196,7 +196,7 @@ struct lane_job_use {
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
     struct lane_endings endings;
     struct lane_squares squares; /* round 0: the job measures no gradients */
-    uint32_t reference;          /* piece whose rounds count as the job's rounds; 0: none yet */
+    uint32_t reference;          /* piece whose rounds count, or TABLE_LOAD_CLOCKS; 0: none yet */
     uint32_t states;             /* number of pieces with parameters */
     uint32_t copied;             /* number of pieces with parameters whose replica is complete */
     /* number of pieces with an update rule, but without a state or a replica */
@@ -216,7 +216,8 @@ struct lane_use {
 void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
                   size_t jobs_max);
 
-/* Fills up to `rows_max` rows, one for each piece of the job. Returns their number. The cost is
+/* Fills up to `rows_max` rows, one for the tables of the job (TABLE_LOAD_CLOCKS) if it has any, and
+ * one for each of its pieces. Returns their number. The cost is
  * linear in the number of pieces. */
 size_t lane_measure_pieces(const struct lane *lane, uint32_t job, struct lane_piece_use *ret_rows,
                            size_t rows_max);

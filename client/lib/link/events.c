@@ -70,6 +70,18 @@ static void link_replace(struct link *l, int error)
     revisit(l, error != -ETIMEDOUT);
 }
 
+/* Ends the tables' calls on a lane whose connection this side has closed. The tables of a broken
+ * link have failed before. Those of a fenced one have not: a new route has named the lane as lost
+ * before its end of the connection arrived (W5). */
+static void link_end_tables(struct link *l)
+{
+    char name[128];
+    if (l->is_hopeless)
+        job_tables_end_lane(l->job, l->lane, l->failure.code, l->failure.text);
+    else if (!l->job->is_leaving)
+        job_tables_lose(l->job, l->lane, 0, link_name(l, name, sizeof name));
+}
+
 void link_closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
@@ -90,7 +102,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
         /* the lane has dropped the job, and with it the ticket (L19) */
         l->has_ticket = false;
     if (was == LINK_CLOSING)
-        job_tables_end_lane(l->job, l->lane, l->failure.code, l->failure.text);
+        link_end_tables(l);
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)

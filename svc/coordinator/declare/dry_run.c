@@ -105,15 +105,14 @@ static int add_tensors(struct job *job, const WIRE(PlanRequest) * request, struc
     return 0;
 }
 
-/* Returns the mean lane time per byte over all measured jobs; 0: no job is measured. */
+/* Returns the mean lane time per byte of tensors over all measured jobs; 0: no job is measured. */
 static double lane_ns_a_byte(const struct service *s)
 {
     double lanes_ns = 0, bytes = 0;
     list_for_each_entry (const struct job, job, &s->jobs, link) {
-        struct profile_times known = profile_known(job->profile);
-        if (known.period_ns == 0)
+        if (profile_known(job->profile).period_ns == 0)
             continue;
-        lanes_ns += (double)known.lanes_ns;
+        lanes_ns += (double)job_tensors_ns(job);
         bytes += (double)job->index->bytes * job->workers;
     }
     return bytes > 0 ? lanes_ns / bytes : 0;

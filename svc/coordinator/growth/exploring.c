@@ -114,7 +114,7 @@ static uint64_t room_bytes(const struct job *job, const struct residents *all,
 {
     const struct share *share = share_in_use(job, lane);
     const char *policy = job->service->options->policy;
-    uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
+    uint64_t lanes_ns = job_tensors_ns(job);
     size_t first, others = lane->jobs - (share != NULL);
     struct packer_resident nobody = {0};
     double none;
@@ -429,12 +429,12 @@ static bool waits_for_lanes(const struct job *job)
 }
 
 /* Returns whether the rules may examine the job now. A snapshot or another move in progress
- * prevents this. */
+ * prevents this. A job that has only tables has nothing to move. */
 static bool is_due(struct job *job)
 {
     struct err err;
-    if (!job->service->options->explores || job->failure || order_hold_ns(job) > 0 ||
-        job->service->phase != SERVICE_UP || moving_check(job, &err) < 0)
+    if (!job->service->options->explores || job->failure || job->index->pieces_count == 0 ||
+        order_hold_ns(job) > 0 || job->service->phase != SERVICE_UP || moving_check(job, &err) < 0)
         return false;
     if (!job->growth->exploring)
         job->growth->exploring = calloc(1, sizeof *job->growth->exploring);

@@ -7,7 +7,7 @@
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/fleet/open_lanes.h"
 #include "svc/coordinator/job/hold.h"
-#include "svc/coordinator/job/table.h"
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/placement/neighbour.h"
@@ -171,9 +171,9 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Returns the lane time of the task. The measured lane time of all the job's tasks on this lane is
- * divided in proportion to the measured times of their tensors. If these are unknown, it is divided
- * in proportion to bytes. */
+/* Returns the lane time of the task. The measured lane time of all tasks of the job's tensors on
+ * this lane is divided in proportion to the measured times of their tensors. If these are unknown,
+ * it is divided in proportion to bytes. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -192,7 +192,7 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
     for (size_t i = 0; i < job->shares_count; i++) {
         size_t lane = position_of(look, job->shares[i].lane);
         if (lane != SIZE_MAX)
-            sums[lane].lane_ns = job->shares[i].lane_ns;
+            sums[lane].lane_ns = job->shares[i].lane_ns - share_rows_ns(job, &job->shares[i]);
     }
     size_t count = merge_parts(parts, list_parts(look, job, parts), sums);
     uint64_t piece_bytes = budgets_piece_bytes(job);
@@ -205,6 +205,21 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
                                 .bytes = parts[i].bytes,
                                 .state_bytes = parts[i].pieces * piece_bytes + (piece_bytes == 0),
                                 .lane_ns = task_lane_ns(&parts[i], &sums[parts[i].lane])};
+    }
+}
+
+/* Adds a task for the shards of the job on each lane, so that their lane time counts as load. The
+ * task never moves, because a job with tables is pinned (is_ordered) and its lanes stay open. */
+static void add_shards(struct scaling_look *look, const struct job *job, uint32_t position)
+{
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const struct share *share = &job->shares[i];
+        size_t lane = position_of(look, share->lane);
+        uint64_t rows_ns = share_rows_ns(job, share);
+        if (rows_ns == 0 || share->pieces == 0 || lane == SIZE_MAX)
+            continue;
+        look->tasks[look->seen.tasks_count++] = (struct scale_task){
+            .job = position, .lane = (uint32_t)lane, .state_bytes = 1, .lane_ns = rows_ns};
     }
 }
 
@@ -262,17 +277,19 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
     if (job->waiting->start_by_ns > clock_now_ns())
         look->wishes[look->seen.wishes_count++] = (struct scale_wish){job->id, 1};
     add_tasks(look, job, (uint32_t)position, parts, sums);
+    add_shards(look, job, (uint32_t)position);
 }
 
 /* --- the whole description --- */
 
 struct sizes {
     size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
+    size_t shares;                           /* of lanes, of all jobs */
 };
 
 static struct sizes count(const struct service *s)
 {
-    struct sizes sizes = {1, 1, 1, 1};
+    struct sizes sizes = {1, 1, 1, 1, 0};
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
         sizes.lanes += a->lanes_count;
     for (size_t i = 0; i < s->fleet->slots_count; i++)
@@ -280,6 +297,7 @@ static struct sizes count(const struct service *s)
     list_for_each_entry (const struct job, job, &s->jobs, link) {
         sizes.jobs++;
         sizes.pieces += job->index->pieces_count;
+        sizes.shares += job->shares_count;
         if (job->index->pieces_count > sizes.pieces_most)
             sizes.pieces_most = job->index->pieces_count;
     }
@@ -289,12 +307,13 @@ static struct sizes count(const struct service *s)
 int scaling_look_make(struct service *s, struct scaling_look *ret_look)
 {
     struct sizes sizes = count(s);
+    size_t tasks = sizes.pieces + sizes.shares;
     struct scaling_look look = {.lanes = calloc(sizes.lanes, sizeof *look.lanes),
                                 .jobs = calloc(sizes.jobs, sizeof *look.jobs),
-                                .tasks = calloc(sizes.pieces, sizeof *look.tasks),
+                                .tasks = calloc(tasks, sizeof *look.tasks),
                                 .wishes = calloc(sizes.jobs, sizeof *look.wishes),
                                 .owners = calloc(sizes.jobs, sizeof *look.owners),
-                                .numbers = calloc(sizes.pieces, sizeof *look.numbers)};
+                                .numbers = calloc(tasks, sizeof *look.numbers)};
     _cleanup_free_ struct task_part *parts = calloc(sizes.pieces_most, sizeof *parts);
     _cleanup_free_ struct sum *sums = calloc(sizes.lanes, sizeof *sums);
     if (!look.lanes || !look.jobs || !look.tasks || !look.wishes || !look.owners || !look.numbers ||

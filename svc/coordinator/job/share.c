@@ -55,6 +55,35 @@ const struct share *share_in_use(const struct job *job, const struct lane *lane)
     return NULL;
 }
 
+/* Lane times of a job on one lane since its pieces and shards were placed, and the pieces. */
+struct share_times {
+    double pieces_ns, shards_ns;
+    size_t pieces;
+};
+
+static struct share_times share_sum(const struct job *job, const struct lane *lane)
+{
+    struct share_times sum = {0};
+    job_each_piece (piece, tensor, job) {
+        sum.pieces += piece->lane == lane;
+        sum.pieces_ns += piece->lane == lane ? (double)piece->busy_ns : 0;
+    }
+    job_each_table(table, job) table_each_shard(shard, table) if (shard->lane == lane)
+        sum.shards_ns += (double)shard->busy_ns;
+    return sum;
+}
+
+uint64_t share_rows_ns(const struct job *job, const struct share *share)
+{
+    if (job->index->tables.count == 0)
+        return 0;
+    struct share_times sum = share_sum(job, share->lane);
+    double all_ns = sum.pieces_ns + sum.shards_ns;
+    if (sum.pieces == 0)
+        return share->lane_ns;
+    return all_ns > 0 ? (uint64_t)((double)share->lane_ns * (sum.shards_ns / all_ns)) : 0;
+}
+
 bool share_takes_workers(const struct job *job, const struct lane *lane)
 {
     for (size_t i = 0; i < job->shares_count; i++)

@@ -13,6 +13,9 @@ struct share *jobs_share(struct job *job, struct lane *lane);
 const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
+/* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. If lanes
+ * have not sent the times of pieces yet, only a share without pieces of tensors counts. */
+uint64_t share_rows_ns(const struct job *job, const struct share *share);
 /* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
  * without pieces yet. */
 bool share_takes_workers(const struct job *job, const struct lane *lane);

@@ -12,6 +12,7 @@ struct job_shard {
     uint32_t task, epoch;
     struct lane *lane;
     enum piece_state state;
+    uint64_t busy_ns; /* lane time of all clocks: an equal part of the time of the job's tables */
 };
 
 struct job_table {

@@ -6,6 +6,7 @@
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/log.h"
@@ -17,6 +18,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/view/display.h"
+#include "svc/wire/table/table_load.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -149,14 +151,15 @@ static void note_waits(struct share *share, const struct window *window, uint32_
         window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
-/* Divides the job's lane time among the tensors, in proportion to the busy time of their pieces.
- * Known proportions are kept after a move, because the counters of moved pieces begin at 0. */
+/* Divides the lane time of the job's tensors among them, in proportion to the busy time of their
+ * pieces. Known proportions are kept after a move, because the counters of moved pieces begin at
+ * 0. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
     if (job->figures->moved_ns > 0 && job->figures->knows_tensors)
         return profiles_keep(job);
-    double all_ns = 0, lanes_ns = (double)profile_known(job->profile).lanes_ns;
+    double all_ns = 0, lanes_ns = (double)job_tensors_ns(job);
     job_each_piece (piece, tensor, job)
         all_ns += (double)piece->busy_ns;
     for (size_t t = 0; t < job->tensors_count && all_ns > 0; t++) {
@@ -175,7 +178,7 @@ static void note(struct job *job, enum profile_news news)
     if (news == PROFILE_NOTHING)
         return;
     profile_use(job->profile);
-    job->figures->wants_pieces = true;
+    job->figures->wants_pieces = job->tensors_count > 0;
     /* a declare may wait for this measurement */
     kept_check_soon(job->service, declare_handle);
     if (news == PROFILE_NARROWED)
@@ -239,8 +242,10 @@ static bool measure(struct job *job)
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
     /* An earlier run may not have measured the tensors, and a reply may be lost. Therefore the
-     * request is repeated until their times are known. */
-    job->figures->wants_pieces |= job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
+     * request is repeated until their times are known. A job that has only tables has no pieces,
+     * and would repeat the request forever, in place of other jobs. */
+    job->figures->wants_pieces |=
+        job->tensors_count > 0 && job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
     exploring_look(job, busiest.rounds, busiest.elapsed_ns);
     return true;
@@ -262,20 +267,36 @@ static uint64_t least_ns(const struct service *s)
     return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
-/* Stores the lane time of each piece of the job that the request named. */
+/* Divides the lane time of the job's tables among their shards on the lane. */
+static void measure_take_rows(struct job *job, const struct lane *lane, uint64_t busy_ns)
+{
+    uint64_t count = 0;
+    job_each_table(table, job) table_each_shard(shard, table) count += shard->lane == lane;
+    job_each_table(table, job) table_each_shard(shard, table) if (shard->lane == lane)
+        shard->busy_ns = busy_ns / count;
+}
+
+static void measure_take_piece(struct job *job, const struct lane *lane, uint32_t id,
+                               uint64_t busy_ns)
+{
+    struct piece *piece = jobs_piece(job, id, NULL);
+    if (id == TABLE_LOAD_CLOCKS)
+        return measure_take_rows(job, lane, busy_ns);
+    if (!piece || piece->lane != lane)
+        return;
+    piece->busy_ns = busy_ns;
+    job->figures->has_pieces = true;
+}
+
+/* Stores the lane time of each piece of the job that the request named, and of its tables. */
 static void take_pieces(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
     for (size_t i = 0; use && i < use->n_jobs; i++) {
         const WIRE(JobUse) *of = use->jobs[i];
         struct job *job = of->n_pieces ? jobs_find_id(lane->aggregator->service, of->job_id) : NULL;
-        for (size_t k = 0; job && k < of->n_pieces && k < of->n_pieces_busy_ns; k++) {
-            struct piece *piece = jobs_piece(job, of->pieces[k], NULL);
-            if (!piece || piece->lane != lane)
-                continue;
-            piece->busy_ns = of->pieces_busy_ns[k];
-            job->figures->has_pieces = true;
-        }
+        for (size_t k = 0; job && k < of->n_pieces && k < of->n_pieces_busy_ns; k++)
+            measure_take_piece(job, lane, of->pieces[k], of->pieces_busy_ns[k]);
     }
 }
 

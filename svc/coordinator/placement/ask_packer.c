@@ -24,15 +24,15 @@
 
 /* --- tensors --- */
 
-/* The part of the job's lane time that exceeds the known times of its tensors, and the bytes of the
- * tensors whose time is unknown. */
+/* The part of the lane time of the job's tensors that exceeds their known times, and the bytes of
+ * the tensors whose time is unknown. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
 
 static struct rest rest_of(const struct job *job)
 {
-    struct rest rest = {.lane_ns = profile_known(job->profile).lanes_ns};
+    struct rest rest = {.lane_ns = job_tensors_ns(job)};
     job_each_tensor (tensor, job) {
         if (tensor->lane_ns == 0)
             rest.bytes += tensor_bytes(tensor, tensor->elements);
@@ -73,7 +73,7 @@ void describe_tensors(const struct job *job, struct tensor *const *tensors, size
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,
                     struct packer_tensor *ret_items)
 {
-    uint64_t lanes_ns = profile_known(job->profile).lanes_ns;
+    uint64_t lanes_ns = job_tensors_ns(job);
     for (size_t i = 0; i < count; i++) {
         char name[16];
         snprintf(name, sizeof name, "%u", tasks[i].id);

@@ -5,6 +5,7 @@
 #include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/placement/ask_packer.h"
+#include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -116,14 +117,14 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- storing --- */
 
-/* Returns the job's present lane time, divided by the sum of its tensors' lane times, which were
- * measured only once. */
+/* Returns the present lane time of the job's tensors, divided by the sum of their lane times, which
+ * were measured only once. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;
     for (size_t i = 0; i < job->tensors_count; i++)
         all_ns += (double)job->tensors[i]->lane_ns;
-    return all_ns > 0 ? (double)profile_known(job->profile).lanes_ns / all_ns : 1;
+    return all_ns > 0 ? (double)job_tensors_ns(job) / all_ns : 1;
 }
 
 static int take_tensors(struct past *past, const struct job *job)
@@ -212,6 +213,7 @@ void profiles_keep(const struct job *job)
                         job->name);
     }
     past->times = known;
+    past->times.lanes_ns = job_tensors_ns(job); /* tables of a later run are measured again */
     past->is_alone = profile_knows_alone(job->profile);
     past->narrow = job->profile->narrow;
     past->turn = ++s->history->turn;

@@ -2,6 +2,7 @@
  * lane and job, so sums are reproducible (P1 of packer). */
 #include "svc/coordinator/placement/neighbour.h"
 
+#include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
 
 #include <errno.h>
@@ -54,6 +55,14 @@ uint64_t job_lane_ns(const struct job *job)
     return sum_ns ? sum_ns : known_ns;
 }
 
+uint64_t job_tensors_ns(const struct job *job)
+{
+    uint64_t lanes_ns = profile_known(job->profile).lanes_ns, rows_ns = 0;
+    for (size_t i = 0; i < job->shares_count; i++)
+        rows_ns += share_rows_ns(job, &job->shares[i]);
+    return lanes_ns > rows_ns ? lanes_ns - rows_ns : 0;
+}
+
 bool job_knows_shared_loss(const struct job *job)
 {
     if (job->profile->now.period_ns == 0)
@@ -89,8 +98,8 @@ static size_t count_shares(const struct service *s)
 bool job_is_idle(const struct job *job)
 {
     uint64_t idle_ns = job->service->options->idle_ns;
-    /* lanes count no rounds of tables */
-    if (job->index->tables.count > 0)
+    /* lanes measure no pulls of a job whose tables have neither clocks nor pushes */
+    if (job->index->tables.count > 0 && job->profile->now.period_ns == 0)
         return false;
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }

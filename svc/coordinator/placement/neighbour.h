@@ -43,6 +43,9 @@ bool residents_predicted(const struct residents *residents, const struct job *jo
 struct packer_timing job_timing(const struct job *job);
 /* Returns the lane time of a round, summed over all lanes; 0: unknown. */
 uint64_t job_lane_ns(const struct job *job);
+/* Returns the lane time of a round of all tensors, which may move to other lanes; shards of tables
+ * may not. 0: unknown, or the job has only tables. */
+uint64_t job_tensors_ns(const struct job *job);
 bool job_is_idle(const struct job *job);
 /* Like job_timing(), but for an idle job that was never measured, the times of a job without any
  * work are returned. */

@@ -63,14 +63,17 @@ static struct explained_part part_of(const struct tensor *tensor, const struct p
  * known, bytes are used instead. */
 static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
-    _cleanup_free_ double *lane_ns = calloc(job->shares_count + 1, sizeof *lane_ns);
+    _cleanup_free_ double *lane_ns = calloc(2 * job->shares_count + 1, sizeof *lane_ns);
     if (!lane_ns)
         return -ENOMEM;
+    double *tensors_ns = lane_ns + job->shares_count;
+    for (size_t i = 0; i < job->shares_count; i++)
+        tensors_ns[i] = (double)(job->shares[i].lane_ns - share_rows_ns(job, &job->shares[i]));
     for (size_t i = 0; i < count; i++)
         lane_ns[parts[i].share] += parts[i].lane_ns;
     for (size_t i = 0; i < count; i++) {
         const struct share *share = &job->shares[parts[i].share];
-        double was_ns = lane_ns[parts[i].share], is_ns = (double)share->lane_ns;
+        double was_ns = lane_ns[parts[i].share], is_ns = tensors_ns[parts[i].share];
         if (was_ns > 0 && is_ns > 0)
             parts[i].lane_ns *= is_ns / was_ns;
         else if (share->bytes > 0)

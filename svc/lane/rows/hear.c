@@ -2,6 +2,7 @@
  * tables, shapes, clocks, sequence numbers and lent memory are checked here. RULES.md: A4. */
 #include "svc/lane/rows/hear.h"
 
+#include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/rows.h"
@@ -134,6 +135,20 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
     return NULL;
 }
 
+/* Handles a risen minimum. A clock of the job counts once, although each of its tables ends the
+ * clock. */
+static void clock_has_ended(const struct lane_table *table)
+{
+    struct lane_tables *tables = table->job->tables;
+    uint64_t minimum = table->clocks->minimum;
+    if (minimum > tables->largest) {
+        tables->ended += minimum - tables->largest;
+        tables->ended_ns = clock_now_ns();
+        tables->largest = minimum;
+    }
+    job_wake(table->job);
+}
+
 static const char *hear_ended(struct worker *w, const struct record_clock *record)
 {
     for (uint32_t i = 0; i < record->count; i++) {
@@ -142,7 +157,7 @@ static const char *hear_ended(struct worker *w, const struct record_clock *recor
         if (fault)
             return fault;
         if (table_clocks_end(table->clocks, w->number, record->clock) > 0)
-            job_wake(w->job);
+            clock_has_ended(table);
         if (w->job->has_left || w->job->tables->has_left)
             rows_check_left(table);
     }

@@ -4,11 +4,13 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
+#include "svc/lane/lane.h"
 #include "svc/lane/rows/apply.h"
 #include "svc/lane/rows/pull.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/account.h"
+#include "svc/wire/table/table_load.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,8 +38,22 @@ uint32_t rows_turn(struct lane_job *job)
         return 0;
     uint64_t began_ns = clock_now_ns();
     bool has_work = rows_work(job->tables);
-    account_bill(job, clock_now_ns() - began_ns);
+    uint64_t spent_ns = clock_now_ns() - began_ns;
+    job->tables->busy_ns += spent_ns;
+    account_bill(job, spent_ns);
     return has_work ? ROWS_TURN_SHARE : 0;
+}
+
+uint64_t rows_busy_ns(const struct lane_job *job) { return job->tables ? job->tables->busy_ns : 0; }
+
+void rows_measure(const struct lane_job *job, struct lane_job_use *use)
+{
+    const struct lane_tables *tables = job->tables;
+    if (!tables || use->reference || tables->ended == 0)
+        return;
+    use->reference = TABLE_LOAD_CLOCKS;
+    use->begun_rounds = tables->ended;
+    use->begun_ns = tables->ended_ns;
 }
 
 static void drop_requests(struct lane_table *table, struct list *requests, const struct worker *w)

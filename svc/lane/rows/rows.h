@@ -7,6 +7,7 @@
 
 struct lane;
 struct lane_job;
+struct lane_job_use;
 struct lane_table;
 struct worker;
 
@@ -16,6 +17,10 @@ struct worker;
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
  * 0: no work is possible now. */
 uint32_t rows_turn(struct lane_job *job);
+/* Returns the lane time of the job's tables, which is part of the job's lane time. */
+uint64_t rows_busy_ns(const struct lane_job *job);
+/* If the job has no reference piece, sets the clocks that all members have ended as its rounds. */
+void rows_measure(const struct lane_job *job, struct lane_job_use *use);
 /* Drops the requests of a worker whose connection has ended. A worker that was lost, or has left an
  * elastic job, is no member any more, so no clock waits for it. The job fails with -EPIPE if the
  * worker has left a job that is not elastic before its pushes were applied, or in a clock that

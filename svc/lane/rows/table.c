@@ -317,6 +317,7 @@ static int tables_make(struct lane_job *job)
                                            .free = tables_free_memory,
                                            .context = job,
                                            .limit_bytes = UINT64_MAX};
+    tables->largest = CLOCK_FIRST;
     list_init(&tables->tables);
     job->tables = tables;
     int error = apply_init(tables);

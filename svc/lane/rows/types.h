@@ -108,7 +108,11 @@ struct lane_tables {
     struct allowance allowance; /* memory of all tables of the job */
     struct list tables;
     struct row_apply *apply;
-    bool has_left; /* a rank has left with a goodbye */
+    bool has_left;     /* a rank has left with a goodbye */
+    uint64_t busy_ns;  /* lane time of all tables */
+    uint64_t largest;  /* largest minimum of a table; earlier clocks have ended in some table */
+    uint64_t ended;    /* number of clocks that have ended since the first table was placed */
+    uint64_t ended_ns; /* time at which the last of them ended */
 };
 
 #endif

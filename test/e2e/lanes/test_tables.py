@@ -87,6 +87,24 @@ class Replays(Tables):
         self.compare(1, 10, aggregators=1)
 
 
+class Load(Tables):
+    def known_job(self):
+        job = self.service.job('tables')
+        return job if job and 'period_ns' in job and 'lane_ns' in job else None
+
+    def test_the_lane_time_of_tables_is_measured_and_counts_as_that_of_their_job(self):
+        self.serve()
+        self.start_all(2, MANY)
+        until(self.known_job, 'the period of the job', ENDS_S, self.service.serve)
+        before = self.known_job()
+        used_ns = before['use']['busy_ns']
+        self.assertGreaterEqual(used_ns, before['lane_ns'])
+        until(lambda: self.known_job()['use']['busy_ns'] > used_ns, 'more lane time', ENDS_S,
+              self.service.serve)
+        lanes = [lane for a in self.service.status()['aggregators'] for lane in a['lanes']]
+        self.assertGreater(sum(lane['use']['busy_ns'] for lane in lanes), used_ns)
+
+
 class Deaths(Tables):
     def test_a_killed_worker_fails_the_job_of_the_others(self):
         self.serve()

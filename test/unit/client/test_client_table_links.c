@@ -109,6 +109,32 @@ static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
     gp_batch_free(batch);
 }
 
+/* The coordinator reports the loss of lane 0, which still runs: each worker closes its connection
+ * itself, and gets no other report about the tables. */
+static void a_lane_that_a_route_change_fences_ends_the_calls_of_its_tables(void **state)
+{
+    gp_tensor *tensors[WORKERS];
+    gp_request *request;
+    declare("dense", 100, tensors);
+    run_round(tensors, 1);
+    declare_tables(1);
+    gp_batch *batch = batch_of(t[0], 10);
+    hold_answers(true);
+    ok(gp_push(batch, gradients, NULL));
+    ok(gp_pull(batch, rows, &request));
+    wait_records(2);
+    script_move(&rig, 0, 1);
+    script_unlock(&rig);
+    failed(gp_wait(request, WAIT_MS), -EOWNERDEAD, "table 'users': lane 0 of ", "0, 1, 2", NULL);
+    for (uint64_t end_ns = clock_now_ns() + WAIT_MS * NS_PER_MS; used_bytes(0) > 0;) {
+        assert_true(clock_now_ns() < end_ns);
+        sched_yield();
+    }
+    failed(gp_clock(jobs[0]), -EOWNERDEAD, "table 'users': lane 0 of ", NULL);
+    run_round(tensors, 2);
+    gp_batch_free(batch);
+}
+
 /* Rank 0 has ended a clock with a copied push, which no lane has answered. Its leave waits for at
  * most `limit_ms`. */
 static void push_and_hold(uint32_t limit_ms)
@@ -178,6 +204,7 @@ int main(void)
         WITH(no_record_is_lost_on_a_connection_that_the_lane_ends),
         WITH(a_lane_that_keeps_an_unused_connection_serves_tables_on_it),
         WITH(memory_of_a_call_stays_lent_until_its_lane_has_closed),
+        WITH(a_lane_that_a_route_change_fences_ends_the_calls_of_its_tables),
         WITH(a_leave_waits_for_pushes_of_ended_clocks),
         WITH(a_leave_waits_no_longer_than_the_limit_of_the_client),
     };

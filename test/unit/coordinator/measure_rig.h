@@ -18,6 +18,7 @@ struct trained {
     uint64_t handled_ns, stalled_ns; /* counters so far */
     uint64_t core_wait_ns;           /* total time for which the lane waited for its core */
     uint64_t first_done_ns;          /* time at which the first round ended; 0: still running */
+    uint64_t rows_ns;                /* part of busy_ns for tables */
     uint64_t digest;                 /* digest of the lane's rows; 0: not sent */
 };
 

@@ -1,7 +1,9 @@
 /* The rules of tables on a lane: clocks, pulls, settings, gradients, lost workers, placing. */
 #include "svc/lane/job/table.h"
+#include "svc/lane/lane.h"
 #include "svc/lane/rows/table.h"
 #include "svc/wire/mixed_key.h"
+#include "svc/wire/table/table_load.h"
 #include "test/unit/lane/rows/rows_case.h"
 
 #include <errno.h>
@@ -112,6 +114,51 @@ static void a_query_names_the_ranks_behind(void **state)
     rows_send(&rig, 0, 1, &query, sizeof query);
     rows_are(rows_pull(&rig, 0, keys, KEYS), START);
     assert_int_equal(worker(1)->clocks_count, 1);
+    rows_stop(&rig);
+}
+
+static struct lane_job_use measured(void)
+{
+    struct lane_use use;
+    struct lane_job_use job;
+    lane_measure(rig.lanes[0].lane, &use, &job, 1);
+    assert_int_equal(use.jobs_count, 1);
+    assert_true(job.busy_ns <= use.busy_ns);
+    return job;
+}
+
+static uint64_t tables_ns(void)
+{
+    struct lane_piece_use rows[2];
+    assert_int_equal(lane_measure_pieces(rig.lanes[0].lane, RIG_JOB, rows, 2), 1);
+    assert_int_equal(rows[0].piece, TABLE_LOAD_CLOCKS);
+    return rows[0].busy_ns;
+}
+
+/* A clock counts when all ranks have ended it, once for all tables of the job. */
+static void clocks_of_a_job_without_pieces_are_its_rounds(void **state)
+{
+    start(2);
+    rows_settle(&rig);
+    assert_int_equal(measured().reference, 0);
+    for (int clock = 0; clock < 3; clock++) {
+        push_ones(0);
+        rows_clock(&rig, 0);
+        rows_settle(&rig);
+        assert_int_equal(measured().begun_rounds, clock);
+        rows_clock(&rig, 1);
+        rows_settle(&rig);
+        assert_int_equal(measured().reference, TABLE_LOAD_CLOCKS);
+        assert_int_equal(measured().begun_rounds, clock + 1);
+    }
+    struct lane_job_use before = measured();
+    uint64_t rows_ns = tables_ns();
+    assert_in_range(rows_ns, 1, before.busy_ns);
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.75f);
+    assert_true(tables_ns() > rows_ns);
+    assert_true(measured().begun_ns > before.begun_ns);
     rows_stop(&rig);
 }
 
@@ -360,6 +407,7 @@ int main(void)
         cmocka_unit_test(clocks_without_pushes_end_at_once),
         cmocka_unit_test(a_repeated_clock_changes_nothing),
         cmocka_unit_test(a_query_names_the_ranks_behind),
+        cmocka_unit_test(clocks_of_a_job_without_pieces_are_its_rounds),
         cmocka_unit_test(settings_count_from_their_clock_on),
         cmocka_unit_test(settings_of_other_ranks_are_ignored),
         cmocka_unit_test(a_gradient_that_is_not_finite_skips_its_row),
