@@ -15,6 +15,7 @@
 #include "svc/lane/worker/inbox.h"
 #include "svc/lane/worker/lending.h"
 #include "svc/reduce/reduce.h"
+#include "svc/wire/terms.h"
 
 #define LANE_TEXT_BYTES 160
 
@@ -119,8 +120,8 @@ struct piece {
 };
 
 /* Number of sets of ranks (W13) that a job stores: those of future rounds, and of the newest closed
- * rounds. */
-#define CHOICES_PER_JOB 4
+ * rounds. A rank of the set of a round may connect again after TERMS_LAG_MAX further rounds. */
+#define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
     struct lane_job *job;

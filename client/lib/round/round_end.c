@@ -153,6 +153,7 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
     uint64_t steps = t->steps[t->round % 3];
     t->round += ahead;
     t->steps[t->round % 3] = steps + ahead;
+    t->open.root += (uint32_t)ahead; /* a new owner learns the round of the job from READY */
     t->open.is_taking = true;
     t->without_result = t->without_commit = t->pieces_count;
     for_each_piece (p, t) {

@@ -156,15 +156,32 @@ static bool serve_find(struct serving *s, const struct worker *w)
     return s->rank;
 }
 
+/* A correct rank requests no such result: the leader lane counts the results that each rank has. */
+static void serve_fail_overwritten(const struct serving *s)
+{
+    const struct piece *p = s->rank->piece;
+    uint64_t round = s->rank->late->round;
+    job_fail(p->job, -EOWNERDEAD,
+             "tensor '%s': rank %u lacks the result of round %" PRIu64
+             ", overwritten by round %" PRIu64
+             " (lag %u); start job '%s' again from a checkpoint, with a larger lag",
+             p->tensor, s->rank->worker->number, round, round + p->terms.lag, p->terms.lag,
+             p->job->name);
+}
+
 /* No other result can take the place of a sum: the rank would go on from other values than the
  * others. */
 static void serve_fail_lost(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;
+    uint64_t round = s->rank->late->round;
+    bool was_here = p->kept_from > 0 && round >= p->kept_from;
+    if (was_here || round + p->terms.lag < p->round)
+        return serve_fail_overwritten(s);
     job_fail(p->job, -EOWNERDEAD,
              "tensor '%s': rank %u of job '%s' lacks the result of round %" PRIu64
              ", which died with its lane; start the job again from a checkpoint",
-             p->tensor, s->rank->worker->number, p->job->name, s->rank->late->round);
+             p->tensor, s->rank->worker->number, p->job->name, round);
 }
 
 static uint32_t serve_step(struct serving *s, const struct worker *w)

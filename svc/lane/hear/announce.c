@@ -132,7 +132,7 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
 /* Returns whether the rank may announce this round. A new owner accepts any round until all ranks
  * have reported, because the open round is unknown. With a partial quorum a rank may announce a
  * round that closed long ago, but neither one up to its own clock nor one while it waits for an
- * answer. */
+ * answer. A round in progress uses the announcement of the rank, which no other may replace. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -145,7 +145,8 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     if (p->round == 0)
         return true;
     if (ready->standing == RECORD_TAKES)
-        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late;
+        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late &&
+               &rank->said[ready->round & 1] != rank->part;
     if (!suits_job_round(p, ready))
         return false;
     if (ready->standing != RECORD_ANNOUNCE)
@@ -352,7 +353,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new && p->parameters && !is_taker)
         parameters_hear(p, rank, operation, ready);
-    if (is_new && p->takers && ready->standing == RECORD_ANNOUNCE)
+    if (is_new && p->takers &&
+        (ready->standing == RECORD_ANNOUNCE || ready->standing == RECORD_HOLDS))
         takers_hold_before(rank, ready->round);
     if (ready->standing == RECORD_KEEPS) {
         /* has_spoken is set when the announcement of the next round follows (W5) */

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define HEAD_MAGIC 0x35535047u /* "GPS5" */
+#define HEAD_MAGIC 0x36535047u /* "GPS6" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
 /* Head of a moved state, little endian like all records. The clock of each member follows, then the

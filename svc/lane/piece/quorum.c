@@ -34,7 +34,8 @@ void quorum_learn(struct piece *p, const struct operation *operation, uint32_t r
         return;
     for (int k = 0; k < CHOICES_PER_JOB; k++)
         newest = p->job->choices[k].round > newest ? p->job->choices[k].round : newest;
-    p->job_round = newest + (uint64_t)(int64_t)(int32_t)(root - (uint32_t)newest);
+    uint64_t number = newest + (uint64_t)(int64_t)(int32_t)(root - (uint32_t)newest);
+    p->job_round = number <= RECORD_ROUND_MOST ? number : 0;
 }
 
 static bool has(const struct record_chosen *choice, const struct rank *rank)

@@ -6,6 +6,7 @@
 #include "svc/lane/piece/takers.h"
 
 #include "svc/base/clock.h"
+#include "svc/lane/piece/quorum.h"
 
 #include <string.h>
 
@@ -249,7 +250,8 @@ void takers_closed(struct piece *p)
         ts->spans_ns[ts->spans++ % SPANS] = now_ns - ts->closed_ns;
     ts->closed_ns = now_ns;
     for (uint32_t i = 0; i < p->members; i++) {
-        if (p->ranks[i].part)
+        /* a new leader lane may have closed a round with a rank outside its known set */
+        if (quorum_was_chosen(p, &p->ranks[i], p->round))
             taker_hold(&ts->of[i], p->round);
     }
 }

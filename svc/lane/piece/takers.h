@@ -10,7 +10,8 @@
 struct takers *takers_create(struct piece *p);
 void takers_free(struct piece *p);
 
-/* The rank has announced this round of the hidden tensor, so it holds all rounds before. */
+/* The rank has announced this round of the hidden tensor, or has its word, and so holds all rounds
+ * before. */
 void takers_hold_before(const struct rank *rank, uint64_t round);
 /* The rank's announcement was late, and the answer names this round: the rank takes its results. A
  * piece without takers ignores the call. */
@@ -34,7 +35,7 @@ void takers_forget(const struct rank *rank);
  * and the wait has no end. */
 bool takers_hold(struct piece *p);
 /* Measures the time since the last close, and counts the results of the round for the ranks of its
- * set. Called when a round closes, while ranks have their parts. */
+ * set. Called when a round closes, after its set is stored. */
 void takers_closed(struct piece *p);
 
 /* The state that moves with the piece: takers_words() numbers. takers_load() returns false if a

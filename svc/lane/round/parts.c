@@ -41,11 +41,20 @@ static void parts_simplify_weights(struct piece *p)
         p->ranks[i].weight = p->ranks[i].is_source ? p->ranks[i].part->weight / common : 0;
 }
 
+/* Returns whether the rank takes part in a round that copies a result. A rank outside the job's set
+ * of the round takes the result later, for all tensors. */
+static bool part_copies(struct piece *p, struct rank *rank)
+{
+    const struct announcement *a = quorum_waiting(p, rank);
+    bool holds = a && a->standing == RECORD_HOLDS;
+    return a && (!piece_follows(p) || holds || quorum_takes(p, rank));
+}
+
 static struct announcement *part_of(struct piece *p, struct rank *rank)
 {
     if (p->is_answer)
         return rank->late;
-    bool takes = p->is_copy ? quorum_waiting(p, rank) != NULL : quorum_takes(p, rank);
+    bool takes = p->is_copy ? part_copies(p, rank) : quorum_takes(p, rank);
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 

@@ -275,6 +275,8 @@ static void lead(struct piece *p)
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
         if (!p->ranks[i].part)
             tell_passed(p->ranks[i].worker, p->round);
+        else if (!quorum_was_chosen(p, &p->ranks[i], p->round))
+            takers_begin(&p->ranks[i], p->round); /* the known set lacks this rank */
     }
 }
 

@@ -4,6 +4,7 @@
 #include "svc/lane/round/standing.h"
 
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
@@ -96,6 +97,18 @@ static void wait_for_answer(struct rank *rank, struct announcement *a)
     rank->piece->late++;
 }
 
+/* Answers a rank that announces a committed round of a piece with the job's sets. The leader lane
+ * decides about later results, so this lane names no other round. A round without a set has had all
+ * ranks. */
+static void catch_up_follower(struct piece *p, struct rank *rank, struct announcement *a)
+{
+    bool is_of_all = !quorum_follows(p, a->operation);
+    if (a->standing == RECORD_HOLDS || is_of_all || quorum_was_chosen(p, rank, a->round))
+        tell_commit(rank->worker, a);
+    else
+        wait_for_answer(rank, a);
+}
+
 /* Answers a rank that announces a committed round. With full quorum the rank's landing area has the
  * result even if the COMMIT was lost with the lane, because results land before any COMMIT (W4).
  * With a partial quorum the landing area counts only if the rank reports the result or is in the
@@ -104,11 +117,11 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
         tell_error(rank->worker, a); /* no later result will come */
-    } else if (piece_follows(p) && !quorum_was_chosen(p, rank, a->round)) {
-        if (a->standing == RECORD_HOLDS)
-            tell_commit(rank->worker, a); /* the leader lane decides about a later result */
-        else
-            wait_for_answer(rank, a);
+    } else if (piece_follows(p)) {
+        catch_up_follower(p, rank, a);
+    } else if (p->takers && quorum_was_chosen(p, rank, a->round)) {
+        takers_hold_before(rank, a->round + 1); /* a rank of the set takes no stored result */
+        commit_again(rank, a);
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
         tell_closed(rank->worker, a, p->round - 1);
@@ -170,8 +183,10 @@ static bool settle_rank(struct piece *p, struct rank *rank)
         round_count(rank, a);
         return false;
     }
-    if (p->parameters)
+    if (p->parameters || piece_follows(p)) {
         p->operation = a->operation;
+        p->root = a->root;
+    }
     offer_result(a);
     p->announced++;
     return true;
@@ -305,12 +320,24 @@ static void welcome_entering(struct piece *p)
     }
 }
 
+/* Sets the number of the job's open round from the announcements: a rank of the set of a committed
+ * round may be the only one that names a round. */
+static void standing_learn(struct piece *p)
+{
+    for (uint32_t i = 0; i < 2 * p->members; i++) {
+        const struct announcement *a = &p->ranks[i / 2].said[i % 2];
+        if (a->round > 0 && a->round <= p->round && a->standing != RECORD_IDLE)
+            quorum_learn(p, a->operation, a->root + (uint32_t)(p->round - a->round));
+    }
+}
+
 void round_settle(struct piece *p, uint64_t committed)
 {
     p->round = committed + 1;
     if (p->is_regrouped && quorum_is_partial(p) && p->round != p->state_round + 1)
         p->kept_from = 0; /* the stored result belongs to a round that is repeated (W15) */
     const char *loss = find_loss(p);
+    standing_learn(p);
     replica_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);

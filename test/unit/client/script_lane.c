@@ -48,6 +48,14 @@ void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t ran
     fabric_flush(rig->lanes[lane].fabric);
 }
 
+void script_lane_say_closed(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
+                            uint64_t round)
+{
+    struct record_closed closed = {.kind = RECORD_CLOSED, .word = word, .round = round};
+    say(&rig->lanes[lane].workers[rank], &closed, sizeof closed);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
 void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank)
 {
     const char babble[16] = "babble";

@@ -204,6 +204,8 @@ void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank
                            int code, const char *text);
 void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
                             uint64_t ranks);
+void script_lane_say_closed(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
+                            uint64_t round);
 /* Sends bytes that are no record. */
 void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);

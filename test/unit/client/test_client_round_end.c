@@ -1,5 +1,5 @@
 /* Tests time-outs of gp_round_end(): each of its waits has a text of its own, and the next call
- * continues the wait. */
+ * continues the wait. Tests its requests for results, too. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -143,6 +143,47 @@ static void missing_parameters_of_a_rank_outside_the_set_are_named(void **state)
                        "call gp_round_end() again to go on waiting");
 }
 
+/* Waits for a READY of rank 1 with this standing and round, and returns the record. */
+static struct record_ready await_ready(uint8_t standing, uint64_t round)
+{
+    const struct script_heard *found;
+    script_lock(&rig);
+    while (!(found = heard(1, round)) || found->ready.standing != standing)
+        script_wait(&rig);
+    struct record_ready ready = found->ready;
+    script_unlock(&rig);
+    return ready;
+}
+
+/* Answers a READY of rank 1: the newest round is two rounds later. */
+static void name_newer(uint32_t lane, const struct record_ready *ready)
+{
+    script_lock(&rig);
+    script_lane_say_closed(&rig, lane, 1, ready->word, ready->round + 2);
+    script_unlock(&rig);
+}
+
+/* A new owner learns the number of the job's round from such a request. Round 1 of the tensor was
+ * the broadcast. */
+static void a_request_for_a_result_names_the_round_of_the_job(void **state)
+{
+    (void)state;
+    begin(false);
+    hold_results_of(FIRST_RANK_ONLY);
+    update();
+    announce(0);
+    wait_until_said(1, "a lane has not sent the parameters of a later round");
+    struct record_ready end = await_ready(RECORD_ANNOUNCE, 1);
+    struct record_ready first = await_ready(RECORD_TAKES, 2);
+    name_newer(TENSOR_LANE, &first);
+    wait_until_said(1, "the leader lane has not named the newest round");
+    name_newer(1 - TENSOR_LANE, &end);
+    wait_until_said(1, "a lane has not sent the parameters of a later round");
+    struct record_ready next = await_ready(RECORD_TAKES, 4);
+    assert_int_equal(first.root, 1);
+    assert_int_equal(next.root, 3);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start_alone, fixture_stop)
 
 int main(void)
@@ -152,6 +193,7 @@ int main(void)
         CASE(a_leader_lane_that_sent_no_commit_is_named),
         CASE(a_missing_result_is_named_and_the_next_call_gets_it),
         CASE(missing_parameters_of_a_rank_outside_the_set_are_named),
+        CASE(a_request_for_a_result_names_the_round_of_the_job),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

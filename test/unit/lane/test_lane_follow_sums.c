@@ -56,19 +56,26 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
     assert_int_equal(fabric_send(rig.workers[by].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
+/* `root`: number of the round in the job. */
+static void say_of(uint32_t rank, uint64_t round, uint64_t root, uint8_t operation,
+                   uint8_t standing)
 {
     bool gives = standing == RECORD_ANNOUNCE || standing == RECORD_HOLDS;
     rig_say(&rig, rank,
             (struct say){.piece = W,
                          .word = (uint32_t)round + TAKE_WORD * (standing == RECORD_TAKES),
                          .round = round,
-                         .root = (uint32_t)round,
+                         .root = (uint32_t)root,
                          .elements = ELEMENTS,
                          .operation = operation,
                          .standing = standing,
                          .has_no_input = !gives,
                          .has_no_output = standing == RECORD_IDLE});
+}
+
+static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standing)
+{
+    say_of(rank, round, round, operation, standing);
 }
 
 static float gradient(uint32_t rank, uint64_t round, uint64_t e)
@@ -125,6 +132,16 @@ static void round_of_two(uint64_t round)
     expect_commit(1, round);
     expect_mean(0, round, TWO);
     expect_mean(1, round, TWO);
+}
+
+/* A round whose number in the job is `of_job`. */
+static void round_of_two_from(uint64_t round, uint64_t of_job)
+{
+    choose(0, of_job, TWO);
+    say_of(0, round, of_job, RECORD_MEAN, RECORD_ANNOUNCE);
+    say_of(1, round, of_job, RECORD_MEAN, RECORD_ANNOUNCE);
+    expect_commit(0, round);
+    expect_commit(1, round);
 }
 
 static void rounds_of_two(uint64_t last)
@@ -254,8 +271,27 @@ static void a_result_that_was_overwritten_fails_the_job_in_words(void **state)
     start(false);
     rounds_of_two(LAG + 1);
     take(LATE, 1);
-    expect_lost(0, 1);
-    expect_lost(LATE, 1);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        rig_until(&rig, rig.workers[rank].errors_count > 0);
+        assert_true(rig_says(&rig.workers[rank], -EOWNERDEAD,
+                             "rank 2 lacks the result of round 1, overwritten by round 4 (lag 3); "
+                             "start"));
+    }
+}
+
+/* The lane reads and writes with the rank's announcement until the round is over. */
+static void a_request_in_the_middle_of_the_own_round_is_refused(void **state)
+{
+    start(false);
+    choose(0, 1, TWO);
+    push(0, 1);
+    rig_settle(&rig);
+    push(1, 1); /* starts the round */
+    take(1, 1);
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_true(rig_says(&rig.workers[1], -EPROTO, "round 1 announced, round 1 is open"));
+    expect_commit(0, 1);
+    expect_mean(0, 1, TWO);
 }
 
 static void other_types_than_floats_are_taken_too(void **state)
@@ -292,13 +328,11 @@ static void other_types_than_floats_are_taken_too(void **state)
 
 /* --- another owner --- */
 
-static void a_new_owner_has_all_stored_results(void **state)
+/* Moves the piece to a new owner after `round`, which is the same lane. */
+static void move(uint64_t round)
 {
     static char moved[LANE_STATE_HEAD_BYTES + LAG * BYTES];
     const uint32_t piece = W;
-    const uint64_t round = 4;
-    start(false);
-    rounds_of_two(4);
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
     rig_until(&rig, lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1);
     int64_t bytes = lane_state_read(rig.lane, RIG_JOB, W, 0, moved, sizeof moved);
@@ -307,6 +341,13 @@ static void a_new_owner_has_all_stored_results(void **state)
     rig_place_piece(&rig, RANKS, spec, true);
     assert_int_equal(lane_state_put(rig.lane, RIG_JOB, W, 0, moved, (size_t)bytes), 0);
     assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
+}
+
+static void a_new_owner_has_all_stored_results(void **state)
+{
+    start(false);
+    rounds_of_two(4);
+    move(4);
     for (uint64_t r = 2; r <= 4; r++) { /* the first one is the rank's standing, too */
         take(LATE, r);
         expect_taken(LATE, (int)r - 1, r, TWO);
@@ -343,6 +384,118 @@ static void a_lane_that_dies_loses_no_result_that_all_ranks_have(void **state)
     expect_taken(LATE, 1, 3, TWO);
 }
 
+static void hold(uint32_t rank, uint64_t round, uint64_t ranks)
+{
+    for (uint64_t e = 0; e < ELEMENTS; e++) {
+        float sum = 0, count = 0;
+        for (uint32_t i = 0; i < RANKS; i++) {
+            sum += ranks >> i & 1 ? gradient(i, round, e) : 0;
+            count += (float)(ranks >> i & 1);
+        }
+        rig_landing(&rig, rank, 0)[e] = sum / count;
+    }
+    say(rank, round, RECORD_MEAN, RECORD_HOLDS);
+}
+
+/* The lane died after one rank had its word. */
+static void a_new_owner_copies_a_result_to_the_ranks_of_its_set_only(void **state)
+{
+    start(true);
+    choose(0, 2, TWO);
+    hold(0, 2, TWO);
+    push(1, 2);
+    push(LATE, 2);
+    expect_commit(0, 2);
+    expect_commit(1, 2);
+    expect_mean(1, 2, TWO);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[LATE].words_count, 0);
+    assert_int_equal(rig.workers[LATE].commits_count, 0);
+    take(LATE, 2);
+    expect_taken(LATE, 1, 2, TWO);
+    round_of_two(3);
+}
+
+/* No announcement of the open round has named the number of the job's round. */
+static void a_new_owner_commits_a_round_again_to_a_rank_of_its_set(void **state)
+{
+    const uint64_t of_job = 7; /* the job's number of the tensor's round 2 */
+    start(true);
+    choose(0, of_job, TWO);
+    say_of(0, 2, of_job, RECORD_MEAN, RECORD_IDLE);
+    say_of(1, 2, of_job, RECORD_MEAN, RECORD_ANNOUNCE);
+    say_of(LATE, 2, of_job, RECORD_MEAN, RECORD_ANNOUNCE);
+    expect_commit(1, 2);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[LATE].commits_count, 0); /* the leader lane answers this rank */
+    assert_int_equal(rig.workers[LATE].errors_count, 0);
+}
+
+static void a_new_owner_commits_a_broadcast_again_to_every_rank(void **state)
+{
+    start(true);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = W,
+                             .word = 1,
+                             .round = 1,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_BROADCAST,
+                             .standing = rank == 0 ? RECORD_IDLE : RECORD_ANNOUNCE,
+                             .has_no_input = true,
+                             .has_no_output = rank == 0});
+    expect_commit(1, 1);
+    expect_commit(LATE, 1);
+    round_of_two_from(2, 1);
+}
+
+static void a_new_owner_copies_a_broadcast_to_every_rank(void **state)
+{
+    start(true);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_landing(&rig, 0, 0)[e] = gradient(1, 1, e);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = W,
+                             .word = 1,
+                             .round = 1,
+                             .root = 1,
+                             .elements = ELEMENTS,
+                             .operation = RECORD_BROADCAST,
+                             .standing = rank == 0 ? RECORD_HOLDS : RECORD_ANNOUNCE,
+                             .has_no_input = rank != 1,
+                             .has_no_output = rank == 1});
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        expect_commit(rank, 1);
+    assert_memory_equal(rig_landing(&rig, LATE, 0), rig_landing(&rig, 0, 0), BYTES);
+}
+
+/* Rank 1 was in the set of round 1, and reports this round to a new owner after round 6. */
+static void report_round_1_behind(uint8_t standing)
+{
+    const struct rig_worker *w = &rig.workers[1];
+    start(false);
+    rounds_of_two(1);
+    for (uint64_t round = 2; round <= 6; round++) {
+        choose(0, round, 1u << 0 | 1u << LATE);
+        push(0, round);
+        push(LATE, round);
+        expect_commit(0, round);
+        expect_commit(LATE, round);
+    }
+    move(6);
+    say(1, 1, RECORD_MEAN, standing);
+    rig_until(&rig, w->commits_count == 2 || w->closed_count > 0 || w->errors_count > 0);
+    assert_true(w->commits_count == 2 && w->commits[1] == 1); /* no later round is named */
+}
+
+static void a_rank_of_an_older_set_gets_its_commit_again(void **state)
+{
+    report_round_1_behind(RECORD_ANNOUNCE);
+    stop(state);
+    report_round_1_behind(RECORD_HOLDS);
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, stop)
 
 int main(int argc, char **argv)
@@ -356,10 +509,16 @@ int main(int argc, char **argv)
         CASE(a_rank_takes_every_result_in_order),
         CASE(a_rank_that_waits_for_a_round_gets_its_result_first),
         CASE(a_result_that_was_overwritten_fails_the_job_in_words),
+        CASE(a_request_in_the_middle_of_the_own_round_is_refused),
         CASE(other_types_than_floats_are_taken_too),
         CASE(a_new_owner_has_all_stored_results),
         CASE(a_result_that_died_with_its_lane_fails_the_job_in_words),
         CASE(a_lane_that_dies_loses_no_result_that_all_ranks_have),
+        CASE(a_new_owner_copies_a_result_to_the_ranks_of_its_set_only),
+        CASE(a_new_owner_commits_a_round_again_to_a_rank_of_its_set),
+        CASE(a_new_owner_commits_a_broadcast_again_to_every_rank),
+        CASE(a_new_owner_copies_a_broadcast_to_every_rank),
+        CASE(a_rank_of_an_older_set_gets_its_commit_again),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "svc/base/clock.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
+#include "svc/wire/terms.h"
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>
@@ -108,6 +109,20 @@ static void expect_answer(int answers, uint64_t round)
     rig_until(&rig, w->closed_count == answers);
     assert_int_equal(w->closed[answers - 1].round, round);
     assert_int_equal(w->errors_count, 0);
+}
+
+/* Moves the piece to a new owner after `round`, which is the same lane. */
+static void move(uint64_t round)
+{
+    static char moved[LANE_STATE_HEAD_BYTES];
+    const uint32_t piece = HIDDEN;
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
+    assert_true(bytes > 0);
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+    place(true);
+    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, HIDDEN, 0, moved, (size_t)bytes), 0);
+    assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
 }
 
 /* The late rank takes round 1, and round 2 is closed. */
@@ -265,17 +280,8 @@ static void a_rank_that_has_left_may_be_behind(void **state)
 
 static void a_new_owner_gets_the_rounds_that_ranks_hold(void **state)
 {
-    static char moved[LANE_STATE_HEAD_BYTES];
-    const uint32_t piece = HIDDEN;
-    const uint64_t round = 2;
     begin_lagging();
-    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
-    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
-    assert_true(bytes > 0);
-    lane_drop(rig.lane, RIG_JOB, &piece, 1);
-    place(true);
-    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, HIDDEN, 0, moved, (size_t)bytes), 0);
-    assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
+    move(2);
     stand(LATE, 2, RECORD_IDLE); /* of the hidden tensor only */
     announce_two(3);
     expect_waits(3, 0);
@@ -301,6 +307,91 @@ static void a_new_leader_lane_sends_the_set_ahead_of_the_commit(void **state)
     assert_int_equal(rig.workers[1].chosen.round, 1);
     assert_int_equal(rig.workers[1].chosen.ranks[0], 3);
     assert_int_equal(rig.workers[0].chosen_count, 0); /* this rank has sent the set */
+}
+
+static void choose_two(uint64_t round)
+{
+    const struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = round, .ranks = {3}};
+    assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
+}
+
+/* The former leader lane has sent the set to rank 0. Its successor closes the round with rank LATE,
+ * too, which is not in that set. */
+static void a_rank_outside_a_known_set_lacks_the_result(void **state)
+{
+    lag = 1;
+    start(true);
+    choose_two(1);
+    end(0, 1);
+    end(1, 1);
+    end(LATE, 1);
+    expect_closed(1);
+    announce_two(2);
+    expect_waits(2, 0);
+    report(LATE, 1);
+    expect_closed(2);
+}
+
+static void a_round_waits_for_a_rank_outside_a_known_set(void **state)
+{
+    start(true);
+    choose_two(1);
+    end(0, 1);
+    end(1, 1);
+    end(LATE, 1);
+    expect_closed(1);
+    close_round(2);
+    announce_two(3);
+    rig_settle(&rig);
+    assert_false(has_commit(0, 3) || has_commit(1, 3));
+    report(LATE, 1);
+    expect_closed(3);
+}
+
+/* Rank 0 has the word of the hidden tensor, and waits for the commit of that round. */
+static void a_rank_with_the_word_of_a_round_delays_no_new_leader_lane(void **state)
+{
+    lag = 2;
+    start(true);
+    choose_two(5);
+    stand(0, 5, RECORD_HOLDS);
+    end(1, 5);
+    end(LATE, 5);
+    expect_closed(5);
+}
+
+/* Rank 1 was in the set of round 1, and reports this round to a new owner after round `last`. */
+static void report_round_1_behind(uint64_t last, uint8_t standing)
+{
+    const struct rig_worker *w = &rig.workers[1];
+    lag = (uint32_t)last - 1;
+    start(false);
+    close_round(1);
+    for (uint64_t round = 2; round <= last; round++) {
+        rig.clock_ns += SPAN_NS;
+        end(0, round);
+        end(LATE, round);
+        rig_until(&rig, has_commit(0, round) && has_commit(LATE, round));
+    }
+    move(last);
+    stand(1, 1, standing);
+    rig_until(&rig, w->commits_count == 2 || w->closed_count > 0 || w->errors_count > 0);
+    assert_true(w->commits_count == 2 && has_commit(1, 1));
+    assert_int_equal(w->chosen.round, 1); /* no later set took the place of this one */
+}
+
+static void a_rank_of_an_older_set_takes_no_stored_result(void **state)
+{
+    report_round_1_behind(3, RECORD_ANNOUNCE);
+    stop(state);
+    report_round_1_behind(3, RECORD_HOLDS);
+}
+
+static void a_leader_lane_knows_a_set_as_long_as_a_rank_may_be_behind(void **state)
+{
+    report_round_1_behind(TERMS_LAG_MAX + 1, RECORD_ANNOUNCE);
+    stop(state);
+    report_round_1_behind(TERMS_LAG_MAX + 1, RECORD_HOLDS);
 }
 
 /* --- the answer --- */
@@ -345,17 +436,8 @@ static void a_new_leader_lane_answers_once_it_has_the_round(void **state)
 
 static void a_wait_goes_on_at_a_new_owner(void **state)
 {
-    static char moved[LANE_STATE_HEAD_BYTES];
-    const uint32_t piece = HIDDEN;
-    const uint64_t round = 2;
     begin_take();
-    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
-    int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
-    assert_true(bytes > 0);
-    lane_drop(rig.lane, RIG_JOB, &piece, 1);
-    place(true);
-    assert_int_equal(lane_state_put(rig.lane, RIG_JOB, HIDDEN, 0, moved, (size_t)bytes), 0);
-    assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
+    move(2);
     stand(LATE, 1, RECORD_IDLE);
     announce_two(3);
     expect_waits(3, rig.clock_ns + 2 * SPAN_NS);
@@ -457,6 +539,11 @@ int main(int argc, char **argv)
         CASE(a_rank_that_has_left_may_be_behind),
         CASE(a_new_owner_gets_the_rounds_that_ranks_hold),
         CASE(a_new_leader_lane_sends_the_set_ahead_of_the_commit),
+        CASE(a_rank_outside_a_known_set_lacks_the_result),
+        CASE(a_round_waits_for_a_rank_outside_a_known_set),
+        CASE(a_rank_with_the_word_of_a_round_delays_no_new_leader_lane),
+        CASE(a_rank_of_an_older_set_takes_no_stored_result),
+        CASE(a_leader_lane_knows_a_set_as_long_as_a_rank_may_be_behind),
         CASE(a_rank_takes_a_newer_round_once_then_begins),
         CASE(a_rank_with_the_newest_round_begins),
         CASE(a_new_leader_lane_answers_once_it_has_the_round),
