@@ -1,5 +1,5 @@
 /* Owns the state of one job's rounds: ranks, the open round, means over closed rounds. Must never
- * allocate after backup_create(), and must never count a late gradient in the open round.
+ * allocate except in backup_create(), and must never count a late gradient in the open round.
  * README.md: BK1 to BK12. */
 #include "packer/backup/internal.h"
 
@@ -119,14 +119,20 @@ static size_t backup_place(struct backup *b, const struct backup_options *o)
     return at;
 }
 
-int backup_create(const struct backup_options *options, uint64_t now_ns, struct backup **ret_backup)
+size_t backup_bytes(const struct backup_options *options)
 {
     struct backup_options o = options_with_defaults(options);
+    return options_are_sound(&o) ? backup_place(NULL, &o) : 0;
+}
+
+int backup_init(const struct backup_options *options, uint64_t now_ns, void *memory,
+                struct backup **ret_backup)
+{
+    struct backup_options o = options_with_defaults(options);
+    struct backup *b = memory;
     if (!options_are_sound(&o))
         return -EINVAL;
-    struct backup *b = calloc(1, backup_place(NULL, &o));
-    if (!b)
-        return -ENOMEM;
+    memset(b, 0, backup_place(NULL, &o));
     backup_place(b, &o);
     for (uint32_t i = 0; i < o.workers; i++)
         b->ranks[i].is_member = true;
@@ -135,6 +141,15 @@ int backup_create(const struct backup_options *options, uint64_t now_ns, struct 
     backup_forget(b);
     *ret_backup = b;
     return 0;
+}
+
+int backup_create(const struct backup_options *options, uint64_t now_ns, struct backup **ret_backup)
+{
+    size_t bytes = backup_bytes(options);
+    void *memory = bytes > 0 ? malloc(bytes) : NULL;
+    if (!memory)
+        return bytes > 0 ? -ENOMEM : -EINVAL;
+    return backup_init(options, now_ns, memory, ret_backup);
 }
 
 void backup_destroy(struct backup *b) { free(b); }
@@ -175,17 +190,27 @@ static void backup_count(struct backup *b, struct backup_rank *r, uint64_t now_n
                   backup_since(now_ns, b->opened_ns));
 }
 
-int backup_arrived(struct backup *b, uint32_t rank, uint64_t now_ns)
+int backup_announced(struct backup *b, uint32_t rank, bool is_of_open, uint64_t now_ns)
 {
     struct backup_rank *r = member_of(b, rank);
+    if (!r)
+        return -EINVAL;
+    if (r->is_flying)
+        pace_finished(b->curve, &r->pace, backup_since(now_ns, r->began_ns));
+    r->is_flying = false;
+    if (!is_of_open)
+        return BACKUP_LATE;
+    if (r->counted < b->options->gradients)
+        backup_count(b, r, now_ns);
+    return BACKUP_COUNTED;
+}
+
+int backup_arrived(struct backup *b, uint32_t rank, uint64_t now_ns)
+{
+    const struct backup_rank *r = member_of(b, rank);
     if (!r || !r->is_flying)
         return -EINVAL;
-    r->is_flying = false;
-    pace_finished(b->curve, &r->pace, backup_since(now_ns, r->began_ns));
-    if (r->round != b->round)
-        return BACKUP_LATE;
-    backup_count(b, r, now_ns);
-    return BACKUP_COUNTED;
+    return backup_announced(b, rank, r->round == b->round, now_ns);
 }
 
 /* Deletes the table of times, which is valid for one set of members only. */
@@ -300,6 +325,11 @@ void backup_restored(struct backup *b, uint64_t now_ns)
 }
 
 /* --- views --- */
+
+bool backup_is_flying(const struct backup *b, uint32_t rank)
+{
+    return rank < b->options->workers && b->ranks[rank].is_flying;
+}
 
 uint32_t backup_counted(const struct backup *b, uint32_t rank)
 {

@@ -1,6 +1,6 @@
 /* backup: decides when a round closes although some ranks (stragglers) have not announced their
- * gradients. PURE: no clock, no I/O, no randomness; no allocation after backup_create(). The same
- * events give the same decisions. README.md has the rules: BK1 to BK12.
+ * gradients. PURE: no clock, no I/O, no randomness; no allocation except in backup_create(). The
+ * same events give the same decisions. README.md has the rules: BK1 to BK12.
  *
  * The caller reports events of the open round: backup_began() when a rank begins a gradient,
  * backup_arrived() when the gradient is announced, backup_measured() when the sums of a closed
@@ -110,6 +110,12 @@ struct backup_view {
 
 struct backup;
 
+/* Returns the bytes of the state for these options; 0: an option is out of its range. */
+size_t backup_bytes(const struct backup_options *options);
+/* Like backup_create(), in `memory` of backup_bytes() bytes, aligned to 8. The caller frees the
+ * memory. -EINVAL: as backup_create(). */
+int backup_init(const struct backup_options *options, uint64_t now_ns, void *memory,
+                struct backup **ret_backup);
 /* Allocates the state. The first round opens at `now_ns`, and every rank is a member. -EINVAL: an
  * option is out of its range, or `k` or `least` is above `workers`; -ENOMEM. */
 int backup_create(const struct backup_options *options, uint64_t now_ns,
@@ -123,6 +129,10 @@ int backup_began(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Reports that the rank has announced its gradient. Returns an enum backup_arrival. -EINVAL: the
  * rank is no member, or computes no gradient; the state is unchanged. */
 int backup_arrived(struct backup *backup, uint32_t rank, uint64_t now_ns);
+/* Like backup_arrived(), for a caller that knows whether the gradient is of the open round or of a
+ * closed one. A rank that computes no gradient is counted, too, without a time; a gradient beyond
+ * `gradients` is not. -EINVAL: the rank is no member. */
+int backup_announced(struct backup *backup, uint32_t rank, bool is_of_open, uint64_t now_ns);
 void backup_decide(struct backup *backup, uint64_t now_ns, struct backup_decision *ret_decision);
 /* Reports that the round has closed with the gradients that have arrived, and opens the next round.
  * The caller closes after a decision, or with a recorded set. A round without gradients changes
@@ -141,6 +151,8 @@ void backup_replaced(struct backup *backup);
 /* Deletes all measurements. The next rounds wait for all ranks. */
 void backup_restored(struct backup *backup, uint64_t now_ns);
 
+/* Returns whether the rank computes a gradient. */
+bool backup_is_flying(const struct backup *backup, uint32_t rank);
 /* Returns whether the open round has a gradient of the rank. */
 bool backup_is_counted(const struct backup *backup, uint32_t rank);
 /* Returns the number of gradients of the rank in the open round. */

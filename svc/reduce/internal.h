@@ -16,6 +16,7 @@ struct reduce_kernels {
     /* by the dtype of the values */
     row_fn row[ROW_RULES][REDUCE_DTYPES];
     row_initial_fn row_initial[REDUCE_DTYPES];
+    double (*products)(const float *a, const float *b, size_t elements);
 };
 
 /* Returns the kernels that this machine uses for `set`, or NULL. */

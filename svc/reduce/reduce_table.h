@@ -1,5 +1,6 @@
 /* Table of all kernels of one instruction set. Included by reduce_<set>.c, which defines
  * VECTOR_BYTES and the table's name KERNELS. */
+#include "svc/reduce/reduce_products.h"
 #include "svc/reduce/rows/row_kernels.h"
 
 #define FOLDS(operation)                                               \
@@ -46,4 +47,5 @@ const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
                                                [ROW_FTRL] = ROWS(ftrl)},
                                        .row_initial = {[REDUCE_F32] = row_initial_f32,
                                                        [REDUCE_F16] = row_initial_f16,
-                                                       [REDUCE_BF16] = row_initial_bf16}};
+                                                       [REDUCE_BF16] = row_initial_bf16},
+                                       .products = products_f32};

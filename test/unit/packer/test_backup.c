@@ -36,6 +36,25 @@ static void a_static_round_closes_at_its_kth_arrival(void **state)
     backup_destroy(b);
 }
 
+/* The caller knows the round, whatever the rank was seen to begin. */
+static void an_announcement_counts_for_the_round_that_the_caller_names(void **state)
+{
+    struct backup *b = create(BACKUP_STATIC, 3);
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* has begun nothing */
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* once more: not counted */
+    assert_int_equal(backup_counted(b, 0), 1);
+    assert_int_equal(backup_began(b, 1, S), 0);
+    assert_int_equal(backup_began(b, 2, S), 0);
+    assert_int_equal(backup_announced(b, 1, false, 2 * S), BACKUP_LATE);
+    assert_false(backup_is_flying(b, 1) || backup_is_counted(b, 1));
+    assert_true(backup_is_flying(b, 2));
+    backup_closed(b, 3 * S);
+    assert_int_equal(backup_announced(b, 2, true, 4 * S), BACKUP_COUNTED); /* began before */
+    assert_true(backup_is_counted(b, 2));
+    assert_int_equal(backup_announced(b, N, true, S), -EINVAL);
+    backup_destroy(b);
+}
+
 static void a_round_of_all_waits_for_every_worker(void **state)
 {
     struct backup *b = create(BACKUP_ALL, 0);
@@ -446,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_restored_job_waits_for_all_in_two_rounds),
         cmocka_unit_test(sums_that_are_not_finite_give_no_sample),
         cmocka_unit_test(a_closed_round_without_gradients_changes_only_its_number),
+        cmocka_unit_test(an_announcement_counts_for_the_round_that_the_caller_names),
         cmocka_unit_test(the_same_events_give_the_same_decisions),
         cmocka_unit_test(creation_makes_the_only_allocation),
         cmocka_unit_test(a_failed_allocation_leaves_nothing),
