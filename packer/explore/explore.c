@@ -215,9 +215,9 @@ static void choose(struct explore *e, const struct explore_options *o,
                    struct explore_decision *d)
 {
     struct explore_view view;
-    say(d, "no lane holds the job up");
+    say(d, "no lane delays the job");
     if (!explore_view_make(e, seen, &view))
-        return say(d, "nothing of the job was handled");
+        return say(d, "the lanes handled no chunk of the job");
     if (exploit(e, o, &view, ret_moves, d) || o->is_blind)
         return;
     explore_view_make(e, seen, &view);
@@ -258,7 +258,7 @@ int explore_tick(struct explore *e, const struct explore_options *options,
     if (seen->membership != e->membership)
         explore_reset(e);
     e->membership = seen->membership;
-    say(&d, "the window goes on");
+    say(&d, "the window continues");
     if (seen->lanes_count > EXPLORE_LANES_MAX) {
         say(&d, "the job has too many lanes");
     } else if (e->phase == EXPLORE_MOVING || e->phase == EXPLORE_RETURNING) {

@@ -39,13 +39,12 @@ static void drain(struct scale *scale, const struct scale_look *look, struct sca
     d->lane = look->seen->lanes[lane].lane.id;
     scale_take_moves(plan, d);
     scale->settle = SCALE_SETTLE_WINDOWS;
-    snprintf(
-        d->reason, sizeof d->reason,
-        "lane %" PRIu32 " is emptied: for %" PRIu64
-        " s the load of %zu lanes was low, %.2f now, and what is on it (tasks: %zu, bytes: %" PRIu64
-        ") fits on the others with every job a point within its limit",
-        d->lane, scale->low_ns / NS_PER_S, look->used, look->load, d->moves_count,
-        plan->moved_bytes);
+    snprintf(d->reason, sizeof d->reason,
+             "lane %" PRIu32 " is emptied: for %" PRIu64
+             " s the load of %zu lanes was low, %.2f now, and its tasks (%zu, bytes: %" PRIu64
+             ") fit on other lanes, with every job one percentage point within its limit",
+             d->lane, scale->low_ns / NS_PER_S, look->used, look->load, d->moves_count,
+             plan->moved_bytes);
 }
 
 /* Returns 1 with a decision, 0 if no plan empties this lane, -ENOMEM. */
@@ -120,7 +119,7 @@ int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_d
     reverse(d->lanes, d->lanes_count);
     d->verb = SCALE_PARK;
     snprintf(d->reason, sizeof d->reason,
-             "%zu of %zu open lanes park: for %" PRIu64 " s so many more than needed had no job",
+             "%zu of %zu open lanes park: for %" PRIu64 " s at least this many were not needed",
              d->lanes_count, look->open, scale->idle_ns / NS_PER_S);
     scale->idle_lanes = 0;
     return 1;

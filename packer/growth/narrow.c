@@ -183,7 +183,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
     scale_sort_moves(plan);
     scale_take_moves(plan, d);
     snprintf(d->reason, sizeof d->reason,
-             "job %" PRIu64 " %s: it is alone on %" PRIu32 " lanes, and goes to %" PRIu32
+             "job %" PRIu64 " %s: the job is alone on %" PRIu32 " lanes, and moves to %" PRIu32
              " (tasks: %zu, bytes: %" PRIu64 ")",
              job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);

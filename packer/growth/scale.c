@@ -102,7 +102,7 @@ static void say_nothing(const struct scale *scale, const struct scale_look *look
 {
     if (look->short_of > look->room)
         snprintf(d->reason, sizeof d->reason,
-                 "lanes wanted: %zu more, but with %zu open all are that may be", look->short_of,
+                 "lanes wanted: %zu more, but %zu are open, as many as may be open", look->short_of,
                  look->open);
     else
         snprintf(d->reason, sizeof d->reason,

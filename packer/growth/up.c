@@ -35,8 +35,8 @@ static void say_wanted(const struct scale_look *look, struct scale_decision *d)
                  look->seen->wishes_count > 1 ? " and others" : "", look->wished, look->empty);
     else
         snprintf(d->reason, sizeof d->reason,
-                 "%s: %zu; %zu are open, %zu of them without a job; at least %" PRIu32
-                 " are to be, and %" PRIu32 " without a job",
+                 "%s: %zu; open: %zu, of these without a job: %zu; wanted are at least %" PRIu32
+                 " open lanes, %" PRIu32 " of them without a job",
                  verb, d->lanes_count, look->staying, look->empty, look->options.lanes_min,
                  look->options.lanes_spare);
 }
@@ -147,10 +147,10 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
 {
     uint32_t limit = packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
     snprintf(d->reason, sizeof d->reason,
-             "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows running, "
-             "%.1f %% for %.1f %%: %s",
+             "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows in a row: "
+             "%.1f %% instead of %.1f %%: %s",
              job->id, job->memory->over, job->loss_ppm / 1e4, limit / 1e4,
-             d->verb == SCALE_START ? "its part of a shared lane needs an aggregator more"
+             d->verb == SCALE_START ? "its part of a shared lane needs another aggregator"
                                     : "its tasks on its worst lane go to other lanes");
     d->job = job->id;
     d->lane = look->seen->lanes[lane].lane.id;
@@ -323,8 +323,8 @@ static int begin_measure(struct scale *scale, const struct scale_job *job, struc
              "job %" PRIu64 " was never measured without others, and has shared lanes for %" PRIu32
              " windows: %s",
              job->id, job->memory->shares,
-             d->verb == SCALE_START ? "an aggregator starts, so that it can be"
-                                    : "its tasks there go to lanes without a job");
+             d->verb == SCALE_START ? "an aggregator starts for this measurement"
+                                    : "its tasks move to lanes without a job");
     job->memory->measures += job->memory->measures < SCALE_RELIEFS_MAX;
     job->memory->shares = 0;
     if (d->verb == SCALE_START)

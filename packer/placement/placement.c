@@ -69,7 +69,8 @@ static int check_lanes(struct placement *placement)
     const struct packer_request *request = placement->request;
 
     if (request->timing.period_ns > PACKER_PERIOD_NS_MAX)
-        return placement_refuse(placement, -EINVAL, "a period of %" PRIu64 " ns: up to 2^53 can be",
+        return placement_refuse(placement, -EINVAL,
+                                "a period of %" PRIu64 " ns; expected at most 2^53",
                                 request->timing.period_ns);
     if (request->lanes_count > PLACEMENT_LANES_MAX)
         return placement_refuse(placement, -EINVAL, "%zu lanes: at most %" PRIu32 " can be used",

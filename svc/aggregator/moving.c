@@ -48,7 +48,7 @@ static const char *why(int code)
     case -EINVAL: return "an offset, a round or a count does not fit";
     case -ECANCELED: return "a piece was thawed or dropped before it came to rest";
     case -ECONNABORTED: return "the job has failed";
-    case -EAGAIN: return "its workers have not all said where they stand; try again";
+    case -EAGAIN: return "not all of its workers have reported their rounds yet; try again";
     default: return err_text(code);
     }
 }

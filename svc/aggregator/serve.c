@@ -259,7 +259,7 @@ static int refuse(struct aggregator *a, const envelope *message)
     }
     return serve_reply_failure(
         a, message->id, -EOPNOTSUPP,
-        "an aggregator does not know this request; is the coordinator newer?");
+        "an aggregator does not know this request; install one version on all hosts");
 }
 
 int serve_request(struct aggregator *a, const envelope *request)

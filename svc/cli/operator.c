@@ -234,7 +234,7 @@ static bool gives_back(const envelope *request)
 static int print_given_back(uint32_t lanes)
 {
     if (lanes == 0)
-        return puts("nothing there was drained");
+        return puts("no lane there was drained");
     return printf("%u lane%s back in use\n", lanes, lanes == 1 ? " is" : "s are");
 }
 
@@ -272,13 +272,13 @@ static void print_rest(const Gradpool__Wire__MoveReply *moved)
 {
     if (*moved->stays)
         fprintf(stderr,
-                "gradpool: some tasks stay on their lanes: %s; give the order again when nothing "
-                "holds them\n",
+                "gradpool: some tasks stay on their lanes: %s; give the order again when the "
+                "reason is gone\n",
                 moved->stays);
     if (moved->undone)
         fprintf(stderr,
-                "gradpool: the drain failed and is undone: %u lane%s used again; drain once more "
-                "when nothing holds the tasks any more\n",
+                "gradpool: the drain failed and is undone: %u lane%s used again; drain again when "
+                "the reason is gone\n",
                 moved->undone, moved->undone == 1 ? " is" : "s are");
 }
 

@@ -97,7 +97,8 @@ static void print_done(const struct request *wanted, const struct timeline_total
                wanted->output, t->rounds, t->workers, text_plural(t->workers), t->lanes,
                text_plural(t->lanes), wanted->options.job, t->dropped);
     if (t->damaged)
-        fprintf(stderr, "gradpool: %" PRIu64 " rounds were left out: they have no sense\n",
+        fprintf(stderr,
+                "gradpool: %" PRIu64 " rounds were left out, because their times are invalid\n",
                 t->damaged);
     if (*t->failure)
         fprintf(stderr, "gradpool: %s\n", t->failure);

@@ -106,7 +106,7 @@ void service_give_up(struct service *s, int code)
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
-                 "gradpool serve could not go on; its log says why");
+                 "gradpool serve cannot continue; see its log");
 }
 
 static bool is_about_to_end_jobs(const struct service *s)
@@ -160,9 +160,8 @@ static void departed(struct service *s)
     timer_stop(&s->ending->drain_timer);
     if (jobs == 0)
         return end_for_operator(s, "SIGTERM");
-    log_info("gradpool serve ends: %zu job%s without a coordinator, on aggregators of `gradpool "
-             "aggregator`, which wait for the next start with --state-dir %s, each for its "
-             "--orphan-timeout",
+    log_info("gradpool serve ends: %zu job%s without a coordinator; the remaining aggregators "
+             "wait for the next start with --state-dir %s, as long as their --orphan-timeout",
              jobs, jobs == 1 ? " trains on" : "s train on", s->options->state_dir);
     s->phase = SERVICE_DOWN;
 }

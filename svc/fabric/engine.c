@@ -43,8 +43,8 @@ static void engine_hand_over(struct engine *e)
     e->tenure++;
 }
 
-/* If there is no driver, the next waiter becomes the driver. Without a waiter the progress thread
- * does, if it is needed. */
+/* If there is no driver, the next waiter becomes the driver. Without a waiter, the progress thread
+ * becomes the driver if the engine needs one. */
 static void engine_find_driver(struct engine *e)
 {
     if (e->driver != DRIVER_NONE)

@@ -51,11 +51,11 @@ static bool suits_lag(const struct terms *terms)
 const char *terms_fault(const struct terms *terms, uint32_t workers)
 {
     if (terms->quorum > QUORUM_ANY)
-        return "the quorum is unknown";
+        return "the quorum is unknown; set gp_tensor_spec.quorum to a value of enum gp_quorum";
     if (terms->flags & ~(TERMS_LEADS | TERMS_MEASURES | TERMS_FOLLOWS))
-        return "a flag is unknown";
+        return "a flag is unknown; set gp_tensor_spec.flags to GP_LEADS, GP_MEASURES or 0";
     if (terms->rule > TERMS_RULES_MAX)
-        return "the update rule is unknown";
+        return "the update rule is unknown; set gp_tensor_spec.rule to a value of enum gp_rule";
     bool follows = terms->flags & TERMS_FOLLOWS;
     bool leads = terms->flags & TERMS_LEADS;
     if (follows && !leads && terms->quorum != QUORUM_CHOSEN)
@@ -63,14 +63,15 @@ const char *terms_fault(const struct terms *terms, uint32_t workers)
     if (!suits_lag(terms))
         return "only sums that follow the sets of a job have a lag, of 1 to 16 rounds";
     if (terms->rule && terms->quorum != QUORUM_ALL && (!follows || leads))
-        return "parameters are updated by all ranks of a round or not at all";
+        return "a tensor with an update rule needs all ranks; set gp_tensor_spec.quorum to GP_ALL";
     if (!terms_are_for_all(terms) && has_foreign_rank(terms, workers))
-        return "its set has a rank that the job does not have";
+        return "the set has a rank that the job does not have; name ranks of the job";
     if (terms->flags & TERMS_LEADS && terms->quorum != QUORUM_FIRST)
-        return "only the first ranks of a round can lead";
+        return "GP_LEADS is for the quorum GP_FIRST; set gp_tensor_spec.quorum";
     bool is_first = terms->quorum == QUORUM_FIRST;
     if (is_first && (terms->bound == 0 || terms->bound > terms_count(terms, workers)))
-        return "the first of a round are at least one, and no more than its set has";
+        return "GP_FIRST needs a bound; set gp_tensor_spec.bound to 1 up to the number of ranks of "
+               "the set";
     return NULL;
 }
 

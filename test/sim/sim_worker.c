@@ -443,9 +443,9 @@ bool worker_is_finished(const struct sim_worker *w)
     return true;
 }
 
-/* Returns whether the next round may begin. With a second buffer it may begin without COMMIT after
- * the arrival of the result. If no lane can be lost, it may begin even earlier: otherwise the
- * worker could be two rounds behind (W5). */
+/* Returns whether the next round may begin: after the commit of the last round or, with two
+ * buffers, after the arrival of its result. In runs in which no lane can be lost (`laps`), the
+ * round may begin earlier; in other runs the worker could then be two rounds behind (W5). */
 static bool can_begin(const struct sim_worker *w, const struct sim_view *v)
 {
     const struct sim_piece *piece = &w->job->pieces[v - w->views];

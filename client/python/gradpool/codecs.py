@@ -166,8 +166,9 @@ class RandomK(_Sparse):
         _, places = self._drawn(total.size, draw)
         mean, of_squares = map(float, sent[:2])
         if abs(of_squares - mean * mean) > _VARIANCE_MIN:
-            raise mismatch('RandomK: the other ranks have drawn other places, as they are in '
-                           'another round: all ranks load residuals of one step, or none does')
+            raise mismatch('RandomK: the other ranks have drawn other positions, because they '
+                           'are in another round: load residuals of one step on all ranks, or '
+                           'on none')
         total[places] += sent[2:] * numpy.float32(by)
 
 

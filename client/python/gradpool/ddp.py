@@ -294,8 +294,9 @@ class Attachment:
         if (self.failure is None and isinstance(self._way, Stepping) and
                 self._way.has_step_left_out()):
             self._say('step() of the attached optimizer was not called after the last backward(), '
-                      'and lanes have done that step: if another optimizer has done it as well, '
-                      'the model has both; attach() the optimizer whose step() the script calls')
+                      'and lanes have made that step. If the script called step() of another '
+                      'optimizer, the model has both steps. attach() the optimizer whose step() '
+                      'the script calls')
 
     def _say(self, text):
         print(f"gradpool: job '{self.job.name}', rank {self.job.rank}: {text}", file=sys.stderr,

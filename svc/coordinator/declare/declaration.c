@@ -179,8 +179,8 @@ static void refuse_newcomer(struct declare *d, const struct tensor *tensor, cons
 {
     char ranks[64];
     peer_fail(d->peer, d->request, -EINVAL,
-              "tensor '%.255s' of job %.127s: rank %u, which came late, declared %s; expected %s, "
-              "as %s declared it; the others go on",
+              "tensor '%.255s' of job %.127s: late rank %u declared %s; expected %s, as %s "
+              "declared; correct the declaration of the late rank; the other ranks train on",
               tensor->name, d->job->name, d->peer->session->rank, got, expected,
               ranks_text(tensor, ranks, sizeof ranks));
 }
@@ -259,7 +259,7 @@ static void refuse_terms(struct declare *d, struct tensor *tensor)
     uint32_t rank = d->peer->session->rank;
     char ranks[64], text[2 * ERR_TEXT_BYTES];
     if (is_newcomer(d, tensor))
-        return refuse_newcomer(d, tensor, "the quorum, rule and set of ranks of the others",
+        return refuse_newcomer(d, tensor, "the quorum, rule and set of ranks",
                                "another quorum, rule or set of ranks");
     snprintf(text, sizeof text,
              "tensor '%.255s' of job %.127s: rank %u declared another quorum or set of ranks than "

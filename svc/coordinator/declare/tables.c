@@ -281,7 +281,7 @@ static bool table_is_new(const struct tables_asked *d, const struct job_table *t
     return table->id >= d->next_table;
 }
 
-/* Chooses a lane, a task and an epoch for each shard of a new table. The sums of the lanes change
+/* Chooses a lane, a task and an epoch for each shard of a new table. The counts of the lanes change
  * later, in table_adopt(). */
 static int table_plan(struct job_table *table, struct lane **lanes, struct err *err)
 {

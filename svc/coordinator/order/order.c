@@ -363,7 +363,7 @@ void orders_lane_back(const struct lane *lane)
         if (lane->jobs == 0)
             continue;
         text_append(order->stays, sizeof order->stays,
-                    "%swhat was left on lane %u, which was given back meanwhile",
+                    "%sthe tasks left on lane %u, whose drain was undone meanwhile",
                     *order->stays ? "; " : "", lane->id);
     }
 }

@@ -1,6 +1,6 @@
-/* Recovery of pieces after an aggregator was lost or is back. A lost aggregator can no longer write
- * when this file handles it (K4). Tasks move as a whole, keep their numbers, and receive the job's
- * next epoch. */
+/* Recovery of pieces after an aggregator was lost or is back. This file handles a lost aggregator
+ * only after the aggregator can no longer write (K4). Tasks move as a whole, keep their numbers,
+ * and receive the job's next epoch. */
 #include "svc/coordinator/recovery/recovery.h"
 
 #include "svc/base/cleanup.h"
@@ -124,7 +124,7 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
 }
 
 /* Handles stranded tasks for which the packer found no lane. If the service has no lane at all, the
- * job waits as long as its workers do. If all lanes are full, the job fails. */
+ * job waits until its workers time out. If all lanes are full, the job fails. */
 static void place_failed(struct job *job, const struct aggregator *lost, const struct err *err)
 {
     char name[AGGREGATOR_NAME_BYTES];

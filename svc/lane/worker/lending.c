@@ -15,8 +15,8 @@
 /* Maximum bytes counted for one worker. Over a network, the length of a region is only the worker's
  * claim, and sums over a job must not overflow. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
-/* Descriptors of a connection. shm: socket, process and eventfd. ofi: a socket and one of the
- * provider. */
+/* Descriptors of a connection. shm: socket, process and eventfd. ofi: a socket and a descriptor of
+ * the provider. */
 #define DESCRIPTORS_SHM 3
 #define DESCRIPTORS_OFI 2
 

@@ -24,7 +24,7 @@ static void print_durability(const WIRE(JobView) * job, FILE *out)
     if (job->use && job->use->states)
         fprintf(out, ": %u of %u", job->use->copied, job->use->states);
     if (job->use && job->use->empty)
-        fprintf(out, ", %u have nothing to lose (never set, or failed)", job->use->empty);
+        fprintf(out, ", %u have no state (never set, or failed)", job->use->empty);
     fputc('\n', out);
 }
 

@@ -69,7 +69,7 @@ class Moves(Case):
         self.train_while(harm)
         self.assertIn('gradpool serve ends: 1 job trains on without a coordinator',
                       self.first.text())
-        self.assertIn(' without a coordinator, on aggregators of `gradpool aggregator`, which wait',
+        self.assertIn(' without a coordinator; the remaining aggregators wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())
         self.assertEqual(self.service.local_aggregators(), [])

@@ -127,7 +127,7 @@ class Doors(unittest.TestCase):
         answer = loopback(service, 'drain', 'lane', '1', environment=key)
         self.assertIn(OPERATORS_ONLY, answer.stderr)
         answer = loopback(service, 'drain', 'lane', '1', '--undo', environment=service.operator())
-        self.assertEqual((answer.stdout, answer.returncode), ('nothing there was drained\n', 0))
+        self.assertEqual((answer.stdout, answer.returncode), ('no lane there was drained\n', 0))
         finish_training(worker)
 
     def test_jobs_of_this_host_need_a_key_from_the_first_tenant_on_and_go_on_without(self):

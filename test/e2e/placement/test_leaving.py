@@ -296,7 +296,7 @@ class ByHand(Case):
         self.assertIn('job stays', answer.stderr)
         self.assertIn('the drain failed and is undone: 1 lane is used again', answer.stderr)
         self.assertIn('gradpool: some tasks stay on their lanes: ', answer.stderr)
-        self.assertIn('; give the order again when nothing holds them', answer.stderr)
+        self.assertIn('; give the order again when the reason is gone', answer.stderr)
         status = self.service.status()
         self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
         self.said('is open again: its drain failed')

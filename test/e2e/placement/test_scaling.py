@@ -89,8 +89,8 @@ class Scaling(unittest.TestCase):
               'it begins on as many lanes as workers', process=self.service.serve)
         self.until_open(1, 'one lane is enough')
         text = self.service.serve.text()
-        self.assertIn('growth: narrow: job wide is tried on fewer lanes: it is alone on 4 lanes, '
-                      'and goes to 2', text)
+        self.assertIn('growth: narrow: job wide is tried on fewer lanes: the job is alone on '
+                      '4 lanes, and moves to 2', text)
         self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] lanes are enough')
         end_training(*workers)
         self.assertNotIn('stay where they are', self.service.serve.text())

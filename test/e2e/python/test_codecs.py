@@ -425,11 +425,11 @@ class Training(test_ddp.Case):
             self.assertNotEqual(found[0][name][0], found[0][name][2], name)
 
     def test_residuals_that_do_not_fit_are_refused(self):
-        words = ('residuals between backward() and step(): gradients are on their way',
+        words = ('residuals between backward() and step(): gradients are being sent',
                  ', expected those of ', "residuals of 'x', expected names of this model",
                  "the residual of '2.weight' has 4095 elements, expected 4096",
                  'residuals of rank 7, expected its own', 'expected what state_dict()',
-                 'expected what residuals.state_dict() has returned', 'travel whole')
+                 'expected what residuals.state_dict() has returned', 'this model has no codec')
         told, is_same = self.run_ranks('rank_loads_what_does_not_fit', 1)[0]
         self.assertEqual([word in text for word, text in zip(words, told)], [True] * len(words),
                          told)

@@ -294,7 +294,7 @@ class Steps(test_ddp.Case):
                 (kind, 'RMSprop', ', expected torch.optim.SGD, Adam or AdamW'),
                 (lacks, '0.weight'),
                 (foreign, 'the optimizer has 1 parameters that the model gets no gradients of'),
-                (early, 'without a backward()'), (twice, 'no_sync()')):
+                (early, 'but no backward() has sent gradients'), (twice, 'no_sync()')):
             for word in words:
                 self.assertIn(word, text)
 

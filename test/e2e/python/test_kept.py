@@ -376,7 +376,8 @@ class SameOptimizer(test_ddp.Case):
             self.assertEqual(buffers, 2 * [[1.75]])
             for text in texts:
                 self.assertIn('load_state_dict()', text)
-            self.assertIn('optimizer.state was written into, but lanes keep the moments', texts[1])
+            self.assertIn('the script has written to optimizer.state, but lanes store the moments',
+                          texts[1])
 
 
 class Checkpoints(test_ddp.Case):

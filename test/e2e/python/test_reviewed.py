@@ -206,8 +206,8 @@ class Reviewed(unittest.TestCase):
 
     def test_moments_that_were_loaded_count_for_a_parameter_that_no_rank_uses(self):
         self.has_words('rank_leaves_out_after_a_load', 'has no gradient on any rank',
-                       ': lanes step it with zeros, where PyTorch leaves it as it is. Set '
-                       'requires_grad to False')
+                       ': lanes would update the parameter with zeros, but PyTorch leaves it '
+                       'unchanged. Set requires_grad to False')
 
     def test_moments_of_a_parameter_that_was_frozen_later_are_saved_again(self):
         self.assertEqual(self.run_ranks('rank_freezes_after_a_start'), 2 * [[True, True]])

@@ -166,12 +166,12 @@ REFUSALS = {
     'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
              "with rate='proportional': lanes serve 'fixed' so far"),
     'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer=: '
-                     'attach() lets lanes step with the gradients of some ranks, and not the '
-                     'script. Give the optimizer as'),
+                     'lanes make the steps of a job with backup workers, not the script. Give '
+                     'the optimizer as'),
     'compression': (compressed, 'attach(backup=) with compression: a rank cannot send the rest of '
                     'a dropped gradient. Leave compression out, or backup'),
     'step alone': (lambda of: of.attach(backup=None, step=print), 'attach(step=) without backup=: '
-                   'the loop is of the script, which calls the function itself'),
+                   'the script writes its own loop, and calls the function there'),
     'no function': (lambda of: of.attach(step=3), 'attach(step=3): expected a function without '
                     'arguments, such as scheduler.step'),
     'buffers': (lambda of: of.another(normalized(of.torch, of.torch.nn.BatchNorm1d)).attach(),
@@ -191,9 +191,9 @@ REFUSALS = {
                      ', again=False). Leave backup out of attach()'),
     'a used job': (attached_to_a_joined_job_twice, ' already, and a round ends for all tensors at '
                    'once. Join another job for this model'),
-    'two models': (two_models, ' has another user in this process, and a job with backup workers '
-                   'has one model and nothing else. Give attach() the name of another job'),
-    'shared': (shared_with_means, ' has another user in this process'),
+    'two models': (two_models, ' is used by other code of this process, and a job with backup '
+                   'workers has one model only. Give attach() the name of another job'),
+    'shared': (shared_with_means, ' is used by other code of this process'),
     'outside': (outside_of_the_loop, 'backward() outside of a loop over batches(), and only that '
                 'loop ends after the same round on every rank. Write "for batch in'),
     'written': (changed_parameter, 'parameters or moments were changed after attach() of a model '
@@ -205,9 +205,9 @@ REFUSALS = {
     'clipped': (clipped, 'gradients were changed between backward() and step()'),
     'Join': (joining, 'Join with a model of attach(optimizer=)'),
     'snapshot': (snapshot, 'broadcasts, saves and restores before its first round only'),
-    'moments': (moments, ' has backup workers, and lanes give nobody the moments of such a job. '
+    'moments': (moments, ' has backup workers, and lanes do not send the moments of such a job. '
                 'Save the state_dict() of the model alone'),
-    'moments elsewhere': (moments_in_another_job, ' has backup workers, and lanes give nobody the'),
+    'moments elsewhere': (moments_in_another_job, ' has backup workers, and lanes do not send'),
     'loop': (loop_without_backup, 'batches() of a model attached without backup workers: every '
              'round has all ranks. Iterate over the loader, or attach(backup=...)'),
     'settle': (settled_without_backup, 'settle() of a model attached without backup workers'),

@@ -592,7 +592,7 @@ class Distributed(python_case.Case):
             self.assertIs(found, mine)
         del found, mine, held[0]
         with ranks.expects(self, gradpool.Mismatch, 'all_gather: ',
-                           'a result is gone, since nobody but this Work held it'):
+                           'a result was freed, because the script did not hold it until'):
             operation.result()
 
 

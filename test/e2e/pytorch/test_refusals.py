@@ -135,7 +135,7 @@ def another_size_of_a_group(of):
 
 
 MODELS = {
-    same_prefix_twice: "with prefix 'same/': give each one of its own",
+    same_prefix_twice: "with prefix 'same/': give each model its own prefix",
     another_size_than_declared: 'elements, declared were 8: change a model before attach()',
     codec_and_optimizer: 'attach() with an optimizer and compression: lanes cannot step with '
                          'compressed gradients; leave one of the two out',
@@ -315,8 +315,8 @@ def synchronized_twice(of):
 
 
 HOROVOD = {
-    the_same_ranks_twice: ': there is one of the same ranks, ',
-    set_that_is_not_known: ': it is not known; call init() first',
+    the_same_ranks_twice: ': a process set has these ranks already: ',
+    set_that_is_not_known: ': the process set is unknown; call init() first',
     scalar_to_all: ' among 1 ranks: its rows cannot be dealt evenly; give splits',
     codec_of_a_maximum: ' of compressed gradients: expected Average or Sum',
     codec_and_predivision: 'gradient_predivide_factor with a codec: leave it out',
@@ -374,7 +374,7 @@ def thawed_here_alone(of):
 
 
 DIFFERENT = {
-    only_the_other_rank: 'is not in it and cannot take part',
+    only_the_other_rank: 'is not in this process set',
     one_value_of_a_channel: '1 values of a channel on all ranks together, expected 2 or more',
     other_factors: 'allreduce (Sum) of float32[4], times 2 and 1',
     uneven_rows_to_all: ' among 2 ranks: its rows cannot be dealt evenly; give splits',

@@ -83,7 +83,7 @@ static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
     message_free(reply);
     moving_go_on(&m, install);
     m.order = drain;
-    snprintf(text, sizeof text, "left on lane %u, which was given back", left);
+    snprintf(text, sizeof text, "the tasks left on lane %u, whose drain was undone", left);
     reply = moving_answer(&m, text);
     assert_in_range(reply->move_reply->tasks, 1, TASKS / 2 + 2); /* exactly one batch */
     assert_int_equal(reply->move_reply->lanes, 1);

@@ -275,10 +275,12 @@ static void a_late_worker_with_another_tensor_is_refused_alone(void **state)
     end_leave(workers[2].end);
     struct end *late = members_join(rig, CONTINUES(2)).end;
     expect_refused(late, end_declare_one(late, "w", 200),
-                   "rank 2, which came late, declared f32[200]; expected f32[100], as "
-                   "ranks 0, 1 declared it");
-    expect_refused(late, members_declare(late, "w", &other),
-                   "rank 2, which came late, declared another quorum, rule or set of ranks");
+                   "late rank 2 declared f32[200]; expected f32[100], as ranks 0, 1 declared; "
+                   "correct the declaration of the late rank; the other ranks train on");
+    expect_refused(
+        late, members_declare(late, "w", &other),
+        "late rank 2 declared another quorum, rule or set of ranks; expected the quorum, rule "
+        "and set of ranks, as ranks 0, 1 declared");
     for (uint32_t rank = 0; rank < 2; rank++) {
         end_expect_none(workers[rank].end, BODY(TENSOR_FAILURE));
         members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);

@@ -278,8 +278,7 @@ static void a_job_gets_the_reason_when_no_local_aggregator_can_start(void **stat
     rig_kill(rig, rig->processes[0]);
     envelope *failure = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(failure->job_failure->code, -ESHUTDOWN);
-    assert_string_equal(failure->job_failure->text,
-                        "gradpool serve could not go on; its log says why");
+    assert_string_equal(failure->job_failure->text, "gradpool serve cannot continue; see its log");
     message_free(failure);
 }
 

@@ -396,7 +396,7 @@ static void reasons_have_lane_times_and_the_decision(void **state)
     w.noise = 0;
     w.speed[2] /= 4;
     while ((d = look(&w, moves)).verb != EXPLORE_MOVE)
-        assert_string_equal(d.reason, "the window goes on");
+        assert_string_equal(d.reason, "the window continues");
     assert_string_equal(d.reason,
                         "lane 3 takes 40.00 ms a round, 12.31 when all are even, and "
                         "a worker waits 40.00 of 70.00 ms: arm even; pieces that move: 11");

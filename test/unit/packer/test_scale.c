@@ -74,7 +74,7 @@ static void no_more_lanes_open_than_are_granted(void **state)
     assert_int_equal(pool_tick(p), SCALE_OPEN);
     assert_int_equal(pool_count(p, PACKER_LANE_OPEN), 3);
     pool_tick(p);
-    pool_expect(p, SCALE_NOTHING, "with 3 open all are that may be");
+    pool_expect(p, SCALE_NOTHING, "but 3 are open, as many as may be open");
     pool_free(p);
 }
 
@@ -111,8 +111,8 @@ static void a_job_above_its_limit_in_three_consecutive_windows_is_relieved(void 
     assert_int_equal(pool_tick(p), SCALE_NOTHING);
     pool_tick(p);
     pool_expect(p, SCALE_RELIEVE,
-                "job 101 has lost more than its limit in 3 windows running, "
-                "8.0 % for 5.0 %");
+                "job 101 has lost more than its limit in 3 windows in a row: "
+                "8.0 % instead of 5.0 %");
     assert_int_equal(p->last.lane, 10);
     assert_int_equal(p->last.lanes_count, 1);
     assert_int_equal(p->tasks[1].lane, 1);
@@ -187,7 +187,7 @@ static void relief_starts_an_aggregator_where_no_lane_will_do(void **state)
     for (uint32_t i = 1; i < 4; i++)
         pool_put(p, i, 80 * MS);
     assert_int_equal(pool_until(p, SCALE_START), 3);
-    pool_expect(p, SCALE_START, "needs an aggregator more");
+    pool_expect(p, SCALE_START, "needs another aggregator");
     assert_int_equal(p->last.aggregator, 2);
     pool_obey(p);
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);

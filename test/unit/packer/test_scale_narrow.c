@@ -33,8 +33,8 @@ static void half_of_its_lanes_take_all_evenly(void **state)
     struct pool *p = alone(4);
     assert_in_range(pool_until(p, SCALE_NARROW), 6, 8); /* 30 s of low load */
     pool_expect(p, SCALE_NARROW,
-                "job 100 is tried on fewer lanes: it is alone on 4 lanes, and "
-                "goes to 2");
+                "job 100 is tried on fewer lanes: the job is alone on 4 lanes, and "
+                "moves to 2");
     assert_int_equal(p->last.moves_count, 16);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 2);
@@ -75,8 +75,8 @@ static void too_few_lanes_are_left_for_more_at_once(void **state)
     p->jobs[0].loss_ppm = 100000;
     assert_int_equal(pool_until(p, SCALE_NARROW), 1);
     pool_expect(p, SCALE_NARROW,
-                "needs more lanes than it has: it is alone on 2 lanes, "
-                "and goes to 3");
+                "needs more lanes than it has: the job is alone on 2 lanes, "
+                "and moves to 3");
     assert_int_equal(p->last.lanes_count, 1);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 3);

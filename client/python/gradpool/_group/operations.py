@@ -267,8 +267,8 @@ class Operation(Work):
             return self._result
         found = [reference() for reference in self._references]
         if any(tensor is None for tensor in found):
-            raise mismatch(f'{self._what}: a result is gone, since nobody but this Work held it '
-                           f'while the next {halves.RECENT} operations ended; hold it')
+            raise mismatch(f'{self._what}: a result was freed, because the script did not '
+                           f'hold it until {halves.RECENT} later operations ended; hold the result')
         return found
 
     def drop_results(self):

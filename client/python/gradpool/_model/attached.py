@@ -36,7 +36,7 @@ class _Beginnings:
             return f'model{self.models}/' if self.models > 1 else ''
         if prefix in self.live:
             raise mismatch(f"another model is attached to {job} with prefix '{prefix}': give each "
-                           'one of its own')
+                           'model its own prefix')
         self.live.add(prefix)
         self.uses[prefix] += 1
         return prefix + (f'({self.uses[prefix]})/' if self.uses[prefix] > 1 else '')

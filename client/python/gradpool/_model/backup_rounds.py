@@ -48,15 +48,14 @@ def check_options(backup, optimizer, compression, step):
         raise mismatch(f'attach(step={step!r}): expected a function without arguments, such as '
                        'scheduler.step')
     if backup is None and step is not None:
-        raise mismatch('attach(step=) without backup=: the loop is of the script, which calls the '
-                       'function itself. Leave step out, or give backup')
+        raise mismatch('attach(step=) without backup=: the script writes its own loop, and calls '
+                       'the function there. Leave step out, or give backup')
     if backup is not None and compression is not None:
         raise mismatch('attach(backup=) with compression: a rank cannot send the rest of a '
                        'dropped gradient. Leave compression out, or backup')
     if backup is not None and optimizer is None:
-        raise mismatch('attach(backup=) without optimizer=: attach() lets lanes step with the '
-                       'gradients of some ranks, and not the script. Give the optimizer as '
-                       'attach(optimizer=)')
+        raise mismatch('attach(backup=) without optimizer=: lanes make the steps of a job with '
+                       'backup workers, not the script. Give the optimizer as attach(optimizer=)')
 
 
 def check_model(model):

@@ -37,8 +37,8 @@ class Residuals:
                            'expected what residuals.state_dict() has returned')
         if self._feedback is None:
             if state:
-                raise mismatch(f"rank {self._rank}: residuals of {state.get('codec')}, and "
-                               'gradients travel whole here: use that codec, or load none')
+                raise mismatch(f"rank {self._rank}: residuals of {state.get('codec')}, but "
+                               'this model has no codec: use that codec, or load no residuals')
             return
         if state.get('rank', self._rank) != self._rank:
             raise mismatch(f"rank {self._rank}: residuals of rank {state['rank']}, expected its "
@@ -49,4 +49,4 @@ class Residuals:
     def _check_idle(self):
         if self._is_busy and self._is_busy():
             raise mismatch(f'rank {self._rank}: residuals between backward() and step(): gradients '
-                           'are on their way; call it after step()')
+                           'are being sent; call the function after step()')

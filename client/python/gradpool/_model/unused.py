@@ -44,7 +44,7 @@ class Unused:
         return 'adam' in self._rule_of(parameter) or self._group_of(parameter).get('dampening')
 
     def _error(self, parameter, what):
-        return mismatch(f"parameter '{self._names[parameter]}' {what}: lanes step it with zeros, "
-                        'where PyTorch leaves it as it is. Set requires_grad to False before '
-                        'DistributedDataParallel() where the model does not use it, or attach '
-                        'without the optimizer')
+        return mismatch(f"parameter '{self._names[parameter]}' {what}: lanes would update the "
+                        'parameter with zeros, but PyTorch leaves it unchanged. Set requires_grad '
+                        'to False before DistributedDataParallel() if the model does not use the '
+                        'parameter, or attach without the optimizer')

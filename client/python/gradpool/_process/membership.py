@@ -69,9 +69,9 @@ def _join_once(name, endpoint, rank, workers, backup):
         if membership is None:
             membership = _memberships[key] = _join_anew(key, name, endpoint, rank, workers, backup)
         elif backup or membership.job.backup:
-            raise mismatch(f'{membership.job} has another user in this process, and a job with '
-                           'backup workers has one model and nothing else. Give attach() the name '
-                           'of another job')
+            raise mismatch(f'{membership.job} is used by other code of this process, and a job '
+                           'with backup workers has one model only. Give attach() the name of '
+                           'another job')
         job = membership.job
         if (job.rank, job.workers) != (rank, workers):
             raise mismatch(f'{job} of {job.workers} has another model of this process, but the '

@@ -62,7 +62,7 @@ class Kept:
         if self._is_lost():
             raise self._lost()
         if self._job.backup is not None and self._has_moments():
-            raise mismatch(f'{self._job} has backup workers, and lanes give nobody the moments of '
+            raise mismatch(f'{self._job} has backup workers, and lanes do not send the moments of '
                            'such a job. Save the state_dict() of the model alone; the moments of '
                            'the next optimizer begin with zeros')
 
@@ -72,14 +72,14 @@ class Kept:
     def check_state(self):
         """Raises Mismatch if the script has written single moments."""
         if not self.is_loaded and _has_values(self._optimizer.state):
-            raise mismatch('optimizer.state was written into, but lanes keep the moments, and it '
-                           'has only what was written: change what state_dict() gives, and '
-                           'load that by load_state_dict()')
+            raise mismatch('the script has written to optimizer.state, but lanes store the '
+                           'moments: change the result of state_dict() instead, and load it '
+                           'with load_state_dict()')
 
     def _lost(self):
         return GradpoolError(errno.EBADF, f'{self._job}: the attachment has been closed, and lanes '
-                             'have forgotten the moments of its optimizer: call state_dict() '
-                             'before, and load_state_dict() to go on')
+                             'have dropped the moments of its optimizer: call state_dict() '
+                             'before close(), then load_state_dict()')
 
     def begin(self, job, tensors, share):
         """Called on all ranks. Lanes get rank 0's parameters, and its moments if there are some.

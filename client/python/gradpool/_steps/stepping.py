@@ -189,13 +189,14 @@ class Stepping:
         if not self._pushed:
             self._check_trainable()
             self._written.is_so()   # raises an error for parameters that cannot be stepped
-            raise mismatch('step() without a backward() that has sent gradients since the last one')
+            raise mismatch('step() was called, but no backward() has sent gradients since the '
+                           'last step(); call backward() first')
         self._pushed.clear()
         without = self._untouched.without
         if not self._untouched.are_so():
             raise mismatch('gradients were changed between backward() and step(), as by '
-                           'clip_grad_norm_() or a GradScaler: lanes have stepped with what they '
-                           'were. Leave that out, or attach without the optimizer')
+                           'clip_grad_norm_() or a GradScaler: lanes have stepped with the former '
+                           'gradients. Leave the change out, or attach without the optimizer')
         self._unused.check(without, self._had_moments)
         self._optimizer._step_count = getattr(self._optimizer, '_step_count', 0) + 1
         self._optimizer._opt_called = True
@@ -205,9 +206,9 @@ class Stepping:
         bucket_of()."""
         if bucket.index() in self._pushed:
             raise mismatch('backward() a second time before step() of the attached optimizer, and '
-                           'lanes have done a step in the first: call step() after each, put '
-                           'forward() and backward() of all passes but the last under '
-                           'model.no_sync(), or attach without the optimizer where a script '
+                           'lanes have made a step in the first one: call step() after each '
+                           'backward(), put forward() and backward() of all passes but the last '
+                           'under model.no_sync(), or attach without the optimizer if the script '
                            'leaves steps out')
         if not self._pushed:
             self._begin_step(bucket)

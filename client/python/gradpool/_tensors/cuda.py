@@ -269,7 +269,8 @@ class _Pushed:
         timeout_ms = timeout_ms or default_timeout_ms()
         until_s = time.monotonic() + timeout_ms / 1e3
         if not self._has_begun.wait(timeout_ms / 1e3):
-            raise Timeout(errno.ETIMEDOUT, f'the GPU has not computed it within {timeout_ms} ms')
+            raise Timeout(errno.ETIMEDOUT, f'the GPU has not computed the tensors within '
+                          f'{timeout_ms} ms; look at the GPU, or wait longer')
         if self._error is not None:
             raise self._error
         self._request.wait(max(int(1e3 * (until_s - time.monotonic())), 1))

@@ -220,7 +220,7 @@ def add_process_set(process_set):
     process_set = _made(process_set)
     for known in filter(None, door().sets):
         if known.ranks == process_set.ranks:
-            raise mismatch(f'{process_set}: there is one of the same ranks, {known}')
+            raise mismatch(f'{process_set}: a process set has these ranks already: {known}')
     return door().add(process_set)
 
 

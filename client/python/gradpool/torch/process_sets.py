@@ -41,10 +41,10 @@ class ProcessSet:
         """Returns the set's Sequences. Raises Mismatch if this rank is not in the set."""
         known = self._known
         if known is None or known.door.is_closed:
-            raise mismatch(f'{self}: it is not known; call init(), and add_process_set() for a set '
-                           'of its own')
+            raise mismatch(f'{self}: the process set is unknown; call init(), and then '
+                           'add_process_set() for a set of your own')
         if known.position is None:
-            raise mismatch(f'{self}: rank {known.door.rank} is not in it and cannot take part')
+            raise mismatch(f'{self}: rank {known.door.rank} is not in this process set')
         return known
 
     def bind(self, door, process_set_id):
@@ -65,7 +65,7 @@ class ProcessSet:
 
     def _door(self):
         if self._known is None or self._known.door.is_closed:
-            raise mismatch(f'{self}: it is not known; call init() first')
+            raise mismatch(f'{self}: the process set is unknown; call init() first')
         return self._known.door
 
     def __deepcopy__(self, _):

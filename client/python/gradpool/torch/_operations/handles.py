@@ -57,5 +57,5 @@ def synchronize(handle):
 
 def _checked(handle):
     if not isinstance(handle, Handle):
-        raise mismatch(f'a {type(handle).__name__}, expected what an asynchronous call returns')
+        raise mismatch(f'a {type(handle).__name__}, expected a handle of an asynchronous call')
     return handle

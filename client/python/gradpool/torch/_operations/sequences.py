@@ -542,4 +542,4 @@ def _text(raw):
 
 def disagreement(texts, ranks):
     told = errors.disagreement(texts, [ranks.rank_of(i) for i in range(len(texts))])
-    return f'{told}. Under one name all must bring the same operation, dtype, shape and root'
+    return f'{told}. All ranks must use one name for the same operation, dtype, shape and root'
