@@ -43,6 +43,7 @@ from ._process import interrupts, rendezvous
 from ._process.completion import complete
 from ._process.membership import join, leave_dropped
 from ._process.promise import Promise
+from ._steps.backup_means import BackupMeans
 from ._steps.backup_stepping import BackupStepping
 from ._steps.stepping import Stepping
 from ._tensors.full import elements_of, Full, names_of_sparse
@@ -91,10 +92,10 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
       backup      3, "static:3" or a gradpool.Backup: each round closes at its third gradient, and
-                  slower ranks are passed. Needs an optimizer, and a loop over
-                  Attachment.batches(); the job has this model alone. None: rounds wait for all
-      step        with backup, a function that batches() calls once for each round, on ranks that
-                  were passed, too: scheduler.step
+                  slower ranks are passed. The loop is over Attachment.batches(); the job has this
+                  model alone. None: rounds wait for all
+      step        with backup, a function that batches() calls once for each round, on passed ranks,
+                  too: scheduler.step. Without optimizer= the script steps there, by means in .grad
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -166,6 +167,8 @@ def _way_of(model, parameters, optimizer, compression, backup):
     if backup is not None:
         check_model(model)
         check_places(parameters)
+        if optimizer is None:
+            return BackupMeans(model.module, parameters)
         return BackupStepping(optimizer, model.module, parameters, _frozen_of(model),
                               model.process_group)
     if optimizer is not None:
@@ -217,7 +220,7 @@ class Attachment:
         else:
             weakref.finalize(model, place.drop).atexit = False
         self._before_forward = model.register_forward_pre_hook(_Check(self, _frozen_of(model)))
-        uneven.watch(model, isinstance(way, Stepping))
+        uneven.watch(model, isinstance(way, Stepping), rounds is not None)
         _attachments.add(self)
 
     def _declare(self, parameters, sparse, wire):
@@ -245,8 +248,8 @@ class Attachment:
     def batches(self, loader, rounds):
         """With backup workers: yields batches of the loader until the job has made so many further
         rounds, on every rank after the same round. The loader begins again when it ends, after
-        set_epoch() of its sampler. Each body calls backward() once, and batches() the optimizer's
-        step() and the function step of attach()."""
+        set_epoch() of its sampler. Each body calls backward() once, and batches() calls the
+        attached optimizer's step() and the function step of attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
 
     def settle(self):

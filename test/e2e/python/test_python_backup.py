@@ -4,6 +4,7 @@ import collections
 import concurrent.futures
 import errno
 import os
+import signal
 import time
 import unittest.mock
 
@@ -12,6 +13,7 @@ import numpy
 import harness
 import ranks
 import gradpool
+import python_case
 from python_case import Case, full, setUpModule, tearDownModule  # noqa: F401
 
 WORKERS = 3
@@ -198,6 +200,51 @@ class Sums(Backup):
         ends, means = self.push(jobs, tensors, [0, 2], 4)
         self.assertEqual(ends, [(4, 0, 2, WORKERS, False)] * 2)
         self.assertEqual(means[2].tolist(), full(41).tolist())
+
+    def fall_behind(self, elements):
+        """Returns jobs, tensors and the result of rank 2, which has the mean of the first of two
+        rounds."""
+        jobs, tensors = self.begin_sums(elements)
+        mean, results = full(0, elements), full(0, elements)
+        for number in 1, 2:
+            requests = [jobs[rank].push_pull(tensors[rank], full(number, elements), results)
+                        for rank in range(2)]
+            self.end(jobs, range(2))
+            for request in requests:
+                request.wait()
+        request = jobs[2].push_pull(tensors[2], full(0, elements), mean)
+        self.end(jobs, [2])
+        request.wait()
+        self.assertTrue((mean == 1).all())
+        return jobs, tensors, mean
+
+    def is_undeclared(self, job, tensor):
+        try:
+            job.undeclare(tensor)
+        except gradpool.GradpoolError as error:
+            self.assertEqual(error.errno, errno.EBUSY)
+            return False
+        return True
+
+    def test_a_tensor_stays_declared_until_a_missed_mean_is_copied(self):
+        jobs, tensors, mean = self.fall_behind(LONG)
+        pids = python_case.service.pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            with self.raises(gradpool.Timeout, 'a lane has not sent the result'):
+                jobs[2].next_round(timeout_ms=100)
+            with self.raises(gradpool.GradpoolError, "tensor 't' has an open request"):
+                jobs[2].undeclare(tensors[2])
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            taken = pool.submit(jobs[2].next_round)
+            harness.until(lambda: self.is_undeclared(jobs[2], tensors[2]),
+                          'rank 2 has undeclared the tensor')
+            self.assertTrue((mean == 2).all())      # not one value later
+            self.assertTrue(taken.result())
 
     def test_rounds_wait_for_a_rank_that_is_too_far_behind(self):
         jobs, tensors = self.begin_sums(backup=gradpool.Backup('static:2', lag=1))

@@ -87,8 +87,13 @@ class Alone(Rank):
         self.generator = torch.Generator().manual_seed(100 + rank)
 
 
-def train_alone_by_sets(optimizer_of, of_ranks):
-    """Trains in this process with the batches that counted. Returns (Rank, its scheduler)."""
+def clip(net, torch):
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+
+
+def train_alone_by_sets(optimizer_of, of_ranks, prepare=lambda net, torch: None):
+    """Trains in this process with the batches that counted. `prepare` precedes each step. Returns
+    (Rank, its scheduler)."""
     each = [Alone(rank) for rank in range(WORKERS)]
     data = [[one.batch() for _ in range(ROUNDS)] for one in each]
     net, torch = each[0].net, each[0].torch
@@ -104,6 +109,7 @@ def train_alone_by_sets(optimizer_of, of_ranks):
             shares.append([p.grad for p in net.parameters()])
         for parameter, *gradients in zip(net.parameters(), *shares):
             parameter.grad = test_ddp.mean_in_rank_order(None, gradients)
+        prepare(net, torch)
         optimizer.step()
         schedule.step()
     return each[0], schedule
@@ -131,6 +137,33 @@ def rank_follows_sets(rank, workers):
                            zip(trainer.net.parameters(), wanted.net.parameters())),
             'rates': [schedule.get_last_lr(), schedule_alone.get_last_lr()],
             'counts': [attachment.round, attachment.missed, attachment.dropped]}
+    return found
+
+
+def rank_steps_itself(rank, workers):
+    """Trains with steps of the script, which clips the means of all rounds. Returns {name:
+    results}."""
+    import gradpool
+    import torch.distributed
+    found = {}
+    for name, options in {'copied': {}, 'views': {'gradient_as_bucket_view': True}}.items():
+        trainer = Rank.beside(rank, workers, **options) if found else Rank(rank, workers)
+        optimizer = MADE['adam'](trainer.torch, trainer.net)
+        schedule, steps = halving(trainer.torch, optimizer), []
+
+        def step(trainer=trainer, optimizer=optimizer, schedule=schedule, steps=steps):
+            clip(trainer.net, trainer.torch)
+            optimizer.step()
+            schedule.step()
+            steps.append(trainer.digest())
+        with attach(trainer, backup=gradpool.Backup('static:2', lag=3), step=step) as attachment:
+            mine, of_ranks = train_by_sets(trainer, attachment, name), [None] * workers
+        torch.distributed.all_gather_object(of_ranks, mine)
+        wanted, schedule_alone = train_alone_by_sets(MADE['adam'], of_ranks, clip)
+        found[name] = {'bodies': mine, 'digest': trainer.digest(), 'wanted': wanted.digest(),
+                       'steps': steps, 'is_near': True,
+                       'rates': [schedule.get_last_lr(), schedule_alone.get_last_lr()],
+                       'counts': [attachment.round, attachment.missed, attachment.dropped]}
     return found
 
 
@@ -311,6 +344,17 @@ class BackupDoor(test_ddp.Case):
             self.assertEqual(self.all_equal([one['digest'] for one in of_ranks]) ==
                              of_ranks[0]['wanted'], name in EXACT, name)
 
+    def check_means(self, transport):
+        found = self.run_ranks('rank_steps_itself', WORKERS, GRADPOOL_TRANSPORT=transport)
+        for name, first in found[0].items():
+            of_ranks = [of_rank[name] for of_rank in found]
+            for rank, of_rank in enumerate(of_ranks):
+                with self.subTest(name, rank=rank):
+                    self.check_rank(name, rank, of_rank)
+                    self.assertEqual(of_rank['steps'], first['steps'])
+                    self.assertEqual(of_rank['digest'], of_rank['wanted'])
+            self.assertEqual(len(set(first['steps'])), ROUNDS)
+
     def check_rank(self, name, rank, found):
         """The rank counts in each round whose set has it, and in no other."""
         wanted = [number for number in range(1, ROUNDS + 1) if rank in set_of(number)]
@@ -329,6 +373,12 @@ class BackupDoor(test_ddp.Case):
 
     def test_ranks_that_are_passed_end_with_the_bits_of_one_process_over_tcp(self):
         self.check_sets('tcp')
+
+    def test_scripts_step_once_a_round_with_the_same_bits_on_all_ranks_over_shared_memory(self):
+        self.check_means('shm')
+
+    def test_scripts_step_once_a_round_with_the_same_bits_on_all_ranks_over_tcp(self):
+        self.check_means('tcp')
 
     def test_a_killed_rank_is_named_by_the_others(self):
         found = self.run_ranks('rank_is_killed', WORKERS, start=lose_rank_1)

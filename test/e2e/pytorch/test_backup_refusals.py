@@ -22,6 +22,10 @@ class Model:
         self.attachment = gradpool.ddp.attach(self.model, **given)
         return self.attachment
 
+    def attach_means(self, **options):
+        """Attaches the model with a function that steps, and no optimizer."""
+        return self.attach(**{'optimizer': None, 'step': self.optimizer.step, **options})
+
     def backward(self):
         self.optimizer.zero_grad()
         self.model(self.torch.ones(3, 4)).sum().backward()
@@ -116,6 +120,50 @@ def joining(of):
         pass
 
 
+def stepped_in_the_body(of):
+    of.attach_means()
+    of.train()
+    for _ in of.attachment.batches('ab', 1):
+        of.backward()
+        of.optimizer.step()
+
+
+def clipped_in_the_body(of):
+    of.attach_means()
+    for _ in of.attachment.batches('ab', 1):
+        of.backward()
+        of.torch.nn.utils.clip_grad_norm_(of.net.parameters(), 0.01)
+
+
+def backward_twice(of):
+    of.attach_means()
+    for _ in of.attachment.batches('ab', 1):
+        of.backward()
+        of.backward()
+
+
+def means_outside_of_the_loop(of):
+    of.attach_means()
+    of.backward()
+
+
+def with_sparse_gradients(of):
+    nn = of.torch.nn
+    of.another(nn.Sequential(nn.Embedding(4, 2, sparse=True), nn.Linear(2, 2))).attach_means()
+
+
+def with_gaps(of):
+    net = of.torch.nn.Linear(4, 2)
+    net.weight.data = of.torch.ones(4, 2).t()
+    of.another(net).attach_means()
+
+
+def joining_means(of):
+    of.attach_means()
+    with of.torch.distributed.algorithms.join.Join([of.model]):
+        pass
+
+
 def snapshot(of):
     of.attach()
     of.train()
@@ -165,9 +213,31 @@ REFUSALS = {
     'absence': (lambda of: of.attach(backup=backup('static:1', absence=8)), 'with absence=8: '),
     'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
              "with rate='proportional': lanes serve 'fixed' so far"),
-    'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer=: '
-                     'lanes make the steps of a job with backup workers, not the script. Give '
-                     'the optimizer as'),
+    'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer= and '
+                     'step=: neither lanes nor the script would step. Give the optimizer as '
+                     'attach(optimizer=), or a function that steps as attach(step=)'),
+    'lag': (lambda of: of.attach(backup=backup('static:1', lag=3)), 'attach(backup=) with lag=3 '
+            'and optimizer=: lanes step, so a rank may be behind by any number of rounds. Leave '
+            'lag out, or give'),
+    'longest lag': (lambda of: of.attach_means(backup=backup('static:1', lag=17)),
+                    'backup.lag is 17; set lag to 0 to 16'),
+    'step in the body': (stepped_in_the_body, 'the body of a loop over batches() has changed '
+                         'parameters, which a rank that is passed does less often. Remove '
+                         'optimizer.step() and other'),
+    'clipped in the body': (clipped_in_the_body, 'has changed .grad behind backward(), and a '
+                            'rank that is passed has the means of more rounds. Clip and scale in '
+                            'the function step= of attach()'),
+    'two backward()': (backward_twice, 'backward() a second time in one body of a loop over '
+                       'batches(), which steps behind the body: put forward() and backward() of '
+                       'all passes but the last under model.no_sync()'),
+    'means outside': (means_outside_of_the_loop, 'backward() outside of a loop over batches()'),
+    'means with sparse gradients': (with_sparse_gradients, "parameter '0.weight' has sparse "
+                                    'gradients, and jobs with backup workers take dense ones: set '
+                                    'sparse=False, or leave backup out'),
+    'means with gaps': (with_gaps, "parameter 'weight' is not contiguous; with backup workers "
+                        'leave its memory format as it is, or leave backup out'),
+    'means and Join': (joining_means, 'Join with a model of attach(backup=): a rank that has left '
+                       'the loop would end no round. Write the loop over attachment.batches()'),
     'compression': (compressed, 'attach(backup=) with compression: a rank cannot send the rest of '
                     'a dropped gradient. Leave compression out, or backup'),
     'step alone': (lambda of: of.attach(backup=None, step=print), 'attach(step=) without backup=: '

@@ -1,6 +1,7 @@
 """Rounds of a model that is attached to a job with backup workers. Each round closes without its
 slowest ranks; their gradients are dropped, and they continue with the parameters of the newest
-round. So ranks are in different rounds, and reach different batches of their loaders.
+round, or with the means of all rounds that they missed if the script steps. So ranks are in
+different rounds, and reach different batches of their loaders.
 
 The loop over batches() ends after the same round on every rank. For each round of the job it calls
 the function step of the script once, on the ranks that were passed, too."""
@@ -53,9 +54,14 @@ def check_options(backup, optimizer, compression, step):
     if backup is not None and compression is not None:
         raise mismatch('attach(backup=) with compression: a rank cannot send the rest of a '
                        'dropped gradient. Leave compression out, or backup')
-    if backup is not None and optimizer is None:
-        raise mismatch('attach(backup=) without optimizer=: lanes make the steps of a job with '
-                       'backup workers, not the script. Give the optimizer as attach(optimizer=)')
+    if backup is not None and optimizer is None and step is None:
+        raise mismatch('attach(backup=) without optimizer= and step=: neither lanes nor the script '
+                       'would step. Give the optimizer as attach(optimizer=), or a function that '
+                       'steps as attach(step=)')
+    if backup is not None and optimizer is not None and backup.lag is not None:
+        raise mismatch(f'attach(backup=) with lag={backup.lag!r} and optimizer=: lanes step, so a '
+                       'rank may be behind by any number of rounds. Leave lag out, or give a '
+                       'function that steps as attach(step=) instead of the optimizer')
 
 
 def check_model(model):
@@ -157,18 +163,18 @@ class BackupRounds:
     def _loop(self, loader, rounds):
         # not self.number + rounds: ranks begin the loop in different rounds
         self._planned = last = self._planned + rounds
-        self._catch_up()
+        self._catch_up(last)
         self._way.note_settings()
         while self.number < last:
             batch, dropped = self._batches.next(loader), self.dropped
-            self._way.is_in_body = True
+            self._way.begin_body()
             try:
                 yield batch
             finally:
-                self._way.is_in_body = False
+                self._way.end_body()
             self._count_body()
             self._way.check_settings()
-            self._catch_up()
+            self._catch_up(last)
             if self._again and self.dropped > dropped:
                 self._batches.put_back(batch)
 
@@ -179,19 +185,30 @@ class BackupRounds:
                            'no gradient, so the loop cannot end. Call backward() with the output '
                            'of the DistributedDataParallel model in each body')
 
-    def _catch_up(self):
+    def _catch_up(self, last):
         """Does what follows a backward(): step() of the optimizer if the script has not called
-        it, and the function step once for each round."""
+        it, and the function step once for each round. Fetches missed means up to round `last`."""
         self._way.end_step()
-        while self._stepped < self.number:
+        while self._stepped < self.number or self._takes_next(last):
             self._stepped += 1
             if self._step is not None:
                 self._step()
             self._way.note_settings()
 
+    def _takes_next(self, last):
+        """Fetches the mean of the next missed round, if the script steps. Returns False if there is
+        none: other ranks may be in a later loop, whose rounds belong to that loop."""
+        try:
+            is_next = self.number < last and self._way.take_next(self._limit.ms)
+        except Timeout as error:
+            raise self._limit.told(error) from error
+        self.number += is_next
+        self.missed += is_next
+        return is_next
+
     def settle(self):
         """Returns when all ranks have called it, and have the same parameters of one round."""
-        self._catch_up()
+        self._catch_up(self.number)
         try:
             self._job.barrier(self._limit.ms)
         except Timeout as error:

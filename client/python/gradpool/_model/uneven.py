@@ -10,12 +10,15 @@ from torch.distributed.algorithms.join import Join
 
 from ..errors import mismatch
 
-_watched = weakref.WeakKeyDictionary()      # model -> whether lanes do the optimizer's steps
+_watched = weakref.WeakKeyDictionary()      # model -> the arguments of watch()
 
 
-def watch(model, steps):
-    """Makes Join check this model. `steps`: whether lanes do the optimizer's steps."""
-    _watched[model] = steps
+def watch(model, steps, has_backup):
+    """Makes Join check this model.
+
+    steps       whether lanes do the optimizer's steps
+    has_backup  whether the job has backup workers"""
+    _watched[model] = steps, has_backup
 
 
 def _is_ours(model):
@@ -24,11 +27,15 @@ def _is_ours(model):
     return model in _watched or getattr(group, 'getBackendName', str)() == 'gradpool'
 
 
-def _check(steps, divide_by_initial_world_size=True, **_):
+def _check(steps, has_backup, divide_by_initial_world_size=True, **_):
     if steps:
         raise mismatch('torch.distributed Join with a model of attach(optimizer=): lanes step with '
                        "rank 0's settings, and rank 0 may have left the loop. Attach the model "
                        'without the optimizer, or give every rank as many batches')
+    if has_backup:
+        raise mismatch('torch.distributed Join with a model of attach(backup=): a rank that has '
+                       'left the loop would end no round. Write the loop over '
+                       'attachment.batches(), which ends after the same round on every rank')
     if not divide_by_initial_world_size:
         raise mismatch('torch.distributed Join with divide_by_initial_world_size=False: the '
                        'service divides by the number of all ranks. Leave the option out')
@@ -41,7 +48,7 @@ _of_torch = Join.__init__
 def _init(self, joinables, enable=True, *rest, **options):
     for model in joinables if enable else ():
         if _is_ours(model):
-            _check(_watched.get(model, False), **options)
+            _check(*_watched.get(model, (False, False)), **options)
     _of_torch(self, joinables, enable, *rest, **options)
 
 

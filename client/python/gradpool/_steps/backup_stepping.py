@@ -18,6 +18,16 @@ class BackupStepping(Stepping):
         super().__init__(optimizer, module, parameters, frozen)
         self._group, self.is_in_body, self._noted = group, False, None
 
+    def begin_body(self):
+        self.is_in_body = True
+
+    def end_body(self):
+        self.is_in_body = False
+
+    def take_next(self, _):
+        """Lanes step in missed rounds, too: this rank has the newest parameters."""
+        return False
+
     def note_settings(self):
         """Stores the optimizer's settings. Called between two rounds: all ranks have them there."""
         self._noted = self._all_settings()

@@ -1,0 +1,118 @@
+"""Means of a job with backup workers whose script steps: attach(backup=, step=) without an
+optimizer. Lanes store the means of the last rounds, and a rank that was passed gets each of them,
+in order. The script's function step then finds the mean of that round in .grad, so parameters are
+equal on all ranks after each round.
+
+A tensor's mean lands in memory of this module, because Job.next_round() writes the means of missed
+rounds to the results of the last push."""
+import torch
+
+from .._model.buckets import pieces_of
+from .._tensors.full import names_of_sparse
+from ..errors import mismatch
+from .untouched import Untouched
+from .written import Written
+
+
+class BackupMeans:
+    """The hook's part for attach(model, backup=, step=).
+
+    parameters  {name: parameter} of the model; the hook gets their gradients
+    is_in_body  whether the script is in the body of a loop over batches()"""
+
+    def __init__(self, module, parameters):
+        for name in names_of_sparse(module):
+            raise mismatch(f"parameter '{name}' has sparse gradients, and jobs with backup workers "
+                           'take dense ones: set sparse=False, or leave backup out')
+        for name, one in parameters.items():
+            if not one.is_contiguous():
+                raise mismatch(f"parameter '{name}' is not contiguous; with backup workers leave "
+                               'its memory format as it is, or leave backup out')
+        self._parameters, self.is_in_body = list(parameters.values()), False
+        self._means = {id(one): torch.zeros_like(one.detach()) for one in self._parameters}
+        self._job, self._tensors = None, {}     # id of a parameter -> its tensor
+        self._pushed = set()    # indices of buckets that were sent in this body
+        self._written = Written({id(one): name for name, one in parameters.items()})
+        self._names, self._untouched = list(parameters), Untouched()
+
+    def declare(self, job, prefix, wire):
+        made = job.declare_all({prefix + name: one.numel() for name, one in
+                                zip(self._names, self._parameters)}, wire=wire)
+        self._job = job
+        self._tensors = {id(one): tensor for one, tensor in zip(self._parameters, made)}
+
+    # ---- backward() ----
+
+    def start(self, job, bucket):
+        """Starts the means of a torch.distributed.GradBucket, with the interface of
+        bucket_of()."""
+        self._check_push(bucket)
+        self._pushed.add(bucket.index())
+        buffer, parameters = bucket.buffer(), bucket.parameters()
+        means = [self._means[id(one)] for one in parameters]
+        pieces = pieces_of(bucket, buffer)
+        self._untouched.expect(parameters)
+        request = job.push_pull_group([(self._tensors[id(one)], piece, mean)
+                                       for one, piece, mean in zip(parameters, pieces, means)])
+
+        def land():
+            for piece, mean in zip(pieces, means):
+                piece.copy_(mean)
+            return buffer
+        return request, land
+
+    def _check_push(self, bucket):
+        if not self.is_in_body:
+            raise mismatch(f'{self._job}: backward() outside of a loop over batches(), and '
+                           'only that loop ends after the same round on every rank. Write "for '
+                           'batch in attachment.batches(loader, rounds=...):"')
+        if bucket.index() in self._pushed:
+            raise mismatch('backward() a second time in one body of a loop over batches(), which '
+                           'steps behind the body: put forward() and backward() of all passes but '
+                           'the last under model.no_sync()')
+
+    # ---- the loop over batches() ----
+
+    def begin_body(self):
+        self._written.note(None, self._parameters)
+        self.is_in_body = True
+
+    def end_body(self):
+        self.is_in_body = False
+
+    def note_settings(self):
+        """The settings are of the script, which steps itself."""
+
+    def check_settings(self):
+        """Raises Mismatch if the body has changed parameters."""
+        if self._written.is_so():
+            raise mismatch('the body of a loop over batches() has changed parameters, which a '
+                           'rank that is passed does less often. Remove optimizer.step() and other '
+                           'writes from the body; the function step= of attach() steps')
+
+    def end_step(self):
+        """Ends the last backward(): .grad has the mean of its round."""
+        if not self._pushed:
+            return
+        self._pushed.clear()
+        if not self._untouched.are_so():
+            raise mismatch('the body of a loop over batches() has changed .grad behind backward(), '
+                           'and a rank that is passed has the means of more rounds. Clip and scale '
+                           'in the function step= of attach(), before optimizer.step()')
+
+    def take_next(self, timeout_ms):
+        """Fetches the mean of the next round that closed without this rank into .grad. Returns
+        False if there is none."""
+        if not self._job.next_round(timeout_ms):
+            return False
+        for one in self._parameters:
+            mean = self._means[id(one)]
+            if one.grad is None:
+                one.grad = mean.clone()
+            else:
+                one.grad.copy_(mean)
+        return True
+
+    def digest(self):
+        """Returns a checksum of the parameters, as text."""
+        return f'{self._written.sum_of(self._parameters):016x}'
