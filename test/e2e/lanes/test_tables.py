@@ -153,7 +153,7 @@ class Refusals(Tables):
 
     def test_what_is_not_served_is_refused_at_the_declare(self):
         self.serve()
-        for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
+        for spec, words in ('kept', 'GP_KEEP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)
             self.end_with_error(95, words)
 
