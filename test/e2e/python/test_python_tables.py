@@ -249,6 +249,16 @@ class Calls(Case):
         request.wait()
         self.assertEqual(tables[0].pull([3]).tolist(), [[-0.5, -0.5]])
 
+    def test_gradients_may_be_read_only(self):
+        (job,), (table,) = self.tables()
+        gradients = numpy.arange(6, dtype=numpy.float32).reshape(3, 2)
+        gradients.setflags(write=False)
+        table.push([1, 2, 3], gradients)
+        table.push([1], memoryview(bytes(8)).cast('f', (1, 2)))
+        table.push([], gradients[:0])
+        job.clock()
+        self.assertEqual(table.pull([1, 2, 3]).tolist(), [[0, -0.5], [-1, -1.5], [-2, -2.5]])
+
     def test_halves_are_stored_and_rows_are_float32(self):
         for dtype in 'float16', 'bfloat16':
             job = self.client_job(dtype)
