@@ -6,7 +6,7 @@
  * follows the tables of FlexPS (PVLDB 11(5), 2018) as far as they are public.
  *
  * Clocks: an iteration of a worker over all its tables is a clock, counted from 1. gp_clock() ends
- * the clock. Tables are bulk synchronous (GP_BSP):
+ * the clock. A table is bulk synchronous (GP_BSP), unless its declaration says otherwise:
  *
  *   a push  of clock c is applied when every rank has ended clock c. Each row gets one update from
  *           the sum of the gradients of all ranks: in the order of ranks, then of pushes, then of
@@ -14,6 +14,11 @@
  *           lanes.
  *   a pull  in clock c returns the rows after the update of clock c - 1, without pushes of clock c.
  *           The pull waits until all ranks have ended clock c - 1.
+ *
+ * With GP_SSP and GP_ASP each push is an update of its own, applied on arrival. A pull has the
+ * earlier pushes of its rank, and perhaps later ones of others, so bits depend on the order of
+ * arrival. With GP_SSP a pull in clock c waits until every rank has ended clock c - 1 - staleness,
+ * and has all pushes up to that clock. With GP_ASP a pull never waits, and gp_clock() is optional.
  *
  * A worker:
  *
@@ -28,10 +33,11 @@
  *       gp_clock(job)
  *   gp_barrier(job, 0), gp_job_leave(job)
  *
- * This version serves GP_BSP over shared memory: every worker runs on the host of the lanes. A job
- * with tables has a fixed number of workers (GP_FAIL, no workers_max, no backup workers). Rows have
- * no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD. Snapshots of a
- * job with tables are refused. */
+ * This version serves tables over shared memory: every worker runs on the host of the lanes. A job
+ * with tables has a fixed number of workers (no workers_max, no backup workers). With GP_CONTINUE
+ * its tables are GP_SSP or GP_ASP, and after the loss of a worker no pull waits for that worker.
+ * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
+ * Snapshots of a job with tables are refused. */
 #ifndef GRADPOOL_TABLE_H
 #define GRADPOOL_TABLE_H
 
@@ -71,7 +77,8 @@ enum gp_initial {
     GP_NORMAL,   /* mean 0, standard deviation v; a sum of eight uniform values */
 };
 
-/* GP_INHERIT means GP_BSP. So far GP_SSP and GP_ASP are refused with -EOPNOTSUPP. */
+/* GP_INHERIT means GP_BSP. GP_ROW_ADAM takes the clock of a push as its step count, so an ASP table
+ * with that rule needs gp_clock(). */
 enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
 
 #define GP_KEEP 1u             /* the table outlives its job; so far -EOPNOTSUPP */
@@ -92,7 +99,7 @@ typedef struct gp_table_spec {
     double initial_value;
     uint64_t seed;
     enum gp_consistency consistency;
-    uint32_t staleness;            /* 0 with GP_BSP */
+    uint32_t staleness;            /* of GP_SSP, in clocks; 0 with all others */
     enum gp_durability durability; /* 0 or GP_DURABILITY_NONE */
     uint32_t flags;                /* GP_KEEP, GP_ACCEPT_NONFINITE */
 } gp_table_spec;
@@ -150,8 +157,8 @@ GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
  * batch; gradients of the same key are added up in order of position. `gradients` is read during
  * the call. The first push of a key creates its row. gp_wait() for the request returns when the
- * update is applied; before this rank's gp_clock() it returns -EDEADLK. `ret_request` NULL: no
- * request, and the next gp_clock() after an error returns the error.
+ * update is applied; with GP_BSP, before this rank's gp_clock(), it returns -EDEADLK. `ret_request`
+ * NULL: no request, and the next gp_clock() after an error returns the error.
  *
  * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
  * updated. The ranks with such gradients get -EDOM, with the number of skipped rows and a key.

@@ -233,12 +233,20 @@ void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *tex
             row_call_end_block(exchange);
 }
 
+/* Returns whether the push is applied without another call of this rank. */
+static bool row_call_ends_alone(const struct row_call *call)
+{
+    bool is_bsp = call->batch->table->terms->consistency <= TABLE_TERMS_BSP;
+    return call->is_push &&
+           (!is_bsp || call->clock <= call->batch->table->job->tables->clock.ended);
+}
+
 bool row_calls_are_settled(const struct gp_job *job)
 {
     if (!job->tables)
         return true;
     list_for_each_entry (const struct row_call, call, &job->tables->calls, node)
-        if (call->open > 0 && call->is_push && call->clock <= job->tables->clock.ended)
+        if (call->open > 0 && row_call_ends_alone(call))
             return false;
     return true;
 }

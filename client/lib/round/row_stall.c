@@ -11,17 +11,23 @@
 #include <inttypes.h>
 
 /* Returns the clock that every rank must have ended before the call is over: the clock of a push,
- * or the clock before that of a pull. */
+ * or the clock before that of a pull; with SSP, `staleness` clocks before it. 0: the call waits for
+ * no rank. */
 static uint64_t row_stall_clock(const struct row_call *call)
 {
-    return call->is_push ? call->clock : call->clock - 1;
+    const struct table_terms *terms = call->batch->table->terms;
+    if (terms->consistency <= TABLE_TERMS_BSP)
+        return call->is_push ? call->clock : call->clock - 1;
+    if (terms->consistency == TABLE_TERMS_ASP || call->is_push)
+        return 0;
+    return call->clock > terms->staleness ? call->clock - terms->staleness - 1 : 0;
 }
 
 int row_stall_is_due(const struct gp_request *q)
 {
     const struct row_call *call = q->rows;
     if (!call || call->open == 0 || !call->is_push || q->err.code ||
-        call->clock <= q->job->tables->clock.ended)
+        row_stall_clock(call) <= q->job->tables->clock.ended)
         return 0;
     return client_error(-EDEADLK,
                         "table '%s': a push of clock %" PRIu64 " ends after this rank has ended "

@@ -1,6 +1,6 @@
 /* Declares of tables. The first rank that names a table creates it and its shards. All other ranks
  * must declare the same terms. A declare is answered after every lane has confirmed its shards
- * (K3). Lanes serve BSP over shared memory in this version, so all else is refused. */
+ * (K3). Lanes serve tables over shared memory in this version, so all else is refused. */
 #include "svc/coordinator/declare/tables.h"
 
 #include "svc/base/cleanup.h"
@@ -113,8 +113,6 @@ struct tables_asked {
 /* Returns why lanes cannot serve a table with these terms, or NULL. */
 static const char *table_lack(const struct table_terms *terms)
 {
-    if (terms->consistency == TABLE_TERMS_SSP || terms->consistency == TABLE_TERMS_ASP)
-        return "lanes serve no SSP and no ASP yet; set consistency to GP_BSP";
     if (terms->durability != DURABILITY_UNSAID && terms->durability != DURABILITY_NONE)
         return "lanes make no copies of rows yet; set durability to GP_DURABILITY_NONE";
     if (terms->flags & TABLE_TERMS_KEEP)
@@ -122,15 +120,21 @@ static const char *table_lack(const struct table_terms *terms)
     return NULL;
 }
 
-/* Returns why the job cannot have tables, or NULL. */
-static const char *job_lack(const struct job *job)
+/* Returns why the job cannot have a table with these terms, or NULL. Without BSP no update waits
+ * for a worker, so a lost one only frees the minimum. */
+static const char *job_lack(const struct job *job, const struct table_terms *terms)
 {
+    bool takes_late = job->workers > job->ranks->founding;
+    bool is_bsp = terms->consistency <= TABLE_TERMS_BSP;
     if (job->terms->backup.rule != BACKUP_TERMS_ALL)
         return "a job with backup workers has no tables in this version; join without backup "
                "workers";
-    if (job->terms->is_elastic)
-        return "a job that continues without lost workers, or takes in late ones, has no tables "
-               "in this version; join with a fixed number of workers";
+    if (job->terms->is_elastic && takes_late)
+        return "a job that takes in late workers has no tables in this version; join without "
+               "workers_max";
+    if (job->terms->is_elastic && is_bsp)
+        return "a job that continues without lost workers has only tables with SSP and ASP in this "
+               "version; set consistency to GP_SSP or GP_ASP, or on_worker_loss to GP_FAIL";
     return NULL;
 }
 
@@ -139,7 +143,7 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
     struct table_terms terms = table_spec_terms(spec);
     int error =
         table_terms_check_name(spec->name, err) ?: table_terms_check(&terms, spec->name, err);
-    const char *lack = error < 0 ? NULL : job_lack(job) ?: table_lack(&terms);
+    const char *lack = error < 0 ? NULL : job_lack(job, &terms) ?: table_lack(&terms);
     return lack ? err_set(err, -EOPNOTSUPP, "table '%s' of job %.127s: %s", spec->name, job->name,
                           lack)
                 : error;
@@ -409,6 +413,11 @@ static int tables_try(struct tables_asked *d, const WIRE(DeclareRequest) * wante
                        "job %s: a declare names tensors and tables; declare the tables in a "
                        "request of their own",
                        d->job->name);
+    if (d->peer->session->entered > 0)
+        return err_set(err, -EOPNOTSUPP,
+                       "rank %u has joined job %.127s after its start, and late workers take no "
+                       "part in tables in this version; start the job again",
+                       d->peer->session->rank, d->job->name);
     int error = quota_check_count(d->job->tenant, wanted->n_tables, d->job->name, err);
     for (size_t i = 0; error == 0 && i < wanted->n_tables; i++)
         error = table_resolve(d, wanted->tables[i], err);

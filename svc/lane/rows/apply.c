@@ -4,6 +4,7 @@
  * changes (A83). RULES.md: A1, A7, A90, A91. */
 #include "svc/lane/rows/apply.h"
 
+#include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/table.h"
@@ -33,8 +34,26 @@ static bool has_earlier_pulls(const struct lane_table *table)
     return false;
 }
 
+/* Returns the oldest push, the only one that SSP and ASP apply at a time; NULL: none. */
+static struct row_request *apply_first(const struct lane_table *table)
+{
+    struct list *node = list_first(&table->queues->pushes);
+    return node ? list_entry(node, struct row_request, link) : NULL;
+}
+
+/* Without BSP, a push waits only for the first settings, because they may be on their way from
+ * another rank. That rank sends them before the end of its first clock. */
+static bool may_apply_alone(const struct lane_table *table)
+{
+    const struct row_request *push = apply_first(table);
+    return push && (table->changes->count > 0 ||
+                    table_clocks_have_ended(table->clocks, push->record->clock));
+}
+
 static bool may_apply(const struct lane_table *table)
 {
+    if (!table_is_bsp(table))
+        return may_apply_alone(table);
     return table_clocks_have_ended(table->clocks, table->clock) && !has_earlier_pulls(table);
 }
 
@@ -48,15 +67,42 @@ static void apply_end_clock(struct lane_table *table)
     table->shard = 0;
 }
 
-/* Moves to the next shard of this lane. If none is left, the clock ends, and the result is
- * false. */
+/* Ends the oldest push, which all its shards of this lane have applied. */
+static void apply_end_push(struct lane_table *table)
+{
+    request_end(table, apply_first(table));
+    table->shard = 0;
+    if (table->terms->consistency != TABLE_TERMS_ASP)
+        return;
+    table->job->tables->pushes++;
+    table->job->tables->pushed_ns = clock_now_ns();
+}
+
+/* Returns whether the shard is on this lane, and, without BSP, in the directory of the oldest
+ * push. */
+static bool apply_has_shard(const struct lane_table *table)
+{
+    struct row_directory directory;
+    struct row_span span;
+    if (!table->shards[table->shard])
+        return false;
+    return table_is_bsp(table) ||
+           request_map_directory(table, apply_first(table), &directory) < 0 ||
+           row_directory_find(&directory, table->shard, &span) != -ENOENT;
+}
+
+/* Moves to the next shard of this lane. If none is left, the clock or the push ends, and the result
+ * is false. */
 static bool apply_find_shard(struct lane_table *table)
 {
-    while (table->shard < table->terms->shards && !table->shards[table->shard])
+    while (table->shard < table->terms->shards && !apply_has_shard(table))
         table->shard++;
     if (table->shard < table->terms->shards)
         return true;
-    apply_end_clock(table);
+    if (table_is_bsp(table))
+        apply_end_clock(table);
+    else
+        apply_end_push(table);
     return false;
 }
 
@@ -114,14 +160,20 @@ static int part_add(struct row_apply *apply, uint32_t index)
     return stripe_add(apply->stripe, apply_shard(apply)->store, &added, NULL);
 }
 
-/* Collects the pushes of the clock that have keys of the shard, in the order of (rank, sequence):
- * the stripe requires this order of its parts. */
+/* Returns whether the push is applied now: with BSP each push of the clock, else the oldest one. */
+static bool apply_takes(const struct lane_table *table, const struct row_request *push)
+{
+    return table_is_bsp(table) ? push->record->clock == table->clock : push == apply_first(table);
+}
+
+/* Collects the pushes that have keys of the shard, in the order of (rank, sequence): the stripe
+ * requires this order of its parts. */
 static int apply_collect(struct row_apply *apply, uint32_t *ret_count)
 {
     struct lane_table *table = apply->table;
     uint32_t count = 0;
     list_for_each_entry (struct row_request, push, &table->queues->pushes, link) {
-        if (push->record->clock != table->clock)
+        if (!apply_takes(table, push))
             continue;
         int error = part_find(apply, push, &apply->parts[count]);
         count += error == 0;
@@ -347,22 +399,23 @@ static void apply_advance(struct row_apply *apply)
 
 /* ---- the job ---- */
 
-/* Computes the coefficients of the clock. -EINVAL: the clock has no settings; the job has
- * failed. */
+/* Computes the coefficients of the clock, or of the clock of the push. -EINVAL: the clock has no
+ * settings; the job has failed. */
 static int apply_find_step(struct row_apply *apply)
 {
     const struct lane_table *table = apply->table;
-    const struct row_settings *settings = table_settings(table, table->clock);
+    uint64_t clock = table_is_bsp(table) ? table->clock : apply_first(table)->record->clock;
+    const struct row_settings *settings = table_settings(table, clock);
     bool is_mean = table->terms->combine == TABLE_TERMS_MEAN;
     if (!settings) {
         job_fail(table->job, -EINVAL,
                  "table '%s' of job '%s' has no settings for clock %" PRIu64 "; call "
                  "gp_table_set() on rank 0 before its first gp_clock()",
-                 table->name, table->job->name, table->clock);
+                 table->name, table->job->name, clock);
         return -EINVAL;
     }
     uint32_t members = table->clocks->members ? table->clocks->members : 1;
-    apply->step = row_step(settings, table->clock, is_mean ? members : 1,
+    apply->step = row_step(settings, clock, is_mean ? members : 1,
                            table->terms->flags & TABLE_TERMS_ACCEPT_NONFINITE);
     return 0;
 }
@@ -419,6 +472,10 @@ void apply_forget(struct lane_tables *tables, uint32_t rank)
             apply->parts[kept++] = apply->parts[i];
     if (stripe_drop_rank(apply->stripe, rank) == 0)
         return;
+    if (kept == 0 && !table_is_bsp(apply->table)) {
+        apply->table = NULL; /* the only push is dropped; the next one begins at its first shard */
+        return;
+    }
     if (apply->is_cut)
         stripe_skip(apply->stripe, apply_shard(apply)->progress.next);
     apply->is_cut = false;

@@ -69,11 +69,12 @@ static int request_check_directory(const struct lane_table *table, struct row_re
 }
 
 /* Adds a push behind those of the same and of lower ranks. The list stays in the order of (rank,
- * sequence), because the order of arrival must not change the bits of a sum. */
+ * sequence), because the order of arrival must not change the bits of a sum. Without BSP each push
+ * has an update of its own, in the order of arrival. */
 static void add_push(struct lane_table *table, struct row_request *push)
 {
     struct list *at = &table->queues->pushes;
-    while (at->previous != &table->queues->pushes) {
+    while (table_is_bsp(table) && at->previous != &table->queues->pushes) {
         const struct row_request *before = list_entry(at->previous, struct row_request, link);
         if (before->worker->number <= push->worker->number)
             break;
@@ -203,6 +204,8 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
         return NULL;
     }
     int error = is_lowest(table, w->number) ? table_set(table, record->clock, &settings) : 0;
+    if (!table_is_bsp(table))
+        job_wake(w->job); /* a push may wait for the first settings */
     if (error == -ENOBUFS)
         job_fail(w->job, error,
                  "table '%s' of job '%s': rank %u changed the settings of %d clocks that other "

@@ -77,12 +77,31 @@ static int batch_write(struct pull_batch *b)
     return 0;
 }
 
-/* Returns whether the shard of the entry has applied all clocks before that of the pull. */
+/* Returns whether a push is not applied whose gradients the pull has to see: an earlier one of the
+ * same rank, or, with SSP, one of a clock that all ranks have ended long enough ago. */
+static bool pull_awaits_push(const struct lane_table *table, const struct row_request *pull)
+{
+    bool is_ssp = table->terms->consistency == TABLE_TERMS_SSP;
+    uint64_t clock = pull->record->clock, staleness = table->terms->staleness;
+    uint64_t first = is_ssp && clock > staleness ? clock - staleness : 0; /* seen up to this one */
+    list_for_each_entry (const struct row_request, push, &table->queues->pushes, link) {
+        bool is_own = push->worker == pull->worker;
+        if (push->record->clock < first ||
+            (is_own && push->record->sequence < pull->record->sequence))
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether the shard of the entry has all updates that the pull has to see. */
 static bool pull_may_go_on(const struct lane_table *table, const struct row_request *pull,
                            const struct row_span *span)
 {
     const struct lane_shard *shard = table_shard_at(table, span->shard);
-    return table_pull_may_start(table->clocks, TABLE_BSP, 0, &shard->progress, pull->record->clock);
+    enum table_consistency consistency = (enum table_consistency)table->terms->consistency;
+    return table_pull_may_start(table->clocks, consistency, table->terms->staleness,
+                                &shard->progress, pull->record->clock) &&
+           (consistency == TABLE_BSP || !pull_awaits_push(table, pull));
 }
 
 /* Answers the next keys of an entry. Returns their number, or a negative errno if the worker breaks

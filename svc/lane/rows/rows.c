@@ -49,11 +49,12 @@ uint64_t rows_busy_ns(const struct lane_job *job) { return job->tables ? job->ta
 void rows_measure(const struct lane_job *job, struct lane_job_use *use)
 {
     const struct lane_tables *tables = job->tables;
-    if (!tables || use->reference || tables->ended == 0)
+    if (!tables || use->reference || (tables->ended == 0 && tables->pushes == 0))
         return;
-    use->reference = TABLE_LOAD_CLOCKS;
-    use->begun_rounds = tables->ended;
-    use->begun_ns = tables->ended_ns;
+    bool has_clocks = tables->ended > 0;
+    use->reference = has_clocks ? TABLE_LOAD_CLOCKS : TABLE_LOAD_PUSHES;
+    use->begun_rounds = has_clocks ? tables->ended : tables->pushes;
+    use->begun_ns = has_clocks ? tables->ended_ns : tables->pushed_ns;
 }
 
 static void drop_requests(struct lane_table *table, struct list *requests, const struct worker *w)
@@ -65,12 +66,13 @@ static void drop_requests(struct lane_table *table, struct list *requests, const
 
 /* ---- workers that end ---- */
 
-/* Returns whether a push of a clock that the worker has ended is not applied yet. */
+/* Returns whether a push of a clock that the worker has ended is not applied yet. Without BSP this
+ * includes the clock in which the worker is. */
 static bool owes_push(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);
     list_for_each_entry (const struct row_request, push, &table->queues->pushes, link)
-        if (push->worker == w && push->record->clock < clock)
+        if (push->worker == w && (push->record->clock < clock || !table_is_bsp(table)))
             return true;
     return false;
 }
@@ -80,7 +82,8 @@ static bool owes_push(const struct lane_table *table, const struct worker *w)
 static void table_check_left(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);
-    if (clock != CLOCK_NONE && table->clocks->largest > clock)
+    bool is_awaited = table->terms->consistency != TABLE_TERMS_ASP;
+    if (is_awaited && clock != CLOCK_NONE && table->clocks->largest > clock)
         job_fail(table->job, -EPIPE,
                  "rank %u has left job '%s' before the end of clock %" PRIu64 " of table '%s', "
                  "which other ranks have ended; end the same clocks on all ranks",
@@ -108,6 +111,14 @@ static void table_leave(const struct lane_table *table, const struct worker *w)
         table_check_left(table, w);
 }
 
+/* Without BSP, `shard` is the progress of the first push, which ends with its worker. */
+static void table_forget_progress(struct lane_table *table, const struct worker *w)
+{
+    struct list *node = list_first(&table->queues->pushes);
+    if (node && !table_is_bsp(table) && list_entry(node, struct row_request, link)->worker == w)
+        table->shard = 0;
+}
+
 static void table_forget(struct lane_table *table, const struct worker *w)
 {
     bool is_member = table_clocks_of(table->clocks, w->number) != CLOCK_NONE;
@@ -115,6 +126,7 @@ static void table_forget(struct lane_table *table, const struct worker *w)
         table_leave(table, w);
     else if (is_member)
         (void)table_clocks_leave(table->clocks, w->number);
+    table_forget_progress(table, w);
     drop_requests(table, &table->queues->pushes, w);
     drop_requests(table, &table->queues->pulls, w);
     drop_requests(table, &table->queues->done, w);

@@ -19,7 +19,8 @@ struct worker;
 uint32_t rows_turn(struct lane_job *job);
 /* Returns the lane time of the job's tables, which is part of the job's lane time. */
 uint64_t rows_busy_ns(const struct lane_job *job);
-/* If the job has no reference piece, sets the clocks that all members have ended as its rounds. */
+/* If the job has no reference piece, sets the clocks that all members have ended as its rounds; if
+ * none has ended, the pushes to its tables with ASP. */
 void rows_measure(const struct lane_job *job, struct lane_job_use *use);
 /* Drops the requests of a worker whose connection has ended. A worker that was lost, or has left an
  * elastic job, is no member any more, so no clock waits for it. The job fails with -EPIPE if the

@@ -263,6 +263,8 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
     if (error < 0)
         return error;
     *table->terms = *terms;
+    if (terms->consistency == TABLE_TERMS_INHERIT) /* a job without stages */
+        table->terms->consistency = TABLE_TERMS_BSP;
     table_init_requests(table);
     error = table_enter_all(tables, table);
     for (size_t i = 0; error == 0 && i < count; i++)
@@ -375,8 +377,7 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
     if (table_terms_check(spec->terms, spec->name, &err) < 0 ||
         table_terms_check_name(spec->name, &err) < 0 || !shards_are_valid(spec, shards, count))
         return -EINVAL;
-    uint32_t consistency = spec->terms->consistency;
-    if (job->is_elastic || consistency == TABLE_TERMS_SSP || consistency == TABLE_TERMS_ASP)
+    if (job->is_elastic && spec->terms->consistency <= TABLE_TERMS_BSP)
         return -EOPNOTSUPP;
     const struct lane_table *known = table_find(job, spec->id);
     if (known)
@@ -413,6 +414,11 @@ void lane_each_shard(const struct lane *lane,
     }
 }
 
+bool table_is_bsp(const struct lane_table *table)
+{
+    return table->terms->consistency == TABLE_TERMS_BSP;
+}
+
 struct lane_table *table_find(const struct lane_job *job, uint32_t id)
 {
     if (!job->tables)
@@ -431,19 +437,24 @@ struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t numbe
 const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock)
 {
     const struct row_changes *changes = table->changes;
-    const struct row_settings *found = NULL;
+    bool has_oldest = changes->count > 0 && !table_is_bsp(table);
+    const struct row_settings *found = has_oldest ? &changes->each[0].settings : NULL;
     for (uint32_t i = 0; i < changes->count && changes->each[i].clock <= clock; i++)
         found = &changes->each[i].settings;
     return found;
 }
 
-/* Removes settings that only applied clocks have used. */
+/* Removes settings that only applied clocks have used, and, without BSP, the oldest ones of a full
+ * list. */
 static void table_forget_settings(struct lane_table *table)
 {
     struct row_changes *changes = table->changes;
+    uint64_t clock = table_is_bsp(table) ? table->clock : table->clocks->minimum;
     uint32_t past = 0;
-    while (past + 1 < changes->count && changes->each[past + 1].clock <= table->clock)
+    while (past + 1 < changes->count && changes->each[past + 1].clock <= clock)
         past++;
+    if (past == 0 && changes->count == ROW_SETTINGS_MAX && !table_is_bsp(table))
+        past = 1;
     changes->count -= past;
     memmove(changes->each, changes->each + past, changes->count * sizeof *changes->each);
 }

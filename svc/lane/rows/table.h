@@ -18,7 +18,7 @@ struct lane_shard_spec {
  * the job become members of the table. Returns 0 or a negative errno; after an error the lane has
  * no part of the table. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the lane
  * has the table with other shards or terms; with the same ones the call has no effect;
- * -EOPNOTSUPP: the job is elastic, or the consistency is not BSP; -EDQUOT, -ENOSPC, -ENOMEM: as
+ * -EOPNOTSUPP: BSP in an elastic job; -EDQUOT, -ENOSPC, -ENOMEM: as
  * lane_place(). */
 int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
                      const struct lane_shard_spec *shards, size_t count);
@@ -31,16 +31,20 @@ void lane_each_shard(const struct lane *lane,
                      void (*each)(void *context, const struct lane_held_shard *held),
                      void *context);
 
+/* Returns whether the pushes of a clock are applied together, after its end. Otherwise (SSP, ASP)
+ * each push is applied on arrival. */
+bool table_is_bsp(const struct lane_table *table);
 /* Finds a table by its number; NULL: the lane has no such table. */
 struct lane_table *table_find(const struct lane_job *job, uint32_t id);
 /* Returns the shard; NULL: no such shard, or on another lane. */
 struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t number);
-/* Returns the settings that apply to a clock; NULL: no rank has sent any. The pointer is valid
- * until table_set(). */
+/* Returns the settings that apply to a clock; NULL: no rank has sent any. Without BSP the oldest
+ * stored settings also apply to all earlier clocks. The pointer is valid until table_set(). */
 const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock);
 /* Stores settings that apply from `clock` on; settings for the same clock replace the last ones.
- * -ENOBUFS: ROW_SETTINGS_MAX changes are not applied yet. -ERANGE: the last settings are for a
- * later clock. */
+ * Without BSP, the oldest settings are dropped if ROW_SETTINGS_MAX are stored, because a rank may
+ * be any number of clocks ahead. -ENOBUFS: ROW_SETTINGS_MAX changes of BSP are not applied yet.
+ * -ERANGE: the last settings are for a later clock. */
 int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
 /* Fails the job with -EOPNOTSUPP if it has tables and the worker is connected over a network. A
  * lane uses rows in mapped memory only, so no clock would have the rank's gradients. */

@@ -55,7 +55,7 @@ struct row_queues {
     struct row_rank *ranks; /* job.workers_count */
     struct row_request *requests;
     struct record_rows *records; /* one for each request */
-    struct list pushes;          /* in the order of (rank, sequence) */
+    struct list pushes;          /* BSP: in the order of (rank, sequence); else of arrival */
     struct list pulls;           /* in order of arrival */
     struct list done;            /* ended requests whose answers were not sent yet */
 };
@@ -72,9 +72,9 @@ struct lane_table {
     row_initial_fn initial;
     struct row_initial initial_spec;
     struct table_clocks *clocks;
-    uint64_t clock;             /* all earlier clocks are applied to all shards of this lane */
+    uint64_t clock;             /* BSP: all earlier clocks are applied to all shards of this lane */
     struct lane_shard **shards; /* by number; NULL: on another lane */
-    uint32_t shard;             /* shards before this one have `clock` applied */
+    uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
 };
@@ -108,11 +108,13 @@ struct lane_tables {
     struct allowance allowance; /* memory of all tables of the job */
     struct list tables;
     struct row_apply *apply;
-    bool has_left;     /* a rank has left with a goodbye */
-    uint64_t busy_ns;  /* lane time of all tables */
-    uint64_t largest;  /* largest minimum of a table; earlier clocks have ended in some table */
-    uint64_t ended;    /* number of clocks that have ended since the first table was placed */
-    uint64_t ended_ns; /* time at which the last of them ended */
+    bool has_left;      /* a rank has left with a goodbye */
+    uint64_t busy_ns;   /* lane time of all tables */
+    uint64_t largest;   /* largest minimum of a table; earlier clocks have ended in some table */
+    uint64_t ended;     /* number of clocks that have ended since the first table was placed */
+    uint64_t ended_ns;  /* time at which the last of them ended */
+    uint64_t pushes;    /* number of applied pushes to tables with ASP */
+    uint64_t pushed_ns; /* time at which the last of them was applied */
 };
 
 #endif

@@ -153,7 +153,7 @@ class Refusals(Tables):
 
     def test_unsupported_tables_are_refused_at_the_declare(self):
         self.serve()
-        for spec, words in ('ssp', 'SSP'), ('elastic', "table 'sgd'"):
+        for spec, words in ('kept', 'GP_KEEP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)
             self.end_with_error(95, words)
 

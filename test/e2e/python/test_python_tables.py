@@ -113,6 +113,52 @@ class Replays(Case):
         self.check(3)
 
 
+def rank_adds(rank, workers, consistency):
+    """Pushes whole numbers, whose sums are exact in any order. Returns the rows at the end."""
+    job = gradpool.connect().join('adds', rank, workers)
+    table = job.table('t', DIM, combine='sum', consistency=consistency)
+    table.set(1.0)
+    random = numpy.random.default_rng(rank)
+    for clock in range(40):
+        keys = random.integers(0, KEYS, 30)
+        seen = table.pull(keys)
+        table.push(keys, numpy.full((30, DIM), -1 - clock % 3, numpy.float32))
+        assert (table.pull(keys) > seen).all()
+        job.clock()
+    job.barrier()
+    rows = table.pull(numpy.arange(KEYS))
+    job.barrier()
+    job.leave()
+    return rows.tolist()
+
+
+def rank_adds_with_ssp(rank, workers):
+    return rank_adds(rank, workers, 'ssp:1')
+
+
+def rank_adds_with_asp(rank, workers):
+    return rank_adds(rank, workers, 'asp')
+
+
+def sums_added(workers):
+    sums = numpy.zeros((KEYS, DIM))
+    for rank in range(workers):
+        random = numpy.random.default_rng(rank)
+        for clock in range(40):
+            numpy.add.at(sums, random.integers(0, KEYS, 30), 1 + clock % 3)
+    return sums.tolist()
+
+
+class Sums(Case):
+    def test_no_push_with_ssp_is_lost_or_counts_twice(self):
+        for rows in ranks.run_ranks('rank_adds_with_ssp', 3):
+            self.assertEqual(rows, sums_added(3))
+
+    def test_no_push_with_asp_is_lost_or_counts_twice(self):
+        for rows in ranks.run_ranks('rank_adds_with_asp', 2):
+            self.assertEqual(rows, sums_added(2))
+
+
 class Calls(Case):
     """All ranks of a job run in this process."""
 
@@ -163,6 +209,55 @@ class Calls(Case):
         request.wait()
         self.assertTrue(request.done())
         self.assertEqual(table.pull([1]).tolist(), [[-0.5, -0.5]])
+
+    def push_one(self, table):
+        table.push([3], numpy.ones((1, 2), numpy.float32))
+
+    def test_a_rank_with_ssp_waits_exactly_beyond_its_staleness(self):
+        jobs, tables = self.tables(2, combine='sum', consistency='ssp:2')
+        for clock in range(3):
+            self.assertEqual(tables[0].pull([3]).tolist(), [[-clock / 2] * 2])
+            self.push_one(tables[0])
+            self.assertEqual(tables[0].pull([3]).tolist(), [[-(clock + 1) / 2] * 2])
+            jobs[0].clock()
+        early = tables[0].start_pull([3])
+        self.assertFalse(early.done(300))
+        self.push_one(tables[1])
+        self.assertFalse(early.done(300))
+        jobs[1].clock()
+        self.assertEqual(early.wait().tolist(), [[-2, -2]])
+        jobs[0].clock()
+        self.assertFalse(tables[0].start_pull([3]).done(300))
+
+    def test_a_rank_with_asp_never_waits(self):
+        jobs, tables = self.tables(2, combine='sum', consistency='asp')
+        for clock in range(100):
+            self.assertEqual(tables[0].pull([3]).tolist(), [[-clock / 2] * 2])
+            tables[0].set(0.5)
+            request = tables[0].start_push([3], numpy.ones((1, 2), numpy.float32))
+            request.wait()
+            jobs[0].clock()
+        tables[1].start_push([3], numpy.ones((1, 2), numpy.float32)).wait()
+        self.assertEqual(tables[1].pull([3]).tolist(), [[-50.5, -50.5]])
+
+    def test_a_push_without_bsp_waits_for_the_first_settings(self):
+        jobs = self.join(2)
+        tables = [job.table('t', 2, combine='sum', consistency='asp') for job in jobs]
+        request = tables[1].start_push([3], numpy.ones((1, 2), numpy.float32))
+        self.assertFalse(request.done(300))
+        tables[0].set(0.5)
+        request.wait()
+        self.assertEqual(tables[0].pull([3]).tolist(), [[-0.5, -0.5]])
+
+    def test_gradients_may_be_read_only(self):
+        (job,), (table,) = self.tables()
+        gradients = numpy.arange(6, dtype=numpy.float32).reshape(3, 2)
+        gradients.setflags(write=False)
+        table.push([1, 2, 3], gradients)
+        table.push([1], memoryview(bytes(8)).cast('f', (1, 2)))
+        table.push([], gradients[:0])
+        job.clock()
+        self.assertEqual(table.pull([1, 2, 3]).tolist(), [[0, -0.5], [-1, -1.5], [-2, -2.5]])
 
     def test_halves_are_stored_and_rows_are_float32(self):
         for dtype in 'float16', 'bfloat16':
@@ -257,6 +352,11 @@ class Refusals(Case):
                  "rule of table 'u' is 'lion'; choose one of sgd, adagrad, adagrad-one"),
                 (lambda: job.table('u', 2, dtype='float64'), "dtype of table 'u'", 'bfloat16'),
                 (lambda: job.table('u', 2, combine='max'), "combine of table 'u'", 'mean, sum'),
+                (lambda: job.table('u', 2, consistency='ssp'), "consistency of table 'u' is 'ssp'",
+                 '"ssp:N" with the number of clocks that a rank may be ahead'),
+                (lambda: job.table('u', 2, consistency='bsp:1'), "table 'u' is 'bsp:1'"),
+                (lambda: job.table('u', 2, consistency='ssp:-1'), "table 'u' is 'ssp:-1'"),
+                (lambda: job.table('u', 2, consistency=2), "table 'u' is 2; choose"),
                 (lambda: job.table('u', 2, initial=('normal', -1)), "table 'u'", 'normal'),
                 (lambda: job.table('u', 2, 'ftrl', initial=1), "table 'u'", 'ftrl'),
                 (lambda: job.table('t', 3), "table 't'", 'was declared before')):
@@ -320,6 +420,16 @@ class Refusals(Case):
         jobs[1].clock()
         self.assertEqual(pull.wait().tolist(), [[0, 0]])
 
+    def test_a_rank_with_ssp_that_is_too_far_behind_is_named(self):
+        jobs = self.join(2)
+        tables = [job.table('t', 2, consistency='ssp:1') for job in jobs]
+        for _ in range(2):
+            jobs[0].clock()
+        pull = tables[0].start_pull([1])
+        self.await_words(pull.wait, "table 't' clock 3", 'no end of clock 1', 'rank 1')
+        jobs[1].clock()
+        self.assertEqual(pull.wait().tolist(), [[0, 0]])
+
     def await_words(self, wait, *words):
         """Waits until a Timeout has the words: a lane of a busy host may answer late."""
         texts = []
@@ -378,6 +488,45 @@ def rank_goes_on(rank, workers):
                       == int(os.environ['TEST_ENDS']), 'the other ranks have their errors')
         return type(error).__name__, error.errno, str(error)
     return 'no error', 0, ''
+
+
+def rank_outlives(rank, workers):
+    """Rank 1 stops in its third clock, and is killed. The others go on without it. Returns the last
+    row."""
+    folder = pathlib.Path(os.environ['TEST_FOLDER'])
+    job = gradpool.connect().join('outlives', rank, workers, on_worker_loss='continue')
+    table = job.table('t', 2, combine='sum', consistency='ssp:2')
+    table.set(1.0)
+    for clock in range(2 if rank == 1 else 30):
+        table.push([3], numpy.ones((1, 2), numpy.float32))
+        table.pull([3])
+        job.clock()
+        if clock == (1 if rank == 1 else 3):     # clock 5 is the last one in which others wait
+            (folder / f'stands.{rank}').touch()
+    while rank == 1:
+        signal.pause()
+    job.barrier()
+    row = table.pull([3]).tolist()
+    job.leave()
+    return row
+
+
+class Continues(unittest.TestCase):
+    def setUp(self):
+        self.service = harness.Service()
+        self.addCleanup(self.service.end)
+
+    def test_a_killed_worker_frees_the_minimum_of_a_job_that_continues(self):
+        folder = self.service.folder
+        processes = ranks.start_ranks('rank_outlives', 3, TEST_FOLDER=str(folder),
+                                      GRADPOOL_ENDPOINT=self.service.endpoint)
+        harness.until(lambda: len(list(folder.glob('stands.*'))) == 3
+                      or any(process.poll() is not None for process in processes),
+                      'every rank stands', process=self.service.serve)
+        processes[1].send_signal(signal.SIGKILL)
+        processes[1].communicate()
+        for row in ranks.finish_ranks([processes[0], processes[2]]):
+            self.assertEqual(row, [[-62, -62]])
 
 
 class Deaths(unittest.TestCase):

@@ -5,8 +5,8 @@
  * library writes "error CODE TEXT".
  *
  * Usage: table_worker RANK WORKERS CLOCKS LOG [SPEC]
- * SPEC: "other": another declaration than the other ranks; "ssp": consistency GP_SSP; "elastic": a
- * job that continues without lost workers. */
+ * SPEC: "other": another declaration than the other ranks; "kept": flag GP_KEEP; "elastic": a job
+ * that continues without lost workers. */
 #include "gradpool_table.h"
 #include "svc/reduce/rows/rows.h"
 
@@ -193,8 +193,8 @@ static void declare_tables(const char *spec)
         r->spec.seed = 7 + i;
         if (strcmp(spec, "other") == 0 && i == 1)
             r->spec.dim++;
-        if (strcmp(spec, "ssp") == 0)
-            r->spec.consistency = GP_SSP;
+        if (strcmp(spec, "kept") == 0)
+            r->spec.flags = GP_KEEP;
         must(gp_table_declare(job, &r->spec, &r->table), "declare");
         replica_init(r);
     }

@@ -27,6 +27,7 @@ DURABILITIES = {None: 0, 'none': 1, 'replica': 2, 'worker': 3}
 BACKUP_RULES = {'static': 1, 'auto': 2, 'dbw': 3, 'blind': 4, 'adasync': 5}
 BACKUP_RATES = {'fixed': 0, 'proportional': 1}
 ROW_RULES = {'sgd': 1, 'adagrad': 2, 'adagrad-one': 3, 'adam': 4, 'ftrl': 5}
+CONSISTENCIES = {'bsp': 1, 'ssp': 2, 'asp': 3}
 ROW_INITIALS = {'zeros': 0, 'constant': 1, 'uniform': 2, 'normal': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
 

@@ -43,7 +43,8 @@ class Keys:
         if found != self.rows_shape:
             raise mismatch(f'{what}: shape {found}, expected {self.rows_shape}: one row for each '
                            'key')
-        return loan.address(gradients, len(self) * self.rows_shape[-1], what, 'float32')
+        return loan.address(gradients, len(self) * self.rows_shape[-1], what, 'float32',
+                            is_read=True)
 
 
 def _array_of(keys, what):

@@ -3,8 +3,8 @@ import contextlib
 import ctypes
 import errno
 
-from .._native.binding import (check, DTYPES, encode, lib, number, OPERATIONS, ROW_INITIALS,
-                               ROW_RULES, RowSettings, TableSpec, U32_MAX, U64_MAX)
+from .._native.binding import (check, CONSISTENCIES, DTYPES, encode, lib, number, OPERATIONS,
+                               ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX, U64_MAX)
 from .._native.memory import Loan
 from .._process.rounds import Round
 from ..errors import mismatch
@@ -24,7 +24,7 @@ _SETTINGS = {
 
 
 def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='mean', initial=0.0,
-            seed=0):
+            seed=0, consistency='bsp'):
     """Job.table(): declares a table, the same on every rank, before the first clock(). Waits for
     connections to its lanes. Returns a Table.
 
@@ -37,6 +37,9 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       initial  values of a row before its first update: a number, ("uniform", v) between -v and v,
                or ("normal", v) with the standard deviation v; zeros for "ftrl"
       seed     of initial values, which depend on seed, key and element alone
+      consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
+               push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
+               "asp": a pull never waits
 
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""
@@ -48,6 +51,7 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
         combine=OPERATIONS[_one_of(combine, COMBINES, f"combine of table '{name}'")],
         seed=number(seed, f"seed of table '{name}'", U64_MAX))
     spec.initial, spec.initial_value = _initial(initial, f"initial of table '{name}'")
+    spec.consistency, spec.staleness = _consistency(consistency, f"consistency of table '{name}'")
     handle = ctypes.c_void_p()
     with job._using() as of_job:
         check(lib.gp_table_declare(of_job, ctypes.byref(spec), ctypes.byref(handle)))
@@ -65,6 +69,16 @@ def _real(value, what):
         return float(value)
     except (TypeError, ValueError):
         raise mismatch(f'{what} is {value!r}, expected a real number') from None
+
+
+def _consistency(consistency, what):
+    """Returns (a value of enum gp_consistency, the staleness)."""
+    word, colon, staleness = str(consistency).partition(':')
+    is_number = staleness.isascii() and staleness.isdigit() and int(staleness) <= U32_MAX
+    if word not in CONSISTENCIES or (word == 'ssp') != bool(colon) or bool(colon) != is_number:
+        raise mismatch(f'{what} is {consistency!r}; choose "bsp", "asp", or "ssp:N" with the '
+                       'number of clocks that a rank may be ahead')
+    return CONSISTENCIES[word], int(staleness or 0)
 
 
 def _initial(initial, what):

@@ -269,10 +269,6 @@ static void properties_that_lanes_do_not_serve_are_refused(void **state)
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
-    declare_terms(zero.end, TABLE_TERMS_SSP, 0, 0);
-    refused(zero.end, -EOPNOTSUPP, "lanes serve no SSP and no ASP yet; set consistency to GP_BSP");
-    declare_terms(zero.end, TABLE_TERMS_ASP, 0, 0);
-    refused(zero.end, -EOPNOTSUPP, "set consistency to GP_BSP");
     declare_terms(zero.end, TABLE_TERMS_BSP, DURABILITY_REPLICA, 0);
     refused(zero.end, -EOPNOTSUPP, "lanes make no copies of rows yet");
     declare_terms(zero.end, TABLE_TERMS_BSP, 0, TABLE_TERMS_KEEP);
@@ -294,18 +290,41 @@ static void a_declare_of_tensors_and_tables_is_refused(void **state)
                     -EINVAL, "declare the tables in a request of their own");
 }
 
-static void a_job_that_workers_enter_or_leave_has_no_tables(void **state)
+static struct member join_to_continue(struct rig *rig, uint32_t rank, uint32_t workers_max)
 {
-    struct rig *rig = *state;
     WIRE(JoinRequest) join;
     envelope request;
-    rig_aggregator(rig, 1);
-    join_request(&request, &join, "words", 0, 1);
+    join_request(&request, &join, "words", rank, 2);
     join.node = NODE;
     join.continues = true;
-    struct member zero = join_with(rig, &join, &request);
+    join.workers_max = workers_max;
+    return join_with(rig, &join, &request);
+}
+
+static void a_job_that_workers_enter_has_no_tables(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    struct member zero = join_to_continue(rig, 0, 3);
+    declare_terms(zero.end, TABLE_TERMS_ASP, 0, 0);
+    refused(zero.end, -EOPNOTSUPP, "; join without workers_max");
+}
+
+/* A worker in the place of one that has left is late, too. */
+static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **state)
+{
+    struct rig *rig = *state;
+    rig_aggregator(rig, 1);
+    struct member zero = join_to_continue(rig, 0, 0), one = join_to_continue(rig, 1, 0);
     end_declare_table(zero.end, "users", 32, SHARDS);
-    refused(zero.end, -EOPNOTSUPP, "join with a fixed number of workers");
+    refused(zero.end, -EOPNOTSUPP, "; set consistency to GP_SSP or GP_ASP, or on_worker_loss");
+    declare_terms(zero.end, TABLE_TERMS_ASP, 0, 0);
+    message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
+    end_leave(one.end);
+    one = join_to_continue(rig, 1, 0);
+    declare_terms(one.end, TABLE_TERMS_ASP, 0, 0);
+    refused(one.end, -EOPNOTSUPP,
+            "rank 1 has joined job words after its start, and late workers take");
 }
 
 static void a_job_with_backup_workers_has_no_tables(void **state)
@@ -557,7 +576,8 @@ int main(void)
         CASE(invalid_terms_are_refused_with_a_reason),
         CASE(properties_that_lanes_do_not_serve_are_refused),
         CASE(a_declare_of_tensors_and_tables_is_refused),
-        CASE(a_job_that_workers_enter_or_leave_has_no_tables),
+        CASE(a_job_that_workers_enter_has_no_tables),
+        CASE(a_job_that_continues_without_workers_has_no_tables_with_bsp),
         CASE(a_job_with_backup_workers_has_no_tables),
         CASE(a_rank_that_declares_other_terms_fails_the_job),
         CASE(a_rank_without_a_lane_on_its_host_is_refused),

@@ -364,9 +364,6 @@ static void terms_and_shards_are_checked(void **state)
     terms.dim = 0;
     assert_int_equal(place(&terms, "items", shards, 2), -EINVAL);
     terms = users;
-    terms.consistency = TABLE_TERMS_ASP;
-    assert_int_equal(place(&terms, "items", shards, 2), -EOPNOTSUPP);
-    terms.consistency = TABLE_TERMS_BSP;
     assert_int_equal(place(&terms, "items", shards, 2), 0);
     assert_int_equal(place(&terms, "items", shards, 2), 0);
     terms.dim++;
