@@ -6,6 +6,7 @@
 #include "svc/fabric/fabric.h"
 #include "svc/lane/memory/arena.h"
 #include "svc/reduce/update.h"
+#include "svc/wire/backup_terms.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
 
@@ -112,6 +113,8 @@ struct lane_piece {
     bool continues;
     /* aggregator that stores the replica; 0: workers may store it (A49) */
     uint32_t keeper;
+    /* backup workers of the job, valid during the call; NULL: none */
+    const struct backup_terms *backup;
 };
 
 /* Places pieces of a job. The first piece also creates the job. `recovering`: workers report their
