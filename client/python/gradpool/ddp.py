@@ -90,9 +90,9 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   rank 0's parameters and moments. None: the service averages gradients
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
-      backup      3, "static:3" or a gradpool.Backup: each round closes at its third gradient, and
-                  slower ranks are passed. Needs an optimizer, and a loop over
-                  Attachment.batches(); the job has this model alone. None: rounds wait for all
+      backup      "static:3": each round closes at its third gradient, and slower ranks are passed.
+                  "auto": the service decides when. Or a gradpool.Backup. Needs an optimizer, and a
+                  loop over batches(); the job has this model alone. None: rounds wait for all
       step        with backup, a function that batches() calls once for each round, on ranks that
                   were passed, too: scheduler.step
 
@@ -248,6 +248,11 @@ class Attachment:
         set_epoch() of its sampler. Each body calls backward() once, and batches() the optimizer's
         step() and the function step of attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
+
+    def tell_loss(self, loss):
+        """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
+        "dbw" and "adasync" need it; "adasync" keeps its first number without losses."""
+        self._rounds_of('tell_loss()').loss = float(loss)
 
     def settle(self):
         """With backup workers: returns when all ranks have called this method and have the
