@@ -207,7 +207,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup;              /* so far STATIC, absence UINT32_MAX, GP_FAIL, no copies */
+    gp_backup_spec backup;              /* so far gradients 1, rate FIXED, GP_FAIL, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,

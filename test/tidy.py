@@ -34,7 +34,8 @@ ARROWS = {
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
     'svc/host': {'svc/base'},
     'svc/replica': {'svc/fabric', 'svc/wire', 'svc/base'},
-    'svc/lane': {'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
+    # for the rule of backup workers
+    'svc/lane': {'packer', 'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
     'svc/aggregator': {'svc/lane', 'migrator', 'svc/replica', 'svc/reduce', 'svc/fabric',
                        'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/host', 'svc/view',
                        'svc/base'},

@@ -50,6 +50,7 @@ struct placing {
     const Gradpool__Wire__PlaceRequest *request;
     struct lane_piece *pieces;
     struct terms *terms;              /* terms of each piece; `pieces` points to them */
+    struct backup_terms backup;       /* of the job; `pieces` points to them */
     uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and their limit */
     uint64_t job_bytes;               /* bytes that the job used before the request */
     char why_not[ERR_TEXT_BYTES];     /* reason why the cgroup has no memory; "": it has memory */
@@ -63,8 +64,12 @@ static int read_pieces(struct placing *placing)
     placing->terms = calloc(count + 1, sizeof *placing->terms);
     if (!placing->pieces || !placing->terms)
         return -ENOMEM;
-    for (size_t i = 0; error == 0 && i < count; i++)
+    error = backup_terms_read(placing->request->backup.data, placing->request->backup.len,
+                              &placing->backup);
+    for (size_t i = 0; error == 0 && i < count; i++) {
         error = read_spec(placing->request->pieces[i], &placing->terms[i], &placing->pieces[i]);
+        placing->pieces[i].backup = placing->backup.rule ? &placing->backup : NULL;
+    }
     return error;
 }
 

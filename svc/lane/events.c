@@ -13,6 +13,7 @@
 #include "svc/lane/job.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/closing.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/hear.h"
@@ -198,9 +199,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     case RECORD_BACKUP: take_backup(w, &record->backup); return false;
     case RECORD_LANDED: take_landed(w, &record->landed); return false;
-    case RECORD_MEASURE:
-        evict(w, "a record for backup workers, which the job does not have");
-        return false;
+    case RECORD_MEASURE: closing_measured(w->job, &record->measure); return false;
     case RECORD_ROWS: evict_for(w, rows_hear_request(w, &record->rows)); return false;
     case RECORD_CLOCK: evict_for(w, rows_hear_clock(w, &record->clock)); return false;
     default: evict(w, "a record that only lanes send"); return false;

@@ -34,6 +34,8 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->workers);
     arena_free(arena, &job->account, job->table.buckets);
     arena_free(arena, &job->account, job->grants);
+    arena_free(arena, &job->account, job->squares);
+    arena_free(arena, &job->account, job->sampling);
     window_close(job);
     servings_free(job);
     /* copied, because the account is a field of the job */
@@ -54,8 +56,8 @@ static void workers_init(struct lane_job *job)
 size_t job_bytes(uint32_t workers)
 {
     size_t peers = workers + LANE_KEEPERS_MAX;
-    return sizeof(struct lane_job) + peers * sizeof(struct worker) +
-           TABLE_SIZE_LEAST * sizeof(struct hash_link *) +
+    return sizeof(struct lane_job) + sizeof(struct lane_squares) + sizeof(struct sampling) +
+           peers * sizeof(struct worker) + TABLE_SIZE_LEAST * sizeof(struct hash_link *) +
            peers * LANE_GRANTS_PER_RANK * sizeof(struct record_connect);
 }
 
@@ -82,7 +84,9 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
         arena_alloc(arena, &job->account, TABLE_SIZE_LEAST * sizeof(struct hash_link *)),
         .size = TABLE_SIZE_LEAST};
     job->grants = arena_alloc(arena, &job->account, grants_max(job) * sizeof *job->grants);
-    if (!job->workers || !job->table.buckets || !job->grants) {
+    job->squares = arena_alloc(arena, &job->account, sizeof *job->squares);
+    job->sampling = arena_alloc(arena, &job->account, sizeof *job->sampling);
+    if (!job->workers || !job->table.buckets || !job->grants || !job->squares || !job->sampling) {
         job_free(job);
         return -ENOMEM;
     }

@@ -9,7 +9,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
-#include "svc/lane/piece/takers.h"
+#include "svc/lane/piece/waits.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/rows.h"
@@ -130,15 +130,16 @@ static void tell(struct lane *lane)
     lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
 }
 
-/* Closes rounds that have waited for takers until the end of their wait. */
+/* Closes rounds that have waited for takers until the end of their wait, or whose rule decides
+ * now. */
 static void end_waits(struct lane *lane)
 {
     struct piece *p;
-    while ((p = takers_due(lane)))
+    while ((p = waits_due(lane)))
         round_go_on(p);
 }
 
-uint64_t lane_next_ns(const struct lane *lane) { return takers_next_ns(lane); }
+uint64_t lane_next_ns(const struct lane *lane) { return waits_next_ns(lane); }
 
 void lane_pass_over(struct lane *lane, size_t fabric) { lane->passes_over[fabric] = true; }
 
@@ -336,7 +337,7 @@ static void measure_job(struct lane_job *job, struct lane_job_use *use)
                                  .handled_ns = job->ending.handled_ns,
                                  .stalled_ns = job->ending.stalled_ns,
                                  .endings = job->ending.sums,
-                                 .squares = job->squares};
+                                 .squares = *job->squares};
     if (job->reference) {
         use->reference = job->reference->id;
         use->begun_rounds = job->reference->begun_rounds;

@@ -6,6 +6,7 @@
 #include "svc/fabric/fabric.h"
 #include "svc/lane/memory/arena.h"
 #include "svc/reduce/update.h"
+#include "svc/wire/backup_terms.h"
 #include "svc/wire/record.h"
 #include "svc/wire/terms.h"
 
@@ -114,6 +115,8 @@ struct lane_piece {
     uint32_t keeper;
     /* newest round whose COMMIT a rank had when it left the job; 0: none */
     uint64_t committed;
+    /* backup workers of the job, valid during the call; NULL: none */
+    const struct backup_terms *backup;
 };
 
 /* Places pieces of a job. The first piece also creates the job. `recovering`: workers report their

@@ -53,7 +53,7 @@ struct piece {
     struct list run_link;   /* node in job.runnable */
     struct hash_link by_id; /* in job.table */
     struct lane_job *job;
-    uint32_t id, task, epoch;
+    uint32_t id, epoch;
     unsigned dtype;
     uint64_t elements;
     struct lane_terms terms;
@@ -87,6 +87,7 @@ struct piece {
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
+    struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
     uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
@@ -207,7 +208,8 @@ struct lane_job {
     struct lent lent; /* memory that the job's workers lend, counted at each lending */
     /* sets of ranks, at the index round % CHOICES_PER_JOB (W13) */
     struct record_chosen choices[CHOICES_PER_JOB];
-    struct lane_squares squares;
+    struct lane_squares *squares; /* of the newest measured round */
+    struct sampling *sampling;    /* of sampled blocks (A97) */
     /* beginning of the turn in progress, which busy_ns does not include yet; 0: no turn */
     uint64_t turn_since_ns;
     struct job_looks looks;
@@ -239,11 +241,11 @@ struct lane {
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
-    uint64_t apart_ns;      /* time of the current events that is already charged */
-    uint64_t helped_ns;     /* time that other threads have spent on this lane's jobs */
-    struct list telling;    /* workers with a pending message */
-    struct takers *holding; /* pieces whose open round waits for ranks that take a result */
-    struct list tracings;   /* recordings of jobs, for timelines */
+    uint64_t apart_ns;       /* time of the current events that is already charged */
+    uint64_t helped_ns;      /* time that other threads have spent on this lane's jobs */
+    struct list telling;     /* workers with a pending message */
+    struct lane_wait *waits; /* pieces whose open round waits until a time (piece/waits.h) */
+    struct list tracings;    /* recordings of jobs, for timelines */
     /* Called when no chunk of the piece is in progress any more. `is_given_up`: the round of these
      * chunks was aborted (round.h). */
     void (*chunks_are_over)(struct piece *p, bool is_given_up);

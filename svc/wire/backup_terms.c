@@ -13,6 +13,16 @@ const char *backup_terms_rule_name(uint32_t rule)
     return rule < BACKUP_TERMS_RULES ? names[rule] : NULL;
 }
 
+int backup_terms_read(const void *data, size_t bytes, struct backup_terms *ret_terms)
+{
+    if (bytes != 0 && bytes != sizeof *ret_terms)
+        return -EBADMSG;
+    *ret_terms = (struct backup_terms){0};
+    if (bytes > 0)
+        memcpy(ret_terms, data, bytes);
+    return 0;
+}
+
 static uint32_t backup_terms_or(uint32_t value, uint32_t preset) { return value ? value : preset; }
 
 struct backup_terms backup_terms_filled(struct backup_terms terms, uint32_t workers)
@@ -43,6 +53,12 @@ static int check_k(const struct backup_terms *t, uint32_t workers, const char *j
         return err_set(err, -EINVAL,
                        "job '%s': backup.k is %u, but rule '%s' chooses k itself; set k to 0", job,
                        t->k, rule);
+    bool has_table = t->rule == BACKUP_TERMS_DBW || t->rule == BACKUP_TERMS_BLIND;
+    if (has_table && workers > BACKUP_TERMS_TABLE_MAX)
+        return err_set(err, -EINVAL,
+                       "job '%s': backup rule '%s' is for at most %u workers, and the job has %u; "
+                       "use rule 'auto'",
+                       job, rule, BACKUP_TERMS_TABLE_MAX, workers);
     if (t->least > workers)
         return err_set(err, -EINVAL,
                        "job '%s': backup.least is %u for %u workers; set least to 0 to %u", job,

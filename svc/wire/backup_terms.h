@@ -30,12 +30,29 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
 #define BACKUP_TERMS_LAG_MAX 16u        /* largest `lag`, for which a lane has room for results */
 #define BACKUP_TERMS_GRADIENTS_MAX 7u   /* gradients of one rank in one round */
 #define BACKUP_TERMS_REPEATING_MAX 256u /* workers, with more than one gradient a rank */
+/* workers with DBW or BLIND, which have a table of times for each pair of numbers of gradients */
+#define BACKUP_TERMS_TABLE_MAX 256u
 
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */
 struct backup_terms {
     uint32_t rule, k, least, absence, lag, gradients, rate;
 };
 
+/* Reads terms from bytes of a peer; no bytes: GP_BACKUP_ALL. The values are unchecked. -EBADMSG:
+ * another length. */
+int backup_terms_read(const void *data, size_t bytes, struct backup_terms *ret_terms);
+/* Returns whether the rule needs sums over gradients (MEASURE). */
+static inline bool backup_terms_measure(const struct backup_terms *terms)
+{
+    return terms->rule == BACKUP_TERMS_AUTO || terms->rule == BACKUP_TERMS_DBW;
+}
+/* Returns whether the k-th gradient closes each round, whatever arrives when. Such a job needs no
+ * state of a rule. */
+static inline bool backup_terms_are_fixed(const struct backup_terms *terms)
+{
+    return terms->rule == BACKUP_TERMS_ALL ||
+           (terms->rule == BACKUP_TERMS_STATIC && terms->absence == UINT32_MAX);
+}
 /* Returns the name of a rule, such as "static"; NULL: no such rule. */
 const char *backup_terms_rule_name(uint32_t rule);
 /* Replaces zeros by the defaults, so that equal terms have equal fields. Terms without a rule stay

@@ -190,9 +190,9 @@ static bool go_on_is_sound(const struct record_go_on *r)
 
 static bool measure_is_sound(const struct record_measure *r)
 {
-    return is_zero(r->reserved, sizeof(r->reserved)) && round_is_of_job(r->round) &&
-           r->inputs >= 1 && r->inputs <= RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX &&
-           r->blocks >= 1 && r->blocks <= RECORD_SAMPLE_BLOCKS;
+    return r->reserved == 0 && round_is_of_job(r->round) && r->inputs >= 1 &&
+           r->inputs <= RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX &&
+           r->blocks <= RECORD_SAMPLE_BLOCKS;
 }
 
 static bool record_settings_are_sound(const struct record_settings *r)

@@ -10,7 +10,7 @@
 #define RECORD_MISSING_WORDS RANKS_WORDS
 #define RECORD_GRADIENTS_MAX 7   /* gradients of one rank in one round */
 #define RECORD_COUNTED_RANKS 256 /* ranks of a set in RECORD_FORM_COUNTS */
-#define RECORD_SAMPLE_BLOCKS 256 /* blocks of a job in MEASURE */
+#define RECORD_SAMPLE_BLOCKS 256 /* blocks of a job on one lane in MEASURE */
 
 /* Why a round closed. */
 enum record_reason {
@@ -59,18 +59,21 @@ struct record_go_on {
 };
 _Static_assert(sizeof(struct record_go_on) == 16, "no holes");
 
-/* Sums over a sample of blocks of one lane's tensors. Infinite or NaN gradients give infinite or
- * NaN sums, which the receiver has to expect. */
+/* Sums over the gradients of a round, estimated from a sample of blocks. A lane sends the sums of
+ * its tensors to the lowest rank of the set, which sends them on to the leader lane. Infinite or
+ * NaN gradients give infinite or NaN sums, which the receiver has to expect. */
 struct record_measure {
     uint8_t kind;
-    uint8_t reserved[3];
+    uint8_t reserved;
+    uint16_t lanes; /* from a worker: number of lanes that send sums of this round; else 0 */
     uint32_t lane;
     uint64_t round;  /* of the job */
     uint32_t inputs; /* gradients in the mean */
     uint32_t blocks; /* blocks of the sample on that lane */
     double squares;  /* sum of the squares of the gradients */
     double mean;     /* square of their mean */
-    double product;  /* scalar product of this mean and the mean of the round before */
+    /* scalar product of this mean and the mean of the round before; NaN: unknown */
+    double product;
 };
 _Static_assert(sizeof(struct record_measure) == 48, "no holes");
 

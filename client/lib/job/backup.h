@@ -26,7 +26,7 @@ enum backup_report {
 };
 
 struct backup_rounds {
-    uint32_t count; /* number of gradients that close a round; 0: the job has no backup workers */
+    uint32_t count; /* fewest gradients that close a round; 0: the job has no backup workers */
     bool is_used;   /* a thread ends a round or fetches one */
     enum backup_phase phase;
     enum backup_report report;

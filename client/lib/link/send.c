@@ -3,6 +3,7 @@
  * ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
+#include "svc/wire/backup_terms.h"
 
 #include <errno.h>
 #include <string.h>
@@ -154,6 +155,20 @@ static int tell_kept(struct link *l, const struct piece *p)
     return fabric_send(l->conn, &ready, sizeof ready, NULL, 0);
 }
 
+/* Returns the push whose settings the lane needs before the piece is announced. The hidden tensor
+ * has none of its own; its lane needs the rate of the round's updates (W22). */
+static const struct push *push_with_settings(const struct piece *p)
+{
+    const struct gp_tensor *leader = p->tensor->job->backup.leader;
+    if (p->tensor != leader || leader->job->join_backup.rule != BACKUP_TERMS_DBW)
+        return &p->tensor->open;
+    for_each_tensor (t, leader->job) {
+        if (terms_are_following(&t->terms) && t->open.has_settings)
+            return &t->open;
+    }
+    return &leader->open;
+}
+
 static int send_ready(struct link *l, struct piece *p)
 {
     struct record_ready ready;
@@ -161,7 +176,7 @@ static int send_ready(struct link *l, struct piece *p)
     if (told == 0)
         told = tell_kept(l, p);
     if (told == 0)
-        told = tell_settings(l, &p->tensor->open);
+        told = tell_settings(l, push_with_settings(p));
     if (told < 0)
         return told;
     ready_describe_standing(p, &ready);

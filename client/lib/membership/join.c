@@ -103,8 +103,27 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     return job;
 }
 
+/* Returns the fewest gradients that close a round. */
+static uint32_t fewest_of_backup(const gp_backup_spec *spec, uint32_t workers)
+{
+    struct backup_terms terms = backup_terms_of(spec);
+    if (spec->rule == GP_BACKUP_STATIC)
+        return spec->k > spec->least ? spec->k : spec->least;
+    return backup_terms_filled(terms, workers).least;
+}
+
+/* Rules choose among sets of three ranks or more. */
+static void warn_of_few(const gp_job_spec *spec)
+{
+    bool is_chosen = spec->backup.rule != GP_BACKUP_ALL && spec->backup.rule != GP_BACKUP_STATIC;
+    if (is_chosen && spec->workers < 3 && spec->rank == 0)
+        log_warn("job '%s': backup rule '%s' drops no gradient of %u workers, so each round waits "
+                 "for all ranks; start 3 workers or more",
+                 spec->name, backup_terms_rule_name(spec->backup.rule), spec->workers);
+}
+
 /* Without backup workers the join has no BackupSpec. */
-static void describe_backup(struct gp_job *job, const gp_backup_spec *spec)
+static void describe_backup(struct gp_job *job, const gp_backup_spec *spec, uint32_t workers)
 {
     if (spec->rule == GP_BACKUP_ALL)
         return;
@@ -113,7 +132,7 @@ static void describe_backup(struct gp_job *job, const gp_backup_spec *spec)
                      .least = spec->least, .absence = spec->absence, .lag = spec->lag,
                      .gradients = spec->gradients, .rate = (uint32_t)spec->rate);
     job->join.backup = &job->join_backup;
-    job->backup.count = spec->k > spec->least ? spec->k : spec->least;
+    job->backup.count = fewest_of_backup(spec, workers);
 }
 
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
@@ -127,7 +146,8 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
         .pid = pid, .pid_namespace = process_namespace(), .identity = process_identity(pid),
         .lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS),
         .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS));
-    describe_backup(job, &spec->backup);
+    describe_backup(job, &spec->backup, spec->workers);
+    warn_of_few(spec);
     struct control_options options = {.endpoint = &client->endpoint,
                                       .addresses = &client->addresses,
                                       .key = client->has_key ? &client->key : NULL,

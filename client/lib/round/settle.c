@@ -221,6 +221,41 @@ static void settle_passed(struct gp_job *job, const struct record_chosen *record
         atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
 }
 
+static bool settle_link_follows(const struct link *l)
+{
+    for_each_tensor (t, l->job) {
+        if (!terms_are_following(&t->terms))
+            continue;
+        for_each_piece (p, t) {
+            if (p->link == l)
+                return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t settle_count_lanes(struct gp_job *job)
+{
+    uint32_t count = 0;
+    for_each_link (l, job)
+        count += settle_link_follows(l);
+    return count;
+}
+
+/* Sends the sums of a lane on to the leader lane, with the number of lanes that send sums (W22). A
+ * full send queue drops them: the round then has no sample. */
+static void settle_measure(struct link *l, const struct record_measure *record)
+{
+    const struct gp_tensor *leader = l->job->backup.leader;
+    struct link *to = leader && leader->pieces ? leader->pieces->link : NULL;
+    struct record_measure sums = *record;
+    sums.lanes = (uint16_t)settle_count_lanes(l->job);
+    if (to && to->state == LINK_OPEN)
+        (void)fabric_send(to->conn, &sums, sizeof sums, NULL, 0);
+    else
+        l->job->stale++;
+}
+
 /* Fails the tensor of a piece with the lane's error. The tensor's name is added to a text that does
  * not begin with it. If state was lost, the name of the lost lane is added, too, because only this
  * worker knows that name. */
@@ -319,6 +354,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_CLOCKS: settle_clocks(l, &record.clocks); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
     case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
+    case RECORD_MEASURE: settle_measure(l, &record.measure); break;
     default: l->job->stale++; /* records of this kind are for lanes, or not for this job */
     }
 }

@@ -91,9 +91,9 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   rank 0's parameters and moments. None: the service averages gradients
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
-      backup      3, "static:3" or a gradpool.Backup: each round closes at its third gradient, and
-                  slower ranks are passed. The loop is over Attachment.batches(); the job has this
-                  model alone. None: rounds wait for all
+      backup      "static:3": each round closes at its third gradient, and slower ranks are passed.
+                  "auto": the service decides when. Or a gradpool.Backup. The loop is over batches();
+                  the job has this model alone. None: rounds wait for all
       step        with backup, a function that batches() calls once for each round, on passed ranks,
                   too: scheduler.step. Without optimizer= the script steps there, by means in .grad
 
@@ -251,6 +251,11 @@ class Attachment:
         set_epoch() of its sampler. Each body calls backward() once, and batches() calls the
         attached optimizer's step() and the function step of attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
+
+    def tell_loss(self, loss):
+        """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
+        "dbw" and "adasync" need it; "adasync" keeps its first number without losses."""
+        self._rounds_of('tell_loss()').loss = float(loss)
 
     def settle(self):
         """With backup workers: returns when all ranks have called this method and have the

@@ -118,21 +118,31 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
     return placed->count;
 }
 
+/* Returns the bytes of the job's backup terms, which belong to the job; none: the job has no backup
+ * workers. */
+static ProtobufCBinaryData telling_backup(const struct job *job)
+{
+    const struct backup_terms *terms = &job->terms->backup;
+    return (ProtobufCBinaryData){.data = (uint8_t *)terms,
+                                 .len = terms->rule == BACKUP_TERMS_ALL ? 0 : sizeof *terms};
+}
+
 /* Returns a request without pieces, with the limits of the job and its tenant. */
 static WIRE(PlaceRequest)
     telling_request(const struct job *job, const struct lane *lane, uint32_t epoch)
 {
     const uint64_t *most = job->tenant->limits.most;
-    return MESSAGE_PART(
-        PlaceRequest, place_request, .lane = lane->id, .job_id = job->id, .job = job->name,
-        .workers = job->workers, .epoch = epoch, .is_elastic = job->terms->is_elastic,
-        .lent_bytes_max = most[LIMIT_JOB_LENT],
-        .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
-        .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
-        .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
-        .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
-        .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
-        .has_others = !tenants_has_one(job->service), .tenant = job->tenant->key.tenant);
+    return MESSAGE_PART(PlaceRequest, place_request, .lane = lane->id, .job_id = job->id,
+                        .job = job->name, .workers = job->workers, .epoch = epoch,
+                        .is_elastic = job->terms->is_elastic,
+                        .lent_bytes_max = most[LIMIT_JOB_LENT],
+                        .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
+                        .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
+                        .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
+                        .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
+                        .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
+                        .has_others = !tenants_has_one(job->service),
+                        .tenant = job->tenant->key.tenant, .backup = telling_backup(job));
 }
 
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,

@@ -8,6 +8,7 @@
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/state/replica.h"
+#include "svc/lane/state/sample.h"
 #include "svc/lane/worker/window.h"
 
 #include <errno.h>
@@ -183,6 +184,17 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
         p->input_squares += reduce_squares(p->dtype, sources[i], t->elements);
 }
 
+/* Samples the gradients of a round of the job. */
+static void sample_pass(const struct transfer *t, const void *const sources[])
+{
+    const struct piece *p = t->piece;
+    if (!p->sampled || p->is_copy || p->is_answer || !quorum_follows(p, p->operation))
+        return;
+    sample_inputs(t, sources);
+    if (pass_is_last(t))
+        sample_mean(t, sources, t->has_partial ? partial_slot(t) : NULL);
+}
+
 /* Returns whether a round exceeds half of the cache. The other half is left to the workers
  * (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
@@ -240,6 +252,7 @@ static int reduce(struct transfer *t, void *const targets[], int count, enum red
     if (error < 0)
         return error;
     measure_inputs(t, sources);
+    sample_pass(t, sources);
     apply(t, sources, targets, count, target, divisor, streams);
     return confirm_sources(t);
 }

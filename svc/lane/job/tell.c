@@ -53,6 +53,16 @@ void tell_passed(struct worker *w, uint64_t round)
     line_up(w);
 }
 
+void tell_measure(struct worker *w, const struct record_measure *told)
+{
+    struct sampling *all = w->job->sampling;
+    if (!w->conn)
+        return;
+    all->told = *told;
+    all->told_to = w;
+    line_up(w);
+}
+
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text)
 {
     struct record_error error;
@@ -164,6 +174,15 @@ static int send_passed(struct worker *w)
     return error;
 }
 
+static int send_measure(struct worker *w)
+{
+    struct sampling *all = w->job->sampling;
+    int error = fabric_send(w->conn, &all->told, sizeof all->told, NULL, 0);
+    if (error == 0)
+        all->told_to = NULL;
+    return error;
+}
+
 static bool flush_worker(struct worker *w)
 {
     struct announcement *a;
@@ -173,6 +192,8 @@ static bool flush_worker(struct worker *w)
             return false; /* a ROOM or CLOSED event of the connection follows */
     }
     if (w->conn && w->owes_passed && send_passed(w) < 0)
+        return false;
+    if (w->conn && w->job->sampling->told_to == w && send_measure(w) < 0)
         return false;
     if (w->conn && w->owes_failure)
         w->owes_failure =

@@ -7,6 +7,7 @@
 
 struct announcement;
 struct lane;
+struct record_measure;
 struct worker;
 
 void tell_commit(struct worker *w, struct announcement *a);
@@ -17,6 +18,8 @@ void tell_chosen(struct worker *w, struct announcement *a);
 /* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that
  * was not sent yet. */
 void tell_passed(struct worker *w, uint64_t round);
+/* Sends MEASURE, in place of an earlier one that the job has not sent yet. */
+void tell_measure(struct worker *w, const struct record_measure *told);
 /* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);

@@ -3,11 +3,13 @@
 #include "svc/lane/piece/piece.h"
 
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/closing.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
 #include "svc/lane/state/replica.h"
+#include "svc/lane/state/sample.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/wire/terms.h"
@@ -104,12 +106,18 @@ static int make_kept(struct piece *p, struct piece *before)
     return p->parameters ? 0 : -ENOMEM;
 }
 
-static int make_takers(struct piece *p)
+/* Allocates the state of a piece that leads the rounds of its job. */
+static int make_leader(struct piece *p, const struct lane_piece *spec)
 {
     if (p->terms.role != LEADS_ROUNDS)
         return 0;
     p->takers = takers_create(p);
-    return p->takers ? 0 : -ENOMEM;
+    return p->takers ? closing_create(p, spec->backup) : -ENOMEM;
+}
+
+static bool piece_is_sampled(const struct piece *p, const struct lane_piece *spec)
+{
+    return piece_follows(p) && spec->backup && backup_terms_measure(spec->backup);
 }
 
 static struct piece *piece_create(struct lane_job *job, const struct lane_piece *spec,
@@ -123,14 +131,14 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
         return NULL;
     p->job = job;
     p->id = spec->id;
-    p->task = spec->task;
     p->dtype = spec->dtype;
     p->elements = spec->elements;
     p->terms = spec->terms;
     p->continues = spec->continues;
     p->left_round = spec->committed;
     p->members = members;
-    if (make_takers(p) < 0 || make_kept(p, before) < 0) {
+    if (make_leader(p, spec) < 0 || make_kept(p, before) < 0) {
+        closing_free(p);
         takers_free(p);
         arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
@@ -142,12 +150,17 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
     list_init(&p->run_link);
     ranks_init(p, spec);
+    if (piece_is_sampled(p, spec))
+        sample_add(p);
     return p;
 }
 
 static int check_spec(const struct lane_job *job, const struct lane_piece *spec)
 {
-    bool is_sound = terms_are_sound(&spec->terms, count_members(job, spec)) && rule_is_sound(spec);
+    uint32_t members = count_members(job, spec);
+    bool leads = spec->terms.role == LEADS_ROUNDS;
+    bool is_sound = terms_are_sound(&spec->terms, members) && rule_is_sound(spec) &&
+                    (!leads || closing_is_sound(spec->backup, members));
     return is_sound ? 0 : -EINVAL;
 }
 
@@ -262,6 +275,8 @@ void piece_free(struct piece *p)
     piece_unqueue(p);
     arena_free(job->lane->options.arena, &job->account, p->kept);
     replica_free(p);
+    sample_free(p);
+    closing_free(p);
     takers_free(p);
     parameters_free(p);
     arena_free(job->lane->options.arena, &job->account, p);

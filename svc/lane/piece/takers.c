@@ -7,6 +7,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/waits.h"
 
 #include <string.h>
 
@@ -34,10 +35,9 @@ struct taker {
 };
 
 struct takers {
-    struct piece *piece;
-    struct takers *next; /* in lane.holding */
-    uint64_t until_ns;   /* end of the open round's wait; 0: the round does not wait */
-    uint64_t closed_ns;  /* time of the last close; 0: this lane has closed no round */
+    struct lane_wait wait;   /* of the open round */
+    struct closing *closing; /* the rule of the job's rounds (closing.h); NULL: none */
+    uint64_t closed_ns;      /* time of the last close; 0: this lane has closed no round */
     uint64_t spans_ns[SPANS];
     uint32_t spans;    /* number of measured rounds */
     uint32_t asking;   /* number of reports that wait for an answer */
@@ -50,24 +50,20 @@ struct takers *takers_create(struct piece *p)
     size_t bytes = sizeof(struct takers) + p->members * sizeof(struct taker);
     struct takers *ts = arena_alloc(job->lane->options.arena, &job->account, bytes);
     if (ts)
-        ts->piece = p;
+        ts->wait.piece = p;
     return ts;
-}
-
-static void takers_unlist(struct takers *ts)
-{
-    struct takers **at = &ts->piece->job->lane->holding;
-    while (*at && *at != ts)
-        at = &(*at)->next;
-    if (*at)
-        *at = ts->next;
 }
 
 void takers_free(struct piece *p)
 {
     if (p->takers)
-        takers_unlist(p->takers);
+        wait_unlist(&p->takers->wait);
     arena_free(p->job->lane->options.arena, &p->job->account, p->takers);
+}
+
+struct closing **takers_closing(const struct piece *p)
+{
+    return p->takers ? &p->takers->closing : NULL;
 }
 
 /* ---- what a rank takes ---- */
@@ -186,20 +182,6 @@ static uint64_t takers_wait_ns(const struct piece *p)
     return longest;
 }
 
-static void takers_stop(struct takers *ts)
-{
-    takers_unlist(ts);
-    ts->until_ns = 0;
-}
-
-static void takers_start(struct takers *ts, uint64_t until_ns)
-{
-    struct lane *lane = ts->piece->job->lane;
-    ts->until_ns = until_ns;
-    ts->next = lane->holding;
-    lane->holding = ts;
-}
-
 static void takers_give_up(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -231,12 +213,12 @@ bool takers_hold(struct piece *p)
     if (p->terms.lag > 0)
         return takers_lag(p);
     uint64_t wait_ns = takers_wait_ns(p), now_ns = p->job->lane->now_ns;
-    if (wait_ns > 0 && ts->until_ns == 0)
-        takers_start(ts, now_ns + wait_ns);
-    if (wait_ns > 0 && now_ns < ts->until_ns)
+    if (wait_ns > 0 && ts->wait.until_ns == 0)
+        wait_start(&ts->wait, now_ns + wait_ns);
+    if (wait_ns > 0 && now_ns < ts->wait.until_ns)
         return true;
     takers_give_up(p);
-    takers_stop(ts);
+    wait_stop(&ts->wait);
     return false;
 }
 
@@ -288,25 +270,4 @@ bool takers_load(struct piece *p, const uint64_t *words)
     ts->spans_ns[0] = words[0];
     ts->spans = words[0] > 0;
     return true;
-}
-
-/* ---- the waits of a lane ---- */
-
-struct piece *takers_due(struct lane *lane)
-{
-    for (struct takers *ts = lane->holding; ts; ts = ts->next) {
-        if (ts->until_ns > lane->now_ns)
-            continue;
-        takers_unlist(ts);
-        return ts->piece;
-    }
-    return NULL;
-}
-
-uint64_t takers_next_ns(const struct lane *lane)
-{
-    uint64_t next_ns = 0;
-    for (const struct takers *ts = lane->holding; ts; ts = ts->next)
-        next_ns = next_ns == 0 || ts->until_ns < next_ns ? ts->until_ns : next_ns;
-    return next_ns;
 }

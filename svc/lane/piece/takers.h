@@ -9,6 +9,9 @@
 /* Creates the state for the ranks of a piece that leads the rounds of its job. NULL: no memory. */
 struct takers *takers_create(struct piece *p);
 void takers_free(struct piece *p);
+/* Returns the place of the rule's state (closing.h), which is NULL at first; NULL: the piece leads
+ * no rounds. */
+struct closing **takers_closing(const struct piece *p);
 
 /* The rank has announced this round of the hidden tensor, or has its word, and so holds all rounds
  * before. */
@@ -46,10 +49,5 @@ static inline uint32_t takers_words(const struct piece *p)
 }
 void takers_save(const struct piece *p, uint64_t *ret_words);
 bool takers_load(struct piece *p, const uint64_t *words);
-
-/* Returns a piece whose wait for takers has ended, once for each wait, or NULL. */
-struct piece *takers_due(struct lane *lane);
-/* Returns the end of the first wait on this lane; 0: no round waits. */
-uint64_t takers_next_ns(const struct lane *lane);
 
 #endif

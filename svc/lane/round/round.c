@@ -4,6 +4,7 @@
 #include "svc/lane/round/round.h"
 
 #include "svc/lane/chunk/transfer.h"
+#include "svc/lane/piece/closing.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
@@ -14,6 +15,7 @@
 #include "svc/lane/round/standing.h"
 #include "svc/lane/round/sums.h"
 #include "svc/lane/state/replica.h"
+#include "svc/lane/state/sample.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/serving.h"
@@ -47,6 +49,13 @@ static uint32_t steps_of(const struct piece *p)
     return operation_steps(p->operation, p->members);
 }
 
+/* Returns whether the round in progress has sampled gradients. */
+static bool round_is_sampled(const struct piece *p)
+{
+    bool is_of_job = !is_of_copy(p) && !p->is_answer && quorum_follows(p, p->operation);
+    return p->sampled && is_of_job && !p->is_copy;
+}
+
 static void start(struct piece *p)
 {
     if (!p->is_answer)
@@ -57,6 +66,8 @@ static void start(struct piece *p)
         parts_assign(p);
     if (p->parameters)
         parameters_start(p);
+    if (round_is_sampled(p))
+        sample_start(p, quorum_job_round(p, p->round));
     p->steps = steps_of(p);
     p->step = p->next_chunk = p->write_chunk = 0;
     p->next_element = 0;
@@ -105,6 +116,7 @@ static void answer_landed(struct piece *p)
         return;
     while ((rank = takers_asking(p))) {
         uint64_t round = takers_answer(rank);
+        closing_began(rank);
         if (p->failure)
             tell_error(rank->worker, rank_newest(rank));
         else
@@ -129,7 +141,7 @@ void round_go_on(struct piece *p)
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
-    if (p->is_answer || (is_known && round_has_quorum(p) && !takers_hold(p)))
+    if (p->is_answer || (is_known && round_has_quorum(p) && closing_allows(p) && !takers_hold(p)))
         start(p);
 }
 
@@ -146,6 +158,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
         return; /* the leader lane has the answer, and the rank then takes a result */
     rank->late = a;
     rank->piece->late++;
+    closing_late(rank);
     round_go_on(rank->piece);
 }
 
@@ -186,6 +199,7 @@ void round_count(struct rank *rank, struct announcement *a)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
     p->traced.last = (uint16_t)rank->worker->number;
     quorum_learn(p, a->operation, a->root);
+    closing_arrived(rank);
     if (p->failure)
         tell_error(rank->worker, a);
     else if (p->job->has_left && quorum_is_hopeless(p, &left))
@@ -267,10 +281,13 @@ static void lead(struct piece *p)
     }
     round_set_of_ranks(&chosen, p->round, ranks);
     chosen.reason = ranks_count(ranks) == p->members ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
+    if (closing_is_here(p) && chosen.reason != RECORD_REASON_ALL)
+        chosen.reason = closing_reason(p);
     chosen.epoch = p->epoch;
     /* an error says that a worker has sent another set, which concerns this job only */
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
+    closing_closed(p);
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
         if (!p->ranks[i].part)
             tell_passed(p->ranks[i].worker, p->round);
@@ -288,6 +305,8 @@ static void close_round(struct piece *p)
         parameters_commit(p);
         replica_committed(p);
     }
+    if (p->sampled && quorum_follows(p, p->operation))
+        sample_commit(p, quorum_job_round(p, p->round), !p->is_copy);
     if (p->parameters && p->is_copy)
         replica_tell(p, p->round); /* a new holder has not counted this round yet */
     for (uint32_t i = 0; i < p->members; i++) {

@@ -34,7 +34,7 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
  * is too late and is left out. */
 static void add_squares(struct piece *p)
 {
-    struct lane_squares *squares = &p->job->squares;
+    struct lane_squares *squares = p->job->squares;
     bool is_of_state = p->operation && (p->operation->saves || p->operation->restores);
     if (!p->terms.measures || p->is_copy || is_of_state || p->round < squares->round)
         return;

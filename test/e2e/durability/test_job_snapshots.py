@@ -160,7 +160,7 @@ class JobSnapshots(unittest.TestCase):
     def late(self, call, *who):
         """Calls only in these ranks. The missing ranks make the calls time out."""
         for rank in who:
-            with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks'):
+            with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks: '):
                 call(self.jobs[rank], rank)
 
     def test_a_rank_that_was_late_spoils_no_later_snapshot(self):

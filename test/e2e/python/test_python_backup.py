@@ -146,15 +146,18 @@ class Rounds(Backup):
             gradpool.Backup('static:2', rate='half')
         with self.raises(gradpool.Mismatch, 'least is -1'):
             gradpool.Backup('static:2', least=-1)
+        with self.raises(gradpool.Mismatch, "absence is 'long', expected a whole number"):
+            gradpool.Backup('auto', absence='long')
         self.assertEqual(repr(gradpool.Backup('static:2', least=1)),
                          "Backup('static:2', least=1, absence=None, lag=None, "
                          "gradients=1, rate='fixed', again=False)")
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
-            self.join_all(backup='auto')
+            self.join_all(backup=gradpool.Backup('auto', gradients=2))
         self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
-        self.assertIn("does not serve backup rule 'auto'", str(caught.exception))
+        self.assertIn("does not serve backup rule 'auto' with several gradients of a rank in a "
+                      'round (set gradients to 1)', str(caught.exception))
 
     def test_a_job_without_backup_workers_has_no_ends_of_rounds(self):
         job = self.join_all()[0]

@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import harness
 import ranks
@@ -20,6 +21,7 @@ FIRST = 4       # rounds of the first of two loops: rank 2 is passed until round
 # Sets of rounds 1, 2, ..., which repeat. In its second forward() DistributedDataParallel waits for
 # all ranks, so no rank may be outside the sets of rounds 1 and 2 together.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
+RULES, RULE_ROUNDS = ('auto', 'dbw', 'adasync:2'), 25
 MADE = {name: {**EXACT, **CLOSE}[name] for name in ('sgd', 'nesterov', 'adam')}
 
 
@@ -293,6 +295,24 @@ class Sampler(list):
         self.epochs.append(epoch)
 
 
+def rank_follows_rules(rank, workers):
+    """Trains with rules that choose; rank 2 works longer. Returns [digest, round] of each."""
+    found = []
+    for rule in RULES:
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        with attach(trainer, job=f'by {rule}', optimizer=trainer.optimizer,
+                    backup=rule) as attachment:
+            for batch in attachment.batches([trainer.batch() for _ in range(4)], RULE_ROUNDS):
+                trainer.optimizer.zero_grad(set_to_none=True)
+                loss = trainer.model(batch).square().mean()
+                attachment.tell_loss(loss.item())
+                time.sleep(0.02 if rank == 2 else 0)
+                loss.backward()
+            attachment.settle()
+            found.append([trainer.digest(), attachment.round])
+    return found
+
+
 def rank_reads_a_loader(rank, workers):
     """One rank loops over loaders. Returns [items of two loops, epochs, items of another loader,
     rates, epochs of a second and the first loader, errors]."""
@@ -334,6 +354,13 @@ def rank_reads_a_loader(rank, workers):
 
 
 class BackupDoor(test_ddp.Case):
+    def test_rules_that_choose_leave_equal_parameters_on_all_ranks(self):
+        found = self.run_ranks('rank_follows_rules', WORKERS)
+        self.assertEqual([number for of_rank in found for _, number in of_rank],
+                         [RULE_ROUNDS] * WORKERS * len(RULES))
+        for of_rank in found:
+            self.assertEqual(of_rank, found[0])
+
     def check_sets(self, transport):
         found = self.run_ranks('rank_follows_sets', WORKERS, GRADPOOL_TRANSPORT=transport)
         for name in MADE:

@@ -202,20 +202,24 @@ def horovod(of):
 
 
 REFUSALS = {
-    'auto': (lambda of: of.attach(backup='auto'), "attach(backup='auto'): the service chooses no "
-             "number of gradients yet. Give the number that closes a round, as in 'static:3'"),
-    'dbw': (lambda of: of.attach(backup='dbw'), "backup='dbw'"),
+    'a number for auto': (lambda of: of.attach(backup='auto:3'), "backup rule 'auto:3': give the "
+                          'number of gradients to static and adasync'),
+    'no number': (lambda of: of.attach(backup='adasync'), "backup rule 'adasync': give the number"),
     'boolean': (lambda of: of.attach(backup=True), 'backup rule True, expected static:K'),
     'too many': (lambda of: of.attach(backup=2), 'backup.k is 2 for 1 workers'),
     'two gradients': (lambda of: of.attach(backup=backup('static:1', gradients=2)),
                       'attach(backup=) with gradients=2: lanes serve 1 so far. Leave gradients '
                       'out'),
-    'absence': (lambda of: of.attach(backup=backup('static:1', absence=8)), 'with absence=8: '),
+    'absence': (lambda of: of.attach(backup=backup('static:1', absence='long')),
+                "absence is 'long', expected a whole number"),
     'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
              "with rate='proportional': lanes serve 'fixed' so far"),
     'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer= and '
                      'step=: neither lanes nor the script would step. Give the optimizer as '
                      'attach(optimizer=), or a function that steps as attach(step=)'),
+    'means of a rule that chooses': (
+        lambda of: of.attach_means(backup=backup('auto')), "attach(backup='auto') without "
+        'optimizer=: rules that choose were tried with steps of lanes only. Give'),
     'lag': (lambda of: of.attach(backup=backup('static:1', lag=3)), 'attach(backup=) with lag=3 '
             'and optimizer=: lanes step, so a rank may be behind by any number of rounds. Leave '
             'lag out, or give'),

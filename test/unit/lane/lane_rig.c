@@ -130,6 +130,9 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
     } else if (record.kind == RECORD_PASSED) {
         w->passed = record.chosen;
         w->passed_count++;
+    } else if (record.kind == RECORD_MEASURE) {
+        w->measure = record.measure;
+        w->measures_count++;
     } else if (record.kind == RECORD_CLOCKS) {
         w->clocks = record.clocks;
         w->clocks_count++;

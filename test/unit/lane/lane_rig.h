@@ -44,6 +44,8 @@ struct rig_worker {
     int chosen_count;
     struct record_chosen passed;
     int passed_count;
+    struct record_measure measure;
+    int measures_count;
     int chosen_before_word; /* chosen_count at the last word */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */

@@ -37,7 +37,7 @@ static void every_rule_has_terms_that_pass(void **state)
         accepts((struct backup_terms){.rule = BACKUP_TERMS_STATIC, .k = k}, WORKERS);
     accepts((struct backup_terms){.rule = BACKUP_TERMS_AUTO, .gradients = 7, .lag = 16}, 256);
     accepts((struct backup_terms){.rule = BACKUP_TERMS_DBW, .least = WORKERS}, WORKERS);
-    accepts((struct backup_terms){.rule = BACKUP_TERMS_BLIND, .absence = UINT32_MAX}, 768);
+    accepts((struct backup_terms){.rule = BACKUP_TERMS_BLIND, .absence = UINT32_MAX}, 256);
     accepts((struct backup_terms){.rule = BACKUP_TERMS_ADASYNC,
                                   .k = 1,
                                   .rate = BACKUP_TERMS_PROPORTIONAL,
@@ -49,6 +49,9 @@ static void every_rule_has_terms_that_pass(void **state)
 static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
 {
     struct backup_terms t = three;
+    refuses((struct backup_terms){.rule = BACKUP_TERMS_DBW}, 257,
+            "job 'resnet': backup rule 'dbw' is for at most 256 workers, and the job has 257; use "
+            "rule 'auto'");
     refuses((struct backup_terms){.rule = BACKUP_TERMS_RULES}, WORKERS,
             "job 'resnet': backup.rule is 6; set rule to a value of enum gp_backup_rule");
     refuses((struct backup_terms){.least = 1}, WORKERS,

@@ -166,6 +166,7 @@ static size_t reserved_of(uint8_t kind, size_t *ret_at)
     case RECORD_CHOSEN:
     case RECORD_PASSED: return *ret_at = 3, 5;
     case RECORD_GO_ON: return *ret_at = 2, 6;
+    case RECORD_MEASURE: return 1;
     case RECORD_TICKET:
     case RECORD_LEAVE:
     case RECORD_SETTINGS: return 7;
@@ -327,7 +328,9 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_MEASURE, measure.inputs, 0);
     accepts(RECORD_MEASURE, measure.inputs, RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX);
     refuses(RECORD_MEASURE, measure.inputs, RECORD_COUNTED_RANKS * RECORD_GRADIENTS_MAX + 1);
-    refuses(RECORD_MEASURE, measure.blocks, 0);
+    accepts(RECORD_MEASURE, measure.blocks, 0);
+    accepts(RECORD_MEASURE, measure.lanes, UINT16_MAX);
+    refuses(RECORD_MEASURE, measure.reserved, 1);
     refuses(RECORD_MEASURE, measure.blocks, RECORD_SAMPLE_BLOCKS + 1);
     accepts(RECORD_MEASURE, measure.squares, NAN); /* the receiver drops the sample */
     refuses(RECORD_TICKET, ticket.connect.magic, RECORD_MAGIC ^ 1);

@@ -6,6 +6,7 @@ different rounds, and reach different batches of their loaders.
 The loop over batches() ends after the same round on every rank. For each round of the job it calls
 the function step of the script once, on the ranks that were passed, too."""
 import contextlib
+import math
 import threading
 import time
 import weakref
@@ -32,10 +33,7 @@ def backup_of(backup):
         backup = f'static:{backup}'
     if not isinstance(backup, Backup):
         backup = Backup(backup)
-    if not backup.rule.startswith('static:'):
-        raise mismatch(f'attach(backup={backup.rule!r}): the service chooses no number of '
-                       "gradients yet. Give the number that closes a round, as in 'static:3'")
-    for name, served in ('gradients', (0, 1)), ('absence', (None,)), ('rate', ('fixed',)):
+    for name, served in ('gradients', (0, 1)), ('rate', ('fixed',)):
         value = getattr(backup, name)
         if value not in served:
             raise mismatch(f'attach(backup=) with {name}={value!r}: lanes serve {served[-1]!r} '
@@ -58,6 +56,9 @@ def check_options(backup, optimizer, compression, step):
         raise mismatch('attach(backup=) without optimizer= and step=: neither lanes nor the script '
                        'would step. Give the optimizer as attach(optimizer=), or a function that '
                        'steps as attach(step=)')
+    if backup is not None and optimizer is None and not backup.rule.startswith('static:'):
+        raise mismatch(f'attach(backup={backup.rule!r}) without optimizer=: rules that choose were '
+                       "tried with steps of lanes only. Give optimizer=, or a number as 'static:3'")
     if backup is not None and optimizer is not None and backup.lag is not None:
         raise mismatch(f'attach(backup=) with lag={backup.lag!r} and optimizer=: lanes step, so a '
                        'rank may be behind by any number of rounds. Leave lag out, or give a '
@@ -121,6 +122,7 @@ class BackupRounds:
         self._planned = 0       # the round after which the last loop ends, the same on every rank
         self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
         self._is_brief = False      # whether the last wait was; the first one declares a tensor
+        self.loss = math.nan        # of the gradient that is computed now; NaN: unknown
 
     # ---- the end of a round, in backward() ----
 
@@ -128,22 +130,23 @@ class BackupRounds:
         """Ends the round of this rank after its last gradient: returns when the parameters of the
         newest round can land. Calls let_through() while it waits."""
         began_s, end = time.monotonic(), None
+        loss, self.loss = self.loss, math.nan
         if self._is_brief:
             with contextlib.suppress(Timeout), self._job.client._using():
-                end = end_round(self._job._live(), float('nan'), min(_BRIEF_MS, self._limit.ms))
+                end = end_round(self._job._live(), loss, min(_BRIEF_MS, self._limit.ms))
         if end is None:
-            end = self._end_in_thread(let_through)
+            end = self._end_in_thread(loss, let_through)
         self._is_brief = time.monotonic() - began_s < _BRIEF_MS / 1e3
         self.number, self._idle = end.number, 0
         self.missed += end.missed
         self.dropped += end.is_dropped
 
-    def _end_in_thread(self, let_through):
+    def _end_in_thread(self, loss, let_through):
         found = []
 
         def run():
             try:
-                found.append(self._job.end_round(timeout_ms=self._limit.ms))
+                found.append(self._job.end_round(loss, self._limit.ms))
             except Exception as error:
                 found.append(error)
         thread = threading.Thread(target=run, name='gradpool-round', daemon=True)

@@ -8,6 +8,7 @@ from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number
                       U32_MAX)
 
 _WITH_K = 'static', 'adasync'
+NEVER = 'never'
 
 # End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
 # rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
@@ -20,10 +21,12 @@ class Backup:
     """Backup workers: a round closes before its slowest ranks arrive, and their gradients are
     dropped.
 
-      rule       "static:12" closes each round at its 12th gradient. The service refuses other rules
-                 so far: "auto", "dbw", "blind", "adasync:2"
+      rule       "static:12" closes each round at its 12th gradient. "auto" decides at each gradient
+                 whether the next one is worth its time; "dbw" and "blind" choose a number before
+                 each round; "adasync:2" begins with 2 gradients, and more as the loss falls
       least      fewest gradients of a round; None: 2
-      absence    rounds wait for a rank that has missed so many; None: for no rank
+      absence    rounds wait for a rank that has missed so many; "never": for no rank. None: 64, and
+                 "never" for static
       lag        in a job without update rules: rounds that a rank may be behind, to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients
@@ -45,7 +48,7 @@ class Backup:
         self.spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
-            absence=U32_MAX if absence is None else number(absence, 'absence', U32_MAX),
+            absence=_absence_of(absence, name),
             lag=0 if lag is None else number(lag, 'lag', U32_MAX),
             gradients=number(gradients, 'gradients', U32_MAX), rate=BACKUP_RATES[rate])
 
@@ -53,6 +56,12 @@ class Backup:
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
                 f'lag={self.lag}, gradients={self.gradients}, rate={self.rate!r}, '
                 f'again={self.again})')
+
+
+def _absence_of(absence, rule):
+    if absence == NEVER or (absence is None and rule == 'static'):
+        return U32_MAX
+    return 0 if absence is None else number(absence, 'absence', U32_MAX - 1)
 
 
 def backup_spec(backup):

@@ -324,7 +324,7 @@ static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **s
     one = join_to_continue(rig, 1, 0);
     declare_terms(one.end, TABLE_TERMS_ASP, 0, 0);
     refused(one.end, -EOPNOTSUPP,
-            "rank 1 has joined job words after its start, and late workers take");
+            "late workers take no part in tables in this version; start the job");
 }
 
 static void a_job_with_backup_workers_has_no_tables(void **state)

@@ -1,6 +1,7 @@
 /* The rules of tables with SSP and ASP on a lane: pushes are applied on arrival, and pulls wait for
  * ranks that are too far behind, or for none. */
 #include "svc/lane/lane.h"
+#include "svc/lane/move/regroup.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/lane/rows/rows_case.h"
 

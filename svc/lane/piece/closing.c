@@ -1,0 +1,265 @@
+/* Owns struct closing: the state of the rule, and the moment of its next decision. Reports to the
+ * rule only what this lane has seen, so a new owner of the piece learns the times of all ranks
+ * anew. The first round has the start of the workers in it, so its times are dropped. RULES.md:
+ * A96; packer/backup/README.md: BK1 to BK12. */
+#include "svc/lane/piece/closing.h"
+
+#include "packer/backup/backup.h"
+#include "svc/lane/piece/takers.h"
+#include "svc/lane/piece/waits.h"
+
+#include <errno.h>
+#include <math.h>
+
+struct closing {
+    struct piece *piece;
+    struct lane_wait wait; /* until the moment of the next decision */
+    struct backup *backup;
+    bool is_warm;     /* this lane has closed a round */
+    bool is_measured; /* the sums of the last closed round are known */
+    uint8_t reason;
+    uint32_t inputs;            /* gradients of the last closed round */
+    double loss, rate;          /* of that round; NaN: unknown */
+    struct record_measure sums; /* of `lanes` lanes, for the round that it names */
+    enum backup_rule rule;
+};
+
+/* ---- creation ---- */
+
+static const enum backup_rule rules[BACKUP_TERMS_RULES] = {
+    [BACKUP_TERMS_ALL] = BACKUP_ALL,     [BACKUP_TERMS_STATIC] = BACKUP_STATIC,
+    [BACKUP_TERMS_AUTO] = BACKUP_AUTO,   [BACKUP_TERMS_DBW] = BACKUP_DBW,
+    [BACKUP_TERMS_BLIND] = BACKUP_BLIND, [BACKUP_TERMS_ADASYNC] = BACKUP_ADASYNC};
+
+static struct backup_options closing_options(uint32_t ranks, const struct backup_terms *t)
+{
+    bool is_known = t->rule < BACKUP_TERMS_RULES;
+    return (struct backup_options){.rule = is_known ? rules[t->rule] : BACKUP_RULES,
+                                   .rate = (enum backup_rate)t->rate,
+                                   .workers = ranks,
+                                   .k = t->k,
+                                   .least = t->least,
+                                   .absence = t->absence,
+                                   .gradients = t->gradients};
+}
+
+static void closing_begin_all(struct closing *c)
+{
+    for (uint32_t i = 0; i < c->piece->members; i++)
+        (void)backup_began(c->backup, i, c->piece->job->lane->now_ns);
+}
+
+bool closing_is_sound(const struct backup_terms *terms, uint32_t ranks)
+{
+    if (!terms)
+        return true;
+    struct backup_options options = closing_options(ranks, terms);
+    return backup_bytes(&options) > 0;
+}
+
+int closing_create(struct piece *p, const struct backup_terms *terms)
+{
+    struct lane_job *job = p->job;
+    if (!terms || backup_terms_are_fixed(terms))
+        return 0;
+    struct backup_options options = closing_options(p->members, terms);
+    struct closing *c =
+        arena_alloc(job->lane->options.arena, &job->account, sizeof *c + backup_bytes(&options));
+    if (!c)
+        return -ENOMEM;
+    c->piece = c->wait.piece = p;
+    c->rule = options.rule;
+    c->loss = c->rate = (double)NAN;
+    (void)backup_init(&options, job->lane->now_ns, c + 1, &c->backup);
+    closing_begin_all(c);
+    *takers_closing(p) = c;
+    return 0;
+}
+
+static struct closing *closing_of(const struct piece *p)
+{
+    struct closing **at = takers_closing(p);
+    return at ? *at : NULL;
+}
+
+void closing_free(struct piece *p)
+{
+    struct closing *c = closing_of(p);
+    if (!c)
+        return;
+    wait_unlist(&c->wait);
+    arena_free(p->job->lane->options.arena, &p->job->account, c);
+    *takers_closing(p) = NULL;
+}
+
+bool closing_is_here(const struct piece *p) { return closing_of(p); }
+
+/* ---- events ---- */
+
+static uint32_t closing_place_of(const struct rank *rank)
+{
+    return (uint32_t)(rank - rank->piece->ranks);
+}
+
+static void closing_hear(const struct rank *rank, bool is_of_open)
+{
+    struct closing *c = closing_of(rank->piece);
+    /* an error says that the rank has left */
+    if (c)
+        (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
+                               rank->piece->job->lane->now_ns);
+}
+
+void closing_arrived(const struct rank *rank)
+{
+    if (rank->piece->state == PIECE_COLLECTING)
+        closing_hear(rank, true);
+}
+
+void closing_late(const struct rank *rank) { closing_hear(rank, false); }
+
+void closing_began(const struct rank *rank)
+{
+    struct closing *c = closing_of(rank->piece);
+    uint32_t place = closing_place_of(rank);
+    if (c && !backup_is_flying(c->backup, place))
+        (void)backup_began(c->backup, place, rank->piece->job->lane->now_ns);
+}
+
+/* ---- the decision ---- */
+
+/* A rank that has left with a goodbye makes no further gradient. */
+static void closing_note_leavers(struct closing *c)
+{
+    for (uint32_t i = 0; c->piece->job->has_left && i < c->piece->members; i++) {
+        if (c->piece->ranks[i].worker->state == WORKER_LEFT)
+            (void)backup_left(c->backup, i);
+    }
+}
+
+static bool closing_set_is_known(const struct piece *p)
+{
+    return p->job->choices[p->round % CHOICES_PER_JOB].round == p->round;
+}
+
+bool closing_allows(struct piece *p)
+{
+    struct closing *c = closing_of(p);
+    struct backup_decision d;
+    if (!c)
+        return true;
+    wait_stop(&c->wait);
+    c->reason = RECORD_REASON_ALL;
+    if (p->is_copy || p->announced == p->members || closing_set_is_known(p))
+        return true;
+    closing_note_leavers(c);
+    backup_decide(c->backup, p->job->lane->now_ns, &d);
+    if (d.verb == BACKUP_WAIT && d.until_ns != BACKUP_NEVER_NS)
+        wait_start(&c->wait, d.until_ns);
+    c->reason = (uint8_t)(d.reason == BACKUP_REASON_ALL      ? RECORD_REASON_ALL
+                          : d.reason == BACKUP_REASON_GAIN   ? RECORD_REASON_GAIN
+                          : d.reason == BACKUP_REASON_MOMENT ? RECORD_REASON_MOMENT
+                                                             : RECORD_REASON_ABSENCE);
+    return d.verb == BACKUP_CLOSE;
+}
+
+uint8_t closing_reason(const struct piece *p) { return closing_of(p)->reason; }
+
+/* ---- the end of a round ---- */
+
+/* Notes mean loss and rate of the round, and returns the number of its gradients. */
+static uint32_t closing_note_round(struct closing *c)
+{
+    const struct piece *p = c->piece;
+    const struct rank *lowest = NULL;
+    double sum = 0;
+    uint32_t inputs = 0, losses = 0;
+    for (uint32_t i = 0; i < p->members; i++) {
+        const struct rank *rank = &p->ranks[i];
+        if (!rank->part)
+            continue;
+        lowest = lowest ? lowest : rank;
+        inputs++;
+        if (!isfinite(rank->part->loss))
+            continue;
+        losses++;
+        sum += (double)rank->part->loss;
+    }
+    bool has_rate = lowest && lowest->worker->has_settings;
+    c->loss = losses > 0 ? sum / losses : (double)NAN;
+    c->rate = has_rate ? (double)lowest->worker->settings.rate : (double)NAN;
+    return inputs;
+}
+
+/* Ranks of the set begin the next gradient. Ranks that announced after the round had started are
+ * late. */
+static void closing_begin_next(struct closing *c)
+{
+    struct piece *p = c->piece;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (p->ranks[i].part)
+            (void)backup_began(c->backup, i, p->job->lane->now_ns);
+        else if (p->ranks[i].late)
+            closing_late(&p->ranks[i]);
+    }
+}
+
+/* Reports the sums and the loss of the last closed round. */
+static void closing_report(struct closing *c, double squares, double mean, double product)
+{
+    const struct backup_measure measure = {.inputs = c->inputs,
+                                           .squares = squares,
+                                           .mean = mean,
+                                           .product = product,
+                                           .loss = c->loss,
+                                           .rate = c->rate};
+    backup_measured(c->backup, &measure);
+    c->is_measured = true;
+}
+
+void closing_closed(struct piece *p)
+{
+    struct closing *c = closing_of(p);
+    if (!c)
+        return;
+    uint64_t now_ns = p->job->lane->now_ns;
+    c->inputs = closing_note_round(c);
+    c->is_measured = false;
+    backup_closed(c->backup, now_ns);
+    if (!c->is_warm && (c->rule == BACKUP_AUTO || c->rule == BACKUP_DBW || c->rule == BACKUP_BLIND))
+        backup_restored(c->backup, now_ns);
+    c->is_warm = true;
+    closing_begin_next(c);
+    if (c->rule == BACKUP_ADASYNC)
+        closing_report(c, (double)NAN, (double)NAN, (double)NAN); /* only the loss counts */
+}
+
+/* Adds the sums of one lane. Returns whether the sums of all lanes are known. */
+static bool closing_add(struct closing *c, const struct record_measure *sums)
+{
+    struct record_measure *all = &c->sums;
+    if (all->round != sums->round)
+        *all = (struct record_measure){.round = sums->round};
+    all->lanes++;
+    all->squares += sums->squares;
+    all->mean += sums->mean;
+    all->product += sums->product;
+    return all->lanes == sums->lanes;
+}
+
+static struct closing *closing_of_job(struct lane_job *job)
+{
+    list_for_each_entry (struct piece, p, &job->pieces, link) {
+        if (closing_of(p))
+            return closing_of(p);
+    }
+    return NULL;
+}
+
+void closing_measured(struct lane_job *job, const struct record_measure *sums)
+{
+    struct closing *c = closing_of_job(job);
+    bool is_of_last = c && sums->round + 1 == c->piece->round && sums->inputs == c->inputs;
+    if (is_of_last && !c->is_measured && closing_add(c, sums))
+        closing_report(c, c->sums.squares, c->sums.mean, c->sums.product);
+}

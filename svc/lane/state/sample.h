@@ -1,0 +1,28 @@
+/* Sums over a sample of the gradients of a job, for rules that choose the number of gradients of a
+ * round (W22). The sample consists of blocks of 4 KiB that a hash of piece and block draws, at most
+ * 256 on a lane. Sums are estimates for all elements: those of the sample, times 2^shift.
+ * RULES.md: A97. */
+#ifndef GRADPOOL_LANE_STATE_SAMPLE_H
+#define GRADPOOL_LANE_STATE_SAMPLE_H
+
+#include "svc/lane/types.h"
+
+struct transfer;
+
+/* Adds the piece to the sample of its job. Without memory, the piece counts, and has no blocks. */
+void sample_add(struct piece *p);
+void sample_free(struct piece *p);
+
+/* Called when a round of gradients starts; `round` is its number in the job. */
+void sample_start(struct piece *p, uint64_t round);
+/* Adds the squares of a pass's inputs. */
+void sample_inputs(const struct transfer *t, const void *const sources[]);
+/* Adds square and product of the mean. Called in the last pass of a chunk, before its result is
+ * written. `partial`: sum of the earlier passes; NULL: there was none. */
+void sample_mean(const struct transfer *t, const void *const sources[], const void *partial);
+/* Counts a round of the piece; `round` is its number in the job. After the last piece of the job,
+ * the lowest rank of the set gets the sums. `is_new`: this lane has summed the gradients of the
+ * round; otherwise the round has no sums. */
+void sample_commit(struct piece *p, uint64_t round, bool is_new);
+
+#endif

@@ -1,0 +1,172 @@
+"""Rules that choose the number of gradients of a round, live against a real service: 4 ranks, each
+in a thread, whose gradients the tests make. Parameters of a round are equal on every rank that has
+the round, whatever the rule does."""
+import concurrent.futures
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+
+import gradpool
+import harness
+import python_case
+import ranks
+from python_case import Case, setUpModule, tearDownModule  # noqa: F401
+
+WORKERS, SLOW = 4, 3
+ELEMENTS = 6000     # some blocks of the lane's sample
+
+
+class Worker:
+    """One rank: ends rounds until `rounds`, and keeps what it got."""
+
+    def __init__(self, test, name, rank, workers, **options):
+        client = gradpool.connect()
+        test.addCleanup(client.close)
+        self.rank = rank
+        self.job = client.join(name, rank, workers, durability='none', **options)
+        self.parameters, self.ends = {}, []     # by the number of the round
+        self.last = 0       # the last round of run_sums(); 0: not known yet
+
+    def run(self, rounds, gradient, slow_s, loss):
+        tensor = self.job.declare('t', ELEMENTS, rule='sgd')
+        values = numpy.zeros(ELEMENTS, numpy.float32)
+        self.job.broadcast(tensor, values).wait()
+        number = 0
+        while number < rounds:
+            time.sleep(slow_s)      # the work of a slow rank
+            request = self.job.update(tensor, gradient(self.rank, len(self.ends)), values, lr=0.01)
+            end = self.job.end_round(loss=loss(number))
+            request.wait()
+            number = end.number
+            self.parameters[number] = values.tobytes()
+            self.ends.append(end)
+        return self
+
+    def run_sums(self, gradient):
+        """Steps by the mean of each round up to `last`, which the test sets."""
+        tensor = self.job.declare('t', ELEMENTS)
+        values, mean = numpy.zeros((2, ELEMENTS), numpy.float32)
+        while not self.last or len(self.parameters) < self.last:
+            request = self.job.push_pull(tensor, gradient(self.rank, len(self.ends)), mean)
+            self.ends.append(self.job.end_round())
+            request.wait()
+            self.step(values, mean)
+            while self.job.next_round():
+                self.step(values, mean)
+
+    def step(self, values, mean):
+        values += mean
+        self.parameters[len(self.parameters) + 1] = values.tobytes()
+
+    def missed(self):
+        return sum(end.missed for end in self.ends)
+
+
+def equal(_rank, _body):
+    return numpy.full(ELEMENTS, 0.5, numpy.float32)
+
+
+def noisy(rank, body):
+    random = numpy.random.default_rng([rank, body])
+    return random.standard_normal(ELEMENTS, numpy.float32)
+
+
+def no_loss(_number):
+    return float('nan')
+
+
+class Rules(Case):
+    def train(self, rule, gradient, rounds, slow_s, loss=no_loss, workers=WORKERS):
+        """Returns the workers after these rounds. Rank SLOW works longer."""
+        name = f"{self.id().rsplit('.', 1)[-1]} {rule if isinstance(rule, str) else rule.rule}"
+        each = [Worker(self, name, rank, workers, backup=rule) for rank in range(workers)]
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda one: one.run(rounds, gradient, slow_s if one.rank == SLOW else 0,
+                                              loss), each))
+        self.check_equal(each)
+        return each
+
+    def check_equal(self, each):
+        found = {}
+        for one in each:
+            for number, parameters in one.parameters.items():
+                found.setdefault(number, set()).add(parameters)
+        self.assertEqual({len(versions) for versions in found.values()}, {1})
+
+    def test_auto_closes_rounds_without_a_slow_rank_whose_gradient_adds_nothing(self):
+        each = self.train('auto', equal, 60, 0.05)
+        self.assertGreater(each[SLOW].missed(), 5)
+        # the first rounds have all ranks
+        self.assertEqual([end.counted for end in each[0].ends if end.number <= 3], [WORKERS] * 3)
+
+    def test_auto_waits_for_a_slow_rank_while_all_gradients_are_noise(self):
+        each = self.train('auto', noisy, 30, 0.005)
+        self.assertEqual([one.missed() for one in each], [0] * WORKERS)
+        self.assertEqual({end.counted for one in each for end in one.ends}, {WORKERS})
+
+    def test_auto_in_a_job_without_a_slow_rank_keeps_parameters_equal(self):
+        self.train('auto', noisy, 60, 0)
+
+    def await_rounds(self, each, more, runs):
+        wanted = max(len(one.parameters) for one in each) + more
+        harness.until(lambda: any(run.done() for run in runs) or
+                      all(len(one.parameters) >= wanted for one in each),
+                      f'all ranks have {more} more rounds')
+
+    def test_rounds_go_on_after_the_leader_lane_is_killed(self):
+        service = python_case.service
+        each = [Worker(self, 'killed', rank, WORKERS, backup='auto') for rank in range(WORKERS)]
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            runs = [pool.submit(one.run_sums, noisy) for one in each]
+            for pid in service.pids():
+                self.await_rounds(each, 10, runs)
+                os.kill(pid, signal.SIGKILL)
+                harness.until(lambda pid=pid: pid not in service.pids() and
+                              len(service.pids()) == 2, 'a new aggregator has taken its place')
+            self.await_rounds(each, 10, runs)
+            last = max(len(one.parameters) for one in each) + 10
+            for one in each:
+                one.last = last
+            for run in runs:
+                run.result()
+        self.check_equal(each)
+
+    def test_a_job_of_two_ranks_waits_for_both(self):
+        each = self.train('auto', equal, 10, 0, workers=2)
+        self.assertEqual([one.missed() for one in each], [0, 0])
+
+    def test_a_job_of_two_ranks_gets_one_warning(self):
+        script = ('import gradpool\nwith gradpool.connect() as client:\n    for rank in range(2):\n'
+                  '        client.join("few", rank, 2, durability="none", backup="auto")')
+        text = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True,
+                              check=True).stderr
+        self.assertEqual(text.count("job 'few': backup rule 'auto' drops no gradient of 2 workers, "
+                                    'so each round waits for all ranks'), 1, text)
+
+    def test_dbw_and_blind_keep_parameters_equal(self):
+        for rule in 'dbw', 'blind':
+            with self.subTest(rule):
+                self.train(rule, equal, 40, 0.01, loss=lambda number: 1 / (1 + number))
+
+    def test_adasync_counts_more_gradients_as_the_losses_fall(self):
+        """Of 2 gradients at the first loss, 4 at a quarter of it. The mean of the losses has a
+        memory of ten rounds."""
+        each = self.train('adasync:2', equal, 60, 0.01, loss=lambda number: 0.25 if number else 1)
+        last = [end.counted for one in each for end in one.ends if end.number > 40]
+        self.assertEqual(set(last), {WORKERS})
+        self.assertGreater(each[SLOW].missed(), 0)
+
+    def test_a_rank_with_a_long_absence_is_waited_for(self):
+        each = self.train(gradpool.Backup('static:2', absence=5), equal, 40, 0.05)
+        numbers = [0] + [end.number for end in each[SLOW].ends if not end.is_dropped]
+        gaps = [after - before for before, after in zip(numbers, numbers[1:])]
+        self.assertLessEqual(max(gaps), 6)
+
+
+if __name__ == '__main__':
+    sys.setswitchinterval(0.001)
+    ranks.main(globals())
