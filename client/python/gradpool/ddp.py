@@ -92,8 +92,8 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
       backup      "static:3": each round closes at its third gradient, and slower ranks are passed.
-                  "auto": the service decides when. Or a gradpool.Backup. The loop is over batches();
-                  the job has this model alone. None: rounds wait for all
+                  "auto": the service decides when. Or a gradpool.Backup. Loop over batches(); the
+                  job has this model alone. None: rounds wait for all
       step        with backup, a function that batches() calls once for each round, on passed ranks,
                   too: scheduler.step. Without optimizer= the script steps there, by means in .grad
 
