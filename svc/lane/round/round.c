@@ -124,6 +124,23 @@ static void answer_landed(struct piece *p)
     }
 }
 
+/* Answers late announcements of the job's rounds. CLOSED is enough, because the hidden tensor has
+ * no elements: a word would make the next round wait for a stopped rank. */
+static void answer_late(struct piece *p)
+{
+    for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
+        struct rank *rank = &p->ranks[i];
+        struct announcement *a = rank->late;
+        if (!a)
+            continue;
+        rank->late = NULL;
+        p->late--;
+        rank->clock = a->round;
+        tell_closed(rank->worker, a, p->round - 1);
+        takers_begin(rank, p->round - 1);
+    }
+}
+
 /* A worker's empty copy is filled only after every rank has announced a round: a rank that arrives
  * later might already hold a copy, and no record would inform the holder of the stale one. For an
  * aggregator that the coordinator has named as replica holder, the lane need not wait. */
@@ -137,6 +154,8 @@ void round_go_on(struct piece *p)
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
+    if (p->takers)
+        answer_late(p);
     p->is_answer = p->late > 0 && !piece_follows(p) && (p->kept_from > 0 || p->elements == 0);
     bool is_known =
         /* a rank that only reports its standing names no operation */
@@ -239,7 +258,6 @@ static void tell_part(struct piece *p, struct rank *rank)
         rank->late = NULL;
         p->late--;
         tell_closed(rank->worker, a, p->round - 1);
-        takers_begin(rank, p->round - 1);
     } else if (piece_leads(p)) {
         tell_chosen(rank->worker, a);
     } else if (!has_moved_on(rank, a)) {

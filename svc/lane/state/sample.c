@@ -118,10 +118,13 @@ void sample_add(struct piece *p)
         sampling_halve(p->job);
         count = sample_count(p, all->shift);
     }
-    p->sampled = sampled_create(p, (uint32_t)count) ?: sampled_create(p, 0);
+    p->sampled = sampled_create(p, (uint32_t)count);
+    bool has_blocks = p->sampled;
+    if (!has_blocks)
+        p->sampled = sampled_create(p, 0);
     if (!p->sampled)
         return;
-    if (count > 0)
+    if (has_blocks)
         sampled_fill(p, all->shift);
     all->pieces++;
     all->blocks += p->sampled->count;

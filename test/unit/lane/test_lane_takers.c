@@ -108,6 +108,7 @@ static void expect_answer(int answers, uint64_t round)
     const struct rig_worker *w = &rig.workers[LATE];
     rig_until(&rig, w->closed_count == answers);
     assert_int_equal(w->closed[answers - 1].round, round);
+    assert_int_equal(w->words_count, 0); /* a word would make a round wait for a stopped rank */
     assert_int_equal(w->errors_count, 0);
 }
 
