@@ -73,13 +73,16 @@ static struct settled settled_of(struct gp_job *job)
 {
     struct settled settled = {0};
     size_t count = 0;
+    if (!job->is_elastic)
+        return settled;
     for_each_tensor (t, job)
-        count += job->is_elastic && tensor_is_settled(t);
+        count += tensor_is_settled(t);
     settled.tensors = calloc(count + 1, sizeof *settled.tensors);
     settled.rounds = calloc(count + 1, sizeof *settled.rounds);
-    bool has_memory = settled.tensors && settled.rounds;
+    if (!settled.tensors || !settled.rounds)
+        return settled;
     for_each_tensor (t, job) {
-        if (!has_memory || !job->is_elastic || !tensor_is_settled(t))
+        if (!tensor_is_settled(t))
             continue;
         settled.tensors[settled.count] = t->id;
         settled.rounds[settled.count++] = t->round;

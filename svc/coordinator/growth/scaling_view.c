@@ -172,8 +172,8 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
 }
 
 /* Returns the lane time of the task. The measured lane time of all tasks of the job's tensors on
- * this lane is divided in proportion to the measured times of their tensors. If these are unknown,
- * it is divided in proportion to bytes. */
+ * this lane is divided in proportion to the measured times of their tensors, or to bytes while
+ * these times are unknown. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)

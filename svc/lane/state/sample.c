@@ -1,6 +1,6 @@
-/* Owns the sampled blocks of pieces, and the means of these blocks in the round before. A round
- * that is repeated has overwritten some of these means, so it has no product. Never affects a
- * result. RULES.md: A97; svc/wire/README.md: W22. */
+/* Owns the sampled blocks of pieces, and the means of these blocks in the round before. A repeated
+ * round has overwritten some of these means, and so has no product. No result depends on a sample.
+ * RULES.md: A97; svc/wire/README.md: W22. */
 #include "svc/lane/state/sample.h"
 
 #include "svc/lane/job/tell.h"

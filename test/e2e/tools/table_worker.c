@@ -5,8 +5,8 @@
  * library writes "error CODE TEXT".
  *
  * Usage: table_worker RANK WORKERS CLOCKS LOG [SPEC]
- * SPEC: "other": another declaration than the other ranks; "kept": flag GP_KEEP; "elastic": a job
- * that continues without lost workers. */
+ * SPEC: "other": another declaration than the other ranks; "kept": flag GP_KEEP; "elastic": the job
+ * continues without lost workers. */
 #include "gradpool_table.h"
 #include "svc/reduce/rows/rows.h"
 

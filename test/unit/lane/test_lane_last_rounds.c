@@ -1,5 +1,5 @@
-/* Tests rounds that a rank reported when it left an elastic job (A44 of svc/lane): a remaining rank
- * that announces such a round again keeps the result. */
+/* Tests rounds that a rank reported when it left an elastic job (A44 of svc/lane): if a remaining
+ * rank announces such a round again, the rank keeps the result. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
