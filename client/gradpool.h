@@ -167,8 +167,8 @@ GP_API void gp_disconnect(gp_client *client);
 /* Effect of a lost worker on its job: the job fails, or continues without that rank. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 
-/* Copies of parameters and moments against the loss of a lane, which restore the same bits: none;
- * on another aggregator; or in the memory of a rank, 8 to 24 bytes an element. */
+/* Place of the copies of parameters and moments, from which the successor of a lost lane gets the
+ * same bits: none; another aggregator; or the memory of a rank, 8 to 24 bytes an element. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
@@ -181,16 +181,16 @@ enum gp_backup_rule {
     GP_BACKUP_BLIND,   /* closes at the k of the most gradients per time, chosen before the round */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: rate times k/workers */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd value: rate x k/workers */
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
-    uint32_t least;     /* fewest gradients of a round, up to `workers`; 0: 2 */
-    uint32_t absence;   /* rounds wait for a rank that missed so many; 0: 64; UINT32_MAX: never */
-    uint32_t lag;       /* if workers step: rounds that a rank may be behind, up to 16; 0: 4 */
-    uint32_t gradients; /* most gradients of one rank in one round, to 7; 0: 1 */
+    uint32_t least;     /* fewest gradients of a round, at most `workers`; 0 means 2 */
+    uint32_t absence;   /* rounds wait for a rank after so many misses; 0: 64; UINT32_MAX: never */
+    uint32_t lag;       /* without rules: rounds that a rank may be behind, up to 16; 0: 4 */
+    uint32_t gradients; /* most gradients of one rank in one round, up to 7; 0 means 1 */
     enum gp_backup_rate rate;
 } gp_backup_spec;
 
@@ -207,7 +207,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup;              /* so far gradients 1, rate FIXED, GP_FAIL, no copies */
+    gp_backup_spec backup;              /* so far: gradients 1, FIXED, GP_FAIL, and no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -225,13 +225,13 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
  * the other ranks push each of its tensors once an iteration, the rank enters all of them between
- * the same two iterations. Otherwise it enters each tensor at that tensor's open round.
+ * the same two iterations. Otherwise the rank enters each tensor at that tensor's open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a field of `spec`, or another
  * `backup` than that of the job; -EOPNOTSUPP a rule of `backup` that this version does not serve;
- * -EEXIST the rank is taken (the text names the process); -EPROTO the job runs with another spec,
- * or does not accept this rank now; -ESTALE a former job of this name did not end within 8 s; the
- * errors of gp_connect(). */
+ * -EEXIST another process has this rank (the text names it); -EPROTO the job runs with another
+ * spec, or does not accept this rank now; -ESTALE a former job of this name did not end within 8 s;
+ * the errors of gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {
@@ -239,7 +239,7 @@ typedef struct gp_membership {
     uint32_t workers; /* number of ranks that are in the job now */
     /* size set by the last resize: ranks with this number or a higher one have to leave */
     uint32_t wanted;
-    /* set of these ranks: rank r is bit r % 64 of word r / 64; at first the ranks below
+    /* ranks in the job: rank r is bit r % 64 of word r / 64; at the start the ranks below
      * `workers` */
     uint64_t ranks[12];
 } gp_membership;
@@ -253,8 +253,8 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
  * this rank's tensors with them. Means are over the present ranks, in rank order.
  *
  * After a loss the survivors continue without a call. A new job waits for all of its ranks: if the
- * highest ranks never join, a resize to the number of the others starts the job without them. If
- * each iteration pushes each GP_ALL tensor once, all these tensors change between the same two
+ * highest ranks never join, a resize to the number of the other ranks starts the job without them.
+ * If each iteration pushes each GP_ALL tensor once, all these tensors change between the same two
  * iterations. To add ranks, a rank that pushes calls this function between two iterations, before a
  * joining rank declares; then the joining rank misses no round. To remove ranks, call the function
  * from a thread that does not push, because leaving ranks may need rounds of this rank.
@@ -287,8 +287,8 @@ GP_API int gp_job_tell_loss(gp_job *job, float loss);
 GP_API int gp_job_timeline_start(gp_job *job, const char *path);
 
 /* Ends the recording of this rank and closes the file. Returns 0 if there is no recording. Waits
- * for the remaining rounds, and up to 5 s for each answer of the coordinator. An error has
- * ended the recording early; the file then has the rounds before that error. */
+ * for the remaining rounds, and up to 5 s for each answer of the coordinator. An error means that
+ * the recording ended early; the file has the rounds before the error. */
 GP_API int gp_job_timeline_stop(gp_job *job);
 
 /* Returns this worker's rank; 0 for NULL. */
@@ -407,10 +407,10 @@ GP_API void gp_free(gp_job *job, void *memory);
 /* ---- rounds ---- */
 
 /* One tensor of a group, and its memory. Lengths are those of the table of gp_operation, in
- * elements of gp_tensor_spec.dtype. Both areas are lent from the call until gp_wait() has returned
- * 0 or any error except -ETIMEDOUT: until then the caller does not write to `gradient` and does not
- * read `result`. A NULL in place of needed memory is -EINVAL. Both may be NULL for a tensor without
- * elements, and `result` for GP_GATHER on a rank that does not want the result. */
+ * elements of gp_tensor_spec.dtype. Lanes may use `gradient` and `result` until gp_wait() has
+ * returned 0 or any error except -ETIMEDOUT. Until then the caller does not write to `gradient` and
+ * does not read `result`. A NULL in place of needed memory is -EINVAL. Both may be NULL for a
+ * tensor without elements, and `result` for GP_GATHER on a rank that does not want the result. */
 typedef struct gp_item {
     gp_tensor *tensor;
     const void *gradient; /* input */
@@ -438,10 +438,10 @@ GP_API int gp_push_pull_group(gp_job *job, const gp_item *items, size_t count,
                               enum gp_operation operation, gp_request **ret_request);
 
 /* Starts a round that copies `values` (E elements) of rank `root` to every rank of the set. The
- * root's memory is read. It is written only if gp_tensor_spec.wire is narrower: then the root's
- * values are rounded as well. For a tensor with a rule the round sets the parameters, and restarts
- * the count of steps. Errors of gp_push_pull(); -EINVAL also if `root` is not in the set; gp_wait()
- * returns -ECONNRESET if the root has left an elastic job. */
+ * root's memory is only read, unless gp_tensor_spec.wire is narrower: then the root's values are
+ * rounded as well. For a tensor with a rule the round sets the parameters, and restarts the count
+ * of steps. Errors of gp_push_pull(); -EINVAL also if `root` is not in the set; gp_wait() returns
+ * -ECONNRESET if the root has left an elastic job. */
 GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_request **ret_request);
 
 /* Starts one update of a tensor with a rule: `gradient` (E elements) is the input, `parameters` (E
@@ -459,8 +459,8 @@ GP_API int gp_update(gp_tensor *tensor, const void *gradient, void *parameters,
                      const gp_settings *settings, gp_request **ret_request);
 
 /* Starts one update of each of `count` tensors of the job with one request and the same settings;
- * after an error none was started. `items` is copied; item.result is `parameters` of gp_update(),
- * and has its errors. -EBUSY also if a handle is given twice. */
+ * after an error none was started. `items` is copied; item.result is `parameters` of gp_update().
+ * Errors of gp_update(); -EBUSY also if a handle is given twice. */
 GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
                            const gp_settings *settings, gp_request **ret_request);
 
@@ -473,15 +473,15 @@ typedef struct gp_round {
 
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
- * closed and its results have landed; gp_wait() before is -EDEADLK. Returns 0: the gradient
- * counts; 1: the gradient was dropped. Parameters are those of this or a later round, sums those of
+ * closed and its results have landed; an earlier gp_wait() returns -EDEADLK. Returns 0: the
+ * gradient counts; 1: it was dropped. Parameters are those of this or a later round, sums those of
  * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
  * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* Fetches the sums of the next round that closed without this rank, into the results of its last
  * push, whose gp_wait() has returned. Call the function after each gp_round_end() until it returns
- * 0, before the next push or declaration. 1: the sums have landed; 0: the rank lacks none. Rounds
+ * 0, before the next push or declaration. 1: the sums have landed; 0: no sums are missing. Rounds
  * wait for a rank `lag` behind. Errors of gp_round_end(); -EBUSY open request or second thread. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
@@ -591,7 +591,7 @@ GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters,
                       uint64_t steps, gp_request **ret_request);
 
 /* Returns a checksum of `count` arrays of bytes[i] bytes, in their order. A change of any one word
- * changes the checksum. For detecting writes of other code. Pure; never fails. */
+ * changes the checksum. Use: to detect writes of other code to the arrays. Pure; never fails. */
 GP_API uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
  *       int result = gp_step_begin(job, 0, &step);
  *       if (result == GP_LEAVES || result == GP_TRAINED || result == GP_ENDED)
  *           break;
- *       if (result == GP_CARRIES) {                         workers have come
+ *       if (result == GP_CARRIES) {                         workers have joined
  *           every rank copies the state of the model from rank step.giver, as by gp_broadcast()
  *           continue;
  *       }
@@ -59,12 +59,12 @@ typedef struct gp_deal {
     uint64_t seed;
     uint32_t batch;    /* samples of one step, of all workers together: 1 to GP_WEIGHT_MAX */
     uint32_t prefetch; /* steps whose shares are known before the present one ends: 0 to 64 */
-    /* samples of one step for each of its workers, instead of `batch`, which is then 0: the step
-     * has more samples with more workers. 0: `batch` counts */
+    /* samples of one step for each of its workers; `batch` is then 0. A step has more samples with
+     * more workers. 0: `batch` applies */
     uint32_t batch_per_worker;
-    /* fewest samples of a share that is not empty, at most the batch and `samples`; 0 as 1. With 2
-     * no rank computes the statistics of batch norm over one sample. Small steps then have fewer
-     * shares, and a smaller rest of an epoch is part of the step before, whose `batch` grows */
+    /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. The value 2
+     * prevents statistics of batch norm over a single sample. Small steps then have fewer shares. A
+     * smaller rest of an epoch is part of the step before, whose `batch` grows */
     uint32_t share_least;
 } gp_deal;
 
@@ -109,13 +109,13 @@ typedef struct gp_step {
  *
  * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
  * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every
- * rank gets GP_CARRIES, with the same `giver`, before the same step. The next call of the late
- * worker says that it has the state of the model; a share follows prefetch + 2 steps later. A
- * late worker that comes as the training ends gets GP_ENDED: its model is not the trained one.
- * In a job with GP_CONTINUE a late worker that calls gp_deal_declare() after all other ranks
- * have left gets -EOWNERDEAD. No worker can enter in the middle of a step: the thread of the
- * steps calls gp_job_resize() after the last gp_wait() of a step and before gp_step_begin();
- * other threads call it at any time.
+ * rank gets GP_CARRIES, with the same `giver`, before the same step. The late worker's next call
+ * confirms that it has the state of the model. Its first share follows prefetch + 2 steps later. A
+ * late worker that comes as the training ends gets GP_ENDED: its model is not the trained one. In a
+ * job with GP_CONTINUE a late worker that calls gp_deal_declare() after all other ranks have left
+ * gets -EOWNERDEAD. No worker can enter in the middle of a step: the thread of the steps calls
+ * gp_job_resize() after the last gp_wait() of a step and before gp_step_begin(); other threads
+ * call it at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
@@ -133,8 +133,8 @@ GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
 GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
 
 /* Called by a late worker after GP_CARRIES if it has not received the state, because the giver was
- * lost. The state is given again in the next step, by another rank. Does not wait. -EINVAL: this
- * rank was not given a state. */
+ * lost. Another rank sends the state in the next step. Does not wait. -EINVAL: no GP_CARRIES has
+ * announced a state to this rank. */
 GP_API int gp_step_missed(gp_job *job);
 
 #ifdef __cplusplus

@@ -15,10 +15,11 @@
  *   a pull  in clock c returns the rows after the update of clock c - 1, without pushes of clock c.
  *           The pull waits until all ranks have ended clock c - 1.
  *
- * With GP_SSP and GP_ASP each push is an update of its own, applied on arrival. A pull has the
- * earlier pushes of its rank, and perhaps later ones of others, so bits depend on the order of
- * arrival. With GP_SSP a pull in clock c waits until every rank has ended clock c - 1 - staleness,
- * and has all pushes up to that clock. With GP_ASP a pull never waits, and gp_clock() is optional.
+ * With GP_SSP and GP_ASP each push is an update of its own, applied on arrival. A pull returns rows
+ * with all earlier pushes of this rank, and perhaps with later pushes of other ranks, so bits
+ * depend on the order of arrival. With GP_SSP a pull in clock c waits until every rank has ended
+ * clock c - 1 - staleness, and has all pushes up to that clock. With GP_ASP a pull never waits, and
+ * gp_clock() is optional.
  *
  * A worker:
  *
@@ -82,7 +83,7 @@ enum gp_initial {
 enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
 
 #define GP_KEEP 1u             /* the table outlives its job; so far -EOPNOTSUPP */
-#define GP_ACCEPT_NONFINITE 2u /* rows whose gradient has NaN or infinity are updated with it */
+#define GP_ACCEPT_NONFINITE 2u /* gradients with NaN or infinity update their rows, too */
 
 /* Declaration of a table, the same on every rank. Fields that are 0 have the named default. */
 typedef struct gp_table_spec {
@@ -90,7 +91,7 @@ typedef struct gp_table_spec {
     uint32_t dim;        /* values of a row, 1..4096 */
     uint32_t shards;     /* parts of the table on lanes: a power of two, 1..4096; 0: 64 */
     enum gp_dtype dtype; /* stored values: GP_F32, GP_F16 or GP_BF16 */
-    enum gp_dtype wire;  /* rows and gradients of the caller; 0: `dtype`. One is GP_F32 */
+    enum gp_dtype wire;  /* values of the caller; 0: `dtype`. One of the two is GP_F32 */
     uint64_t keys;       /* every key is smaller; 0: any 64-bit key */
     uint64_t rows_hint;  /* expected number of rows; 0: unknown. May differ between ranks */
     enum gp_row_rule rule;
@@ -157,7 +158,7 @@ GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
  * batch; gradients of the same key are added up in order of position. `gradients` is read during
  * the call. The first push of a key creates its row. gp_wait() for the request returns when the
- * update is applied; with GP_BSP, before this rank's gp_clock(), it returns -EDEADLK. `ret_request`
+ * update is applied; with GP_BSP it returns -EDEADLK before this rank's gp_clock(). `ret_request`
  * NULL: no request, and the next gp_clock() after an error returns the error.
  *
  * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
@@ -165,9 +166,9 @@ GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
  * Errors: as gp_pull(). */
 GP_API int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_request);
 
-/* Ends this rank's clock in all tables of the job. Never waits. Errors, after which the clock has
- * ended all the same: that of a push without a request since the last call. Errors without an end:
- * -EINVAL the job has no table; the error of a failed job. */
+/* Ends this rank's clock in all tables of the job. Never waits. Returns the error of a push without
+ * a request since the last call; the clock has ended all the same. Other errors do not end the
+ * clock: -EINVAL the job has no table; the error of a failed job. */
 GP_API int gp_clock(gp_job *job);
 
 #ifdef __cplusplus

@@ -75,8 +75,8 @@ static uint16_t lag_of_sums(const struct gp_job *job)
     return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
 }
 
-/* Returns the lag of the tensors that follow the job's sets: 0 if they have update rules. -1: the
- * job has no such tensor yet. */
+/* Returns the lag of the tensors in the job's rounds (W22): 0 if they have update rules; -1: no
+ * such tensor is declared yet. */
 static int followers_lag(const struct gp_job *job)
 {
     if (job->backup.leader)
@@ -88,8 +88,9 @@ static int followers_lag(const struct gp_job *job)
     return -1;
 }
 
-/* Makes the terms of a tensor in a job with backup workers. Tensors of the library itself, except
- * the hidden one, are rounds of all ranks. Returns a fault; NULL: none. */
+/* Sets the terms of a tensor in a job with backup workers. Except for the hidden tensor,
+ * tensors that the library declares have rounds of all ranks. Returns the text of an error; NULL:
+ * none. */
 static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *spec,
                                struct terms *terms)
 {
@@ -136,7 +137,8 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
     return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
 }
 
-/* Checks that the rank takes no result: it would take one of the new tensor, which it never pushed.
+/* Refuses a declare while this rank fetches results of a closed round. The rank would fetch a
+ * result of the new tensor, too, although it never pushed this tensor.
  */
 static int check_taken(const struct gp_job *job, const gp_tensor_spec *spec,
                        const struct terms *terms)
@@ -228,7 +230,7 @@ static void route_all(struct declaration *d, const envelope *reply)
     }
 }
 
-/* Runs in the control thread, so that a later route change finds the tensors. */
+/* Handles the reply in the control thread, so that a later route change finds the tensors. */
 static void declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct declaration *d = container_of(call, struct declaration, call);

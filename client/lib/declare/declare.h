@@ -8,8 +8,8 @@
 int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
                      uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 /* Declares tensors of the library and of the caller in one request, so that a late worker enters
- * all of them at the same time. `specs` is checked. `ret_tensors`: first those of `hidden`. Errors
- * of gp_tensors_declare(). */
+ * all of them at the same time. `specs` is checked. `ret_tensors`: first the tensors of `hidden`.
+ * Errors of gp_tensors_declare(). */
 int declare_together(struct gp_job *job, const gp_tensor_spec *hidden, size_t hidden_count,
                      const gp_tensor_spec *specs, size_t count, struct gp_tensor **ret_tensors);
 /* Declares the hidden tensor of a job with backup workers. Its announcements close rounds (W22). */

@@ -1,7 +1,7 @@
 /* Creates pieces and changes their owners. A worker first sends a new owner the state of the
  * piece's round (W5). If the former owner was lost, it may still write to memory. Then the new
- * owner gets nothing until the connection to the former one is closed (the fence). No fence is
- * needed if the former owner has released the piece (L19). */
+ * owner receives no record until the connection to the former owner is closed (the fence). No fence
+ * is needed if the former owner has released the piece (L19). */
 #include "client/lib/declare/route.h"
 
 #include "client/lib/job/job_tables.h"
@@ -152,7 +152,8 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
 }
 
 /* Returns the link that must close before the new owner gets a READY. An existing fence stays: its
- * lane is the last one with a READY, because later owners know no memory of this worker. */
+ * lane is the last one with a READY, and later owners have received no address of this worker's
+ * memory. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -160,8 +161,8 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* Returns whether the former lane has released the piece. This worker may have missed routes, and
- * its lane may have been lost in one of them. */
+/* Returns whether the former lane has released the piece. This worker may have missed routes; a
+ * missed route may have named this lane as lost. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
@@ -194,9 +195,10 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->fence = route_fence(p, former, is_released);
 }
 
-/* Decides about the old link. A lost lane may only be cut off from the coordinator, and still
- * write. So its connection and the registration of this worker's memory end before the successor
- * gets a READY. The other pieces of the lost lane get new owners by separate route changes. */
+/* Decides whether the old link is closed. A lane that the coordinator has lost may still run, and
+ * write to memory. So the connection and the registration of this worker's memory end before the
+ * successor gets a READY. The other pieces of the lost lane get new owners by separate route
+ * changes. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

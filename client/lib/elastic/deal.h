@@ -5,9 +5,9 @@
  * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
  * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
- * return and are dealt again at the end of the epoch. So is a member that is in record t without
- * the state: a new process of its rank. So a planned change deals each sample exactly
- * once in each epoch; a death loses no sample, and may repeat those of two steps. */
+ * return and are dealt again at the end of the epoch. A member that is in record t without the
+ * state counts as lost, too: a new process has taken its rank. A planned change deals each sample
+ * exactly once in each epoch. A death loses no sample, and may repeat the samples of two steps. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
 #define GRADPOOL_CLIENT_ELASTIC_DEAL_H
 
@@ -49,7 +49,7 @@ struct deal_runs {
 struct deal_step {
     uint64_t number;
     uint64_t epoch;  /* from 0 */
-    uint64_t cursor; /* samples of the epoch that were dealt before, for the first time */
+    uint64_t cursor; /* samples of the epoch in earlier steps, each counted once */
     /* ranks that divide the samples, in order; the sizes of their shares differ by at most one,
      * but the last ranks have no share where all shares would be below share_least */
     uint64_t members[RANKS_WORDS];

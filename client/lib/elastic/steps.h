@@ -23,7 +23,7 @@ enum steps_phase {
     STEPS_CARRY,   /* the giver sends the deal to late workers */
     STEPS_CARRIED, /* the script of the giver sends its state to late workers */
     STEPS_MISSED,  /* as STEPS_CARRIED on a late worker that has not received the state */
-    STEPS_LAST,    /* a last record, without a step, was sent; then this rank leaves the deal */
+    STEPS_LAST,    /* this rank has sent its last record, without a step, and leaves the deal */
     STEPS_END,     /* the training has ended, and this rank pushes the round of `end` */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
@@ -31,8 +31,8 @@ enum steps_phase {
 struct job_steps {
     uint32_t weight; /* weight of gradients that are pushed from now on */
     /* the following fields are for jobs with a deal */
-    /* hidden tensors; NULL: no deal was declared. `end` has one round, at the end of the training:
-     * a worker that enters after that round sees its number */
+    /* hidden tensors; NULL: no deal was declared. `end` has one round, at the end of the training.
+     * A worker that enters later detects the end by the number of this round */
     struct gp_tensor *record, *carry, *end;
     enum steps_phase phase;
     int failure;                /* error after which no step can begin; 0: none */

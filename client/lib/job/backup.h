@@ -32,10 +32,10 @@ struct backup_rounds {
     enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
-    uint64_t held;              /* newest round of the job whose results this rank has */
+    uint64_t held;              /* newest round of the job of which this rank has the results */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
-    /* newest closed round that any lane has named. Of sums, a rank gets every round up to this one
-     * before its next gradient */
+    /* newest closed round that any lane has named. Without rules, a rank fetches the sums of every
+     * round up to this one before its next gradient */
     uint64_t newest;
     _Atomic uint64_t passed; /* newest closed round whose results this rank lacks; 0: none */
 };

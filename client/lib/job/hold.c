@@ -58,9 +58,9 @@ static uint64_t find_iteration(const struct gp_job *job, const gp_item *items, s
     return is_any ? now : 0;
 }
 
-/* Finds a tensor without a round in the present iteration; NULL: each has one. A tensor that never
- * had a round (frozen parameters) belongs to no iteration. The counters save a search through
- * thousands of tensors in most iterations. */
+/* Finds a tensor without a round in the present iteration; NULL: every tensor has a round. A
+ * tensor that never had a round (frozen parameters) belongs to no iteration. The counters save a
+ * search through thousands of tensors in most iterations. */
 static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t scope)
 {
     if (job->hold.scopes[scope].pushed == job->hold.scopes[scope].parts)
@@ -87,9 +87,9 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Returns the iteration of a push that sets parameters: none (0), or the one after the last
- * permitted, so that the hold stops the push. A push of parameters at the end of an iteration must
- * wait for the end of the hold, or only some lanes would have the new parameters. */
+/* Returns the iteration of a push that sets parameters: 0 (none), or the iteration after the last
+ * permitted one, so that the hold stops the push. A push of parameters at the end of an iteration
+ * must wait for the end of the hold, or only some lanes would have the new parameters. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -277,16 +277,16 @@ static void look_at_standing(struct gp_job *job)
             job->rank, lacking->name);
 }
 
-/* Returns whether an iteration has ended. In the scope of rounds the next iteration must have begun
- * or this rank must wait: the program may work with all ranks between iterations, such as saving,
- * and late workers must not enter before. */
+/* Returns whether an iteration has ended. In the scope of rounds the next iteration must also have
+ * begun, or this rank must wait for other ranks. Between two iterations a script may still use
+ * rounds of all ranks, for example to save; late workers must not enter before. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-/* Returns whether a step has ended: the record of the next one waits, or the thread of the steps
+/* Returns whether a step has ended: the record of the next step waits, or the thread of the steps
  * waits for other ranks and has pushed more than the record. */
 static bool hold_step_has_ended(const struct hold *hold)
 {

@@ -32,7 +32,7 @@ struct hold_report {
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
     uint64_t id;     /* the coordinator's number of the hold; 0: no hold */
-    uint32_t scope;  /* scope by which the hold counts iterations */
+    uint32_t scope;  /* scope in which the hold counts iterations */
     uint64_t last;   /* last permitted iteration; rounds of later ones wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
     /* this rank cannot stop at the end of an iteration; `why` has the cause */

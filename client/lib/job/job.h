@@ -66,9 +66,8 @@ struct gp_job {
     /* counters of reasons to drive the engine while no thread waits (L4) */
     uint32_t queued, unsent, connecting;
     float loss;         /* loss of this iteration; NaN: not set */
-    struct link *spoke; /* link of the last word; NULL: none, or the link is freed (L24) */
-    /* the two newest sets of ranks, indexed by the lowest bit of the round, for lanes without
-     * them */
+    struct link *spoke; /* link that received the last word; NULL: none, or freed (L24) */
+    /* the two newest sets of ranks, for lanes that lack them; index: lowest bit of the round */
     struct record_chosen chosen[2];
     uint64_t stale; /* number of words and records without an open round */
     struct gp_tensor *barrier;
@@ -77,7 +76,7 @@ struct gp_job {
     struct backup_rounds backup;
     struct job_steps *steps;   /* weight, deal and step records; NULL: weight 1, and no deal */
     struct job_tables *tables; /* NULL: no table was declared */
-    /* field of the calls of snapshot and restore; the lock does not protect this field */
+    /* used by snapshot and restore alone, so the lock does not protect this field */
     struct unfinished unfinished;
     bool is_reading; /* a thread is in gp_job_read() */
     int read_fd;     /* socket of gp_job_read(); -1: none */

@@ -1,5 +1,5 @@
-/* Owns the tables of a job, and what each lane with shards was sent. Rows live on lanes alone: a
- * table whose lane is lost has failed. */
+/* Owns the tables of a job, and the numbers of the records that were sent to each lane. Rows live
+ * on lanes alone: a table whose lane is lost has failed. */
 #include "client/lib/job/job_tables.h"
 
 #include "client/lib/job/request.h"
@@ -179,7 +179,7 @@ void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char
 
 /* ---- new tables ---- */
 
-/* Inserts the table in the order of numbers, in which CLOCK names tables. */
+/* Inserts the table by ascending number, because a CLOCK record lists tables in this order. */
 static void job_table_insert(struct gp_table *t)
 {
     struct list *at = &t->job->tables->tables;

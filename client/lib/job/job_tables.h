@@ -15,11 +15,11 @@ struct table_lane {
     uint64_t clock;    /* last clock whose end was sent */
     uint64_t change;   /* number of the last change of settings that was sent */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
-    bool was_probed;   /* a query was sent to learn whether a left lane keeps the connection */
+    bool was_probed;   /* a query was sent: does the lane without pieces keep the connection? */
     bool is_lost;      /* the connection has ended, and the shards of the lane with it */
 };
 
-/* Settings that some lane has not been sent yet. */
+/* Settings that were not sent to every lane yet. */
 struct table_change {
     struct list node; /* node in job_tables.changes or .spare_changes */
     uint64_t number;  /* from 1, in the order of the calls */
@@ -66,8 +66,8 @@ int job_table_check(const struct gp_table *t);
 /* Find a table by name, or by the coordinator's number. NULL: no such table. */
 struct gp_table *job_table_find(const struct gp_job *job, const char *name);
 struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number);
-/* Adds a table with its route, which the table takes over. A table with shards on a lost lane has
- * failed at once. -ENOMEM. */
+/* Adds a table, which then owns `route`. A table with shards on a lost lane fails at once.
+ * -ENOMEM. */
 int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
                   struct table_route *route, struct gp_table **ret_table);
 /* Fails the table permanently, and its open requests. Their memory stays lent until the lanes have
@@ -79,16 +79,17 @@ struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane);
 /* Returns whether a table of the job has shards on a lane that is not lost. */
 bool job_tables_are_on(const struct gp_job *job, uint32_t lane);
 bool job_table_is_on(const struct gp_table *t, uint32_t lane);
-/* Notes whether records to the lane wait for room. */
+/* Sets whether records wait for room in the lane's send queue. */
 void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
 /* Fails the tables of a lane that gets no more records, with `code`, or with -EOWNERDEAD if their
  * rows are lost with the lane (`code` 0). `name`: text about the lane. Memory of calls stays lent,
  * because the lane may still use it. */
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
-/* Ends the parts of all calls on a failed lane, which can no longer use their memory. Does nothing
- * for another lane. */
+/* Ends the parts of all calls on a lane that can no longer use their memory. Does nothing if the
+ * lane has not failed. */
 void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text);
-/* The connection to the lane has ended: job_tables_fail_lane(), then job_tables_end_lane(). */
+/* Handles the end of the connection to a lane: job_tables_fail_lane(), then
+ * job_tables_end_lane(). */
 void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *name);
 
 #endif

@@ -37,7 +37,7 @@ struct piece {
     /* this rank stores the copy of the piece's state, if the job has such copies (L28) */
     bool keeps_copy;
     void *copy; /* memory for two states, lent to lanes; NULL: not allocated */
-    /* first round with its state in the copy; RECORD_ROUND_NONE: only offered */
+    /* first round whose state is in the copy; RECORD_ROUND_NONE: the copy was only offered */
     uint64_t copy_since;
     uint32_t copy_told; /* value of link.openings when the copy was offered; 0: never */
 };

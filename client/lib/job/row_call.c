@@ -1,5 +1,5 @@
-/* Owns batches and calls. A call whose caller waits no more stays
- * open until the last lane has answered, because lanes may use its memory until then (W27). */
+/* Owns batches and calls. A call whose caller no longer waits stays open until the last lane has
+ * answered, because lanes may use its memory until then (W27). */
 #include "client/lib/job/row_call.h"
 
 #include "client/lib/job/request.h"
@@ -121,8 +121,8 @@ void row_call_abandon(struct row_call *call)
         row_call_end(call);
 }
 
-/* Returns whether each lane of the table stores as many further requests as the batch has
- * blocks. */
+/* Returns whether each lane of the table has room for one more request for each block of the
+ * batch. */
 static bool row_call_has_room(const struct row_call *call)
 {
     const struct gp_batch *b = call->batch;

@@ -1,5 +1,5 @@
-/* Pulls and pushes of tables, from their begin to the words of all lanes. A call has one exchange
- * for each block of its batch, and lends memory to the lanes until the last word. */
+/* Pulls and pushes of tables, from the first record to the words of all lanes. A call has one
+ * exchange for each block of its batch, and lends memory to the lanes until the last word. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_ROW_CALL_H
 #define GRADPOOL_CLIENT_LIB_JOB_ROW_CALL_H
 
@@ -18,8 +18,8 @@ struct row_block {
 /* Ranks for which a late call waits, from a lane's answer to a query. */
 struct row_late {
     uint32_t word;   /* of the query; 0: none was sent */
-    uint32_t behind; /* all ranks behind; 0: no lane has named one */
-    uint32_t count;  /* ranks with a number here */
+    uint32_t behind; /* number of late ranks; 0: no lane has named one */
+    uint32_t count;  /* number of ranks in `ranks` */
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
     uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
 };
@@ -55,25 +55,25 @@ int batch_create(struct gp_table *t, struct gp_batch **ret_batch);
 /* Frees a batch now, or with its last call. */
 void batch_free(struct gp_batch *b);
 
-/* Returns an idle call of the batch, which is then used; NULL: none. */
+/* Takes an idle call of the batch into use. NULL: all calls are in use. */
 struct row_call *row_call_take(struct gp_batch *b);
-/* Allocates a call, which is then used. -ENOMEM, -ENOSPC: exchange_prepare(). */
+/* Allocates a call, and takes the call into use. -ENOMEM, -ENOSPC: exchange_prepare(). */
 int row_call_create(struct gp_batch *b, struct row_call **ret_call);
 
-/* Begins the exchanges of a call that is laid out. -EBUSY: a lane has no room for its blocks, of
- * which none has begun; -EOVERFLOW: no number is left. */
+/* Begins the exchanges of a call that is laid out. -EBUSY: a lane has no room for the blocks, and
+ * no exchange has begun; -EOVERFLOW: no number is left. */
 int row_call_begin(struct row_call *call, enum record_rows_operation operation);
 /* Ends the use of a call without an open block: its memory returns to the pool, and the call is
  * idle. */
 void row_call_end(struct row_call *call);
-/* The caller of the request waits no more. */
+/* Separates a call from its request, because the caller no longer waits. */
 void row_call_abandon(struct row_call *call);
 /* Handles a word, or an error, of a lane. */
 void row_calls_word(struct gp_job *job, uint32_t lane, uint32_t word);
 void row_calls_error(struct gp_job *job, uint32_t lane, const struct record_error *error);
 /* Ends the exchanges of all calls with a lost lane. */
 void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *text);
-/* Returns whether no push of a clock that has ended is open. */
+/* Returns whether every push of an ended clock is complete. */
 bool row_calls_are_settled(const struct gp_job *job);
 /* Stores a lane's answer to the query of a late call. Returns the request of the call; NULL: no
  * call has sent the query. */

@@ -20,7 +20,8 @@ void row_pool_fini(struct row_pool *pool)
         free(memory);
 }
 
-/* Lengths have four steps in each doubling, so that batches of about one length share memory. */
+/* Rounds up to one of four lengths in each power of two, so that batches of similar length use the
+ * same memory. */
 size_t row_pool_length(size_t bytes)
 {
     size_t power = PAGE_BYTES;

@@ -23,9 +23,9 @@ void row_pool_init(struct row_pool *pool, struct slabs *slabs);
 void row_pool_fini(struct row_pool *pool);
 /* Returns the length to allocate for a call that needs `bytes`. */
 size_t row_pool_length(size_t bytes);
-/* Returns spare memory of this length, which is then used; NULL: none. */
+/* Takes spare memory of this length into use. NULL: none. */
 struct row_memory *row_pool_take(struct row_pool *pool, size_t length);
-/* Adds new memory of the slabs, which is then used. -ENOMEM. */
+/* Adds new memory of the slabs, and takes the memory into use. -ENOMEM. */
 int row_pool_add(struct row_pool *pool, void *base, size_t length, struct row_memory **ret_memory);
 /* Ends the use of memory. The pool keeps at most as much spare memory as was in use at one time;
  * further memory is freed. */

@@ -62,8 +62,8 @@ struct gp_tensor {
     /* number of updates since the parameters were set, indexed by the round modulo 3 */
     uint64_t steps[3];
     bool knows_steps;      /* false: this worker joined after the parameters were set */
-    uint64_t steps_round;  /* round of the number of updates that a lane has sent (L28) */
-    uint32_t entering;     /* number of pieces of a late worker whose round is unknown */
+    uint64_t steps_round;  /* round at which a lane has sent the number of updates (L28) */
+    uint32_t entering;     /* late worker: number of pieces whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
     /* number of pieces in the open round without a result, and without a COMMIT */
     uint32_t without_result, without_commit;

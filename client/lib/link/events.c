@@ -54,7 +54,8 @@ static bool is_replaceable(const struct link *l, int error)
 }
 
 /* Replaces a broken connection to a lane that still runs (L93). After a time-out the lane may be
- * lost, and the coordinator knows; so the worker requests the ticket from the coordinator (L58). */
+ * lost. Only the coordinator can decide this, so the worker requests the next ticket from the
+ * coordinator (L58). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];
@@ -70,9 +71,9 @@ static void link_replace(struct link *l, int error)
     revisit(l, error != -ETIMEDOUT);
 }
 
-/* Ends the tables' calls on a lane whose connection this side has closed. The tables of a broken
- * link have failed before. Those of a fenced one have not: a new route has named the lane as lost
- * before its end of the connection arrived (W5). */
+/* Ends the calls of tables on a lane whose connection this side has closed. If the link is broken,
+ * its tables have failed before. If the link is fenced, its tables fail here: a new route named the
+ * lane as lost before the end of the connection arrived (W5). */
 static void link_end_tables(struct link *l)
 {
     char name[128];

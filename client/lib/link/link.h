@@ -57,10 +57,10 @@ struct link {
 
 /* Returns the link to a lane. Creates and opens it at the first call. NULL: no memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
-/* Loads the network library for a late worker, which takes 0.2 s. Later the other ranks would
- * wait. */
+/* Loads the network library, which takes 0.2 s, before a late worker enters. At a later time the
+ * other ranks would wait for the library. */
 void link_prepare(struct gp_job *job);
-/* Opens a link to a lane without a piece. If memory lacks, the first piece creates the link
+/* Opens a link to a lane without a piece. If no memory is left, the first piece creates the link
  * later. */
 void link_open_ahead(struct gp_job *job, uint32_t lane);
 /* Opens a closed link again. */
@@ -118,7 +118,8 @@ void link_announce_rows(struct gp_job *job);
 /* Sends a query for the ranks that have not reached the clock in the table of the part. False: not
  * possible now. */
 bool link_query_rows(struct link *l, const struct exchange_part *part, uint64_t clock);
-/* The lane has answered the query of link_flush_rows(), so it does not end the connection. */
+/* Handles the lane's answer to the query of link_flush_rows(): the lane does not end the
+ * connection. */
 void link_keep_rows(struct link *l);
 
 #endif

@@ -1,6 +1,6 @@
 /* Sends requests to tables, their settings and ends of clocks to a lane, in this order: settings
  * before the end of any clock, all requests of a clock before its end, then those of the next clock
- * (W26). A record without room stays due until the event ROOM (W10). */
+ * (W26). A record without room in the send queue waits for the event ROOM (W10). */
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 
@@ -112,8 +112,8 @@ static void rows_drop_changes(struct job_tables *tables)
 }
 
 /* Returns whether the lane serves the tables on this connection. A lane that has dropped the job
- * before the tables were declared ignores the records of the old connection, which nothing would
- * repeat; such a lane answers no query and ends the connection (L19). */
+ * before the tables were declared ignores records on the old connection, and no later code would
+ * repeat these records. Such a lane answers no query and ends the connection (L19). */
 static bool rows_are_heard(struct link *l, struct table_lane *lane)
 {
     struct record_query query = {

@@ -156,7 +156,7 @@ static int tell_kept(struct link *l, const struct piece *p)
 }
 
 /* Returns the push whose settings the lane needs before the piece is announced. The hidden tensor
- * has none of its own; its lane needs the rate of the round's updates (W22). */
+ * has no settings; its lane needs the rate of the round's updates (W22). */
 static const struct push *push_with_settings(const struct piece *p)
 {
     const struct gp_tensor *leader = p->tensor->job->backup.leader;
@@ -223,15 +223,15 @@ static bool pass_choice_on(struct link *l, int k)
 }
 
 /* Forwards sets of ranks. Lanes have no connections to each other, so workers forward the leader's
- * sets to all lanes (W13). A new owner of a tensor may be one round behind the leader; then it
- * needs the second newest set. */
+ * sets to all lanes (W13). A new owner of a tensor may be one round behind the leader; then the
+ * owner needs the second newest set. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
     return pass_choice_on(l, older) && pass_choice_on(l, !older);
 }
 
-/* A new owner or connection of the hidden tensor gets the report of this rank again. */
+/* Sends the report of this rank again, for a new owner or a new connection of the hidden tensor. */
 static void repeat_report(const struct piece *p)
 {
     struct backup_rounds *b = &p->tensor->job->backup;
@@ -252,8 +252,8 @@ static void send_unsent(struct link *l)
     }
 }
 
-/* Reports that the results which this rank takes have landed, or that a lane no longer had them
- * (W22). The standing of the hidden tensor goes ahead of the report. */
+/* Reports that all fetched results have landed, or that a lane had dropped them (W22). The READY of
+ * the hidden tensor is sent before the report. */
 static void send_landed(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;

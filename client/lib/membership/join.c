@@ -112,7 +112,7 @@ static uint32_t fewest_of_backup(const gp_backup_spec *spec, uint32_t workers)
     return backup_terms_filled(terms, workers).least;
 }
 
-/* Rules choose among sets of three ranks or more. */
+/* Logs a warning if the job has too few workers for its rule: a rule needs three or more. */
 static void warn_of_few(const gp_job_spec *spec)
 {
     bool is_chosen = spec->backup.rule != GP_BACKUP_ALL && spec->backup.rule != GP_BACKUP_STATIC;
@@ -122,7 +122,7 @@ static void warn_of_few(const gp_job_spec *spec)
                  spec->name, backup_terms_rule_name(spec->backup.rule), spec->workers);
 }
 
-/* Without backup workers the join has no BackupSpec. */
+/* Fills the BackupSpec of the join. A job without backup workers sends none. */
 static void describe_backup(struct gp_job *job, const gp_backup_spec *spec, uint32_t workers)
 {
     if (spec->rule == GP_BACKUP_ALL)

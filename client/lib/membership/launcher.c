@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launchers in order: the first one with a set variable counts. `local`: set if rank and size
- * number machines; these number the processes on a machine. */
+/* Launchers in order: the first one with a set variable counts. If rank and size count machines,
+ * local_rank and local_size count the processes on a machine. */
 static const struct launcher {
     const char *rank, *size, *local_rank, *local_size;
 } launchers[] = {

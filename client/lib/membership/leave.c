@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Longest time for each step. After it the worker leaves without a goodbye. */
+/* Longest time for each step of a leave. After this time the worker leaves without a goodbye. */
 #define LEAVE_STEP_NS (1 * NS_PER_S)
 
 void leave_free(struct gp_job *job)
@@ -67,8 +67,8 @@ static bool tensor_is_settled(const struct gp_tensor *t)
     return t->without_commit == 0 && t->round > 0 && !t->failure.code;
 }
 
-/* Without memory nothing is noted: a rank that has not received a COMMIT then repeats the round
- * without this worker. */
+/* Lists the tensors without an open round. If no memory is left, the list is empty: a rank that has
+ * not received a COMMIT then repeats the round without this worker. */
 static struct settled settled_of(struct gp_job *job)
 {
     struct settled settled = {0};
@@ -96,8 +96,8 @@ static void settled_free(struct settled *settled)
     free(settled->rounds);
 }
 
-/* Returns whether every push of a clock that has ended is applied. Other ranks may be slow to end
- * the clock, and a leave before would fail their job. */
+/* Returns whether every push of a clock that has ended is applied. Other ranks may end the clock
+ * late, and a leave before their end would fail the job. */
 static bool rows_are_settled(void *context)
 {
     const struct gp_job *job = context;

@@ -150,7 +150,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             t->name);
     if (terms_are_following(&t->terms) && !tensor_follows(t, s->operation) &&
         s->job->backup.held > 0)
-        /* such a round has all ranks, and needs the same round before it on each rank */
+        /* this round has all ranks, and needs the same previous round on each rank */
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': a job with backup workers broadcasts, saves and restores "
                             "before its first round only; this rank has ended round %" PRIu64,
@@ -158,7 +158,7 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        /* lanes use the settings of a rank that has left, and this rank may be its successor */
+        /* the former lowest rank may have left; lanes then use the settings of its last update */
         return 0;
     if (!s->settings)
         return client_error(-EINVAL,
@@ -193,8 +193,8 @@ static int check_missed(const struct starting *s, const struct gp_tensor *t)
                         t->name, s->job->rank, b->held + 1, b->newest);
 }
 
-/* Returns the root of a push. For a push to a tensor that follows the job's sets, this field has
- * the number of the job's round (W22). */
+/* Returns the root of a push. For a tensor in the job's rounds, the root is the number of the round
+ * (W22). */
 static uint32_t root_of(const struct starting *s, const struct gp_tensor *t)
 {
     return tensor_follows(t, s->operation) ? (uint32_t)(s->job->backup.held + 1) : s->root;

@@ -6,8 +6,8 @@
 
 /* Begins a round without bytes. Called with the job's lock held. */
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
-/* Begins a sum of words of the library. `is_counted`: the round belongs to an iteration (L33).
- * Called with the job's lock held; the words are lent until the request is over. */
+/* Begins a round that sums words of the library. `is_counted`: the round belongs to an iteration
+ * (L33). Called with the job's lock held; the words are lent until the request is over. */
 int push_words(struct gp_tensor *t, const void *words, void *ret_words, bool is_counted,
                struct gp_request **ret_request);
 /* Sends the tensor's state to `state`, as a round of all ranks (W16). NULL: this rank does not get

@@ -1,7 +1,7 @@
 /* Ends rounds of a job with backup workers. The hidden tensor is announced after the last gradient;
- * the leader lane answers with the set of the round. On a rank outside the set, every tensor takes
- * the result of the same closed round, so that all parameters are of one round. Of sums, the rank
- * takes the result of every round that it missed, in order (W22). This file owns struct
+ * the leader lane answers with the set of the round. A rank outside the set fetches the results of
+ * one closed round for all tensors, so that all parameters are of one round. Without update rules
+ * the rank fetches the sums of every missed round, in order (W22). This file owns struct
  * backup_rounds. */
 #include "client/lib/round/round_end.h"
 
@@ -20,8 +20,8 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 
-/* Returns the failure of the job, of the hidden tensor (once declared), or of a tensor that follows
- * the job's sets; NULL: none has failed. */
+/* Returns the failure of the job, of the hidden tensor, or of a tensor in the job's rounds; NULL:
+ * none has failed. */
 static const struct err *round_end_failure(struct gp_job *job)
 {
     if (job->failure.code)
@@ -128,8 +128,8 @@ static int round_end_check_pushes(struct gp_job *job)
     return 0;
 }
 
-/* Announces the hidden tensor after all gradients, because the leader lane must not count this rank
- * before every lane can read its gradients. */
+/* Announces the hidden tensor after all gradients, because the leader lane may count this rank only
+ * when every lane can read its gradients. */
 static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
@@ -153,7 +153,7 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
     uint64_t steps = t->steps[t->round % 3];
     t->round += ahead;
     t->steps[t->round % 3] = steps + ahead;
-    t->open.root += (uint32_t)ahead; /* a new owner learns the round of the job from READY */
+    t->open.root += (uint32_t)ahead; /* READY gives a new owner the number of the job's round */
     t->open.is_taking = true;
     t->without_result = t->without_commit = t->pieces_count;
     for_each_piece (p, t) {
@@ -164,7 +164,8 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
     }
 }
 
-/* `newest`: the round that the rank takes last. */
+/* Requests the results of `round` for all tensors. `newest`: the last round that this rank
+ * fetches. */
 static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round, uint64_t newest)
 {
     job->backup.taking = round;
@@ -177,8 +178,8 @@ static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round
     engine_flush(&job->engine);
 }
 
-/* Reports the taken round to the leader lane, and awaits the answer: this round if the rank may go
- * on, otherwise a newer round to take. */
+/* Reports the fetched round to the leader lane, and waits for the answer: the same round if the
+ * rank may continue, otherwise a newer round to fetch. */
 static int round_end_report(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
@@ -191,8 +192,8 @@ static int round_end_report(struct gp_job *job, uint64_t deadline_ns)
                            "the leader lane has not named the newest round");
 }
 
-/* Repeats the requests until all results are of one round, and the leader lane wants no newer one.
- * A lane that no longer has a round names a later one. */
+/* Repeats the requests until all results are of one round, and the leader lane requires no newer
+ * round. A lane that has dropped a round names a later round. */
 static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
@@ -210,8 +211,8 @@ static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
     return 0;
 }
 
-/* Waits for the results of one round. A report after the last round tells the leader lane that the
- * rank lacks none, and the answer may name a newer one. */
+/* Waits for the results of one round. After the last round a report to the leader lane says that no
+ * sums are missing; the answer may name a newer round. */
 static int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns)
 {
     const struct backup_rounds *b = &job->backup;
@@ -275,7 +276,7 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
         *ret_round = end;
 }
 
-/* Refuses a second thread, which would count the round of the first one again. */
+/* Refuses a second thread, which would count the first thread's round again. */
 static int round_end_begin_use(struct gp_job *job)
 {
     if (job->backup.is_used)
@@ -352,7 +353,8 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
 
 /* ---- the results of more rounds ---- */
 
-/* The results of the last push lie where those of the next round land. */
+/* Checks that gp_wait() has ended the last push, because the next results land in the same
+ * memory. */
 static int round_next_check(struct gp_job *job)
 {
     for_each_tensor (t, job) {

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Moves a tensor whose round is over for the caller to the next list of its request. */
+/* Moves a tensor to the next list of its request, when the round is over for the caller. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
@@ -139,8 +139,8 @@ static void settle_entry(struct piece *p, uint64_t round)
 
 /* ---- other messages ---- */
 
-/* Handles the answer to a rank that takes a result: the result has landed, or the lane has only a
- * later one, which all tensors then take (W22). */
+/* Handles the answer to a request for a closed round's result: the result has landed, or the lane
+ * has only a later result, which this rank then fetches for all tensors (W22). */
 static void settle_answer(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -162,8 +162,8 @@ static struct piece *settle_find_reported(struct link *l, uint32_t word)
     return p && p->link == l && p->tensor == b->leader ? p : NULL;
 }
 
-/* Handles the answer to the report of this rank. `round` is the round to take next, or the taken
- * one if the rank may go on. */
+/* Handles the answer to the report of this rank. `round` is the next round to fetch, or the fetched
+ * round if this rank may continue. */
 static void settle_reported(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -242,8 +242,8 @@ static uint32_t settle_count_lanes(struct gp_job *job)
     return count;
 }
 
-/* Sends the sums of a lane on to the leader lane, with the number of lanes that send sums (W22). A
- * full send queue drops them: the round then has no sample. */
+/* Forwards the sums of a lane to the leader lane, with the number of lanes that send sums (W22). If
+ * the send queue is full, the sums are dropped, and the round has no sample. */
 static void settle_measure(struct link *l, const struct record_measure *record)
 {
     const struct gp_tensor *leader = l->job->backup.leader;
@@ -256,9 +256,9 @@ static void settle_measure(struct link *l, const struct record_measure *record)
         l->job->stale++;
 }
 
-/* Fails the tensor of a piece with the lane's error. The tensor's name is added to a text that does
- * not begin with it. If state was lost, the name of the lost lane is added, too, because only this
- * worker knows that name. */
+/* Fails the tensor of a piece with the lane's error. Adds the tensor's name, if the text does not
+ * begin with the name. If state was lost, adds the name of the lost lane, too, because the new
+ * owner cannot name the lost lane. */
 static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;

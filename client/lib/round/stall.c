@@ -1,7 +1,6 @@
-/* Finds the reason why a request is not over at its deadline, or when a warning is due: ranks that
- * have not pushed, or a lane that does not answer or is lost. Queries go to at most QUERIES_MAX
- * lanes, then to the coordinator; each wait for answers ends after ANSWER_WAIT_NS. README: L11,
- * L35, L59. */
+/* Finds the reason why a request is not over, at its deadline or when a warning is due: late ranks,
+ * or a lane that does not answer or is lost. Queries go to at most QUERIES_MAX lanes, then to the
+ * coordinator; each wait for answers ends after ANSWER_WAIT_NS. README: L11, L35, L59. */
 #include "client/lib/round/stall.h"
 
 #include "client/lib/job/piece.h"
@@ -24,8 +23,8 @@
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3
 
-/* Returns a stalled piece, NULL if none is open: preferably an announced one, because other ranks
- * may be missing in its round. */
+/* Returns a stalled piece: preferably an announced piece, because other ranks may be missing in its
+ * round. NULL: no piece is open. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
     struct piece *open = NULL;
@@ -293,8 +292,8 @@ static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
     return text;
 }
 
-/* Of several waiting threads only one warns: a warning of the job silences further ones for the
- * stall limit. */
+/* If several threads wait, only one logs a warning: for the stall limit, the job logs no further
+ * warning. */
 void stall_warn(struct gp_request *q)
 {
     struct gp_job *job = q->job;

@@ -50,8 +50,8 @@ static void wait_copy_rows(struct gp_request *q)
     pthread_mutex_lock(&q->job->lock);
 }
 
-/* Drives the engine until the request has news. The whole time of the wait is charged to the lane
- * with the last word, because its word ends the wait (L24). */
+/* Drives the engine until the request has news. The time of the wait is counted for the lane that
+ * sent the last word, because this word ends the wait (L24). */
 static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
 {
     struct gp_job *job = q->job;

@@ -8,7 +8,7 @@
  * during long copies. `timeout_ns`: time-out of the caller, for the error text. After -ETIMEDOUT
  * the caller may wait again; after any other result the request is released. */
 int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns);
-/* Returns the time-out of the caller, or that of the client unless `timeout_ms` is positive. */
+/* Returns the time-out of the caller, or the client's time-out if `timeout_ms` is 0 or less. */
 uint64_t wait_timeout_ns(const gp_client *client, int timeout_ms);
 
 #endif

@@ -37,8 +37,8 @@ static int row_begin_no_memory(const struct row_begin *b, int error)
                         b->batch->table->name);
 }
 
-/* Reserves a call and its memory. A call is allocated only if the batch has no idle one, and memory
- * only if the pool has none of this length. The caller holds the job's lock, which is released
+/* Reserves a call and its memory. Allocates a call only if the batch has no idle call, and memory
+ * only if the pool has no memory of this length. The caller holds the job's lock, which is released
  * during gp_alloc(), because gp_alloc() locks the job. */
 static int row_begin_reserve(struct row_begin *b)
 {

@@ -144,8 +144,8 @@ static int declared_route(struct table_declaration *d, const envelope *reply)
 }
 
 /* Creates the table from the coordinator's answer. Runs in the control thread, so that a later
- * TableFailure finds the table. If the job has failed, its failure replaces the error of the call,
- * because the failure is the cause. */
+ * TableFailure finds the table. If the job has failed, the job's failure replaces the error of the
+ * call, because the failure is the cause. */
 static void table_declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct table_declaration *d = container_of(call, struct table_declaration, call);

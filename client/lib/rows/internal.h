@@ -1,4 +1,4 @@
-/* Functions that the files of this room call in each other. */
+/* Functions that the files of client/lib/rows share. */
 #ifndef GRADPOOL_CLIENT_LIB_ROWS_INTERNAL_H
 #define GRADPOOL_CLIENT_LIB_ROWS_INTERNAL_H
 

@@ -20,7 +20,7 @@
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
 #define EAGER_BYTES 65536 /* measured: lanes read a longer input as fast as a payload */
 
-/* Numbers with variables. connect_timeout_ns is the first one. */
+/* Settings that environment variables may set. The first one is connect_timeout_ns. */
 static const struct client_number {
     const char *name;
     uint64_t least, most, otherwise, unit;

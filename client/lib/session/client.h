@@ -44,7 +44,8 @@ struct gp_client {
  * After an error `*fd` may be open, and `*ret_channel` may be set. */
 int client_connect_operator(const gp_client *client, pthread_mutex_t *lock, int *fd,
                             struct channel **ret_channel, struct err *err);
-/* Closes the channel. The caller holds that lock. `channel` may be NULL. */
+/* Closes the channel. The caller holds `lock` of client_connect_operator(). `channel` may be
+ * NULL. */
 void client_disconnect_operator(int *fd, struct channel *channel);
 /* Returns the tenant that owns the client's jobs; "-" without a key. */
 static inline const char *client_tenant(const gp_client *client)

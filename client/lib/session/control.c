@@ -1,6 +1,6 @@
 /* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
- * list. After a resume of the session they are sent again. Only the deadlines of their callers end
- * them. No callback is called with the lock held. */
+ * list. After a resume of the session the calls are sent again. Only the deadline of the caller
+ * ends a waiting call. No callback is called with the lock held. */
 #include "client/lib/session/control.h"
 
 #include "client/lib/session/patience.h"
@@ -43,7 +43,7 @@ struct control {
     uint64_t last_id;
     struct err refusal; /* error of the last attempt to resume; code 0: none */
     bool is_stopping;
-    char reason[400]; /* of the coordinator, for which the job waits; "": none */
+    char reason[400]; /* the coordinator's reason why the job waits; "": none */
 };
 
 static void wake(struct control *c) { eventfd_write(c->wake_fd, 1); }
@@ -62,7 +62,7 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-/* Called with the lock held, so that no fork comes between the close of the socket and the change
+/* Called with the lock held, so that no fork happens between the close of the socket and the change
  * of `fd`. */
 static void drop_channel(struct control *c, struct channel *channel)
 {
@@ -100,10 +100,10 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             *c->options.join_is_late = reply->join_reply->is_late;
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
-            /* at the first join: gp_job_join() reads it afterwards */
+            /* set at the first join: gp_job_join() reads the number afterwards */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
-            /* the first join also learns the durability */
+            /* the reply to the first join has the durability */
             join->durability = reply->join_reply->durability;
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
@@ -212,8 +212,8 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* Called with the lock held. The thread detects a broken channel by itself, but must be woken to
- * send bytes that are left. */
+/* Called with the lock held. The thread detects a broken channel without a wake-up, but must be
+ * woken to send remaining bytes. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)
@@ -322,8 +322,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings, because a disconnected coordinator can neither end its hold nor
- * request rounds. */
+/* Ends holds and recordings, because a disconnected coordinator cannot end its hold or request
+ * rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));
@@ -368,8 +368,8 @@ static void sleep_until_news(struct control *c)
         drain_wake(c);
 }
 
-/* Handles messages before it sleeps. A message directly after the reply to the join is already in
- * the channel, and the socket does not report it again. */
+/* Handles messages before the thread sleeps. A message directly after the reply to the join may
+ * already be in the channel; the socket does not report such a message again. */
 static void serve(struct control *c)
 {
     envelope *message;

@@ -17,7 +17,7 @@ struct control;
 /* A request without a reply. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
-    /* filled by the caller, without the id; its pointers must stay valid until then, too */
+    /* filled by the caller, without the id; its pointers must stay valid until `done` has run */
     envelope request;
     /* Called in the control thread, in the order of the coordinator's messages. If `err` is set,
      * `reply` is NULL. The callee does not free `reply`. */
@@ -59,18 +59,18 @@ void control_post(struct control *c, struct control_call *call);
 /* Waits for the end of a posted call. -ETIMEDOUT: the call is dropped, and `done` will not run.
  * Called without the job's lock. */
 int control_wait(struct control *c, struct control_call *call, uint64_t deadline_ns);
-/* Posts a request and waits for the reply. Only a refusal matters: it sets `err->code`. -ETIMEDOUT:
- * no reply. Called without the job's lock. */
+/* Posts a request and waits for the reply. A refusal is stored in `err`; the contents of a reply
+ * are ignored. -ETIMEDOUT: no reply. Called without the job's lock. */
 int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns, struct err *err);
 /* Returns whether the coordinator is connected now. */
 bool control_is_up(struct control *c);
-/* Stores the coordinator's reason for which the job waits; "": none. */
+/* Stores the coordinator's reason why the job waits; "": none. */
 void control_note(struct control *c, const char *reason);
 /* Copies the reason. Returns false if there is none, or if the coordinator is disconnected. */
 bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes);
 
-/* For fork.c: between these two calls the connection does not change. The child closes the
- * inherited descriptors. */
+/* For fork.c: the connection does not change between control_hold() and control_let_go(). The child
+ * closes the inherited descriptors. */
 void control_hold(struct control *c);
 void control_let_go(struct control *c);
 void control_abandon_in_child(struct control *c);

@@ -1,5 +1,5 @@
-/* Decides which connection errors may disappear by waiting: nothing listens at the endpoint yet, or
- * its name or its route is unknown yet. */
+/* Decides which connection errors may end without a change of the script: no process listens at the
+ * endpoint yet, or the name or the route of the endpoint is unknown yet. */
 #include "client/lib/session/patience.h"
 
 #include "svc/base/clock.h"

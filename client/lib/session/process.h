@@ -9,13 +9,13 @@
 
 /* Stores the text as the thread's last error, and returns `code`. */
 int client_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for an error of a lower layer with a text. */
+/* Stores `err` of a lower layer as the thread's last error, and returns its code. */
 int client_error_from(const struct err *err);
 
 /* Returns the generation: it differs in every forked child. Objects store the value at their
  * creation. */
 unsigned generation_now(void);
-/* Returns whether an object of that generation belongs to the parent process (L8). */
+/* Returns whether an object of this generation belongs to the parent process (L8). */
 bool generation_is_foreign(unsigned generation);
 /* Called in a forked child while the child has only one thread. */
 void generation_begin_next(void);

@@ -25,11 +25,11 @@ enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 struct agreement {
     int64_t failure; /* 0, or an error and its rank */
     int64_t print,
-        /* print: hash of the declared tensors. The hashes of all ranks are equal if the minimum of
+        /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
          * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* minus the number of updates: the minimum gives the largest number, because late workers have
-     * counted fewer */
+    /* minus the number of updates: the minimum gives the largest number, because a late worker has
+     * counted fewer updates */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
     int64_t rank;                /* the lowest rank has the file */
@@ -229,8 +229,8 @@ static int judge(const struct snapshot *s)
     return 0;
 }
 
-/* Runs one agreement of all ranks. `steps`: the number of updates of this rank; afterwards the
- * number of the job. */
+/* Runs one agreement of all ranks. `steps`: in, this rank's number of updates; out, the job's
+ * number of updates. */
 static int agree(struct snapshot *s, size_t step, uint64_t *steps)
 {
     gp_request *q = NULL;
@@ -274,7 +274,7 @@ static void finish(struct snapshot *s)
 }
 
 /* Pushes the next tensor after a time-out of this rank. The agreement was complete, so the other
- * ranks wait in this round. */
+ * ranks wait in the round of this tensor. */
 static int push_next(gp_job *job, struct unfinished *u)
 {
     const struct agreement *least = (const struct agreement *)u->agreement + 1;
@@ -346,7 +346,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Holds the set of ranks: workers that join during the call enter after the call. */
+/* Keeps the set of ranks fixed: a worker that joins during the call enters after the call. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -406,7 +406,7 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
     return error;
 }
 
-/* Saves a tensor. The other ranks get errors of the file in the next agreement. */
+/* Saves a tensor. An error of the file reaches the other ranks in the next agreement. */
 static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 {
     struct gp_tensor *t = s->tensors[i];
@@ -438,8 +438,8 @@ static int save_all(struct snapshot *s, struct state_writer *w)
     return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);
 }
 
-/* Checks that every tensor has parameters. Without them lanes would refuse the round, which would
- * fail the tensor (L32). */
+/* Checks that every tensor has parameters. If parameters are missing, lanes refuse the round, and
+ * the tensor fails (L32). */
 static void check_parameters(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);
@@ -462,7 +462,8 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     return error;
 }
 
-/* Rows of tables are not in the file, so the file would not be the state of the job. */
+/* Refuses a job with tables: the file has no rows, so the file would lack a part of the job's
+ * state. */
 static int snapshot_check_tables(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);

@@ -1,4 +1,4 @@
-/* Ends of gp_job_read(), the read of states that lanes store. */
+/* Two ways to end gp_job_read(), which reads states from lanes. */
 #ifndef GRADPOOL_CLIENT_LIB_STATE_STATE_H
 #define GRADPOOL_CLIENT_LIB_STATE_STATE_H
 

@@ -137,7 +137,8 @@ static int begin_name_fault(const struct beginning *b, int error)
 
 /* ---- the end ---- */
 
-/* Ends the steps of this rank. A rank without the state has come after the end of the training. */
+/* Ends the steps of this rank. If the rank has no state, it joined after the end of the
+ * training. */
 static int begin_be_over(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -151,8 +152,8 @@ static int begin_be_over(const struct beginning *b)
     return step->is_end ? GP_TRAINED : GP_LEAVES;
 }
 
-/* Sends one record more than this rank's shares need, because a complete record proves that all
- * ranks have the record before. If this rank left earlier, the others might repeat that record
+/* Sends one record more than this rank's shares need. A complete record proves that all ranks have
+ * the previous record. If this rank left earlier, the other ranks might repeat the previous record
  * without this rank, and its last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, const struct deal_step *step)
 {
@@ -176,10 +177,10 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes keep its number, so a late worker that enters after all
- * others have left distinguishes a finished training from a lost one. The wait is short, because a
- * worker in the middle of its entry does not push `end`. Without this round the late worker gets
- * -EOWNERDEAD. */
+/* Makes the only round of `end`. The lanes keep the number of this round. From this number a
+ * worker that enters after all other ranks have left learns that the training was finished. The
+ * wait is short, because a worker in the middle of its entry does not push `end`. Without this
+ * round the late worker gets -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -188,9 +189,9 @@ static int begin_mark_end(const struct beginning *b)
     return begin_be_over(b);
 }
 
-/* Returns whether all other ranks have left before this late worker declared a tensor: the service
- * has dropped their tensors, so the record begins anew. In a job that continues without lost ranks
- * they may have been lost, too. */
+/* Returns whether all other ranks left before this late worker declared a tensor. The service has
+ * then dropped the tensors, so the records start again. In a job with GP_CONTINUE the other ranks
+ * may have been lost instead. */
 static bool begin_is_deserted(const struct beginning *b)
 {
     const struct job_steps *s = b->steps;
@@ -295,9 +296,8 @@ static int begin_send_late(const struct beginning *b)
     return error < 0 ? error : BEGIN_GOES_ON;
 }
 
-/* Reads the deal from the words of the giver. Returns 1; 0: the hand-over was incomplete (a lost
- * giver), so the rank stays without the state, and a later giver sends the deal again; or an
- * error. */
+/* Reads the deal from the words of the giver. Returns 1, or an error. 0: the giver was lost during
+ * the hand-over, so this rank stays without the state, and a later giver sends the deal again. */
 static int begin_take_carry(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

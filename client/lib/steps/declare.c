@@ -1,4 +1,4 @@
-/* Weights and the deal of a job, which the script sets. The job frees them at its end. */
+/* Sets the weights and the deal of a job. The job frees both at its end. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/job/tensor.h"

@@ -1,5 +1,5 @@
-/* Sends the deal to late workers, in rounds of a sum to which only the giver adds words. If the
- * giver is lost, the sum is 0 on all ranks. */
+/* Sends the deal to late workers, in rounds with GP_SUM: only the giver pushes words, all other
+ * ranks push zeros. If the giver is lost, the sum is 0 on all ranks. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/wait.h"
@@ -21,8 +21,8 @@ uint32_t carry_giver(const struct deal_record *record)
     return lowest;
 }
 
-/* Writes the words of the deal at the giver. A giver without memory sends zeros, like a lost
- * one. */
+/* Writes the words of the deal at the giver. If the giver has no memory, it sends zeros: the same
+ * sum as after its loss. */
 static void exchange_prepare(struct gp_job *job)
 {
     struct job_steps *s = job->steps;
@@ -43,7 +43,7 @@ static void exchange_fill(struct job_steps *s)
     memcpy(s->chunk_sent, s->carried + s->carried_count, some * sizeof s->chunk_sent[0]);
 }
 
-/* Handles the first chunk, which has the number of words. Returns 1; 0: no giver was there; or
+/* Handles the first chunk, which has the number of words. Returns 1; 0: no giver has sent words; or
  * -EPROTO. */
 static int exchange_begin(struct job_steps *s)
 {

@@ -13,8 +13,8 @@ void steps_free(struct gp_job *job);
  * all other ranks push zeros. Returns 1; 0: the giver was lost before the first round; or an error.
  * Called with the job's lock held. After -ETIMEDOUT the next call continues. */
 int carry_exchange(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns);
-/* Returns the giver: the lowest rank that has the state and stays in the job; if none stays, the
- * lowest that has the state. */
+/* Returns the giver: the lowest rank that has the state and stays in the job; if no such rank
+ * stays, the lowest rank that has the state. */
 uint32_t carry_giver(const struct deal_record *record);
 
 #endif

@@ -78,8 +78,8 @@ static uint32_t exchange_word_of(const struct table_exchanges *exchanges, uint32
     return EXCHANGE_WORD | slot << GENERATION_BITS | exchanges->slots[slot].generation;
 }
 
-/* Takes a free slot, which the caller has reserved, and gives it a new word. RECORD_WORD_NONE is
- * skipped, because an ERROR with this value concerns the whole job. */
+/* Takes a free slot, which the caller has reserved, and creates a new word for the slot.
+ * RECORD_WORD_NONE is skipped, because an ERROR with this value concerns the whole job. */
 static uint32_t exchange_take_slot(struct table_exchanges *exchanges,
                                    struct table_exchange *exchange, uint32_t part)
 {

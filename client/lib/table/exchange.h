@@ -15,7 +15,7 @@
 #define EXCHANGE_WORD 0x80000000u
 
 struct exchange_part {
-    struct record_rows record; /* record that each new connection of the lane needs again */
+    struct record_rows record; /* record that is sent again on each new connection to the lane */
     uint32_t lane, slot;
     bool is_open; /* neither word nor error has arrived */
 };
@@ -58,8 +58,8 @@ void exchange_fini(struct table_exchanges *exchanges, struct table_exchange *exc
 
 /* Begins a request that was laid out, with the next number of the clock. The exchange must be over,
  * and prepared for the lanes of the request. Afterwards the parts have the records, which the
- * caller sends. -EAGAIN: a lane has as many open requests to the table as it stores; -EOVERFLOW: no
- * number is left. After an error no request has begun. */
+ * caller sends. -EAGAIN: a lane stores no further request to the table; -EOVERFLOW: no number is
+ * left. After an error no request has begun. */
 int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    const struct table_request *request, enum record_rows_operation operation,
                    uint32_t table, struct worker_clock *clock);
@@ -78,9 +78,9 @@ bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exc
                    uint32_t lane, int code, const char *text);
 /* Returns the number of further requests to the table that a lane stores. */
 uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane);
-/* Returns the open part for a lane that follows the request with number `sequence`, in the order of
- * sequence numbers; 0: the first one. NULL: no further part is open. A new connection of the lane
- * needs the records of all these parts. */
+/* Returns the lane's next open part behind the request with number `sequence`; 0: the first open
+ * part. NULL: no further part is open. The caller repeats the records of these parts on a new
+ * connection. */
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
                                            uint64_t sequence);
 

@@ -17,7 +17,7 @@ struct request_memory {
     size_t bytes;
 };
 
-/* The run of a lane in the directory. */
+/* The consecutive entries of one lane in the directory. */
 struct request_part {
     uint32_t lane;
     uint32_t first, spans; /* entries of the directory */

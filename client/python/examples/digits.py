@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""A small convolutional network learns digits: plain DistributedDataParallel whose gradients the
-service averages. What is gradpool's are the import and attach().
+"""A small convolutional network learns digits with DistributedDataParallel; the service averages
+the gradients. Only the import and attach() belong to gradpool.
 
     gradpool serve &
     gradpool run --workers 2 --endpoint gradpool://127.0.0.1:7077 python3 digits.py --epochs 5
 
-Images are drawn by this script, since there may be nothing to download them from: glyphs of 5 by 7
-points, shifted, of any brightness, under noise. Each rank trains on its share of the same images;
-ranks start from the same parameters because DDP gives them rank 0's."""
+The script draws its images, so that no download is needed: glyphs of 5 by 7 points, shifted, with
+random brightness and noise. Each rank trains on its share of the same images. Ranks start from the
+same parameters, because DDP copies the parameters of rank 0 to all ranks."""
 import argparse
 import hashlib
 import sys
@@ -78,7 +78,7 @@ def accuracy_of(model, images, digits):
 
 
 def digest(model):
-    """Returns a hash, which is equal on two ranks if every bit of their parameters is."""
+    """Returns a hash of the parameters. Two ranks with the same bits have the same hash."""
     values = torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()[:16]
 

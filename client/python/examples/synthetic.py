@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""How many items a second a model trains on, with random data: a script with Horovod's calls, of
-which nothing but the import is gradpool's. Its flags are those of the synthetic benchmarks that
-come with Horovod and BytePS.
+"""Measures the items per second of a training with random data. The script uses Horovod's calls;
+only the import belongs to gradpool. The flags are those of the synthetic benchmarks of Horovod and
+BytePS.
 
     gradpool serve &
     gradpool run --workers 2 --endpoint gradpool://127.0.0.1:7077 python3 synthetic.py --model cnn
 
-Trains on the GPU of the process's local rank where there is one. To compare, run it with
-`--workers 1`, where nothing has to be averaged."""
+Trains on the GPU of the process's local rank, if the host has one. For a comparison without
+exchange of gradients, run the script with `--workers 1`."""
 import argparse
 import statistics
 import time

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """A small transformer learns to write a text character by character: torch.distributed with the
-backend `gradpool`, and DistributedDataParallel on it as on any other.
+backend `gradpool`, and DistributedDataParallel on this backend.
 
     gradpool serve &
     gradpool run --workers 2 --endpoint gradpool://127.0.0.1:7077 python3 text.py --steps 300
 
-The text is one that Debian brings; --text names another. Each rank reads it at places of its own.
-What was learned is shown at the end, by rank 0."""
+The text is a license file of Debian; --text names another file. Each rank reads other places of the
+text. At the end rank 0 prints a text that the model has written."""
 import argparse
 import pathlib
 
@@ -43,7 +43,7 @@ class Writer(nn.Module):
 
 
 def read(path, length):
-    """Returns (characters, text): the sorted alphabet, and the number of each character in it."""
+    """Returns (characters, text): the sorted alphabet, and the text as numbers of characters."""
     try:
         text = pathlib.Path(path).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:

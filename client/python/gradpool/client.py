@@ -43,7 +43,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms(otherwise=DEFAULT_TIMEOUT_MS):
-    """Returns the time-out in milliseconds for the argument 0. `otherwise`: without
+    """Returns the time-out in milliseconds for the argument 0. `otherwise`: result without
     GRADPOOL_TIMEOUT_MS."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or otherwise)
 
@@ -163,7 +163,7 @@ def _blocks(operation, tensor):
 class Job(Owned):
     """This worker's membership in a job; made by Client.join(). leave() ends open requests.
 
-      backup  what join() got: a Backup or its rule; None: every round waits for all ranks"""
+      backup  argument of join(): a Backup or its rule; None: every round waits for all ranks"""
 
     def __init__(self, client, handle, name, rank, workers, backup=None):
         super().__init__(handle)
@@ -243,7 +243,7 @@ class Job(Owned):
                     for name, spec, of_tensor in zip(elements_by_name, specs, handles)]
 
     def _declared(self, name, elements, dtype, ranks, handle):
-        """A second declaration of a name returns the same Tensor."""
+        """Returns the Tensor of a name: a second declaration returns the same Tensor."""
         with self._lock:
             tensor = self._tensors.get(name)
             if tensor is None or tensor.handle != handle:
@@ -327,9 +327,9 @@ class Job(Owned):
         """Starts one step of a tensor with an update rule; returns a Request. The lane steps with
         the mean of the gradients; every rank gets the new parameters.
 
-        parameters  their destination; None: the gradient's memory
+        parameters  destination of the new parameters; None: the gradient's memory
         settings    of rank 0, for this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps; those of other ranks are ignored. Without any settings,
+                    dampening, betas, eps; settings of other ranks are ignored. Without settings,
                     an elastic job uses those of the tensor's last step"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
@@ -383,7 +383,7 @@ class Job(Owned):
 
     def broadcast(self, tensor, values, root=0):
         """Starts copying rank `root`'s `values` to every worker's `values`; returns a Request. For
-        a tensor with an update rule they become its parameters, before the first step."""
+        a tensor with an update rule the values become its parameters, before the first step."""
         root = number(root, 'root', U32_MAX)
         return self._start_one(tensor, values, lambda handle, place, request: lib.gp_broadcast(
             handle, place, root, request))
@@ -463,7 +463,7 @@ class Job(Owned):
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
-        its last push_pull(). Returns False if none is left; call until then, before a push."""
+        its last push_pull(). Returns False if no round is left: only then, push again."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         return self._round_calls.run(lib.gp_round_next, timeout_ms) == 1
 

@@ -128,7 +128,7 @@ def _largest_of_all(sizes, count):
 
 
 class TopK(_Sparse):
-    """Sends the largest values of a tensor: `ratio` is their part."""
+    """Sends the largest values of a tensor. `ratio`: fraction of the values that is sent."""
 
     def words(self, elements):
         return 2 * self.kept(elements)
@@ -143,11 +143,11 @@ class TopK(_Sparse):
 
 
 class RandomK(_Sparse):
-    """Sends values at random places: `ratio` is their part. Each round has other places, the same
-    on every rank. The first two values of a code are a random mark and its square. They detect
-    ranks in different rounds: the mean of the squares is the square of the mean only if all marks
-    are equal. Every rank gets the same means, so either all ranks detect the difference or none
-    does."""
+    """Sends values at random places. `ratio`: fraction of the values that is sent. Each round has
+    other places, the same on every rank. The first two values of a code are a random mark and its
+    square. They detect ranks in different rounds: the mean of the squares is the square of the mean
+    only if all marks are equal. Every rank gets the same means, so either all ranks detect the
+    difference or none does."""
     operation, dtype = 'mean', 'float32'
 
     def words(self, elements):

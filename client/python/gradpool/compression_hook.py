@@ -1,10 +1,10 @@
 """Compression as a plain communication hook of torch, for any process group. torch's wrappers of
-hooks accept it:
+hooks accept this hook:
 
     state = CompressionState(model, gradpool.codecs.TopK(0.01))
     model.register_comm_hook(state, fp16_compress_wrapper(compression_hook))
 
-With the backend `gradpool` its collectives run on the service."""
+With the backend `gradpool` the collectives of the hook run on the service."""
 import torch
 import torch.distributed
 
@@ -58,7 +58,7 @@ def compression_hook(state, bucket):
 
 
 def _sum(tensors, group):
-    """Returns (views of the sums, works). The tensors are sent as one."""
+    """Returns (views of the sums, works). The tensors are sent as one tensor."""
     if not tensors:
         return [], []
     together = torch.cat([tensor.reshape(-1).float() for tensor in tensors])

@@ -78,7 +78,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   first backward(), without another communication hook
       job         name of the job, the same on every worker (None: GRADPOOL_JOB), or a Job that this
                   process has joined. Models of one name and endpoint share one membership. If the
-                  model's process group has only some of the ranks, these are added to the name
+                  model's process group has only some of the ranks, their list is added to the name
       endpoint    "gradpool://host:7077"; None: GRADPOOL_ENDPOINT
       timeout_ms  deadline of a bucket; 0: GRADPOOL_TIMEOUT_MS, or the time-out of
                   init_process_group() or new_group() (half an hour by default)
@@ -91,11 +91,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   rank 0's parameters and moments. None: the service averages gradients
       compression  a codec of gradpool.codecs, for gradients with fewer bytes on the wire; not with
                   an optimizer
-      backup      "static:3": each round closes at its third gradient, and slower ranks are passed.
-                  "auto": the service decides when. Or a gradpool.Backup. Loop over batches(); the
-                  job has this model alone. None: rounds wait for all
-      step        with backup, a function that batches() calls once for each round, on passed ranks,
-                  too: scheduler.step. Without optimizer= the script steps there, by means in .grad
+      backup      "static:3": each round closes at its third gradient, and later gradients are
+                  dropped. "auto": the service decides when a round closes. Or a gradpool.Backup.
+                  Loop over batches(); the job has this model alone. None: rounds wait for all
+      step        with backup, a function such as scheduler.step: batches() calls it once for each
+                  round on every rank. Without optimizer= it applies the means in .grad
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -133,7 +133,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
 
 
 def _who(group, name, endpoint):
-    """Returns the first arguments of join() for a process group: of its own job (Y73)."""
+    """Returns the first arguments of join() for a process group, which has its own job (Y73)."""
     return (job_name_of(name, group), endpoint, torch.distributed.get_rank(group),
             torch.distributed.get_world_size(group))
 
@@ -246,21 +246,22 @@ class Attachment:
         self._way.restore(self.job, path)
 
     def batches(self, loader, rounds):
-        """With backup workers: yields batches of the loader until the job has made so many further
-        rounds, on every rank after the same round. The loader begins again when it ends, after
-        set_epoch() of its sampler. Each body calls backward() once, and batches() calls the
-        attached optimizer's step() and the function step of attach()."""
+        """With backup workers: yields batches of the loader until the job has made `rounds` further
+        rounds. The loop ends after the same round on every rank. The loader begins again when it
+        ends, after set_epoch() of its sampler. Each body calls backward() once, and batches() calls
+        the attached optimizer's step() and the function step of attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
 
     def tell_loss(self, loss):
         """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
-        "dbw" and "adasync" need it; "adasync" keeps its first number without losses."""
+        "dbw" and "adasync" need it; without losses "adasync" keeps its first number of
+        gradients."""
         self._rounds_of('tell_loss()').loss = float(loss)
 
     def settle(self):
         """With backup workers: returns when all ranks have called this method and have the
         parameters of the same round. Call it behind a loop over batches(), before validation.
-        Mismatch: ranks have other rounds or parameters; the text names them."""
+        Mismatch: ranks have different rounds or parameters; the text names the ranks."""
         self.check()
         self._rounds_of('settle()').settle()
 
@@ -297,8 +298,8 @@ class Attachment:
             self._place.close()
 
     def _say_step_left_out(self):
-        """Warns if the last backward() had no step(). A later backward() would raise an error, but
-        the last one has no successor."""
+        """Warns if the last backward() had no step(). Only a further backward() would raise an
+        error."""
         if (self.failure is None and isinstance(self._way, Stepping) and
                 self._way.has_step_left_out()):
             self._say('step() of the attached optimizer was not called after the last backward(), '
@@ -372,7 +373,8 @@ class Attachment:
             raise
 
     def _end_round(self):
-        """Ends the round in a job with backup workers. After a failure all pushes end with it."""
+        """Ends the round in a job with backup workers. After a failure all pushes end with this
+        failure."""
         if self._rounds is None:
             return
         try:
@@ -439,7 +441,7 @@ class _Push:
     failure; its memory stays lent until the job is left.
 
     land             called at the end of the round; returns the tensor for DDP, like `buffer`
-    is_limited       whether it has a deadline; with backup workers the end of the round has one
+    is_limited       whether the push has a deadline; with backup workers the round's end has it
     is_seen_through  whether the end of backward() waits for the push; False if backward() does
                      not reach its end"""
 

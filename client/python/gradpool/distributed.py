@@ -40,11 +40,11 @@ _CHANNEL_NAMES_MAX = 8
 
 class ProcessGroup(Together, torch.distributed.ProcessGroup):
     """A group of ranks of a job; made by torch.distributed. wait() raises the errors of
-    gradpool.errors. After the first error every later operation raises it (Y9).
+    gradpool.errors. After the first error every later operation raises this error (Y9).
 
     ranks  ranks of the group, as numbered in the job"""
 
-    # names the setting for the limit of each wait
+    # setting of the time-out, for error texts
     raised_by = 'init_process_group(timeout=) or new_group(timeout=)'
 
     def __init__(self, membership, name, ranks, rank, timeout):
@@ -382,7 +382,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
                                         _CHANNEL_NAMES_MAX)
         return self._channels[key]
 
-    # ---- what they share ----
+    # ---- shared code ----
 
     def _run(self, what, tensor, parts, result=(), finish=None, place=None, kind=Collective):
         """Returns a collective. Without `place`, ranks compare their calls at the tensor of the
@@ -402,7 +402,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
     def _cut(self, begin, given, result, elements=None):
         """Returns the Part of a tensor, or Pieces. elements None: as many elements as the carriers
-        have. begin() is that of _part()."""
+        have. `begin`: as in _part()."""
         carrier = result if given is None else given
         elements = carrier.numel() if elements is None else elements
         pieces = self._declared(lambda: self._names.pieces(carrier.dtype, elements))

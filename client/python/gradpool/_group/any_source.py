@@ -10,8 +10,8 @@ from .operations import Operation
 
 class Mailbox:
     """Receives of one tag and size that have begun. Their Operations use this object as their
-    group. A receive has no deadline, because it is possible that no caller ever waits for it. Its
-    failure does not fail other operations.
+    group. A receive has no deadline, because perhaps no caller ever waits for the message. A failed
+    receive does not fail other operations.
 
     begin  function of (mailbox, source): starts a receive, returns its Operation and its memory"""
     timeout_s, failure = math.inf, None
@@ -26,7 +26,7 @@ class Mailbox:
         self._wanted = collections.Counter()
 
     def fail(self, error):
-        """A source has left. Other sources may still send."""
+        """Does nothing when a source has left, because other sources may still send."""
 
     def expect(self, sources):
         """Adds a Claim that accepts a message from any of the sources."""
@@ -42,7 +42,8 @@ class Mailbox:
         return self._begun[source][0][0]
 
     def take(self, source, sources):
-        """Returns the message from `source` to a Claim that accepts any of `sources`."""
+        """Removes and returns the next message from `source`, for a Claim that accepts any of
+        `sources`."""
         with self._lock:
             self._wanted.subtract(sources)
             return self._begun[source].popleft()[1]
@@ -50,7 +51,7 @@ class Mailbox:
 
 class Claim(Operation):
     """A receive from one of `sources`. The completion thread completes it. `unload`(message) copies
-    the message to its destination; `crossing` moves it to the device."""
+    the message to its destination; `crossing` moves the message to the device."""
 
     def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)

@@ -68,8 +68,8 @@ def check_places(tensors):
 
 def puts(call):
     """Decorates an operation whose first argument receives the results. The wrapper checks this
-    argument before the operation declares or sends anything. All ranks check it, so that no rank
-    waits for a rank with a wrong argument."""
+    argument before the operation declares or sends anything. All ranks make this check, so that no
+    rank waits for a rank with a wrong argument."""
     @put_off
     @functools.wraps(call)
     def checked(self, places, *rest, **options):

@@ -47,7 +47,7 @@ def _watch(group, timeout_s, names_all):
 
 
 def _reason_of(coming, until_s):
-    """Returns the reason why a rank is missing, or None if it is present."""
+    """Returns the reason why a rank is missing; None: the rank is present."""
     try:
         _wait(coming, until_s)
     except GradpoolError as error:
@@ -60,7 +60,7 @@ def _answer(group, missing):
     answer = torch.zeros(group.size(), dtype=torch.uint8)
     answer[missing] = 1
     here = [rank for rank in range(1, group.size()) if rank not in missing]
-    with contextlib.suppress(GradpoolError):    # a rank that has left has an error of its own
+    with contextlib.suppress(GradpoolError):    # a rank that has left gets another error
         for sent in [group.send([answer], rank, _TAG) for rank in here]:
             _wait(sent, until_s)
 

@@ -153,7 +153,8 @@ class Part:
         self.operation = self.request = None
 
     def queue(self, operation):
-        """The caller of this method, and of the next two, holds the lock."""
+        """Adds this Part to the queue of its Slot. The caller holds the lock, as for is_first() and
+        begin()."""
         self.operation = operation
         self.slot.parts.append(self)
         if self.is_first():
@@ -184,7 +185,7 @@ class Part:
 
 
 def _nothing():
-    """An operation without further work after its Parts."""
+    """The `finish` of an operation that has no work after its Parts."""
 
 
 class Operation(Work):
@@ -220,11 +221,11 @@ class Operation(Work):
         unattended.wake()
         return self
 
-    # ---- as torch asks ----
+    # ---- methods that torch calls ----
 
     def wait(self, timeout=datetime.timedelta(0)):
-        """Returns True when the result is in place; raises the operation's error. Timeout: the
-        operation continues, unless its deadline has passed."""
+        """Returns True when the result is in place; raises the operation's error. After a Timeout
+        the operation continues, unless its deadline has passed."""
         self._is_asked = True
         return self.pass_by(timeout)
 
@@ -291,7 +292,7 @@ class Operation(Work):
         self.hand_over()
         return self._promise.future
 
-    # ---- seeing it through ----
+    # ---- completion ----
 
     def hand_over(self):
         """Lets the completion thread end the operation, unless another thread waits for it. If the
@@ -331,8 +332,8 @@ class Operation(Work):
         return True
 
     def _see_through(self, limit_s):
-        """Works on the operation in the calling thread for at most this time. The completion thread
-        continues."""
+        """Runs the operation in the calling thread for at most `limit_s`. Afterwards the completion
+        thread continues."""
         try:
             until_s = time.monotonic() + limit_s
             while not self._over.is_set():
@@ -350,16 +351,16 @@ class Operation(Work):
                 part.slot.parts[0].operation.wait_in_thread()
 
     def wait_in_thread(self):
-        """The completion thread calls this to end the operation, because another operation is
-        queued behind it."""
+        """Called by the completion thread: ends the operation, because another operation is queued
+        behind it."""
         if self._is_handed:
             self._settle(self._left_s())
         elif not self._over.wait(max(self._left_s(), 0) + GRACE_S):
             self.end(Timeout(errno.ETIMEDOUT, 'not over'))
 
     def let_go(self):
-        """Hands the operation to the completion thread. Destructors call this method, which runs no
-        other code."""
+        """Hands the operation to the completion thread. Destructors call this method, so it runs no
+        code of the script."""
         if self._is_left():
             complete(self)
 

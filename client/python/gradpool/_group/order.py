@@ -28,8 +28,8 @@ _LOOK_S = 0.1
 # Longest pause between two reports in one wait. Reports are repeated, because another rank's report
 # may belong to an earlier wait.
 _TELL_MAX_S = 30.0
-# A rank that has found a mismatch waits this long for other ranks to find it: it may leave the job
-# afterwards.
+# A rank that has found a mismatch waits at most this long until other ranks have found the
+# mismatch. Afterwards the rank may leave the job.
 _FOUND_MS = 1000
 # Maximum number of collectives in a report, and of words for them.
 _CALLED_MAX = 64
@@ -57,8 +57,8 @@ class Order:
 
     def look(self):
         """Called during a long wait. Raises Mismatch if another rank has called another
-        operation at the same place. Ignores other errors, because the operation itself reports
-        them better."""
+        operation at the same place. Ignores other errors, because the operation itself raises them
+        with more details."""
         if not self._lock.acquire(blocking=False):
             return      # another thread checks now
         try:
@@ -101,7 +101,8 @@ class Order:
                                f'{RULE}')
 
     def _wait_for_others(self):
-        """Each rank that has found the mismatch sends one more text."""
+        """Waits until the other ranks have found the mismatch: each rank then sends one more
+        text."""
         with contextlib.suppress(GradpoolError):
             self._notices.leave(b'')
             self._notices.find(_FOUND_MS)
@@ -153,7 +154,7 @@ class Shared(Collective):
 
 
 class Barrier(Collective):
-    """A barrier. It also waits for `earlier` operations, which were open at its call."""
+    """A barrier that also waits for `earlier`: operations that were open at the call."""
     earlier = ()
 
     def wait(self, timeout=datetime.timedelta(0)):

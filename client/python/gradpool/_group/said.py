@@ -19,7 +19,7 @@ class Said:
 
     def beside(self, parts, what, tensor):
         """Returns the parts and the place of the collective. The first part sends the description
-        of the call; each of Pieces becomes several parts."""
+        of the call; a Pieces object becomes several parts."""
         told = f"{what} of {str(tensor.dtype).removeprefix('torch.')}[{tensor.numel()}]"
         every = [self._part(told)]
         for part in parts:

@@ -1,5 +1,5 @@
-"""Operations on several tensors in one call. Tensors of the same dtype and device are sent as one.
-torch's functional collectives call these functions even for one tensor."""
+"""Operations on several tensors in one call. Tensors of the same dtype and device are sent as one
+tensor. torch's functional collectives call these functions even for one tensor."""
 import torch
 from torch.distributed import ReduceOp
 

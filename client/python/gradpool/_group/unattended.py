@@ -3,7 +3,7 @@
 A script may ignore the return value of all_reduce(async_op=True). The result must still be written.
 A group holds its operations until they are over. A thread of this module checks all groups from
 time to time, and hands old operations without a waiting thread to the completion thread
-(_process.completion). A new operation only wakes this thread if it sleeps (Y74)."""
+(_process.completion). A new operation wakes this thread only if the thread sleeps (Y74)."""
 import os
 import threading
 import weakref

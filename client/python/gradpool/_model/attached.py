@@ -2,7 +2,7 @@
 
 close() undeclares the tensors. They are also undeclared after the script has dropped the model, for
 example after a fold of a cross-validation. With attach(optimizer=) the optimizer must be dropped,
-too (Y84). Python's garbage collector frees a dropped model at another moment on each rank.
+too (Y84). Python's garbage collector frees a dropped model at a different moment on each rank.
 Therefore no prefix is used twice in a job. The job itself is not left at that moment: a rank that
 has left cannot join again before the other ranks have left, too (Y72)."""
 import collections

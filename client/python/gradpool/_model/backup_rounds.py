@@ -1,10 +1,11 @@
 """Rounds of a model that is attached to a job with backup workers. Each round closes without its
-slowest ranks; their gradients are dropped, and they continue with the parameters of the newest
-round, or with the means of all rounds that they missed if the script steps. So ranks are in
-different rounds, and reach different batches of their loaders.
+slowest ranks, whose gradients are dropped. If lanes update the parameters, a slow rank continues
+with the parameters of the newest round. If the script updates the parameters, the rank first
+applies the means of all missed rounds. So ranks are in different rounds, and at different batches
+of their loaders.
 
-The loop over batches() ends after the same round on every rank. For each round of the job it calls
-the function step of the script once, on the ranks that were passed, too."""
+The loop over batches() ends after the same round on every rank. The loop calls the script's
+function `step` once for each round of the job, also on ranks whose gradient was dropped."""
 import contextlib
 import math
 import threading
@@ -17,16 +18,17 @@ from .._native.backup import Backup, end_round
 from .._native.binding import number, U64_MAX
 from ..errors import disagreement, mismatch, Timeout
 
-# A wait for the end of a round that is longer than this is left to a thread, because this thread
-# has to see a Ctrl-C.
+# A wait for the end of a round that may be longer than this runs in another thread, so that the
+# calling thread can handle a Ctrl-C.
 _BRIEF_MS = 100
-# A loop in which so many bodies send no gradient is an error: it would never end.
+# A loop whose body runs so many times without a gradient raises an error, because the loop would
+# never end.
 _IDLE_MOST = 1000
 
 
 def backup_of(backup):
-    """Returns the Backup of attach(backup=), or None. Raises Mismatch for all that no lane serves
-    yet."""
+    """Returns the Backup of attach(backup=), or None. Raises Mismatch for a value that no lane
+    supports yet."""
     if backup is None:
         return None
     if isinstance(backup, int) and not isinstance(backup, bool):
@@ -84,8 +86,8 @@ def check_model(model):
 
 
 def check_places(parameters):
-    """Raises Mismatch for {name: parameter} with one on a GPU: copies to the host may still be in
-    progress at the end of backward(), where the round of this rank ends."""
+    """Raises Mismatch if a parameter is on a GPU. The round of a rank ends at the end of
+    backward(), and copies to the host may then still be in progress."""
     for name, one in parameters.items():
         if not one.is_cpu:
             raise mismatch(f"attach(backup=): parameter '{name}' is on {one.device}, and the end "
@@ -121,7 +123,7 @@ class BackupRounds:
         self.number = self.missed = self.dropped = 0
         self._planned = 0       # the round after which the last loop ends, the same on every rank
         self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
-        self._is_brief = False      # whether the last wait was; the first one declares a tensor
+        self._is_brief = False      # whether the last wait was short
         self.loss = math.nan        # of the gradient that is computed now; NaN: unknown
 
     # ---- the end of a round, in backward() ----
@@ -189,8 +191,9 @@ class BackupRounds:
                            'of the DistributedDataParallel model in each body')
 
     def _catch_up(self, last):
-        """Does what follows a backward(): step() of the optimizer if the script has not called
-        it, and the function step once for each round. Fetches missed means up to round `last`."""
+        """Completes a backward(): calls the optimizer's step(), unless the script has called it,
+        and the script's function `step` once for each round. Fetches missed means up to round
+        `last`."""
         self._way.end_step()
         while self._stepped < self.number or self._takes_next(last):
             self._stepped += 1
@@ -199,8 +202,9 @@ class BackupRounds:
             self._way.note_settings()
 
     def _takes_next(self, last):
-        """Fetches the mean of the next missed round, if the script steps. Returns False if there is
-        none: other ranks may be in a later loop, whose rounds belong to that loop."""
+        """Fetches the mean of the next missed round, if the script updates the parameters. Returns
+        False if no round up to `last` is missing. Later rounds belong to a later loop, which other
+        ranks may have begun."""
         try:
             is_next = self.number < last and self._way.take_next(self._limit.ms)
         except Timeout as error:
@@ -210,7 +214,8 @@ class BackupRounds:
         return is_next
 
     def settle(self):
-        """Returns when all ranks have called it, and have the same parameters of one round."""
+        """Returns when all ranks have called this method, and have the parameters of the same
+        round."""
         self._catch_up(self.number)
         try:
             self._job.barrier(self._limit.ms)
@@ -227,8 +232,8 @@ class BackupRounds:
 
 
 class _Batches:
-    """Batches of a loader, pass after pass. A further loop over the same loader continues the pass
-    of the loop before; a loop over another loader drops the kept batches."""
+    """Batches of a loader, pass after pass. A second loop over the same loader continues the pass
+    of the first loop. A loop over another loader drops the kept batches."""
 
     def __init__(self):
         self._loader, self._left, self._kept = None, iter(()), []
@@ -262,7 +267,7 @@ class _Batches:
 
     def _count_pass(self, key, sampler):
         """Returns the number of earlier passes of this sampler, which is 0 on every rank for a new
-        sampler. A sampler needs no hash, so no WeakKeyDictionary is used."""
+        sampler. No WeakKeyDictionary is used, because a sampler may have no hash."""
         if key not in self._passes:
             weakref.finalize(sampler, self._passes.pop, key).atexit = False
             self._passes[key] = 0

@@ -15,9 +15,9 @@ MOVED_BYTES = 16 << 10
 
 
 def bucket_of(job, bucket, parts, are_views, lends):
-    """Returns an object for a torch.distributed.GradBucket. Its start(job, bucket) starts the means
-    in each step. It returns a Request, and a function that returns the tensor for DDP after the end
-    of the Request.
+    """Returns an object for a torch.distributed.GradBucket. In each step its start(job, bucket)
+    starts the means, and returns a Request and a function. After the end of the Request this
+    function returns the tensor for DDP.
 
     parts      [(tensor, its first byte in the bucket)], which cover the bucket
     are_views  whether each .grad is a view of the bucket
@@ -58,7 +58,8 @@ def is_stand_in(bucket):
 
 
 def _items(parts, gradients, results):
-    """`gradients`, `results`: tensors that contain those of the bucket."""
+    """Returns the Items of a bucket. `gradients`, `results`: flat tensors with the bucket's
+    layout."""
     items, given, taken = (Item * len(parts))(), gradients.data_ptr(), results.data_ptr()
     for item, (tensor, first) in zip(items, parts):
         item.tensor, item.gradient, item.result = tensor.handle, given + first, taken + first

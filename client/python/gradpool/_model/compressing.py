@@ -1,7 +1,7 @@
-"""The hook's part for attach(model, compression=...). For each parameter that is large enough a
-code is sent. The received codes are decoded, and the result replaces the gradient in the bucket
-(Y17). Gradients on a GPU are encoded and decoded on the host, in the thread that waits for the
-copy."""
+"""The part of DDP's communication hook for attach(model, compression=...). Sends a code for each
+parameter that is large enough, and decodes the received codes. The result replaces the gradient in
+the bucket (Y17). Gradients on a GPU are encoded and decoded on the host, in the thread that waits
+for the copy."""
 import numpy
 
 from .._steps.stepping import Requests

@@ -55,7 +55,7 @@ class Limit:
 
 
 def _timeout_of(group):
-    """Returns the milliseconds, and the setting that defines them."""
+    """Returns the time-out in milliseconds, and the setting that defines it."""
     seconds = next(filter(None, map(_seconds_of, _backends_of(group))), None)
     if seconds is None:     # the backend has no time-out
         return DEFAULT_TIMEOUT_MS, 'attach(timeout_ms=) or GRADPOOL_TIMEOUT_MS'
@@ -71,7 +71,7 @@ def _backends_of(group):
 
 
 def _seconds_of(backend):
-    """Returns None if the time is unknown."""
+    """Returns the backend's time-out in seconds; None: unknown."""
     timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
     if timeout is not None:
         return timeout.total_seconds()

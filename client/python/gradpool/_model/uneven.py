@@ -1,8 +1,8 @@
 """torch's Join, for models whose gradients the service averages.
 
 A rank that has left the loop continues with buckets of zeros from DistributedDataParallel. These
-are pushed like all others (Y70). If a use of Join would result in wrong values, the constructor of
-Join raises an error, on every rank at the same call."""
+buckets are pushed like all others (Y70). If a use of Join would result in wrong values, the
+constructor of Join raises an error, on every rank at the same call."""
 import functools
 import weakref
 

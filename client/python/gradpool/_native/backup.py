@@ -1,5 +1,5 @@
-"""Backup workers of a job: their rule, as Client.join() and ddp.attach() get it, and the end of a
-round."""
+"""Backup workers of a job: the rule, an argument of Client.join() and ddp.attach(), and the end of
+a round."""
 import collections
 import ctypes
 
@@ -25,12 +25,13 @@ class Backup:
                  whether the next one is worth its time; "dbw" and "blind" choose a number before
                  each round; "adasync:2" begins with 2 gradients, and more as the loss falls
       least      fewest gradients of a round; None: 2
-      absence    rounds wait for a rank that has missed so many; "never": for no rank. None: 64, and
+      absence    after so many missed rounds, rounds wait for the rank; "never": they do not wait.
+                 None: 64, and
                  "never" for static
-      lag        in a job without update rules: rounds that a rank may be behind, to 16; None: 4
+      lag        in a job without update rules: rounds that a rank may be behind, up to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients
-      again      batches() of ddp.attach() yields a batch again whose gradient was dropped"""
+      again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped"""
 
     def __init__(self, rule, least=None, absence=None, lag=None, gradients=1, rate='fixed',
                  again=False):

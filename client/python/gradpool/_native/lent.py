@@ -1,5 +1,5 @@
 """Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer
-ends when no tensor or array uses its memory. Its pages then serve the next buffer of the same size.
+ends when no tensor or array uses its memory. The next buffer of the same size then uses its pages.
 Memory that the script still uses is not reused, and exists also after the job (Y20)."""
 import ctypes
 import mmap

@@ -1,9 +1,10 @@
 """Handles of the library, each of which belongs to one process and ends once.
 
 The library requires that nothing is destroyed while a call uses it. This module ensures that for
-scripts with threads: an end first refuses new calls, then waits for those in progress in other
-threads. Those of the ending thread are interrupted: a signal's handler closes the object, or has
-raised an exception before __exit__() has counted."""
+scripts with threads: an end first refuses new calls, then waits for the calls of other threads that
+are in progress. Calls of the ending thread itself are not awaited: the handler of a signal has
+interrupted them, and closes the object, or has raised an exception before __exit__() has
+counted."""
 import errno
 import os
 import threading

@@ -6,9 +6,10 @@ An item has two methods:
     waits_for()   the Request that the item needs now; None: it needs the end of another item
     is_over()     completes the item if that can be done now; False: not yet. Never blocks
 
-The thread sleeps in the library, in the wait of the first item that has a Request. New items and
-finished items are seen SLICE_MS later; items of complete_slowly() are checked every SLOW_S. Without
-items it sleeps forever. Items that are not over when the process ends are abandoned."""
+The thread sleeps in the library, in the wait of the first item that has a Request. The thread
+detects new and finished items at most SLICE_MS later, and checks items of complete_slowly() every
+SLOW_S. Without items the thread sleeps forever. Items that are not over when the process ends are
+abandoned."""
 import contextlib
 import os
 import queue
@@ -91,7 +92,7 @@ _completer = None
 
 
 def complete(item):
-    """Gives `item` to the thread."""
+    """Hands `item` to the completion thread."""
     global _completer
     with _lock:
         if _completer is None:
@@ -100,7 +101,7 @@ def complete(item):
 
 
 def complete_slowly(item):
-    """Called in the thread, for an item whose end is seen early enough SLOW_S later."""
+    """Called in the completion thread, for an item that may be completed SLOW_S late."""
     _completer.slow.append(item)
 
 

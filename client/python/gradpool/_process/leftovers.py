@@ -11,8 +11,8 @@ import os
 
 import torch
 
-# The engine begins with the newest step. To do an older step it drops all newer ones. This step is
-# created before any step of a script, so doing it drops all others.
+# The engine begins with the newest step. To run an older step it drops all newer steps. This step
+# is older than all steps of a script, so its run drops all others.
 _oldest = torch.zeros((), requires_grad=True) * 1
 _process = os.getpid()
 

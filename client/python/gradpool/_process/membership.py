@@ -12,7 +12,7 @@ import time
 from ..client import connect, default_timeout_ms
 from ..errors import GradpoolError, mismatch
 
-# pause between two attempts to join while a former job ends; the service waits 8 s in each
+# pause between two attempts to join while a former job ends; the service waits 8 s in each attempt
 _PAUSE_S = 1.0
 
 _lock = threading.RLock()   # reentrant: a finalizer may run while the lock is held
@@ -24,7 +24,7 @@ class Membership:
 
     def __init__(self, key, name, endpoint, rank, workers, backup=None):
         self.key, self.users = key, 0
-        self.dropped = []       # one item for each object of a caller that the script has dropped
+        self.dropped = []       # one item for each caller whose object the script has dropped
         self.client = connect(endpoint)
         try:
             # lanes serve no copies of parameters in a job with backup workers
@@ -47,8 +47,9 @@ class Membership:
 
 
 def join(name, endpoint, rank, workers, backup=None):
-    """Joins the job, or shares the present Membership, and adds one caller. None: GRADPOOL_JOB and
-    GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of a former job of that name.
+    """Joins the job, or shares the present Membership, and adds one caller. A `name` or `endpoint`
+    of None means GRADPOOL_JOB or GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of
+    a former job of that name.
 
       backup  a Backup; None: every round waits for all ranks"""
     deadline_s = time.monotonic() + default_timeout_ms() / 1e3
@@ -94,7 +95,7 @@ def collect():
 
 
 def leave_dropped(name, endpoint, rank, workers):
-    """Leaves jobs whose callers' objects the script has all dropped. Keeps the job that join() with
+    """Leaves each job of which the script has dropped all objects. Keeps the job that join() with
     these arguments would share."""
     key = _key_of(name, endpoint)
     others = [one for one in list(_memberships.values()) if one.key[0] == key[0] and (

@@ -5,9 +5,10 @@ import torch
 class Promise:
     """A Future that any thread completes once, with a result or an error.
 
-    set_exception() of torch 1.13 stores the exception as the value. Only Python raises it; DDP's
-    C++ would use it as a tensor. An exception in a callback is an error in both languages: a
-    RuntimeError with class and text of the exception. So callers get the Future of a callback (Y3).
+    set_exception() of torch 1.13 stores the exception as the value. Only Python raises this value;
+    DDP's C++ would use the value as a tensor. An exception in a callback is an error in both
+    languages: a RuntimeError with class and text of the exception. So callers get the Future of a
+    callback (Y3).
 
     tensors  tensors on the devices of the result"""
 

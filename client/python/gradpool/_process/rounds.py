@@ -14,7 +14,7 @@ from ..errors import error_of, GradpoolError, Timeout
 from .completion import complete, complete_slowly, is_here
 
 SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
-_SLOW_AFTER_S = 1.0     # age from which the thread of Y11 seldom checks a dropped round
+_SLOW_AFTER_S = 1.0     # age from which a dropped round is checked less often (Y11)
 _COLLECT_S = 1.0        # longest wait for another thread, which may be blocked in a destructor
 
 _collecting = threading.RLock()
@@ -30,8 +30,8 @@ class Request:
 
     def wait(self, timeout_ms=0):
         """Returns when the result is in place and the script may write to the gradient. Timeout:
-        not finished; call wait() again. Any other error ends the request, and later calls raise it
-        again."""
+        not finished; call wait() again. Any other error ends the request, and later calls raise the
+        error again."""
         self._round.wait(number(timeout_ms, 'timeout_ms', INT_MAX))
 
     def done(self, timeout_ms=0):
@@ -39,7 +39,7 @@ class Request:
         return self._round.done(timeout_ms)
 
     def mute(self):
-        """The round reports no error of its own, because the script has another error of the same
+        """Suppresses the error of this round, because the script gets another error of the same
         step."""
         self._round.is_muted = True
 
@@ -55,7 +55,7 @@ class Request:
 class Round:
     """The round of a Request. `rounds` refers to the round until its end.
 
-    tensors  those that no other round may use meanwhile
+    tensors  tensors that no other round may use until the end
     handle   of the library; NULL: not begun; None: over
     turn     lock of the one thread that waits for a dropped round; None: not dropped
     is_muted whether the error of a dropped round is forgotten"""
@@ -93,7 +93,7 @@ class Round:
         handle = self.handle
         left_ms = timeout_ms or self.client._timeout_ms
         if self._rounds.job.backup is not None:
-            # before end_round() this call fails at once, and the polls below would not
+            # before end_round() gp_wait() fails at once, but the polls below would not
             result = self._wait_in_c(handle, 1)
             if result != -errno.ETIMEDOUT and self.handle:
                 check(result)
@@ -106,10 +106,10 @@ class Round:
             check(result)
 
     def _wait_in_c(self, handle, timeout_ms):
-        """Returns the library's result, and notes the end of the round unless it is open yet."""
+        """Returns the library's result, and marks the round as ended unless it is still open."""
         results = []
         try:
-            # in C as a whole: no exception of a signal's handler loses the result
+            # map() makes the call in C, so that no exception of a signal's handler loses the result
             results.extend(map(lib.gp_wait, (handle,), (timeout_ms,)))
         finally:
             if results and results[0] not in (-errno.ETIMEDOUT, -errno.EDEADLK):
@@ -146,15 +146,15 @@ class Round:
         return self.turn is not None
 
     def drop(self):
-        """Leaves the round to the thread of Y11. Takes no lock of the job: a destructor may run
-        anywhere."""
+        """Hands the round to the completion thread (Y11). Acquires no lock of the job, because a
+        destructor may run at any point."""
         if self.turn is None:
             self.turn = threading.Lock()
             complete(_Dropped(self))
 
     def await_turn(self, timeout_ms):
-        """The wait() of a round whose Request was dropped. From now on the completion thread (Y11)
-        leaves this round alone."""
+        """Waits for a round whose Request was dropped. From now on the completion thread (Y11) does
+        not wait for this round."""
         self.is_awaited = True
         try:
             with self.turn:
@@ -179,8 +179,9 @@ class Round:
 
 
 class _Dropped:
-    """The item of a dropped round for the thread of Y11. A job that the script has dropped, too, is
-    left, with its rounds: so nothing here keeps the round while no rank comes."""
+    """The item of a dropped round for the completion thread (Y11). The reference to the round is
+    weak: if the script also drops the job, the job is left and the round freed, even if other ranks
+    never push."""
     __slots__ = ('_round', '_slow_from_s')
 
     def __init__(self, round_):
@@ -218,8 +219,8 @@ class _Dropped:
 
 class RoundCalls:
     """The calls that end or fetch a round in a job with backup workers. If an exception of a signal
-    handler interrupts one, the call continues in its own thread, and its result is lost. The job
-    then refuses further calls, because a sum could be left out."""
+    handler interrupts such a call, the call continues in a separate thread, and its result is lost.
+    The job then refuses further calls, because a sum could be left out."""
 
     def __init__(self, job):
         self._job, self._is_cut = job, False
@@ -252,16 +253,16 @@ class Rounds:
         self._open.add(round_)
 
     def keep(self, tensors, loan):
-        """Takes over the loan of a round that has its results if next_round() may write to them.
-        Returns the loan that ends with the round."""
+        """Stores the loan of a round in a job with backup workers, because next_round() may write
+        to the round's results later. Returns the loan that ends with the round."""
         if self.job.backup is None:
             return loan
         self._kept.update(dict.fromkeys(tensors, loan))
         return Loan()
 
     def release(self, round_, error):
-        """Forgets a round that is over. Keeps the first error of a dropped one, for the next push
-        or for leave()."""
+        """Removes a round that is over. Stores the first error of a dropped round, for the next
+        push or for leave()."""
         self._open.discard(round_)
         if error is None or round_.is_muted:
             return
@@ -285,7 +286,8 @@ class Rounds:
             raise error
 
     def tell_dropped(self):
-        """Prints the error of a dropped round, unless a call has raised one of this job."""
+        """Prints the error of a dropped round, unless a call has already raised an error of a
+        dropped round."""
         for round_ in list(self._open):
             if round_.is_dropped():
                 round_.end_if_over()
@@ -294,8 +296,9 @@ class Rounds:
                   file=sys.stderr, flush=True)
 
     def await_dropped(self, tensors, timeout_ms):
-        """Returns when the dropped rounds of these tensors are over; raise_dropped() has their
-        error. Timeout: the text names late ranks. In the thread of Y11 no call waits."""
+        """Returns when the dropped rounds of these tensors are over; raise_dropped() then raises
+        their error. Timeout: the text names late ranks. Does not wait in the completion thread
+        (Y11)."""
         wanted, until_s = set(tensors), time.monotonic() + timeout_ms / 1e3
         if any(round_.handle and not round_.is_dropped() for round_ in self._of(wanted)):
             # frees a Request that only garbage references, such as the frame of a traceback
@@ -320,7 +323,8 @@ class Rounds:
 
 
 def _collect():
-    """Collects garbage. A call while another thread collects would do nothing."""
+    """Collects garbage. First waits for another thread that collects, because gc.collect() would do
+    nothing meanwhile."""
     is_mine = _collecting.acquire(timeout=_COLLECT_S)
     try:
         gc.collect()

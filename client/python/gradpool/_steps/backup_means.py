@@ -1,7 +1,7 @@
-"""Means of a job with backup workers whose script steps: attach(backup=, step=) without an
-optimizer. Lanes store the means of the last rounds, and a rank that was passed gets each of them,
-in order. The script's function step then finds the mean of that round in .grad, so parameters are
-equal on all ranks after each round.
+"""Means of a job with backup workers whose script updates the parameters: attach(backup=, step=)
+without an optimizer. Lanes store the means of the last rounds. A rank whose gradients were dropped
+fetches the mean of each missed round, in order. The script's function step then finds the mean
+of that round in .grad, so parameters are equal on all ranks after each round.
 
 A tensor's mean lands in memory of this module, because Job.next_round() writes the means of missed
 rounds to the results of the last push."""
@@ -15,7 +15,7 @@ from .written import Written
 
 
 class BackupMeans:
-    """The hook's part for attach(model, backup=, step=).
+    """The part of DDP's communication hook for attach(model, backup=, step=).
 
     parameters  {name: parameter} of the model; the hook gets their gradients
     is_in_body  whether the script is in the body of a loop over batches()"""
@@ -81,7 +81,7 @@ class BackupMeans:
         self.is_in_body = False
 
     def note_settings(self):
-        """The settings are of the script, which steps itself."""
+        """Does nothing, because the script itself has the settings of the optimizer."""
 
     def check_settings(self):
         """Raises Mismatch if the body has changed parameters."""
@@ -102,7 +102,7 @@ class BackupMeans:
 
     def take_next(self, timeout_ms):
         """Fetches the mean of the next round that closed without this rank into .grad. Returns
-        False if there is none."""
+        False if no such round is left."""
         if not self._job.next_round(timeout_ms):
             return False
         for one in self._parameters:

@@ -25,18 +25,21 @@ class BackupStepping(Stepping):
         self.is_in_body = False
 
     def take_next(self, _):
-        """Lanes step in missed rounds, too: this rank has the newest parameters."""
+        """Returns False: lanes also make the steps of missed rounds, so this rank has the newest
+        parameters."""
         return False
 
     def note_settings(self):
-        """Stores the optimizer's settings. Called between two rounds: all ranks have them there."""
+        """Stores the optimizer's settings. Called between two rounds, where all ranks have the same
+        settings."""
         self._noted = self._all_settings()
 
     def _all_settings(self):
         return [settings_of(group) for group in self._optimizer.param_groups]
 
     def end_step(self):
-        """Calls step() of the optimizer for the last backward(), unless the script has."""
+        """Calls step() of the optimizer for the last backward(), unless the script has called
+        step()."""
         if self.has_step_left_out():
             self._optimizer.step()
 

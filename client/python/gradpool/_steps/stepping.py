@@ -1,5 +1,5 @@
-"""The hook's part for attach(model, optimizer=...): lanes store parameters and moments and do the
-optimizer's steps.
+"""The part of DDP's communication hook for attach(model, optimizer=...): lanes store parameters and
+moments and do the optimizer's steps.
 
 For each bucket the hook sends one update for each optimizer group with parameters in the bucket,
 with the present settings of the group. The lane writes the new parameters to the memory of the
@@ -67,7 +67,7 @@ class Stepping:
     """An optimizer whose steps are done by lanes.
 
     parameters  {name: parameter} of the optimizer; the hook gets their gradients
-    frozen      {name: parameter} without a gradient on any rank; the optimizer may have some"""
+    frozen      {name: parameter} without a gradient on any rank; the optimizer may contain them"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
@@ -153,16 +153,16 @@ class Stepping:
         self._written.note(None, list(self._parameters.values()))
 
     def keep(self, place):
-        """Sets the Place. It is closed when the script has dropped the optimizer, or has
-        attached another model with it. The moments exist as long as the Place, also without the
-        model (Y84)."""
+        """Sets the Place. The Place is closed when the script has dropped the optimizer, or has
+        attached another model with this optimizer. The moments exist as long as the Place, also
+        without the model (Y84)."""
         self._kept.place = place
         weakref.finalize(self._optimizer, place.drop).atexit = False
 
     def replace_step(self, check):
         """Replaces optimizer.step(). The new step() calls check() and raises an error if no
-        backward() came before. It counts its calls, as schedulers require, and runs the hooks of a
-        step."""
+        backward() came before. The new step() also counts its calls, as schedulers require, and
+        runs the hooks of a step."""
         def end(optimizer, closure=None):
             loss = None
             if closure is not None:
@@ -246,7 +246,7 @@ class Stepping:
         self._written.forget()
 
     def _take_changes(self, bucket):
-        """Gives the lanes parameters and moments that the script has changed."""
+        """Sends parameters and moments that the script has changed to the lanes."""
         self._kept.take_over(bucket.parameters())
 
     def _check_trainable(self):

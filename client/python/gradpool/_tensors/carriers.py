@@ -54,8 +54,8 @@ def flat_of(tensor):
 
 
 def widened(carrier):
-    """Returns a sum of 16-bit floats as float32, because later factors may bring a value back into
-    range that is too large for 16 bits."""
+    """Returns a sum of 16-bit floats as float32. A value may be too large for 16 bits until a later
+    factor makes it smaller."""
     return carrier.float() if carrier.dtype in _HALVES else carrier
 
 
@@ -123,7 +123,7 @@ def is_lendable(tensor):
 
 def lent(job, elements, dtype):
     """Returns an uninitialized tensor that lanes use in place (Y20), or None if the job cannot lend
-    more memory. None is logged once."""
+    more memory. Logs a line when it first returns None."""
     if job in _full:
         return None
     size = elements * torch.empty(0, dtype=dtype).element_size()

@@ -120,7 +120,7 @@ class Here:
         return finish()
 
     def follow(self):
-        """threads on the host wait without events"""
+        """Does nothing, because threads on the host need no event."""
 
 
 HERE = Here()
@@ -218,16 +218,16 @@ _in_use = collections.deque()   # (event, object that must exist until the event
 
 
 def _forget_copied():
-    """Drops references to memory after the end of its copies. Lanes and scripts wait for no
-    event."""
+    """Drops references to memory after the end of its copies. The references are needed, because
+    neither lanes nor scripts wait for the end of a copy."""
     with _lock:
         while _in_use and _in_use[0][0].query():
             _in_use.popleft()
 
 
 def _pinned(job, tensor):
-    """Returns memory of the job with the size of the tensor. If the memory cannot be pinned, copies
-    work, too."""
+    """Returns memory of the job with the size of the tensor. Copies also work if the memory cannot
+    be pinned."""
     _forget_copied()
     flat = lent(job, tensor.numel(), tensor.dtype) if tensor.numel() else None
     if flat is None:

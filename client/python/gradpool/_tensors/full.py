@@ -36,8 +36,8 @@ def full_of(tensor):
 
 
 def sparse_of(flat, like, marks=None):
-    """Returns the sparse tensor for values and marks. It has whole rows, or single elements if
-    `like` has single elements. `like` has the shape of the result."""
+    """Returns the sparse tensor for values and marks. The result has whole rows, or single elements
+    if `like` has single elements. `like` has the shape of the result."""
     count = like.numel()
     rows = (flat[count:] if marks is None else marks).nonzero().flatten()
     values = flat[:count].view(like.shape)

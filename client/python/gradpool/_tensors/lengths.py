@@ -12,8 +12,8 @@ import collections
 
 from .cuda import HERE
 
-# The first lengths each get a tensor of their own: at most this many lengths, of at most this many
-# bytes.
+# The first lengths each get their own tensor: at most FIRST lengths, of at most FIRST_BYTES in
+# total.
 FIRST, FIRST_BYTES = 8, 16 << 20
 # A later length gets its own tensor after this many uses, with at most _WINDOW other lengths in
 # between. Uses within _APART calls, as in several operations of one step, count once.
@@ -93,9 +93,9 @@ class Pieces(list):
 
 
 class Push:
-    """A push to one tensor, whole or in pieces. `begin`(tensor, given, result) starts it.
+    """A push to one tensor, whole or in pieces. `begin`(tensor, given, result) starts the push.
 
-    given, result  carriers on the host, or None; `given` may be a function that returns one
+    given, result  carriers on the host, or None; `given` may be a function that returns a carrier
     blocks         lengths of given and result, in multiples of the tensor's length"""
 
     def __init__(self, begin, given, result, blocks=(1, 1), crossing=HERE):
@@ -112,8 +112,8 @@ class Push:
 
     def pieces(self, pieces):
         """Returns [(Slot, begin, land)] for [(Slot, offset, length)]. begin() starts the piece
-        like begin() of the whole tensor. land() is called after the arrival of the piece. None:
-        nothing is left to do."""
+        like begin() of the whole tensor. `land` is called after the arrival of the piece; None: no
+        call is needed."""
         return [(slot, *self._piece(slot, offset, length)) for slot, offset, length in pieces]
 
     def _piece(self, slot, offset, length):

@@ -1,5 +1,5 @@
-"""The link of a worker to its runner (python3 -m gradpool.elastic), which has started the process
-with a socket: messages in JSON. Without a runner nothing is sent. Without torch."""
+"""The socket between a worker and its runner (python3 -m gradpool.elastic), which has started the
+worker's process. Messages are JSON. Without a runner nothing is sent. Imports no torch."""
 import json
 import os
 import socket
@@ -19,7 +19,7 @@ class Link:
     """Sends the progress of the present Run, and resizes the job at the runner's request.
 
       place  {'rank': its rank, 'workers': workers at the start of the job, 'workers_max': ...};
-             without a runner None for each"""
+             without a runner each value is None"""
 
     def __init__(self, to_runner):
         self._socket, self._job = to_runner, None
@@ -34,7 +34,7 @@ class Link:
         self._job = job
 
     def send(self, **message):
-        """Never waits. A runner that has ended gets nothing."""
+        """Sends a message without waiting. Drops the message if the runner has ended."""
         try:
             if self._socket is not None:
                 self._socket.send(json.dumps(message).encode(), socket.MSG_DONTWAIT)

@@ -1,4 +1,5 @@
-"""The deal of a job: the samples of this worker in each step (gradpool_elastic.h). Without torch.
+"""The deal of a job: the samples of this worker in each step (gradpool_elastic.h). Imports no
+torch.
 
 While one thread is in a method, other threads may call missed() only."""
 import ctypes
@@ -14,7 +15,8 @@ ENTERS = 1      # GP_STEP_ENTERS
 class Deal:
     """Declares the deal of a job with its tensors.
 
-      tensors  {name: (elements, dtype)}, all tensors that steps push; here {name: Tensor}
+      tensors  argument: {name: (elements, dtype)} of all tensors that steps push; attribute:
+                {name: Tensor}
       numbers  fields of gp_deal"""
 
     def __init__(self, job, tensors, **numbers):

@@ -61,7 +61,7 @@ def check_averaged(parameters, model, optimizer, advice):
 class Gradients:
     """Averages the gradients of `parameters` ({name: parameter}) in each step.
 
-      check    called at the end of each backward(); raises an error
+      check    function, called at the end of each backward(); may raise an error
       failure  the first error of an exchange; later steps raise it again
       is_open, is_pushed  whether a step has begun, and whether backward() has run in the step"""
 

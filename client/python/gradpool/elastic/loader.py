@@ -37,7 +37,7 @@ def _ahead(run, loader):
         if loaded is None:
             loader.batch_sampler.first = number = step.number
             loaded = iter(loader)
-        while number <= step.number:        # a number in between is a step without samples
+        while number <= step.number:        # skipped numbers are steps without samples
             batch = next(loaded)
             number += 1
         yield batch
@@ -52,7 +52,7 @@ class _Shares:
     def __iter__(self):
         number = self.first
         while True:
-            # a step before the present one was without samples, and its share is no longer known
+            # steps before the present one had no samples, and their shares are no longer stored
             is_past = number < self.present
             yield self._run.stand_in if is_past else self._run.indices_of(number)
             number += 1

@@ -30,8 +30,8 @@ class Reports:
         return {NAME: (2 * len(self.names), 'float64')} if self.names else {}
 
     def begin(self, tensors, step):
-        """Begins a step of this worker: the namedtuple that the script gets. None: a step of a late
-         worker, which reports nothing."""
+        """Begins a step of this worker. `step`: the namedtuple that the script gets; None: the step
+        of a late worker, which reports nothing."""
         self._tensor, self._step, self._values = tensors.get(NAME), step, {}
 
     def add(self, step, values):

@@ -58,9 +58,9 @@ class Run:
       timeout_ms  deadline of a step and of the join; 0: GRADPOOL_TIMEOUT_MS, or 30 minutes,
                  because all workers wait while one validates
 
-    In the first step all workers get the state of the lowest rank. `ending` says after the loop:
-    'trained', 'left' (the job has shrunk) or 'late' (the training had ended before this worker got
-    its state; the model is not trained). Raises GradpoolError."""
+    In the first step all workers get the state of the lowest rank. After the loop `ending` is
+    'trained', 'left' (the job has shrunk) or 'late' (the training ended before this worker got its
+    state, so its model is not trained). Raises GradpoolError."""
 
     def __init__(self, model, optimizer, samples, batch=None, epochs=None, also=(), seed=0,
                  prefetch=0, job=None, workers_max=None, rank=None, workers=None, endpoint=None,
@@ -106,7 +106,8 @@ class Run:
         self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
-        """A late worker is refused until the job grows, so it tries again until the deadline."""
+        """Joins the job. A late worker is refused until the job grows, so the call tries again
+        until the deadline."""
         place = control.link().place
         workers_max = workers_max or place['workers_max']
         if rank is None or workers is None:
@@ -137,9 +138,9 @@ class Run:
 
     def on_change(self, callback):
         """Registers a function: callback(workers) is called before the first step, and before each
-        step that another number of workers shares, at the same steps on all workers. So `workers`
-        is the only argument on which its effect may depend. A late worker gets the state with the
-        effect of earlier calls."""
+        step with a different number of workers, at the same steps on all workers. The effect of the
+        callback may depend on `workers` alone. The state for a late worker includes the effect of
+        earlier calls."""
         if self._last.workers is not None:
             raise mismatch('on_change() of Run after its first step: call on_change() before the '
                            'loop, on every worker')
@@ -155,9 +156,9 @@ class Run:
 
     def epochs(self):
         """Yields the number of each epoch; a late worker begins in the open one. The script loops
-        over all steps of the epoch. A late worker that got the state after the last step of an
-        epoch first gets that epoch, without steps, because the state is that before the end of the
-        script's loop body."""
+        over all steps of the epoch. If a late worker gets the state after the last step of an
+        epoch, it first gets this epoch without steps: the giver's script had not finished its loop
+        body when the state was copied."""
         if self._is_carried_past():
             self._epoch = self._carried
             yield self._carried
@@ -278,7 +279,7 @@ class Run:
         return opened
 
     def _enter(self, number):
-        """A step of a late worker: its rounds have no effect."""
+        """Makes a step of a late worker, whose gradients have no effect."""
         if number == 1:
             self._share_first()
         self._reports.begin(self._deal.tensors, None)
@@ -287,8 +288,8 @@ class Run:
         self._gradients.is_pushed = False
 
     def _share_first(self):
-        """All workers get the state of the lowest rank that is there."""
-        for giver in itertools.count():     # ends here at the latest when this worker gives
+        """Copies the state of the lowest present rank to all workers."""
+        for giver in itertools.count():     # ends at the latest with this worker as the giver
             data = self._exchange(giver)
             if data is not None:
                 if giver != self.job.rank:

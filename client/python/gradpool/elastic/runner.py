@@ -1,5 +1,5 @@
 """Starts the workers of a script on this host, resizes their job, and replaces lost workers. One
-thread waits for signals, messages and ends of processes. Without torch."""
+thread waits for signals, messages and ends of processes. Imports no torch."""
 import errno
 import os
 import selectors
@@ -21,7 +21,7 @@ class Runner:
 
     def __init__(self, options):
         self._options, self._command = options, command_of(options.script, options.arguments)
-        # wanted; reached by the job; at its start; requested
+        # numbers of workers: wanted, in the job, at the start of the job, requested last
         self._wanted = self._size = self._founders = self._asked = options.workers
         self._asked_of = None       # worker that has got the present request to resize
         self._workers = {rank: Worker(rank) for rank in range(self._wanted)}
@@ -36,7 +36,7 @@ class Runner:
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         for number in (*_STOPS, *_STEPS):
             if number in _STEPS or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda *_: None)      # read from the socket
+                signal.signal(number, lambda *_: None)      # signals are read from a socket
         try:
             while self._lives():
                 self._turn()
@@ -67,7 +67,7 @@ class Runner:
             if key.fileobj is self._signals:
                 self._hear_signals()
             elif key.data.process is None:
-                pass    # an event of the same turn was its end
+                pass    # its process has ended in this turn
             elif key.fileobj is key.data.link:
                 self._hear(key.data)
             else:
@@ -104,7 +104,7 @@ class Runner:
             # the first workers, or those of a new job after the loss of all
             self._founders = self._size = self._asked = self._wanted
         if not self._is_needed(worker.rank):
-            worker.due_s = None     # removed after it was due
+            worker.due_s = None     # the rank was removed while its start was due
             return
         options = self._options
         worker.founds = worker.rank < self._founders and not self._has_begun()
@@ -139,16 +139,18 @@ class Runner:
         self._remove()
 
     def _has_begun(self):
-        """Whether the job has made its first step."""
+        """Returns whether the job has made its first step."""
         return any(worker.trains for worker in self._alive())
 
     def _is_needed(self, rank):
-        """The first step of a job waits for all workers with which the job starts."""
+        """Returns whether the rank needs a process. The first step of a job waits for all workers
+        with which the job starts."""
         is_awaited = rank < self._founders and not self._has_ended and not self._has_begun()
         return rank < self._wanted or is_awaited
 
     def _remove(self):
-        """Ranks that have to go. One that takes part in the steps leaves the job by itself."""
+        """Ends workers whose ranks are not needed. A worker that takes part in the steps leaves the
+        job by itself."""
         for worker in self._workers.values():
             if self._is_needed(worker.rank):
                 if worker.leaves:   # the job has grown again
@@ -180,7 +182,7 @@ class Runner:
             self._wanted, self._asked = self._size, None
             self._remove()
 
-    # ---- news of a worker ----
+    # ---- messages and ends of workers ----
 
     def _hear(self, worker):
         for message in worker.messages():
@@ -217,7 +219,7 @@ class Runner:
             self._replace(worker, status)
 
     def _end_late(self, worker):
-        """The training has ended: workers that do not take part in it are ended."""
+        """Handles the end of the training: ends workers that do not take part in the training."""
         self._has_ended = True
         for other in self._workers.values():
             other.due_s = None

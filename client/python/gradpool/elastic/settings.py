@@ -1,11 +1,13 @@
-"""Settings that all workers of a Run share: those of optimizers, and the metrics. A worker compares
-its own with those of the worker whose state it gets, which would replace them without a word."""
+"""Settings that all workers of a Run share: settings of optimizers, and names of metrics. A late
+worker compares its settings with the settings in the state that it receives, because the state
+would replace them without a message."""
 import torch
 
 from ..errors import mismatch
 
 _ABSENT = 'absent'
-# Settings that a scheduler changes during the training, and those that show its beginning.
+# Settings that store initial values, each with the settings that a scheduler changes during the
+# training.
 _CHANGED = (('initial_lr', ('lr',)), ('max_momentum', ('momentum', 'betas')))
 
 

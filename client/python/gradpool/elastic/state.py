@@ -1,5 +1,5 @@
-"""Hands the state of the training from one rank to others: bytes in rounds of a sum to which only
-the giver adds words. If the giver is lost, the sum is 0 on every rank."""
+"""Sends the state of the training from one rank to others, in rounds of a sum: the giver pushes
+words of the state, all other ranks push zeros. If the giver is lost, the sum is 0 on every rank."""
 import collections
 import io
 
@@ -26,7 +26,7 @@ class State:
         self._objects, self._settings = objects, settings
 
     def save(self, last):
-        """Returns bytes."""
+        """Returns the state as bytes."""
         kept = io.BytesIO()
         states = {name: one.state_dict() for name, one in self._objects.items()}
         torch.save((tuple(last), self._settings, states), kept)

@@ -1,4 +1,4 @@
-"""One rank of the runner: its process, and the link to its Run. Without torch."""
+"""One rank of the runner: its process, and the link to its Run. Imports no torch."""
 import contextlib
 import ctypes
 import json
@@ -13,7 +13,7 @@ from . import control
 
 KILL_S = 5              # time between the request to end and SIGKILL
 PAUSE_MAX_S = 60        # longest pause before a new process
-STEADY_S = 120          # a process that has lived so long is no part of a series of failures
+STEADY_S = 120          # a process that has run so long ends a series of failures
 FAILURES_MAX = 3        # processes of a rank that may end before their first step
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -24,10 +24,10 @@ class Worker:
     last one.
 
       trains     its Run has begun a step
-      founds     the process began with the job, whose first step awaits it
+      founds     the first step of the job waits for this process
       leaves     its rank was removed while it trained
       ending     `ending` of its Run; None: not known
-      due_s      time at which a new process starts; None: none does
+      due_s      time at which a new process starts; None: no start is due
       limit_s    time at which `process` is ended; None: there is no limit"""
 
     def __init__(self, rank):
@@ -35,7 +35,7 @@ class Worker:
         self.due_s, self.limit_s, self.start_s = time.monotonic(), None, None
         self._start_limit_s = None
         self.founds = self.leaves = False
-        self.failures = self.deaths = 0     # without a step; in a series
+        self.failures = self.deaths = 0     # failures before a step; deaths in a series
         self.link = self.pidfd = self.is_ended_by = None
         self.is_silent = False      # the worker has closed its end of the link
 
@@ -59,12 +59,12 @@ class Worker:
         self.limit_s = self._start_limit_s
 
     def leave(self, leave_s):
-        """The rank was removed, and the Run leaves the job by itself."""
+        """Called when the rank was removed. The Run leaves the job by itself, within `leave_s`."""
         if not self.leaves:
             self.leaves, self.limit_s = True, time.monotonic() + leave_s
 
     def stay(self):
-        """The rank belongs to the job, unless the process is being ended."""
+        """Called when the rank belongs to the job. No effect while the process is being ended."""
         if self.is_ended_by is None:
             self.leaves, self.limit_s = False, None if self.trains else self._start_limit_s
 
@@ -117,12 +117,13 @@ class Worker:
         return pause_s
 
     def next_s(self):
-        """Returns the time at which the worker needs the runner; None: at none."""
+        """Returns the time of the next start, or of the limit of the process; None: no time is
+        set."""
         return self.due_s if self.process is None else self.limit_s
 
 
 def _end_with(runner):
-    """Runs in the child, before its program."""
+    """Makes the process end with the runner. Runs in the child before its program."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != runner:
         os._exit(1)

@@ -93,8 +93,8 @@ def _initial(initial, what):
 
 
 class Pull:
-    """Rows on their way; made by Table.start_pull(). A Pull that the script drops is completed all
-    the same."""
+    """Rows that are being pulled; made by Table.start_pull(). A Pull that the script drops is
+    completed all the same."""
     __slots__ = ('_request', '_rows')
 
     def __init__(self, request, rows):
@@ -112,8 +112,8 @@ class Pull:
 
 
 class _PushRound(Round):
-    """The round of a push. Before clock() the library refuses a wait at once, and the polls of
-    Round would hide that until the time-out."""
+    """The round of a push. Before clock() the library refuses a wait at once; the polls of Round
+    would hide this error until the time-out."""
     __slots__ = ()
 
     def _wait(self, timeout_ms):
@@ -136,11 +136,11 @@ class Table:
         self.job, self.name, self.dim, self.rule, self._handle = job, name, dim, rule, handle
 
     def set(self, lr, **settings):
-        """Sets the settings of the updates from this clock on, named as in torch.optim. Those of
-        the lowest rank count; on other ranks they are only checked. Never waits.
+        """Sets the settings of the updates from this clock on, named as in torch.optim. The
+        settings of the lowest rank count; settings of other ranks are only checked. Never waits.
 
           settings  weight_decay; eps with "adagrad", "adagrad-one" and "adam"; betas with "adam";
-                    beta, l1 and l2 with "ftrl", which has no weight_decay. A missing one has the
+                    beta, l1 and l2 with "ftrl", which has no weight_decay. A missing value has the
                     default of torch.optim"""
         known = _SETTINGS[self.rule]
         for name in settings:
@@ -167,7 +167,7 @@ class Table:
 
     def start_pull(self, keys):
         """Starts a pull in this clock; returns a Pull. The script may change `keys` at once.
-        GradpoolError: EBUSY, as many requests are open as a lane stores; wait for one."""
+        GradpoolError: EBUSY, a lane stores no further request; wait for an open one."""
         keys = Keys(self, keys)
         rows, place = keys.empty_rows()
         return Pull(self._start(keys, Loan(rows), Round, lambda batch, request: lib.gp_pull(
@@ -182,15 +182,16 @@ class Table:
             check(lib.gp_push(batch, place, None))
 
     def start_push(self, keys, gradients):
-        """As push(); returns a Request, whose wait() returns when the update has happened, and
-        raises its error. wait() before clock() is GradpoolError (EDEADLK)."""
+        """As push(); returns a Request, whose wait() returns when the update has been applied, and
+        raises its error. wait() before clock() raises GradpoolError (EDEADLK)."""
         with self._lent(keys, gradients) as (keys, place):
             return self._start(keys, Loan(), _PushRound, lambda batch, request: lib.gp_push(
                 batch, place, request))
 
     @contextlib.contextmanager
     def _lent(self, keys, gradients):
-        """The library reads gradients during the call only, in which nothing may free them."""
+        """Keeps keys and gradients in memory during the call. The library does not read them
+        later."""
         loan, keys = Loan(), Keys(self, keys)
         try:
             yield keys, keys.gradients_address(gradients, f"gradients of table '{self.name}'",
@@ -200,7 +201,8 @@ class Table:
 
     @contextlib.contextmanager
     def _batch(self, keys):
-        """A batch of the library, which sorts the keys. Calls in progress outlive their batch."""
+        """Creates a batch of the library, which sorts the keys, and frees the batch at the end.
+        Calls in progress continue."""
         batch = ctypes.c_void_p()
         with self.job._using():
             check(lib.gp_batch_create(self._handle, keys.address, len(keys), ctypes.byref(batch)))

@@ -191,7 +191,8 @@ def _is_absent():
 
 
 def check_extension(*_):
-    """Horovod checks here whether its extension was built. gradpool needs no extension."""
+    """Does nothing: Horovod checks here whether its extension was built; gradpool needs no
+    extension."""
 
 
 def start_timeline(file_path, mark_cycles=False):

@@ -69,7 +69,7 @@ class ProcessSet:
         return self._known.door
 
     def __deepcopy__(self, _):
-        """A copy of a module with a process set has the same set."""
+        """Returns this set itself, so that a copy of a module has the same process set."""
         return self
 
     def __reduce__(self):
@@ -119,7 +119,7 @@ class Sequences:
 
     def known_as(self, name, is_given):
         """Returns the Sequence of a name from another rank. `is_given`: the script gave the name;
-        otherwise calls without a name have it."""
+        otherwise the name belongs to calls without a name."""
         return self.of(name, 1 if is_given else _UNNAMED_PLANS)
 
     def of(self, name, plans_max=1):
@@ -140,7 +140,8 @@ class Sequences:
         self.forget(prefix)
 
     def forget(self, prefix):
-        """Drops names with this prefix. No later operation uses them, and none is open."""
+        """Drops names with this prefix. No later operation uses these names, and no operation with
+        them is open."""
         for name in [name for name in self._known if name.startswith(prefix)]:
             self._known.pop(name).forget_all()
 

@@ -275,14 +275,14 @@ def _joined(parts):
 
 
 class _Boxes(_Whole):
-    """Gathers rows if only their rank knows their number. Rows are sent in boxes: messages with
-    room for the largest number of rows of any rank so far. The head of a box has the room that its
-    rank needs, and the number of rows of each tensor. If one rank needs more room, all ranks repeat
-    the operation with larger boxes.
+    """Gathers rows whose number is known to their own rank only. Rows are sent in boxes: messages
+    with room for the largest number of rows of any rank so far. The head of a box has the room that
+    its rank needs, and the number of rows of each tensor. If one rank needs more room, all ranks
+    repeat the operation with larger boxes.
 
       boxes   for each rank with its own box: the rows of each tensor
       models  the tensors, without rows
-      found   the result on the host: for each rank and each tensor its rows"""
+      found   result on the host: the rows of each tensor of each rank"""
 
     def __init__(self, ranks, boxes, models):
         self._ranks, self._models = ranks, models
@@ -371,8 +371,8 @@ def _without_rows(ranks, models):
 
 
 class Exchange(_Boxes):
-    """Sends rows from each rank to each rank. `splits`: number of this rank's rows for each
-    rank."""
+    """Sends rows from each rank to each rank. `splits[i]`: number of this rank's rows for rank
+    i."""
     kind, _operation, neutral = 'alltoall', 'all-to-all', None
 
     def __init__(self, ranks, tensor, splits):
@@ -387,7 +387,8 @@ class Exchange(_Boxes):
 
 
 def checked_splits(ranks, tensor, splits):
-    """Returns the number of this rank's rows for each rank. Mismatch: they do not fit."""
+    """Returns the number of this rank's rows for each rank. Raises Mismatch if `splits` does not
+    fit the tensor."""
     check_tensor(tensor)
     rows = tensor.shape[0] if tensor.dim() else 0
     if splits is None:

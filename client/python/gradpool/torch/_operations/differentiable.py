@@ -3,8 +3,8 @@
 allreduce      the same operation, with the same factors
 allgather      the mean over the ranks; each rank gets its own rows
 broadcast      the mean over the ranks for the root, zeros for the others
-reducescatter  gathered; times the number of ranks for a Sum; times both factors
-alltoall       sent back"""
+reducescatter  the gathered gradients; times the number of ranks for a Sum; times both factors
+alltoall       the rows of the gradient return to their ranks"""
 import torch
 
 from ..._tensors.carriers import check_tensor, scaled
@@ -91,7 +91,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     """Returns the mean of all ranks' tensors, or the reduction `op`; also of sparse tensors. Ranks
     match by `name`, calls without a name by their order.
 
-      average      True: Average, False: Sum; instead of op
+      average      True: Average, False: Sum; replaces the argument `op`
       compression  conversion of the values for sending
       prescale_factor, postscale_factor   factors of the values before and after the reduction"""
     check_tensor(tensor)

@@ -35,7 +35,7 @@ class Handle:
         return self
 
     def rest(self, limit_ms):
-        """Waits for at most this time."""
+        """Waits for at most `limit_ms`."""
         self._operation.rest(limit_ms)
 
 

@@ -6,9 +6,9 @@ rank that waits in an operation sends a description of the operation:
     rank 0   join()                           1st join   ---+--> rank 0 begins 'x' with zeros
     rank 1   allreduce 'x', waits 0.2 s ...   'x' ...    ---+--> rank 1 waits on, or raises
 
-When all ranks of a set have sent a text, each of them knows the ranks in join(). These ranks then
-start each described operation that needs no values from them. All other operations raise an error
-with the numbers of these ranks."""
+When all ranks of a set have sent a text, each rank of the set has the list of ranks in join(). The
+ranks in join() then start each described operation that needs no values from them. All other
+operations raise an error with the numbers of these ranks."""
 import base64
 import contextlib
 import errno
@@ -41,10 +41,10 @@ class Joined:
         self._notices.declare()
 
     def find(self, call, waited_s):
-        """Returns the ranks in join(), for an operation that has waited for `waited_s`. They are
-        only returned if all ranks have sent a text, and ranks in join() cannot begin `call`
-        (None, or too long for a text). Ignores errors, because the operation itself reports them
-        better."""
+        """Returns the ranks in join(), for an operation that has waited for `waited_s`. Returns an
+        empty list unless all ranks have sent a text and ranks in join() cannot begin `call` (None,
+        or too long for a text). Ignores errors, because the operation itself raises them with more
+        details."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []

@@ -1,9 +1,9 @@
-"""join(): a rank without further batches stays in the job and adds nothing to results.
+"""join(): a rank without further batches stays in the job, and its values do not change results.
 
 The rank continues with all operations on which the ranks have agreed so far, with neutral values:
-zeros in a sum, no rows in a gathering. It always has one round of each operation open, so that
-other ranks never wait for it. When all ranks are in join(), they stop and exchange the numbers of
-rounds that they have begun. Then each rank begins the rounds that it lacks."""
+zeros in a sum, no rows in a gathering. The rank always has one open round of each operation,
+so that other ranks never wait for this rank. When all ranks are in join(), they stop and exchange
+the numbers of their begun rounds. Then each rank begins its missing rounds."""
 import contextlib
 import functools
 
@@ -34,7 +34,7 @@ class _Rounds:
         self._ranks, self._open, self._asked = ranks, {}, {}
 
     def counts(self):
-        """Returns the number of begun rounds of each operation, with a queued one."""
+        """Returns the number of begun rounds of each operation, including a queued round."""
         with operations.lock():
             return {key: self._count(key) for key in self._plans}
 
@@ -84,15 +84,15 @@ class _Rounds:
     def raise_cause(self):
         """After the loss of a rank: raises the error of another open operation, if there is one. A
         rank that has found a disagreement leaves the job, so ranks that have not checked yet first
-        see the loss of that rank."""
+        get the error of this loss."""
         for operation in self._open.values():
             with contextlib.suppress(PeerLost):
                 operation.wait()
 
     def end(self, every):
-        """Starts the missing rounds, after all ranks have stopped with these counts. An operation
-        started for other ranks may become known only now. In this case its rounds are missing in
-        the counts of this rank."""
+        """Starts the missing rounds, after all ranks have stopped with these counts. An
+        operation that was started for other ranks may only now be added to the known operations;
+        then the counts of this rank lack its rounds."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:
@@ -101,10 +101,11 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Returns when all ranks have called join(): the rank with the most rounds, or the highest of
-    several. Until then this rank takes part in operations of the others with neutral values. An
-    Average still divides by the number of all ranks. This holds for allreduce, allgather and
-    barrier, under known and new names. Any other operation raises an error that names this rank.
+    """Waits until all ranks have called join(). Returns the rank with the most rounds; of several
+    such ranks the highest. Until then this rank takes part in operations of other ranks with
+    neutral values. An Average still divides by the number of all ranks. Such operations are
+    allreduce, allgather and barrier, under known and new names. Any other operation raises an
+    error that names this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()

@@ -1,4 +1,5 @@
-"""Small tensors that are sent as one, because a push for each would cost more than its few bytes.
+"""Small tensors that are sent as one tensor, because a push of each tensor would cost more than the
+transfer of its few bytes.
 
 A pack is a flat tensor of one dtype on one device. The ranks agree on the shapes of all tensors in
 the pack, so a rank with other shapes gets an error."""
@@ -16,8 +17,8 @@ PACK_BYTES = 256 << 10
 
 
 def cut(tensors):
-    """Returns lists of positions of tensors that are sent as one: small tensors with the same dtype
-    and device, in their order. Every other tensor has its own list."""
+    """Returns lists of positions of tensors that are sent together: small tensors with the same
+    dtype and device, in their order. Every other tensor has its own list."""
     found, open_packs = [], {}
     for i, tensor in enumerate(tensors):
         size = tensor.numel() * tensor.element_size()
@@ -51,8 +52,8 @@ def shapes_of(tensors, like):
 
 
 def _retell(call, travelling, shapes):
-    """Replaces the shape of each pack by the shapes of its tensors, in the text of the call and of
-    the call of a rank in join()."""
+    """Replaces the shape of each pack by the shapes of its tensors, in the text of this call and in
+    the text of the call that a rank in join() makes."""
     call.text = call.text.replace(', '.join(map(told, travelling)), shapes, 1)
     if call.neutral:
         call.neutral = functools.partial(_retold, call.neutral, call.text)

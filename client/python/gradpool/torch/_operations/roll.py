@@ -1,6 +1,6 @@
 """Lists of open operations, for the text of a Timeout. After half of its deadline a waiting rank
-sends its list repeatedly, without blocking. If all ranks of a set send lists, they wait for each
-other, and the text of each rank names the operations."""
+sends its list repeatedly, without blocking. If all ranks of a set have sent lists, the ranks wait
+for each other, and the error of each rank names the operations of all ranks."""
 import contextlib
 import time
 

@@ -1,8 +1,8 @@
 """Operations that ranks match by name. Different names may be in any order, and several at once.
 
-All operations with one name in one set of ranks are a Sequence. In the first operation every rank
-sends its description, called words. So it does in each operation that differs from the one before.
-All other operations are only rounds of the tensors that were declared for the agreement.
+All operations with one name in one set of ranks are a Sequence. In the first operation, and in each
+operation that differs from the previous one, every rank sends a description, called words. All
+other operations are only rounds of the tensors that were declared for the agreement.
 
     rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
     rank 1   x: float32[3]   words ---+                                   round  round ...
@@ -99,7 +99,7 @@ class Sequence:
       unnamed    number of calls without a name; None: the script gave the name
       said       number of times that this rank has sent its words"""
 
-    raised_by = 'GRADPOOL_TIMEOUT_MS'   # names the setting for the limit of each wait
+    raised_by = 'GRADPOOL_TIMEOUT_MS'   # setting of the time-out, for error texts
 
     def __init__(self, ranks, name, plans_max, timeout_s):
         self.ranks, self.name, self.timeout_s = ranks, name, timeout_s
@@ -124,8 +124,9 @@ class Sequence:
     # ---- order of operations ----
 
     def admit(self, operation):
-        """Called with the lock held. An operation that sends words or may declare must end before
-        later operations begin, so that all ranks have the same agreements at each start."""
+        """Called with the lock held. Begins the operation, or queues it. An operation that sends
+        words or may declare tensors must end before later operations begin, so that all ranks have
+        the same agreements at each start."""
         if self._holder is None:
             self._begin(operation)
         else:
@@ -143,8 +144,9 @@ class Sequence:
             self._holder = operation
 
     def fail(self, error):
-        """After a disagreement all ranks have received it, and the next operation begins with
-        words. After any other error the rounds of other ranks are unknown."""
+        """Fails the Sequence, except after a disagreement: then all ranks have the same error, and
+        the next operation begins with words. After any other error the rounds of other ranks are
+        unknown."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:
@@ -176,8 +178,8 @@ class Sequence:
         return any(plan.neutral for plan in self.plans.values())
 
     def counterparts(self):
-        """Returns marks on tensors without a round of this rank. Another rank that has marked one
-        tensor has marked all, and waits for a mark in each."""
+        """Returns marks on tensors without a round of this rank. A rank that has marked one tensor
+        has marked all tensors, and waits for a mark on each."""
         return [part for part in self.marks() if not part.slot.parts]
 
     def _mark(self, mark, tensor):
@@ -186,7 +188,7 @@ class Sequence:
 
     def adopt(self, call, room):
         """Returns the Plan of an agreement, with declared tensors. The former agreements decide
-        whether the agreement gets its own tensors, so all ranks decide alike."""
+        whether the agreement gets its own tensors, so all ranks decide in the same way."""
         text, sizes, neutral = call.text, call.sizes(room), call.neutral
         if hasattr(call, 'pushes') and not self._is_kept(text, sizes):
             return Plan(text, None, neutral, room, self._pieces(sizes))
@@ -196,9 +198,9 @@ class Sequence:
         return plan
 
     def _is_kept(self, text, sizes):
-        """Returns whether an agreement gets its own tensors. Large groups do. Other agreements do
-        as long as there are few small ones; later only agreements that recur do. Each stored
-        agreement costs marks."""
+        """Returns whether an agreement gets its own tensors. Large groups get tensors. Other
+        agreements get tensors while the stored agreements are few and small, later only if the
+        agreement recurs. Each stored agreement costs marks."""
         if len(sizes) > TOGETHER or not any(elements for _, elements in sizes):
             return True
         if self._habits is None:
@@ -229,8 +231,8 @@ class Sequence:
         plan.slots = self.next_tensors(sizes)
 
     def abandon(self):
-        """Drops the tensors of an agreement in which ranks had different operations. If calls
-        without a name are open, their order is lost: the Sequence is then unusable."""
+        """Drops the tensors of an agreement in which ranks had different operations. If the calls
+        have no name, their order is lost, and the Sequence is unusable."""
         with operations.lock():
             self._is_broken = self.unnamed is not None
             for plan in self.plans.values():
@@ -264,8 +266,7 @@ class Sequence:
         self._forgotten += slots
 
     def forget_all(self):
-        """Returns Slots of {name: (dtype, elements)}. All tensors of a dtype are declared at
-        once."""
+        """Undeclares all tensors of this Sequence."""
         self.ranks.door.forget(itertools.chain(
             self._words or (), self._forgotten, self._pool.drain(),
             *[plan.slots for plan in self.plans.values()]))
@@ -293,16 +294,16 @@ class NamedOperation(Operation):
     kind       "allreduce" and so on
     text       description that must be the same on every rank
     neutral    as in Plan
-    recipe     function of (ranks) that makes the call on other ranks; can be pickled; or None
+    recipe     picklable function of (ranks) that makes the call on other ranks; or None
     room       None, or the number of bytes from this rank to each other rank
     crossing   transfer of its values to the host and back
     sizes(room)    [(dtype, elements)] of its tensors; `room`: the largest of all ranks
     parts(plan)    [(slot, begin)]
-    pushes(plan)   [Push] of the same; optional: such a call may be sent in pieces
+    pushes(plan)   [Push] of the same values; optional: such a call may be sent in pieces
     finish(plan)   copies the result. True: repeat the operation with other tensors
 
     `brought`: descriptions of all ranks after a disagreement. `has_joined`: this rank is in join().
-    Such a rank sends no values, and sends a description only if ranks disagree."""
+    A rank in join() sends no values, and sends a description only if ranks disagree."""
 
     def __init__(self, sequence, call, has_joined=False):
         self._name = sequence.next_name()
@@ -327,8 +328,8 @@ class NamedOperation(Operation):
         return self
 
     def begin(self):
-        """Called with the lock held when it is this operation's turn. Returns whether later
-        operations have to wait."""
+        """Called with the lock held when all earlier operations have begun or ended. Returns
+        whether later operations have to wait."""
         if self._over.is_set():
             return False
         try:
@@ -381,7 +382,7 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits for the present part for at most this time. Returns False without a part, or if
+        """Waits for the present part for at most `limit_ms`. Returns False without a part, or if
         another thread waits for it."""
         if not self._borrow():
             return False
@@ -392,7 +393,8 @@ class NamedOperation(Operation):
         return request is not None
 
     def _borrow(self):
-        """Returns whether this thread may check the requests: then no other thread does."""
+        """Reserves the operation for this thread. Returns False if another thread checks the
+        requests."""
         with operations.lock():
             is_free = not self._over.is_set() and not self._is_taken
             self._is_taken |= is_free
@@ -403,7 +405,7 @@ class NamedOperation(Operation):
         return self._has_begun
 
     def is_over(self):
-        """Hands the check for ranks in join() that will not take part to the completion thread."""
+        """Also lets the completion thread check for ranks in join() that cannot take part."""
         if self._needs_all():
             call = self._for_joined()
             joined = self._group.ranks.joined.find(call, self._group.timeout_s - self._left_s())
@@ -425,7 +427,7 @@ class NamedOperation(Operation):
     def _for_joined(self):
         """Returns the description with which ranks in join() begin the operation: (name, whether
         the script gave the name, number of the words, text, recipe). Returns None if they cannot
-        begin it."""
+        begin the operation."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None
@@ -521,7 +523,7 @@ class NamedOperation(Operation):
             self._group.release(self)   # the next operation is queued behind the parts of this one
 
     def _leave(self, clash):
-        """Drops the tensors that were pushed so far, unless other ranks may need them. A tensor in
+        """Drops the tensors that were pushed so far, unless other ranks may need them. A tensor on
         which ranks have different operations is not needed."""
         with operations.lock():
             self._parts.pop().leave()

@@ -12,8 +12,8 @@ _BEGIN = 'sparse allreduce'
 
 
 class SparseReduction(Gathering):
-    """Reduction of a sparse tensor over all ranks. It uses the name of a dense reduction. So ranks
-    get an error if some have a sparse tensor and others a dense one.
+    """Reduction of a sparse tensor over all ranks. The operation has the name of a dense reduction,
+    so ranks get an error if some have a sparse tensor and others a dense tensor.
 
     indices, values  parts of the tensor, one row for each element; `shape`: shape of the whole
     tensor"""

@@ -82,4 +82,4 @@ class _NoPart(CodedReduction):
             zeros[name].numel()), numpy.int32) for name in self._codes}
 
     def finish(self, _):
-        """A rank in join() needs no result."""
+        """Does nothing, because a rank in join() needs no result."""

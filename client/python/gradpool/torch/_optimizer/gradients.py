@@ -1,5 +1,5 @@
-"""Gradients of an optimizer's parameters, from .grad to the service and back: of one parameter
-(Single), or of many small parameters that are sent as one (Pack).
+"""Gradients of an optimizer's parameters, from .grad to the service and back: the gradient of one
+parameter (Single), or the gradients of many small parameters that are sent as one tensor (Pack).
 
     how  attributes for all gradients of an optimizer: process_set, op, factors, compression,
          feedback (of a codec, or None), sparse_as_dense, passes (backward_passes_per_step), prefix
@@ -28,7 +28,7 @@ class Member:
     key          value that shows whether the parameter was replaced or changed its kind
     gate         a weak reference to its Gate
     passes       number of backward() that have added to the gradient since the last step
-    gradient     a reference while it is sent: without one torch creates another Python object
+    gradient     the gradient while it is sent: without a reference torch makes another object
     version      version of the gradient when it was complete, to detect later changes
     is_sparse    whether its gradients are sparse on some rank
     sparse_dims  sparse dimensions of a gradient that is sent as a dense one, else None
@@ -43,7 +43,7 @@ class Member:
         self.passes, self.is_sparse, self.is_gone = 0, False, False
 
     def nothing(self):
-        """Returns a gradient of zeros, sparse if the parameter's gradients on other ranks are."""
+        """Returns a gradient of zeros, which is sparse if gradients of other ranks are sparse."""
         parameter = self.parameter
         if not self.is_sparse:
             return torch.zeros_like(parameter, requires_grad=False)
@@ -64,7 +64,7 @@ class Member:
 
     def expects_rows(self):
         """Records that the gradient is sparse on some rank. A rank that sent zeros now sends no
-        rows. If this rank has sent dense values, it raises an error."""
+        rows. Raises an error if this rank has sent dense values."""
         gradient = self.parameter.grad
         if gradient is None or not gradient.is_sparse and not gradient.any():
             self.is_sparse = True
@@ -138,7 +138,7 @@ class Single:
         self.handle = way(ranks, member, gradient)
 
     def _code(self, ranks, _, gradient):
-        # a codec may write the result at any time, so it gets a copy
+        # a codec may write the result at any time, so the codec gets a copy
         place = gradient.detach().clone()
 
         def land():
@@ -148,10 +148,10 @@ class Single:
 
     def _dense(self, ranks, _, gradient):
         """Returns the tensor to send, the tensor for the mean, and the context of decompress(). The
-        mean is written to lent memory beside the gradient. From then on this memory is the
-        gradient's: nothing is copied, and the next gradient is accumulated in lent memory (Y20).
-        The sent tensor has its own version counter. No mean is written to a gradient before the
-        step, because Left detects writes of the script there."""
+        mean is written to lent memory beside the gradient. Afterwards this memory becomes the
+        gradient's memory: nothing is copied, and the next gradient is accumulated in lent memory
+        (Y20). The sent tensor has its own version counter. No mean is written to a gradient before
+        the step, because Left detects writes of the script there."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -192,8 +192,9 @@ class Single:
         return False
 
     def goes_again(self):
-        """After a Mismatch: returns whether the gradient can be sent once more. This is so if it is
-        sparse on some ranks only, which all ranks now know."""
+        """After a Mismatch: returns whether the gradient can be sent once more. A gradient that is
+        sparse on some ranks only can be sent again, because all ranks have learned this from the
+        Mismatch."""
         if not is_sparse_to_some(self.brought):
             return False
         self.members[0].expects_rows()
@@ -207,8 +208,9 @@ _FLAGS = {ReduceOp.Average: (0, 1), ReduceOp.Sum: (0, 1), ReduceOp.Max: (0, 1),
 
 
 class Pack:
-    """Gradients of several small parameters. A sparse one is not sent in a pack: if any rank has
-    one, the flag shows this to all ranks, and the parameter leaves the pack (Y92)."""
+    """Gradients of several small parameters. A sparse gradient is not sent in a pack. If a gradient
+    is sparse on any rank, the flag shows this to all ranks, and the parameter leaves the pack
+    (Y92)."""
 
     def __init__(self, how, members, name):
         self._how, self.members, self.name = how, members, name
@@ -258,7 +260,8 @@ class Pack:
         self.handle = begin(ranks, call, self.name, lambda: (call.last, flat))
 
     def _brought(self, member, gradient, version):
-        """Returns the dense gradient of a member for sending: zeros if it has none."""
+        """Returns the dense gradient of a member for sending: zeros if the member has no
+        gradient."""
         parameter = member.parameter
         if gradient is not None and version not in (None, gradient._version):
             self._how.altered.append(member.name)

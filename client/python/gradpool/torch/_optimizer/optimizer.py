@@ -27,7 +27,7 @@ class _Distributed:
 
     _kind        the optimizer's class
     _reducer     its Reducer; None for a copy, which has other parameters
-    _given_step  the object's own attribute step, which hid the step() of its class, or None"""
+    _given_step  attribute `step` of the object, which replaced step() of its class; or None"""
     _kind = _reducer = _given_step = None
     _skips = _is_synchronized = False
 
@@ -52,7 +52,7 @@ class _Distributed:
     def residuals(self):
         """Values that a codec has not sent yet, with state_dict() and load_state_dict(), between
         steps. The optimizer's state_dict() does not contain them, because each rank has other
-        ones."""
+        values."""
         return self._gradients().residuals
 
     def set_backward_passes_per_step(self, passes):
@@ -79,7 +79,7 @@ class _Distributed:
     def step(self, closure=None):
         """Waits for all gradients, then steps. A closure is called as usual; each call waits for
         the gradients of its backward(), and returns the loss of all ranks. So an optimizer that
-        decides by the loss, such as LBFGS, decides alike on all ranks."""
+        decides by the loss, such as LBFGS, decides in the same way on all ranks."""
         self._gradients()
         if self._skips:
             self._check_idle('step() under skip_synchronize()')
@@ -140,7 +140,8 @@ def _copy_of(kind):
 
 def _become_distributed(optimizer):
     """Replaces step(). A scheduler that was created earlier has put a `step` attribute on the
-    object, to count calls. The new step() still calls it and has the same attributes."""
+    object, to count calls. The new step() still calls this attribute, and has the same
+    attributes."""
     optimizer.__class__ = _distributed(type(optimizer))
     given = optimizer.__dict__.get('step')
     if given is not None:
@@ -201,7 +202,7 @@ def _factors(op, predivide):
 
 def _next_prefix(ranks, process_set):
     """Returns the prefix for the names of another optimizer. If all ranks have dropped an
-    optimizer, its names are forgotten, because join() needs the same names on all ranks (Y93)."""
+    optimizer, all ranks drop its names, because join() needs the same names on all ranks (Y93)."""
     ranks.optimizers += 1
     if ranks.optimizers == 1:
         return 'gradient'

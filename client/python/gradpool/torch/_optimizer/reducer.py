@@ -58,8 +58,8 @@ class Gate:
 
 def _hook_of(member):
     """Returns the hook that torch calls after each accumulation of the gradient. No Ctrl-C
-    interrupts the hook (Y18). It refers to no optimizer, so that an optimizer is freed when the
-    script drops it."""
+    interrupts the hook (Y18). The hook refers to no optimizer, so that an optimizer is freed when
+    the script drops it."""
     def accumulated(*_):
         gate = member.gate()
         if gate is None:
@@ -131,7 +131,7 @@ class Reducer:
         new = {id(one): one for one in parameters
                if id(one) in keys and id(one) not in self._members}
         for member in gone:
-            # its dtype has changed: the new layout sends its gradient
+            # the dtype has changed, and the new layout sends the gradient
             if member.key[0] in new:
                 member.parameter = member.parameter.detach()
         if new:
@@ -209,8 +209,8 @@ class Reducer:
         return kind(self.how, members, f'{prefix}{members[0].name}{others}')
 
     def _cut(self, members):
-        """Returns the members as nested lists: groups that are sent at the same time, of units that
-        are sent as one."""
+        """Returns the members as nested lists: groups that are sent at the same time, made of
+        units that are sent as one tensor."""
         groups, others = self._grouped(members)
         return [self._packed(group) for group in groups] + [[unit] for unit in self._packed(others)]
 
@@ -241,7 +241,8 @@ class Reducer:
         return list(found.values()), others
 
     def _watch(self, member):
-        """Stores the node that accumulates the gradient; otherwise torch frees the node."""
+        """Stores the autograd node that accumulates the gradient; otherwise torch frees the
+        node."""
         parameter = member.parameter
         with torch.enable_grad():       # the script may call step() with gradients disabled
             node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
@@ -331,8 +332,8 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Removes gradients that are sparse on some rank from their packs; from now on each is sent
-        alone. Returns their units, which have been sent."""
+        """Removes gradients that are sparse on some rank from their packs; from now on each of
+        these gradients is sent alone. Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
         every = set().union(*gather_objects(mine, f'{prefix}(sparse)', self.how.process_set))
