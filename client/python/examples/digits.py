@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""A small convolutional network learns digits with DistributedDataParallel; the service averages
-the gradients. Only the import and attach() belong to gradpool.
+"""A small network learns digits with DistributedDataParallel; the service averages gradients.
+
+Only the import and attach() belong to gradpool:
 
     gradpool serve &
     gradpool run --workers 2 --endpoint gradpool://127.0.0.1:7077 python3 digits.py --epochs 5

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Measures the items per second of a training with random data. The script uses Horovod's calls;
-only the import belongs to gradpool. The flags are those of the synthetic benchmarks of Horovod and
-BytePS.
+"""Measures the items per second of a training with random data and Horovod's calls.
+
+Only the import belongs to gradpool. The flags are those of the synthetic benchmarks of Horovod and
+BytePS:
 
     gradpool serve &
     gradpool run --workers 2 --endpoint gradpool://127.0.0.1:7077 python3 synthetic.py --model cnn

@@ -26,8 +26,7 @@ class Backup:
                  each round; "adasync:2" begins with 2 gradients, and more as the loss falls
       least      fewest gradients of a round; None: 2
       absence    after so many missed rounds, rounds wait for the rank; "never": they do not wait.
-                 None: 64, and
-                 "never" for static
+                 None: 64, and "never" for static
       lag        in a job without update rules: rounds that a rank may be behind, up to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients

@@ -123,7 +123,7 @@ def is_lendable(tensor):
 
 def lent(job, elements, dtype):
     """Returns an uninitialized tensor that lanes use in place (Y20), or None if the job cannot lend
-    more memory. Logs a line when it first returns None."""
+    more memory. Logs a line at the first None of each job."""
     if job in _full:
         return None
     size = elements * torch.empty(0, dtype=dtype).element_size()

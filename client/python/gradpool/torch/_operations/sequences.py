@@ -328,7 +328,7 @@ class NamedOperation(Operation):
         return self
 
     def begin(self):
-        """Called with the lock held when all earlier operations have begun or ended. Returns
+        """Called with the lock held when no earlier operation blocks this operation. Returns
         whether later operations have to wait."""
         if self._over.is_set():
             return False
