@@ -33,7 +33,8 @@
 /* descriptors of one lane: about twelve for the lane, the rest for its first workers */
 #define DESCRIPTORS_LANE 24
 
-/* All threads inherit the mask, so only the control loop receives signals. */
+/* Blocks the signals. All threads inherit the signal mask, so only the control loop receives
+ * signals. */
 static int take_signals(struct aggregator *a)
 {
     sigset_t set = signals_that_end();
@@ -388,8 +389,8 @@ static void lose_coordinator(struct aggregator *a, int reason)
 }
 
 /* Returns true when the wait for a coordinator is over. With workers the whole timeout applies.
- * Without workers a shorter one applies, even if the process stores copies: two aggregators may
- * store copies for each other that no job needs. */
+ * Without workers a shorter timeout applies, even if the process stores copies: two aggregators may
+ * store copies for each other although no job needs these copies. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;
@@ -400,7 +401,7 @@ static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 }
 
 /* Sends the reason for the end to workers that still train. Without a coordinator, only the lanes
- * can send it. */
+ * can send the reason. */
 static void tell_workers_of_end(struct aggregator *a)
 {
     char text[ERR_TEXT_BYTES];

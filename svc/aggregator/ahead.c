@@ -1,6 +1,6 @@
 /* Delays replies to PlaceRequest until the workers of the pieces are connected and their memory is
- * mapped. The first round of a moved piece therefore does not wait for them. Owns the pending
- * replies. Every delay is limited: a move continues without late workers. RULES.md of
+ * mapped. The first round of a moved piece therefore does not wait for connections. Owns the
+ * pending replies. Every delay is limited: a move continues without late workers. RULES.md of
  * svc/lane: A80. */
 #include "svc/lane/move/ahead.h"
 #include "svc/aggregator/internal.h"
@@ -18,8 +18,8 @@ struct ahead_wait {
     uint64_t id; /* number of the request */
     uint32_t lane, job;
     uint64_t until_ns, look_ns;
-    /* The last check found the workers ready. Two consecutive checks have to, because a worker
-     * lends memory only after its connection is open. */
+    /* The last check found the workers ready. The reply is sent after two such checks in a row,
+     * because a worker lends memory only after its connection is open. */
     bool was_ready;
 };
 

@@ -133,16 +133,16 @@ int keeping_serve(struct aggregator *a, const envelope *request);
 int keeping_ask(struct aggregator *a);
 /* Returns the timeout for poll() until the replica holder may have a request. */
 int keeping_timeout_ms(const struct aggregator *a);
-/* Returns whether lanes of other aggregators write copies to this process. Without the copies,
- * their jobs could not continue after a loss. */
+/* Returns whether lanes of other aggregators write copies to this process. If such a lane is lost,
+ * its jobs need these copies. */
 bool keeping_is_used(const struct aggregator *a);
 /* Checks the requests that wait for whole copies, after a copy may have become whole or a piece was
  * dropped. Returns 0 or an error; after an error the coordinator is away. */
 int keeping_copied(struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. */
 void keeping_abandon(struct aggregator *a);
-/* Makes the replica holder send its requests again, because a coordinator that has restarted does
- * not know the earlier ones. */
+/* Makes the replica holder send its requests again, because a restarted coordinator does not know
+ * the earlier requests. */
 void keeping_joined(struct aggregator *a);
 
 /* leaving.c: planned end (A71). */
@@ -185,7 +185,7 @@ void serve_end_jobs(struct aggregator *a, int code, const char *text);
  * serve_held_free(). Returns 0 or -ENOMEM. */
 int serve_held(struct aggregator *a, Gradpool__Wire__PieceHeld ***ret_rows, size_t *ret_count);
 void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count);
-/* The same for the shards of tables. */
+/* Like serve_held() and serve_held_free(), for the shards of tables. */
 int serve_held_tables(struct aggregator *a, Gradpool__Wire__TableHeld ***ret_rows,
                       size_t *ret_count);
 void serve_held_tables_free(Gradpool__Wire__TableHeld **rows, size_t count);

@@ -1,7 +1,8 @@
-/* Copies of states: those of other aggregators' lanes that are stored here, and those of this
- * process's lanes at other holders. Handles requests of the coordinator, and sends the replica
- * holder's requests for tickets. The holder is created on first use, because most aggregators store
- * no copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9, A49. */
+/* Copies of states: this process stores copies for lanes of other aggregators, and other holders
+ * store copies for the lanes of this process. Handles requests of the coordinator, and sends the
+ * replica holder's requests for tickets. The holder is created on first use, because most
+ * aggregators store no copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9,
+ * A49. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 

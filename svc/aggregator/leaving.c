@@ -13,7 +13,8 @@
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
 
-/* Returns whether the process has pieces or copies. If not, it ends without a coordinator. */
+/* Returns whether the process has pieces or copies. A process without pieces and copies ends
+ * without a coordinator. */
 static bool has_anything(struct aggregator *a)
 {
     Gradpool__Wire__PieceHeld **rows = NULL;
@@ -38,7 +39,8 @@ static void begin(struct aggregator *a)
     (void)leaving_tell(a); /* after an error the next receive detects the broken channel */
 }
 
-/* A repeated SIGHUP is not a second signal, because a closing terminal may send it twice. */
+/* Handles a signal. A repeated SIGHUP does not count as second signal, because a closing terminal
+ * may send SIGHUP twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
     log_info("signal %u: %s", number,

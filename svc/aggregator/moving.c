@@ -1,7 +1,7 @@
 /* Handles the coordinator's requests for moving tasks: release, state, install, thaw. Owns the
- * releases that wait for the end of rounds. They are checked after news from a lane, and at their
- * deadlines. The coordinator makes all decisions about a move. svc/lane/RULES.md: A9, A26, A27,
- * A38. */
+ * releases that wait for the end of rounds. These releases are checked after news from a lane, and
+ * at their deadlines. The coordinator makes all decisions about a move. svc/lane/RULES.md: A9, A26,
+ * A27, A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"
@@ -25,10 +25,10 @@ struct release {
     struct release *next;
     uint64_t id; /* number of the request */
     uint32_t lane, job;
-    /* for the reply; complete when all pieces are frozen */
+    /* rows for the reply; filled in when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
     bool is_recovering;    /* for the reply: a piece is recovering */
-    struct lane_wish wish; /* time at which lane_release() should be called, if is_behind */
+    struct lane_wish wish; /* request for a release at a good time, if is_behind */
     bool is_behind;        /* released after a round, not at once (A38) */
     bool is_regrouping;    /* the pieces stay on this lane and continue with other ranks (A41) */
     bool is_begun;         /* lane_release() was called */
@@ -171,7 +171,7 @@ static int look(struct lane *lane, void *context)
 }
 
 /* Checks whether all pieces are still released, because some may have been dropped. Returns -EAGAIN
- * if all are. */
+ * if all pieces are still released. */
 static int look_again(struct lane *lane, void *context)
 {
     struct release *r = context;

@@ -20,7 +20,7 @@ struct failures {
     size_t count, room;
 };
 
-/* Adds a row. If memory is missing, the row is left out; the next report includes it. */
+/* Adds a row. If memory is missing, the row is dropped; the next report includes this failure. */
 static void add_failure(void *context, uint32_t job, int code, const char *text)
 {
     struct failures *failures = context;

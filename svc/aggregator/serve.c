@@ -51,7 +51,7 @@ struct placing {
     struct lane_piece *pieces;
     struct terms *terms;              /* terms of each piece; `pieces` points to them */
     struct backup_terms backup;       /* of the job; `pieces` points to them */
-    uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated, and their limit */
+    uint64_t held_bytes, limit_bytes; /* allocated bytes of the lane; limit */
     uint64_t job_bytes;               /* bytes that the job used before the request */
     char why_not[ERR_TEXT_BYTES];     /* reason why the cgroup has no memory; "": it has memory */
 };

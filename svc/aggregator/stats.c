@@ -1,7 +1,7 @@
 /* Counters of all lanes in one reply to the coordinator. The reply fits into a frame (H1 of
- * svc/channel) for any number of lanes, jobs and pieces. Rows in excess are left out, and so are
- * rows that the coordinator already has. svc/lane/RULES.md: A22, A25; svc/coordinator/RULES.md:
- * K61. */
+ * svc/channel) for any number of lanes, jobs and pieces. Rows that do not fit are dropped.
+ * Rows that the coordinator already has are not sent again. svc/lane/RULES.md: A22, A25;
+ * svc/coordinator/RULES.md: K61. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/host/core_wait.h"

@@ -15,8 +15,8 @@
 
 #include "messages.pb-c.h"
 
-/* Version of all messages on which both ends must agree, including the records of record.h. H10 of
- * the README says when it has to be increased. */
+/* Version of all messages on which both ends must agree, including the records of record.h. The
+ * number is increased when an older end could not handle a change (H10). */
 #define CHANNEL_VERSION 16
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
 /* Maximum bytes of the first frame that an accepting end receives. */
@@ -78,9 +78,9 @@ uint64_t channel_silent_ns(const struct channel *ch);
  * may return -EKEYREJECTED, or -EPROTO if the peer does not use TLS. */
 int channel_use_key(struct channel *ch, const struct key *key);
 /* Makes the accepting end accept keys. Called before anything is received. A peer whose first bytes
- * are TLS has to prove a key that `find` knows. If it does not, channel_receive() returns
- * -EKEYREJECTED, -ENOKEY (no key) or -EPROTO. Other peers continue without TLS; their first frame
- * has at most CHANNEL_GREETING_BYTES_MAX bytes. */
+ * are TLS has to prove a key that `find` knows. If the peer does not prove a key, channel_receive()
+ * returns -EKEYREJECTED, -ENOKEY (no key) or -EPROTO. Other peers continue without TLS; their first
+ * frame has at most CHANNEL_GREETING_BYTES_MAX bytes. */
 void channel_accept_keys(struct channel *ch, key_find_fn find, void *context);
 /* Returns the tenant whose key the peer has proven. NULL: the connection uses no TLS, or its
  * handshake is incomplete. */
@@ -88,8 +88,8 @@ const char *channel_tenant(const struct channel *ch);
 
 /* Returns whether the message answers a request (H7). */
 bool channel_is_reply(const envelope *message);
-/* Returns whether the message is a request, so that it may be answered, at least with a Failure.
- * The request need not be known (H9). */
+/* Returns whether the message is a request, so that it may be answered, at least with a Failure. An
+ * unknown message also counts as a request if it has a number (H9). */
 bool channel_wants_answer(const envelope *message);
 
 /* Returns the number of the next request: 1, 2, ... channel_call() uses the same numbers. */
@@ -107,8 +107,8 @@ int channel_flush(struct channel *ch);
  * unparsable bytes); channel_failure() has a text for the log. */
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
-/* Returns whether the peer has closed the connection, as at the end of a process. A failure of the
- * network resets it instead. */
+/* Returns whether the peer has closed the connection, as at the end of a process. After a failure
+ * of the network the result is false. */
 bool channel_was_closed(const struct channel *ch);
 
 /* Limits reading from now on. For a frame of more than `bytes` bytes only the length is read, and

@@ -7,7 +7,7 @@
 
 #define CHANNEL_PEER_TEXT_BYTES 80
 
-/* Bytes from `first` to `end` that wait. Bytes before `first` are used up. */
+/* A buffer. Bytes from `first` to `end` wait; bytes before `first` are used up. */
 struct buffer {
     uint8_t *bytes;
     size_t capacity, first, end;
@@ -25,7 +25,7 @@ struct channel {
     int failed;               /* first error, which every later call returns */
     bool was_closed;          /* the peer has closed the connection */
     uint32_t frame_bytes_max; /* maximum bytes of the next frame */
-    /* longest frame that is read; of a longer one only the length is read */
+    /* longest frame that is read; of a longer frame only the length is read */
     uint32_t held_bytes;
     bool is_cut; /* the last receive has left bytes in the socket */
     uint64_t last_id;

@@ -48,8 +48,8 @@ void buffer_take(struct buffer *b, size_t bytes)
     }
 }
 
-/* The remaining bytes are moved to the beginning only if at least half of the bytes were used up.
- * Each byte is therefore moved O(1) times. */
+/* Makes room for `bytes` more bytes. The waiting bytes are moved to the beginning only if at least
+ * half of all bytes were used up. Each byte is therefore moved O(1) times. */
 int buffer_reserve(struct buffer *b, size_t bytes)
 {
     size_t waiting = buffer_waiting(b);
@@ -73,7 +73,7 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* Fails the channel. All ways in which a connection can end have the same code. */
+/* Fails the channel. The code is -ECONNRESET for every way in which a connection can end. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));

@@ -76,13 +76,14 @@ void channel_watch_host(struct channel *ch, unsigned quiet_s)
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
-    /* The kernel's own limit is off. It would also close a connection whose peer answers but has no
-     * room. */
+    /* Turns off the kernel's own limit, which would also close a connection whose peer answers but
+     * has no room. */
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
 /* Returns whether an acknowledgement from the peer's kernel is overdue. If the peer has no room,
- * probes become rare, down to one in two minutes, so silence alone is not enough. */
+ * probes become rare, down to one in two minutes, so a long silence alone does not mean a dead
+ * peer. */
 static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
 {
     int unsent = 0;

@@ -24,8 +24,8 @@ void tls_destroy(struct tls *tls); /* Sends nothing to the peer. NULL is allowed
 
 /* Passes bytes from the peer to the session. Returns 0 or -ENOMEM. */
 int tls_put(struct tls *tls, const uint8_t *bytes, size_t count);
-/* Bytes to be sent to the peer. Any of the functions below may produce some, even if it fails.
- * tls_pending() returns their number; tls_take() removes the next `count` at most. */
+/* tls_pending() returns the number of bytes to be sent to the peer; tls_take() removes at most
+ * `count` of them. Every function below may produce such bytes, even if it fails. */
 size_t tls_pending(const struct tls *tls);
 size_t tls_take(struct tls *tls, uint8_t *bytes, size_t count);
 

@@ -1,5 +1,5 @@
-/* Parses and writes the text that names a coordinator. Owns nothing, and uses no network. An error
- * says which forms are expected. */
+/* Parses and writes the text that names a coordinator. Owns nothing, and uses no network. The text
+ * of an error contains the expected forms. */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/text.h"

@@ -52,8 +52,8 @@ struct endpoint_names {
     struct lookup *pending;
 };
 
-/* Where a socket is stored as soon as it is created, under a lock. A fork handler that holds the
- * lock therefore knows all descriptors that the child has to close. */
+/* Variable that receives a socket as soon as the socket is created, under a lock. A fork
+ * handler that holds the lock therefore knows all descriptors that the child has to close. */
 struct endpoint_slot {
     pthread_mutex_t *lock;
     int *fd;

@@ -248,8 +248,8 @@ static int connect_error(const struct endpoint *e, const struct endpoint_address
                    next_step(code, e->is_unix));
 }
 
-/* Returns the deadline for the first of `addresses_left` addresses. An address that silently drops
- * packets must leave time for the next one. */
+/* Returns the deadline for the first of `addresses_left` addresses. If an address silently drops
+ * packets, time must be left for the next address. */
 static uint64_t share_deadline(uint64_t deadline_ns, unsigned addresses_left)
 {
     uint64_t now_ns = clock_now_ns();

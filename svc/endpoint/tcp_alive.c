@@ -10,13 +10,13 @@
  * twice this time, plus the delays of a loaded host, must be less than the time for which a lane
  * waits for a rank (AWAY_NS of svc/lane). */
 #define SILENT_PEER_MS 8000
-/* A single lost probe must not close a connection. */
+/* Timing of keep-alive probes. A single lost probe must not close a connection. */
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
-/* This many retransmissions of the same bytes take seconds. */
+/* Number of retransmissions of the same bytes that counts as silence; they take seconds. */
 #define RETRANSMITS_LEAST 4
-/* A live peer has answered within this time. */
+/* Time within which a live peer answers. */
 #define ANSWERED_MS (1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S) + 1000)
 
 static void tcp_alive_set_option(int fd, int level, int option, int value)

@@ -1,6 +1,6 @@
-/* Owns the fabrics of a job, and decides which thread drives them. A waiting thread drives. If none
- * waits but the job must continue, the progress thread drives (svc/wire, W21). Tensors are unknown
- * here. */
+/* Owns the fabrics of a job, and decides which thread drives them. A waiting thread drives: it
+ * polls the fabrics and handles their events. If no thread waits but the job must continue, the
+ * progress thread drives (svc/wire, W21). This file knows no tensors. */
 #include "svc/fabric/engine.h"
 
 #include "svc/base/clock.h"
@@ -24,8 +24,8 @@ static void engine_set_handover(struct engine *e, uint64_t in_ns)
     e->is_handover_set = in_ns > 0;
 }
 
-/* Makes the caller the driver. If the progress thread was the driver and sleeps, it finds a changed
- * tenure when it wakes up. */
+/* Makes the caller the driver. If the progress thread was the driver and sleeps, it detects this by
+ * the changed tenure when it wakes up. */
 static uint64_t engine_take_over(struct engine *e, enum engine_driver driver)
 {
     if (e->driver == DRIVER_PROGRESS)

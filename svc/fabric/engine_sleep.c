@@ -1,6 +1,6 @@
 /* Sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on both.
- * engine_kick() ends every sleep, even one that the driver has decided on but not begun (W21).
- * Never spins, and never uses a fabric without the lock. */
+ * engine_kick() ends every sleep, even if the driver has only decided to sleep (W21). Never spins,
+ * and never uses a fabric without the lock. */
 #include "svc/fabric/engine_sleep.h"
 
 #include "svc/base/clock.h"
@@ -47,7 +47,8 @@ static void futex_wait(uint32_t *bell, uint32_t value, uint64_t deadline_ns)
             NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Also changes the value, so that a thread that is about to sleep on the old value does not. */
+/* Rings the bell. The value of the bell changes, so a thread that is about to sleep on the old
+ * value does not sleep. */
 static void sleep_ring(uint32_t *bell)
 {
     __atomic_fetch_add(bell, 1, __ATOMIC_RELEASE);
@@ -102,8 +103,8 @@ void engine_end_sleep(struct engine *e)
 
 /* ---- both at once ---- */
 
-/* Converts rings of the bell into kicks. A bell is rung only for a sleeping thread, so this thread
- * uses no CPU time while data flows. */
+/* Converts rings of the bell into kicks. A bell is rung only for a sleeping thread, so the
+ * forwarder uses no CPU time while data flows. */
 static void *forwarder_main(void *context)
 {
     struct engine_sleep *s = context;

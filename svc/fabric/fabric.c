@@ -1,5 +1,5 @@
-/* Selects an implementation by its name and forwards each call. Owns nothing else. Arguments that
- * are wrong for every implementation are refused here. */
+/* Selects an implementation by its name and forwards each call. Owns nothing. Arguments that are
+ * wrong for every implementation are refused here. */
 #include "svc/fabric/fabric.h"
 
 #include "svc/fabric/fabric_ops.h"

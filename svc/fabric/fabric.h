@@ -119,9 +119,9 @@ void fabric_join_group(struct fabric_conn *c, struct fabric_group *group);
  * also receives CLOSED. A second call does nothing. */
 void fabric_disconnect(struct fabric_conn *c);
 /* Worker: disconnects from a lane that is lost but may still write (W5). CLOSED follows when the
- * lane can no longer write: it has closed its end, or its process has ended. Over shared memory, a
- * process that has done neither after FABRIC_FENCE_NS is killed. If the kernel forbids this, CLOSED
- * follows when that process ends. */
+ * lane can no longer write: it has closed its end, or its process has ended. Over shared memory,
+ * the process is killed after FABRIC_FENCE_NS. If the kernel does not permit the kill, CLOSED
+ * follows when the process ends. */
 #define FABRIC_FENCE_NS (250 * NS_PER_MS)
 void fabric_fence(struct fabric_conn *c);
 /* Worker: disconnects from a lane that is not lost. CLOSED follows when the lane has closed its

@@ -4,8 +4,8 @@
  * An implementation has its own structs for a fabric and a connection. Their first members are
  * `struct fabric` and `struct fabric_conn`, which the implementation initializes. Its functions
  * cast the pointers back. fabric.c checks arguments that are the same for all implementations
- * (lengths of tickets and headers). The implementation checks all others. All entries except
- * join_group and is_warm must be set. */
+ * (lengths of tickets and headers). The implementation checks all other arguments. All entries
+ * except join_group and is_warm must be set. */
 #ifndef GRADPOOL_FABRIC_FABRIC_OPS_H
 #define GRADPOOL_FABRIC_FABRIC_OPS_H
 

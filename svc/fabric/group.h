@@ -13,8 +13,8 @@
  * lines. */
 #define FABRIC_GROUP_LOOKS_MAX 64
 
-/* Accounts of time, one for mapping pages (S15) and one for mapping in advance, which never delays
- * the former (S16). */
+/* Two accounts of the mapper's time: for mapping pages (S15), and for accessing mapped pages in
+ * advance, which never delays mapping (S16). */
 enum fabric_bill { FABRIC_BILL_MAPPING, FABRIC_BILL_WARMTH, FABRIC_BILLS };
 
 struct fabric_group {

@@ -1,7 +1,6 @@
-/* Memory that a worker lends. Memory that is created here is a sealed memfd: fabric_shm can pass it
- * to a lane on the same host, and fabric_ofi can register it. Other memory can only be registered.
- * If a sandbox refuses memfd_create(), plain memory is created, which can only be registered,
- * too. */
+/* Memory that a worker lends. region_create() creates a sealed memfd, which fabric_shm can pass to
+ * a lane on the same host and fabric_ofi can register. Other memory can only be registered with
+ * fabric_ofi. If a sandbox refuses memfd_create(), region_create() returns such plain memory. */
 #ifndef GRADPOOL_FABRIC_REGION_H
 #define GRADPOOL_FABRIC_REGION_H
 

@@ -15,8 +15,8 @@
  * Pages that are not used do not exist. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
-/* number of extents to try in a class with extents that are too small; in the next class all are
- * large enough */
+/* maximum number of extents to try in the first class, where some are too small; in the next class
+ * all are large enough */
 #define CLASS_LOOKS 8
 
 struct slab_extent {
@@ -241,7 +241,8 @@ bool slabs_find(const struct slabs *s, const void *memory, size_t bytes,
     return false;
 }
 
-/* From here on the caller owns the kept pages. No other process has opened their file. */
+/* Unmaps the slab except its kept pages, which the caller owns from now on. No other process has
+ * opened their file. */
 static void slab_unmap(struct slab *slab)
 {
     if (!slab->has_kept) {
@@ -268,7 +269,7 @@ void slabs_fini(struct slabs *s)
     s->count = 0;
 }
 
-/* The mappings stay, because the child may still read tensors in them. */
+/* Closes the descriptors. The mappings stay, because the child may still read tensors in them. */
 void slabs_abandon_in_child(struct slabs *s)
 {
     for (uint32_t i = 0; i < s->count; i++)

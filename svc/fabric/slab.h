@@ -19,7 +19,7 @@ struct slab_place {
 
 /* Maximum bytes of a job on one worker. A lane closes a connection that lends more than 1 TiB. */
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
-/* free extents are listed in classes; each class has twice the size of the one before */
+/* free extents are listed in classes; the sizes of a class are twice those of the previous class */
 #define SLAB_CLASSES 40
 
 struct slab_extent;

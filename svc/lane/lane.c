@@ -105,7 +105,7 @@ static void give_turns(struct lane *lane)
             return;
         uint64_t began_ns = job->busy_ns;
         uint32_t share = rows_turn(job);
-        /* tables charge their time to no piece, and pieces wait during this time */
+        /* the time of tables is charged to no piece: pieces wait during this time */
         uint64_t rows_ns = job->busy_ns - began_ns;
         lane->now_ns += rows_ns;
         share += transfer_turn(job);
@@ -119,8 +119,8 @@ static void give_turns(struct lane *lane)
     }
 }
 
-/* Sends messages. Their time is charged together with the next events of the fabric that last had
- * events. */
+/* Sends messages. Their time is charged together with the next events of the fabric whose events
+ * were handled last. */
 static void tell(struct lane *lane)
 {
     uint64_t began_ns = clock_now_ns();
@@ -130,8 +130,8 @@ static void tell(struct lane *lane)
     lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
 }
 
-/* Closes rounds that have waited for takers until the end of their wait, or whose rule decides
- * now. */
+/* Continues rounds whose wait for takers has ended, and rounds for whose rule the time of a
+ * decision has come. */
 static void end_waits(struct lane *lane)
 {
     struct piece *p;

@@ -44,8 +44,9 @@ struct lane_options {
     uint64_t turn_ns;
     /* size of the core's last-level cache; 0: unknown, so sums use no streaming stores (A18) */
     uint64_t cache_bytes;
-    /* Called on the lane's thread after a job has failed or lost a rank; lane_each_failure() and
-     * lane_each_lost() list them. May be NULL. Must not call functions of the lane. */
+    /* Called on the lane's thread after a job has failed or lost a rank. lane_each_failure() and
+     * lane_each_lost() list the jobs and ranks. May be NULL. Must not call functions of the
+     * lane. */
     void (*job_failed)(void *context);
     /* Called like job_failed, when a released piece has become idle, or a replica holder has
      * connected or received the state (release.h). */
@@ -80,9 +81,9 @@ enum lane_role {
     /* as above, in a job with backup workers: ranks outside a set receive PASSED, and request
      * results */
     LEADS_ROUNDS,
-    /* this piece has QUORUM_CHOSEN: its updates, or without a rule its sums, are rounds of the job,
-     * whose numbers the announcements name, and all its other rounds are those of all ranks (A85)
-     */
+    /* This piece has QUORUM_CHOSEN. Its updates, or without a rule its sums, are rounds of the job,
+     * and their announcements have the number of the job's round. In all other rounds of the piece
+     * all ranks take part (A85). */
     FOLLOWS_ROUNDS,
 };
 
@@ -109,7 +110,8 @@ struct lane_piece {
     struct lane_terms terms;
     /* bitmap of ranks (RECORD_MISSING_WORDS words), valid during the call; NULL: all ranks */
     const uint64_t *ranks;
-    /* not the first piece of the tensor; only the first one counts the tensor's rounds */
+    /* this is not the first piece of the tensor; only the first piece counts the rounds of the
+     * tensor */
     bool continues;
     /* aggregator that stores the replica; 0: workers may store it (A49) */
     uint32_t keeper;

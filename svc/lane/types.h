@@ -27,8 +27,8 @@ struct rank {
      * part */
     struct announcement *part;
     bool is_source; /* `part` supplies an input */
-    /* of the input in a mean or an update: its weight, divided by the greatest common divisor of
-     * all weights of the round; 0: not read */
+    /* weight of the input in a mean or an update, divided by the greatest common divisor of all
+     * weights of the round; 0: not read */
     uint32_t weight;
     bool is_target;  /* `part` receives the result */
     bool gets_word;  /* the lane writes the completion word of `part` */
@@ -60,21 +60,22 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
-    /* with FOLLOWS_ROUNDS: number, in the job, of the open round, or of the next one if the open
-     * one is of all ranks; 0: unknown */
+    /* with FOLLOWS_ROUNDS: number of the job's round that the open round is; if all ranks take part
+     * in the open round, number of the job's next round; 0: unknown */
     uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
     uint32_t late;      /* number of ranks that wait for the newest result */
     enum piece_state state;
-    /* not the first piece of the tensor; only the first one counts the tensor's rounds */
+    /* this is not the first piece of the tensor; only the first piece counts the rounds of the
+     * tensor */
     bool continues;
     bool is_dropped; /* freed at the end of its round */
     /* released: no round begins. The piece is frozen once no read or write is posted (A26) */
     bool is_held;
     bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
-    /* served here before for other ranks; `kept` is the result of state_round */
+    /* served on this lane before, for other ranks; `kept` is the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
@@ -82,8 +83,8 @@ struct piece {
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
     bool is_answer;      /* the round in progress sends `kept` to late ranks */
-    bool is_interrupted; /* the round was given up, and will begin again */
-    bool was_copy;       /* value of is_copy in the round that was given up */
+    bool is_interrupted; /* the round was aborted, and will begin again */
+    bool was_copy;       /* value of is_copy in the aborted round */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
@@ -96,8 +97,8 @@ struct piece {
     uint32_t step;         /* step of the next chunk to start */
     uint64_t next_element; /* first element of the next chunk to start, within its step */
     uint32_t next_chunk;   /* number of the next chunk to start */
-    /* number of the next chunk to write. Chunks are written in order, because the last one includes
-     * the completion words */
+    /* number of the next chunk to write. Chunks are written in order, because the completion words
+     * follow the last chunk */
     uint32_t write_chunk;
     uint32_t chunks_active; /* number of chunks that have started and not ended */
     uint64_t busy_ns;       /* lane time of the piece's chunks (A22) */
@@ -120,8 +121,8 @@ struct piece {
     struct rank ranks[];
 };
 
-/* Number of sets of ranks (W13) that a job stores: those of future rounds, and of the newest closed
- * rounds. A rank of the set of a round may connect again after TERMS_LAG_MAX further rounds. */
+/* Number of sets of ranks (W13) that a job stores: the sets of future rounds, and of the newest
+ * closed rounds. A rank of a set may connect again after TERMS_LAG_MAX further rounds. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
@@ -163,8 +164,8 @@ enum window_pages {
     WINDOW_READY,
 };
 
-/* Maximum number of replica holders (other aggregators) that a lane serves for one job: its own
- * holders and those of former owners. */
+/* Maximum number of replica holders (other aggregators) that a lane serves for one job, including
+ * the holders of former owners. */
 #define LANE_KEEPERS_MAX 8
 
 struct lane_tables;
@@ -217,7 +218,7 @@ struct lane_job {
     uint64_t queue_ns; /* time between ready and the first chunk, summed over its rounds */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
-    struct piece *worked; /* piece of the last chunk; NULL: freed */
+    struct piece *worked; /* piece of the last chunk; NULL: the piece was freed */
     /* piece whose rounds count as the job's rounds (A22); NULL: none yet */
     struct piece *reference;
     /* ring with records of the job's rounds; NULL: not recorded (A48) */

@@ -56,7 +56,8 @@ static const struct {
 
 static bool is_here(enum reduce_set set) { return sets[set].is_here && sets[set].is_here(); }
 
-/* Returns `set`, or 0 if this machine does not have it. For REDUCE_BEST: the best set it has. */
+/* Returns `set`, or 0 if this machine does not have the set. For REDUCE_BEST: the best set of this
+ * machine. */
 static enum reduce_set resolve(enum reduce_set set)
 {
     if (set != REDUCE_BEST)

@@ -36,8 +36,8 @@ enum reduce_operation {
 enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 = 3 };
 #define REDUCE_SETS 4
 
-/* Maximum number of sources in one pass. More sources need several passes; each uses the partial
- * result of the previous one (R7). */
+/* Maximum number of sources in one pass. More sources need several passes; each pass uses the
+ * partial result of the previous pass (R7). */
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 
@@ -67,7 +67,7 @@ struct reduce_pass {
 typedef void (*reduce_fn)(const struct reduce_pass *pass);
 
 /* Finds an instruction set. `name`: "c", "avx2", "avx512" or "best". Returns 0, -EINVAL for another
- * name, or -ENOTSUP if this machine does not have it. */
+ * name, or -ENOTSUP if this machine does not have the set. */
 int reduce_set_find(const char *name, enum reduce_set *ret_set);
 /* Returns the name of the set that is used, which is never "best"; "?" if reduce_pick() returns
  * NULL. */

@@ -100,7 +100,8 @@ inline_always vec product_f64(vec have, vec next) { return (vec)((f64_vec)have *
 inline_always vec product_i32(vec have, vec next) { return (vec)((u32_vec)have * (u32_vec)next); }
 inline_always vec product_i64(vec have, vec next) { return (vec)((u64_vec)have * (u64_vec)next); }
 
-/* Of equal values (-0 equals 0) the earlier one is kept. The first NaN is kept (R3). */
+/* Minimum and maximum. If values are equal (-0 equals 0), the first value is kept. If a value is
+ * NaN, the first NaN is kept (R3). */
 #define BETTER(name, type, sign)                                                              \
     inline_always vec name(vec have, vec next)                                                \
     {                                                                                         \

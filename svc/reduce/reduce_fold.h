@@ -8,8 +8,8 @@
 /* Number of vectors that are summed in parallel in registers, which hides the latency of
  * additions. */
 #define TILE_VECTORS 4
-/* Number of elements that are reduced before the result is copied to the other targets. They fit
- * into the first-level cache, and are enough to hide the cost of starting a loop. */
+/* Number of elements that are reduced before the result is copied to the other targets. A block
+ * fits into the first-level cache, and is long enough to hide the cost of starting a loop. */
 #define BLOCK_ELEMENTS 1024
 
 /* Constants of one kernel. They are known at every call, so the compiler inlines them. */
@@ -122,7 +122,7 @@ inline_always size_t first_line(const struct fold *f, const struct reduce_pass *
 }
 
 /* Stores whole tiles from registers to all targets without filling the cache. A tile consists of
- * whole cache lines in every dtype. Returns the first element after them. */
+ * whole cache lines in every dtype. Returns the first element after the stored tiles. */
 inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass *p, size_t at)
 {
     const size_t step = TILE_VECTORS * (VECTOR_BYTES / f->partial_bytes);

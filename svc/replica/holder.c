@@ -120,8 +120,7 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called once for all copies of a call, after the last one, so that one ticket is requested for all
- * of them. */
+/* Called after the last copy of a call, so that one ticket is requested for all copies. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)

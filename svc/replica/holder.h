@@ -32,8 +32,8 @@ void holder_destroy(struct holder *k);
 struct holder_copy {
     uint32_t piece;
     uint32_t epoch; /* epoch of the piece's route */
-    /* owners of earlier epochs were lost and may still write (W5); owners from this epoch on have
-     * released the piece */
+    /* owners before this epoch were lost and may still write (W5); later owners have released the
+     * piece */
     uint32_t lost_epoch;
     uint64_t bytes; /* length of one state; memory for two is allocated */
     bool begins;    /* a state that is already stored here is invalid */
@@ -61,9 +61,9 @@ int holder_timeout_ms(struct holder *k);
 /* Makes requests without an answer due again, because the coordinator was restarted or away. */
 void holder_ask_again(struct holder *k);
 /* Passes the answer to a request. `code` 0: the holder connects with the ticket, over shared memory
- * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later.
- * -ENOENT: it drops the copies for this lane. Other codes: it waits until holder_keep() names a
- * lane. */
+ * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later. -ENOENT:
+ * the holder drops the copies for this lane. Other codes: the holder waits until holder_keep()
+ * names a lane. */
 void holder_ticket(struct holder *k, uint32_t job, uint32_t lane, int code, const char *shm,
                    const char *ofi, const struct record_connect *ticket);
 

@@ -60,7 +60,7 @@ struct holder_link {
 struct kept_copy {
     struct list unsaid; /* node in link.unsaid while the copy is to be offered to the lane */
     uint32_t piece, epoch;
-    uint32_t note;  /* how many times the copy was assigned to a lane; identifies the offer */
+    uint32_t note;  /* number of assignments to a lane; identifies the offer */
     uint64_t bytes; /* length of one state */
     char *memory;
     struct holder_link *link;  /* link to the lane that serves the piece */
@@ -72,8 +72,8 @@ struct kept_copy {
 
 /* copy.c: finds a copy. Returns NULL if there is none. */
 struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
-/* Creates the copy, or continues to use an existing one. Its states are invalid if it `begins` or
- * was not stored before. Returns 0, -EINVAL if the length differs, -ENOMEM or -ENOSPC. */
+/* Creates the copy, or uses an existing copy. Its states are invalid if it `begins` or was not
+ * stored before. Returns 0, -EINVAL if the length differs, -ENOMEM or -ENOSPC. */
 int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
                    struct kept_copy **ret_copy);
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy);

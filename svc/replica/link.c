@@ -171,8 +171,8 @@ static bool is_fence(const struct holder_link *l)
     return false;
 }
 
-/* Ends a connection. CLOSED follows when the lane can no longer write (J3). A connection that this
- * end is already leaving may still have to be fenced, if its lane is lost in the meantime. */
+/* Ends a connection. CLOSED follows when the lane can no longer write (J3). A connection that is
+ * already closing may still have to be fenced, if its lane was lost in the meantime. */
 static void close_link(struct holder_link *l, void (*end_conn)(struct fabric_conn *c))
 {
     if (l->state == LINK_CLOSING && end_conn != fabric_fence)
@@ -238,7 +238,7 @@ void holder_link_drop(struct kept_copy *copy)
         holder_link_end(l);
 }
 
-/* Fences a former lane before the copy is offered to another one. A lane that has released the
+/* Fences a former lane before the copy is offered to another lane. A lane that has released the
  * piece has finished writing. A lost lane may be alive, so its connection is fenced. A lane with
  * another holder may have operations posted; it receives the offers of its remaining copies again
  * on its next connection. */
@@ -343,8 +343,8 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* Called when the lane has another holder for the piece. Its last writes have arrived before this
- * record. */
+/* Called when the lane has another holder for the piece. The last writes of the lane arrived before
+ * this record. */
 static void released(struct holder_link *l, const struct record_backed *told)
 {
     struct kept_copy *copy = kept_copy_find(l->job, told->piece);

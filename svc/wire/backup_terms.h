@@ -27,10 +27,11 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
 #define BACKUP_TERMS_LEAST 2u           /* default of `least` in a job of 2 workers or more */
 #define BACKUP_TERMS_ABSENCE 64u        /* default of `absence` */
 #define BACKUP_TERMS_LAG 4u             /* default of `lag` */
-#define BACKUP_TERMS_LAG_MAX 16u        /* largest `lag`, for which a lane has room for results */
+#define BACKUP_TERMS_LAG_MAX 16u        /* largest `lag`; lanes have room for as many results */
 #define BACKUP_TERMS_GRADIENTS_MAX 7u   /* gradients of one rank in one round */
-#define BACKUP_TERMS_REPEATING_MAX 256u /* workers, with more than one gradient a rank */
-/* workers with DBW or BLIND, which have a table of times for each pair of numbers of gradients */
+#define BACKUP_TERMS_REPEATING_MAX 256u /* workers, if ranks push several gradients a round */
+/* workers of a job with DBW or BLIND: these rules have a table of times for each pair of numbers of
+ * gradients */
 #define BACKUP_TERMS_TABLE_MAX 256u
 
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */
@@ -38,15 +39,15 @@ struct backup_terms {
     uint32_t rule, k, least, absence, lag, gradients, rate;
 };
 
-/* Reads terms from bytes of a peer; no bytes: GP_BACKUP_ALL. The values are unchecked. -EBADMSG:
- * another length. */
+/* Reads terms from bytes of a peer; without bytes the rule is GP_BACKUP_ALL. The values are
+ * unchecked. -EBADMSG: another length. */
 int backup_terms_read(const void *data, size_t bytes, struct backup_terms *ret_terms);
 /* Returns whether the rule needs sums over gradients (MEASURE). */
 static inline bool backup_terms_measure(const struct backup_terms *terms)
 {
     return terms->rule == BACKUP_TERMS_AUTO || terms->rule == BACKUP_TERMS_DBW;
 }
-/* Returns whether the k-th gradient closes each round, whatever arrives when. Such a job needs no
+/* Returns whether the k-th gradient closes each round, independent of times. Such a job needs no
  * state of a rule. */
 static inline bool backup_terms_are_fixed(const struct backup_terms *terms)
 {

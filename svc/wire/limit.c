@@ -1,5 +1,5 @@
-/* The table of named maxima, the parsing of their values, and the words of a refusal. Callers
- * count; this file compares. */
+/* The table of named maxima, the parsing of their values, and the texts of refusals. Callers count;
+ * this file compares. */
 #include "svc/wire/limit.h"
 
 #include "svc/base/text.h"

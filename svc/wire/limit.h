@@ -1,5 +1,5 @@
-/* Named maxima of a job, a tenant and a lane. This table makes the options of `gradpool serve`, the
- * checks, the texts of refusals, and the limits in `jobs --json`. */
+/* Named maxima of a job, a tenant and a lane. The table below generates the options of `gradpool
+ * serve`, the checks, the texts of refusals, and the limits in `jobs --json`. */
 #ifndef GRADPOOL_WIRE_LIMIT_H
 #define GRADPOOL_WIRE_LIMIT_H
 
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Columns: identifier; name (the option is --NAME-max); counted things; default as typed; least,
- * most and default value; whether the value is in bytes. A tenant may have values of its own for
+/* Columns: identifier; name (the option is --NAME-max); counted things; default as typed; smallest,
+ * largest and default value; whether the value is in bytes. A tenant may have values of its own for
  * the limits of LIMIT_TENANT_TABLE. LENT and REGIONS limit the memory that all workers together
  * lend to one lane or aggregator (the kernel allows a process 65,530 mappings). PIECES limits the
  * tasks, too, because a task has at least one piece. REQUESTS counts requests that the coordinator

@@ -1,6 +1,6 @@
 /* Mixed keys: the keys of a table after a bijection that depends on the table's random salt. Worker
- * and lane compute the same mixed key. The top bits of a mixed key name the shard. Rows have the
- * order of their mixed keys in requests, on the lane and in moves.
+ * and lane compute the same mixed key. The top bits of a mixed key name the shard. In requests, on
+ * the lane and in moves, rows are in the order of their mixed keys.
  *
  * Any 64-bit key is valid. The salt keeps the keys of a data set from sharing their top bits, by
  * chance or by intent. The mix is no cipher, and a worker may send any mixed keys. The store
@@ -28,8 +28,8 @@ static inline uint64_t mixed_key_undo_half(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* The salt enters twice, so that no fixed difference of two keys gives the same difference of mixed
- * keys with every salt. */
+/* The salt is used twice: otherwise two keys with a certain difference would have mixed keys with
+ * the same difference, whatever the salt. */
 static inline uint64_t mixed_key(uint64_t key, uint64_t salt)
 {
     return mixed_key_half(mixed_key_half(key ^ salt) + salt);
@@ -41,19 +41,19 @@ static inline uint64_t mixed_key_undo(uint64_t mixed, uint64_t salt)
     return mixed_key_undo_half(mixed_key_undo_half(mixed) - salt) ^ salt;
 }
 
-/* Number of the shard in a table of 2^shard_bits shards. */
+/* Returns the number of the shard of a mixed key, in a table of 2^shard_bits shards. */
 static inline uint32_t mixed_key_shard(uint64_t mixed, uint32_t shard_bits)
 {
     return (uint32_t)(mixed >> 1 >> (63 - shard_bits));
 }
 
-/* Smallest mixed key of a shard. */
+/* Returns the smallest mixed key of a shard. */
 static inline uint64_t mixed_key_first(uint32_t shard, uint32_t shard_bits)
 {
     return (uint64_t)shard << 1 << (63 - shard_bits);
 }
 
-/* Largest mixed key of a shard. */
+/* Returns the largest mixed key of a shard. */
 static inline uint64_t mixed_key_last(uint32_t shard, uint32_t shard_bits)
 {
     return mixed_key_first(shard, shard_bits) | UINT64_MAX >> shard_bits;

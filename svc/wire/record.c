@@ -1,5 +1,5 @@
-/* Checks the records of a data connection, and knows their lengths. Checks that need the state of a
- * job, a lane or a connection are made by the owner of that state. Never allocates, and never
+/* Checks the records of a data connection, and returns their lengths. Checks that need the state of
+ * a job, a lane or a connection are made by the owner of that state. Never allocates, and never
  * asserts on bytes of a peer (W9). */
 #include "svc/wire/record.h"
 
@@ -85,7 +85,8 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
-/* Other weights and gradient numbers belong to features that do not exist yet. */
+/* Returns whether weight and gradient number are possible. Other gradient numbers are reserved for
+ * features that do not exist yet. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
     bool is_weighed = r->operation == RECORD_MEAN || r->operation == RECORD_UPDATE;
@@ -102,8 +103,8 @@ static bool ready_is_sound(const struct record_ready *r)
         return false;
     if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != 1))
         return false;
-    /* Rounds count from 1. Number 0 comes from a worker that enters, or that is idle before its
-     * first round. */
+    /* Rounds count from 1. Number 0 is valid from a worker that enters, and from an idle worker
+     * before its first round. */
     bool is_none = r->round == RECORD_ROUND_NONE;
     if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
         return false;

@@ -1,7 +1,7 @@
-/* The records that lane and worker send each other on a data connection: of fixed size,
- * little-endian, sent as fabric messages. A result has no record: the 32-bit word of its last write
- * (FABRIC_EVENT_WORD) reports its arrival. svc/wire/README.md describes the life of a round with
- * these records (W1 to W17).
+/* The records that lane and worker send each other on a data connection. They have a fixed size,
+ * are little-endian, and are sent as fabric messages. A result has no record: the 32-bit word of
+ * its last write (FABRIC_EVENT_WORD) reports its arrival. svc/wire/README.md describes the life of
+ * a round with these records (W1 to W17).
  *
  * The reader calls record_check() before it uses any byte of a record. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -25,24 +25,24 @@ enum record_kind {
     /* lane -> worker: every worker has these results; the lane no longer uses the input and the
      * landing area */
     RECORD_COMMIT = 2,
-    RECORD_ERROR = 3, /* lane -> worker: a request has failed, or (word RECORD_WORD_NONE) the job */
-    RECORD_QUERY = 4, /* worker -> lane: for which ranks does this request wait? */
+    RECORD_ERROR = 3,   /* lane -> worker: a request (or the job: RECORD_WORD_NONE) has failed */
+    RECORD_QUERY = 4,   /* worker -> lane: for which ranks does this request wait? */
     RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
     RECORD_TICKET = 6,  /* lane -> worker: the ticket for the next connection */
     RECORD_LEAVE = 7,   /* worker -> lane: goodbye; the connection closes afterwards */
     /* lane -> worker: the round was closed before the announcement arrived; the landing area has
      * the newest result, and the input was not read (W12) */
     RECORD_CLOSED = 8,
-    RECORD_CHOSEN = 9, /* lane -> worker -> lanes: the ranks whose inputs make a round (W13) */
+    RECORD_CHOSEN = 9, /* lane -> worker -> lanes: set of a round: ranks with inputs (W13) */
     /* worker -> lane: settings of the updates that are announced from now on (W14) */
     RECORD_SETTINGS = 10,
     RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
     /* lane -> worker: the worker's copy is complete, and gets later states (W17) */
     RECORD_BACKED = 12,
-    /* The next four are for jobs with backup workers (W22). Leader lane -> ranks outside the set of
-     * a round: the set, or the takers that the round had. */
+    /* The next four are for jobs with backup workers (W22). PASSED, leader lane -> ranks outside
+     * the set of a round: the set, or the takers of the round. */
     RECORD_PASSED = 13,
-    /* worker outside a set -> leader lane: the results that it takes have landed; the answer is
+    /* worker outside a set -> leader lane: the requested results have landed; the answer is
      * CLOSED */
     RECORD_LANDED = 14,
     /* leader lane -> worker: another gradient on the same parameters is wanted */
@@ -91,7 +91,7 @@ enum record_operation {
  * a lane. */
 enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
-    /* the whole result of this round is in the worker's landing area, not committed */
+    /* the whole result of this round is in the landing area; the round is not committed */
     RECORD_HOLDS = 1,
     RECORD_IDLE = 2, /* this round is committed at the worker; no memory is lent */
     /* the whole result of this round is in the landing area, and a record of the next round
@@ -99,8 +99,8 @@ enum record_standing {
     RECORD_KEEPS = 3,
     /* the worker is new; CLOSED will name the round after which it enters (W15) */
     RECORD_ENTERS = 4,
-    /* the worker's gradient was dropped, or came late: it gets the result of this round, and lends
-     * no input (W22) */
+    /* the gradient was dropped, or was late: the worker requests the result of this round, and
+     * lends no input (W22) */
     RECORD_TAKES = 5,
 };
 
@@ -128,14 +128,14 @@ struct record_ready {
     /* time waited for this lane that was not reported yet, in units of RECORD_STALL_NS (W18) */
     uint16_t stalled;
     uint32_t piece; /* number that the coordinator gave to this part of a tensor */
-    uint32_t word;  /* returned with the result: 24 bits slot of the request, 8 bits generation */
+    uint32_t word;  /* returned with the result: 24 bits: slot of the request; 8 bits: generation */
     uint64_t round; /* counted for each tensor, from 1 */
     uint32_t epoch; /* epoch of the route that the worker has */
-    /* Broadcast: rank that supplies the input. Job with backup workers, otherwise: low half of the
-     * job's round. */
+    /* Broadcast: rank that supplies the input. All other operations, in a job with backup workers:
+     * low half of the number of the job's round. */
     uint32_t root;
     uint32_t input_region;
-    uint32_t payload_bytes; /* 0, or input_bytes: the input follows the record (a hint, W6) */
+    uint32_t payload_bytes; /* 0, or input_bytes: a copy of the input follows (W6) */
     uint64_t input_offset;  /* bytes */
     /* length of one block; 0 for a barrier, and if only the root supplies an input */
     uint64_t input_bytes;
@@ -144,8 +144,8 @@ struct record_ready {
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* within the job, larger values go first */
     struct record_output output[RECORD_OUTPUTS_MAX];
-    /* of the gradient in a mean or an update; 0: the gradient is not read. RECORD_WEIGHT in all
-     * other operations */
+    /* weight of the gradient in a mean or an update; 0: the gradient is not read. RECORD_WEIGHT in
+     * all other operations */
     uint32_t weight;
     uint8_t gradient;    /* number of the gradient in its round; always RECORD_GRADIENT */
     uint8_t reserved[3]; /* always 0 */
@@ -172,9 +172,9 @@ struct record_error {
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
-/* Requests the ranks that have not announced `round`. Round 0, from a worker with standing ENTERS:
- * the ranks that delay the open round. About a table: the ranks that have not reached a clock,
- * answered by CLOCKS. */
+/* Requests the numbers of the ranks that have not announced `round`. With round 0, from a worker
+ * with standing ENTERS: the ranks that delay the open round. With a table: the ranks that have not
+ * reached a clock; the answer is CLOCKS. */
 struct record_query {
     uint8_t kind;
     uint8_t is_of_table; /* `piece` is the number of a table, and `round` a clock */
@@ -218,8 +218,8 @@ struct record_ticket {
 struct record_leave {
     uint8_t kind;
     uint8_t
-        /* 1: the worker leaves because the job has failed; other ranks learn the cause of the
-         * failure, not this goodbye */
+        /* 1: the worker leaves because the job has failed. Other ranks receive the cause of the
+         * failure instead of this goodbye */
         after_failure;
     uint8_t reserved[6];
 };
@@ -228,8 +228,8 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    /* round of the result: the worker continues with the next one. For a worker that enters, 0
-     * means that there was no round */
+    /* round of the result; the worker continues with the next round. For a worker that enters, 0
+     * means that no round was before */
     uint64_t round;
 };
 
@@ -269,8 +269,8 @@ union record {
 };
 
 /* Copies the record to `ret_record`, and checks everything that can be checked without state: kind,
- * length for that kind, counts, reserved fields, areas that overflow. Only a READY may have bytes
- * behind the record: payload_bytes of them, from `data` + `ret_record_bytes` on. -EBADMSG: invalid;
+ * length for that kind, counts, reserved fields, and areas that overflow. Only a READY may be
+ * followed by payload, payload_bytes long, from `data` + `ret_record_bytes` on. -EBADMSG: invalid;
  * `ret_record` is then undefined. Cost: one copy, no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);

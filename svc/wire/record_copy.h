@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-/* Two places for parameters and moments of a piece, in the form of a SAVE, in lent memory to which
- * no other process writes. Sent before the first announcement of the piece on each connection. */
+/* Two places for parameters and moments of a piece, as a SAVE writes them. The memory is lent, and
+ * no other process writes there. The record is sent before the first announcement of the piece on
+ * each connection. */
 struct record_backup {
     uint8_t kind;
     uint8_t reserved[3];

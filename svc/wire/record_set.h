@@ -1,5 +1,6 @@
-/* Records of the set of a round and of what follows it: CHOSEN, PASSED, LANDED, GO_ON, MEASURE. A
- * part of record.h, which checks them. svc/wire/README.md: W13, W22. */
+/* Records about the set of a round, and about the results that ranks outside the set receive:
+ * CHOSEN, PASSED, LANDED, GO_ON, MEASURE. A part of record.h, which checks them.
+ * svc/wire/README.md: W13, W22. */
 #ifndef GRADPOOL_WIRE_RECORD_SET_H
 #define GRADPOOL_WIRE_RECORD_SET_H
 
@@ -15,8 +16,8 @@
 /* Why a round closed. */
 enum record_reason {
     RECORD_REASON_ALL,     /* every rank has announced its gradient */
-    RECORD_REASON_GAIN,    /* the rule's choice at an announcement */
-    RECORD_REASON_MOMENT,  /* the rule's choice at a moment without an announcement */
+    RECORD_REASON_GAIN,    /* the rule decided at an announcement */
+    RECORD_REASON_MOMENT,  /* the rule decided at a moment without an announcement */
     RECORD_REASON_ABSENCE, /* a rank that was absent for long has announced its gradient */
     RECORD_REASON_REPLAY,  /* a recorded set */
 };
@@ -44,9 +45,9 @@ _Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes")
 struct record_landed {
     uint8_t kind;
     uint8_t reserved[3];
-    uint32_t piece; /* the hidden tensor's */
-    /* round of the job; the worker holds the results of this and of all earlier rounds.
-     * RECORD_ROUND_NONE: a lane no longer had the round that the worker was to take */
+    uint32_t piece; /* number of the piece of the hidden tensor */
+    /* round of the job: the worker has the results of this and of all earlier rounds.
+     * RECORD_ROUND_NONE: a lane no longer had the results of the requested round */
     uint64_t round;
 };
 _Static_assert(sizeof(struct record_landed) == 16, "no holes");
@@ -59,20 +60,20 @@ struct record_go_on {
 };
 _Static_assert(sizeof(struct record_go_on) == 16, "no holes");
 
-/* Sums over the gradients of a round, estimated from a sample of blocks. A lane sends the sums of
- * its tensors to the lowest rank of the set, which sends them on to the leader lane. Infinite or
- * NaN gradients give infinite or NaN sums, which the receiver has to expect. */
+/* Sums over the gradients of a round, from a sample of blocks. A lane sends the sums of its tensors
+ * to the lowest rank of the set, which sends them on to the leader lane. Infinite or NaN gradients
+ * give infinite or NaN sums, so the receiver must handle such sums. */
 struct record_measure {
     uint8_t kind;
     uint8_t reserved;
     uint16_t lanes; /* from a worker: number of lanes that send sums of this round; else 0 */
     uint32_t lane;
-    uint64_t round;  /* of the job */
+    uint64_t round;  /* round of the job */
     uint32_t inputs; /* gradients in the mean */
     uint32_t blocks; /* blocks of the sample on that lane */
     double squares;  /* sum of the squares of the gradients */
-    double mean;     /* square of their mean */
-    /* scalar product of this mean and the mean of the round before; NaN: unknown */
+    double mean;     /* square of the mean of the gradients */
+    /* scalar product of the mean and the mean of the previous round; NaN: unknown */
     double product;
 };
 _Static_assert(sizeof(struct record_measure) == 48, "no holes");

@@ -16,9 +16,10 @@ void round_set_of_ranks(struct record_chosen *ret_set, uint64_t round, const uin
  * on has one; `ret_set` is then unchanged. */
 int round_set_of_counts(struct record_chosen *ret_set, uint64_t round, const uint8_t *counts,
                         uint32_t workers);
-/* Returns the gradients of the rank in the set; of takers: 1 for a taker. `rank`: any number. */
+/* Returns the number of gradients of the rank in the set. In a set of takers: 1 for a taker. `rank`
+ * may be any number. */
 uint32_t round_set_count(const struct record_chosen *set, uint32_t rank);
-/* Return the number of ranks, and of their gradients. */
+/* Return the number of ranks in the set, and the number of all their gradients. */
 uint32_t round_set_ranks(const struct record_chosen *set);
 uint32_t round_set_gradients(const struct record_chosen *set);
 /* Returns whether every rank of the set is below `workers`. */

@@ -1,5 +1,5 @@
-/* Reads and checks the terms of a tensor. Of the job only the number of workers is known here. The
- * owner of the job makes the other checks. Bytes of peers never reach an assert (W9). */
+/* Reads and checks the terms of a tensor. This file knows only the number of workers of the job.
+ * The owner of the job makes the other checks. Bytes of peers never reach an assert (W9). */
 #include "svc/wire/terms.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ static bool has_foreign_rank(const struct terms *terms, uint32_t workers)
     return false;
 }
 
-/* Returns whether a following tensor has either a rule or a lag, and of the other tensors at most
- * the leading one has a lag. */
+/* Returns whether `lag` is possible. A tensor with TERMS_FOLLOWS has either an update rule or a
+ * lag. Of all other tensors, only the leading tensor may have a lag. */
 static bool suits_lag(const struct terms *terms)
 {
     bool follows = terms->flags & TERMS_FOLLOWS, leads = terms->flags & TERMS_LEADS;

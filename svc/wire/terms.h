@@ -1,5 +1,5 @@
-/* The terms of a tensor, which are declared besides its shape: its set of ranks, the quorum of a
- * round, and the update rule of its lane. Messages and the store contain them as these bytes,
+/* The terms of a tensor, which are declared together with its shape: its set of ranks, the quorum
+ * of a round, and the update rule of its lane. Messages and the store contain them as these bytes,
  * little-endian. All zeros, or no bytes at all, are the plain terms: all ranks in every round. */
 #ifndef GRADPOOL_WIRE_TERMS_H
 #define GRADPOOL_WIRE_TERMS_H
@@ -12,7 +12,8 @@
 
 #define TERMS_RANK_WORDS RANKS_WORDS
 
-/* Ranks whose gradients make a round. Every value except QUORUM_ALL is for reductions only. */
+/* Decides which ranks take part in a round. Every value except QUORUM_ALL is for reductions
+ * only. */
 enum quorum {
     QUORUM_ALL,    /* every rank of the set */
     QUORUM_FIRST,  /* the first `bound` ranks; late ranks get the newest result (W12) */
@@ -32,12 +33,13 @@ enum quorum {
 /* Flag: the lane sums the squares of inputs and results. */
 #define TERMS_MEASURES 2u
 
-/* Flag of a job with backup workers (W22). For QUORUM_CHOSEN: rounds with gradients are those of
- * the job, whose number is in `root` of READY; all other rounds are rounds of all ranks.
- * With TERMS_LEADS: the tensor counts the job's rounds, and ranks outside a set get PASSED. */
+/* Flag of tensors of a job with backup workers (W22). With QUORUM_CHOSEN: the rounds with gradients
+ * are rounds of the job, and `root` of READY has the number of the job's round; in all other rounds
+ * all ranks take part. With TERMS_LEADS: the tensor counts the rounds of the job, and ranks outside
+ * a set get PASSED. */
 #define TERMS_FOLLOWS 4u
 
-/* Largest `lag`: a lane has room for so many results of a piece. */
+/* Largest `lag`. A lane has room for as many results of a piece. */
 #define TERMS_LAG_MAX 16
 
 struct terms {
@@ -45,9 +47,9 @@ struct terms {
     uint32_t bound;
     uint32_t flags;
     uint16_t rule; /* a value of enum update_rule: the lane stores parameters (W14); 0: none */
-    /* with TERMS_FOLLOWS and without a rule: rounds of the job that a rank may be behind. The lane
-     * stores the results of so many rounds, and the leader lane closes no round earlier. 0: the
-     * tensors of the job have rules */
+    /* with TERMS_FOLLOWS and without a rule: number of rounds of the job that a rank may be behind.
+     * The lane stores as many results, and the leader lane closes no round that would exceed this
+     * number. 0: the tensors of the job have rules */
     uint16_t lag;
     /* the set, one bit for each rank; no bit: all ranks of the job */
     uint64_t ranks[TERMS_RANK_WORDS];

@@ -1,6 +1,6 @@
 /* A round as a timeline records it, and the ring in which rounds wait. One thread adds rounds (or
- * several threads with a lock of their own), and another takes them. The ring is created when
- * recording starts. Adding a round allocates nothing, takes no lock and waits for no thread.
+ * several threads with a lock of their own), and another thread removes them. The ring is created
+ * when recording starts. Adding a round allocates nothing, takes no lock and waits for no thread.
  * README: W19. */
 #ifndef GRADPOOL_WIRE_TRACE_H
 #define GRADPOOL_WIRE_TRACE_H
@@ -21,15 +21,15 @@ enum trace_worker_step {
 };
 enum trace_lane_step {
     TRACE_HEARD,   /* the first rank has announced the round */
-    TRACE_READY,   /* the last rank has announced it; the round waits for the core */
+    TRACE_READY,   /* the last rank has announced; the round waits for the core */
     TRACE_STARTED, /* reading of the first chunk begins */
     TRACE_SUMMED,  /* the last chunk is summed */
     TRACE_WRITTEN, /* every worker has the result: COMMIT */
 };
 #define TRACE_STEPS 6
 
-/* A round, in the form that messages contain. If a round has fewer steps, the last one is
- * repeated. */
+/* A round, in the form that messages contain. If a round has fewer than TRACE_STEPS steps, the time
+ * of the last step is repeated. */
 struct trace_round {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the clock of the recorder */
     uint64_t round, bytes;
@@ -55,10 +55,10 @@ int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
 void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine. */
 
-/* For the thread that records: adds a round. A round whose beginning was not recorded, or that ends
- * too late, is left out. */
+/* Adds a round; for the recording thread. A round is dropped if its beginning was not recorded, or
+ * if it ends too late. */
 void trace_ring_put(struct trace_ring *ring, const struct trace_round *round);
-/* For the thread that reads: takes the oldest rounds, at most `max`. Returns their number. */
+/* Removes the oldest rounds, at most `max`, and returns their number; for the reading thread. */
 size_t trace_ring_take(struct trace_ring *ring, struct trace_round *ret_rounds, size_t max);
 size_t trace_ring_waiting(const struct trace_ring *ring);
 /* Returns the number of rounds for which there was no room. */

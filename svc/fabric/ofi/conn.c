@@ -191,8 +191,9 @@ void ofi_conn_refuse(struct ofi_conn *c, int reason)
     conn_retire(c);
 }
 
-/* Returns whether fi_accept() has sent the answer when it returns. libfabric 2 has, and then reads
- * the peer's bytes at once. Version 1.17 answers later, and reads nothing before FI_CONNECTED. */
+/* Returns whether fi_accept() has sent the answer when it returns. libfabric 2 sends the answer in
+ * fi_accept(), and then reads the peer's bytes at once. Version 1.17 sends the answer later, and
+ * reads nothing before FI_CONNECTED. */
 static bool conn_is_answered_at_accept(void) { return FI_MAJOR(fi_version()) >= 2; }
 
 /* Installs the guard after the answer to the peer's request, but before the peer writes its first
@@ -293,7 +294,8 @@ static void conn_emit_closed(struct ofi_conn *c, struct ofi_batch *batch)
     conn_retire(c);
 }
 
-/* The goodbye is the last send. When it has been sent, all earlier sends have been, too. */
+/* Waits until the goodbye was sent. The goodbye is the last send, so all earlier sends have ended,
+ * too. */
 static void conn_linger(struct ofi_conn *c, uint64_t now_ns)
 {
     if (!c->has_left)

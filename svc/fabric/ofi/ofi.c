@@ -106,8 +106,8 @@ static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct of
     }
 }
 
-/* Returns whether there are so few connections that reading all queues costs no more than finding
- * the active ones. */
+/* Returns whether all queues are read without a search for active connections. With few connections
+ * the search costs more. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -116,9 +116,10 @@ static bool ofi_has_few(const struct ofi_fabric *f)
     return node == &f->conns;
 }
 
-/* Connections that are known to be active are read first. Descriptors are checked only if these had
- * no event, and in every few polls. This saves a system call in most polls of a busy caller. If the
- * event queue has woken the caller, it polls again until this queue is read. */
+/* Polls. Connections that are known to be active are read first. The descriptors of other
+ * connections are checked only if the active connections had no event, and in every few polls. Most
+ * polls of a busy caller therefore save a system call. If the event queue has woken the caller, the
+ * caller polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -166,7 +167,8 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* An operation is sent at once, except small ones in a burst (O13). */
+/* Ends the bursts: only small operations of a burst wait in a pack (O13). All other operations were
+ * sent when they were posted. */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */

@@ -13,7 +13,8 @@
 
 _Static_assert(OFI_PACKED_BYTES_MAX + FABRIC_MESSAGE_BYTES_MAX + 64 < OFI_PACK_BYTES, "fits");
 
-/* The first operations of a burst are sent at once, because perhaps no other operation follows. */
+/* Number of operations of a burst that are sent at once, because perhaps no other operation
+ * follows. */
 #define ALONE_MAX 1
 
 static int pack_post(struct ofi_conn *c);
@@ -156,8 +157,8 @@ struct ofi_op *ofi_pack_written(struct ofi_conn *c)
 
 /* --- reading packs ---------------------------------------------------------------------------- */
 
-/* Copies bytes into memory that this end lends. After a disconnect of this end they are still
- * copied, because the peer assumes that they were written (O4). */
+/* Copies bytes into memory that this end lends. The bytes are also copied after a disconnect of
+ * this end, because the peer assumes that they were written (O4). */
 static bool unpack_write(struct ofi_conn *c, const uint8_t *body, size_t bytes, bool has_word,
                          struct ofi_batch *batch)
 {
@@ -184,7 +185,7 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     e->bytes = bytes;
 }
 
-/* Handles one item. Returns false if it is not an item of gradpool. */
+/* Handles one item. Returns false if the bytes are no item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;

@@ -5,7 +5,8 @@
 #include "svc/fabric/ofi/message/item.h"
 #include "svc/fabric/ofi/provider/types.h"
 
-/* Returns whether a small operation is added to a pack. The first operations of a burst are not. */
+/* Returns whether a small operation is added to a pack. The first operations of a burst are sent
+ * alone. */
 bool ofi_pack_gathers(struct ofi_conn *c);
 /* Adds a message to the pack. The payload is copied. Returns 0, or -EAGAIN if there is no room
  * (ROOM follows). */

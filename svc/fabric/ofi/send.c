@@ -10,7 +10,8 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-/* One of this many sends requests a completion, which covers all sends before it (O10). */
+/* One of this many sends requests a completion. The completion is valid for all earlier sends, too
+ * (O10). */
 #define SENDS_A_COMPLETION 16
 
 _Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= OFI_SEND_BYTES, "fits");
@@ -35,7 +36,7 @@ static void send_append(struct ofi_op *op, const void *bytes, size_t count)
         memcpy(op->buffer + sizeof(struct ofi_frame), bytes, count);
 }
 
-/* Posts a send. Its completion may be available at once, which no descriptor reports after
+/* Posts a send. If its completion is available at once, no descriptor reports the completion after
  * fi_trywait(). Therefore the next poll reads the queue (O5). */
 static int send_post(struct ofi_conn *c, struct ofi_op *op, struct iovec *parts, void **descriptors,
                      size_t parts_count, bool is_last)

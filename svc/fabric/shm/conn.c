@@ -130,7 +130,8 @@ void shm_conn_note(struct shm_conn *c)
         list_append(&shm_owner(c)->news, &c->news_link);
 }
 
-/* Without BYE, the peer has died. */
+/* Ends the connection with the reason in the BYE of the peer. A peer that ended without BYE has
+ * died. */
 void shm_conn_farewell(struct shm_conn *c)
 {
     for (int i = 0; i < FAREWELL_PACKETS_MAX; i++) {
@@ -150,8 +151,9 @@ void shm_conn_farewell(struct shm_conn *c)
     shm_conn_end(c, -ECONNRESET, 0);
 }
 
-/* Handles the end of the peer: its socket is closed or its process is dead. Records until now are
- * still reported. Later ones are not, because the peer's children may share the memory. */
+/* Handles the end of the peer: its socket is closed or its process is dead. Records that are in the
+ * ring now are still reported. Later records are ignored, because children of the peer may share
+ * the memory. */
 static void conn_hang_up(struct shm_conn *c)
 {
     if (c->hung_up)

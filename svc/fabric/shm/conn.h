@@ -137,7 +137,7 @@ void shm_conn_drop(struct shm_conn *c);
 void shm_conn_farewell(struct shm_conn *c);
 /* Checks the peer's socket and process for packets of the handshake, BYE and death. */
 void shm_conn_look(struct shm_conn *c);
-/* Adds the connection to those whose peer the next flush may have to wake. */
+/* Adds the connection to the list of connections whose peer the next flush may have to wake. */
 void shm_conn_note(struct shm_conn *c);
 /* Returns whether a function that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);

@@ -89,8 +89,8 @@ static bool events_are_drained(const struct shm_conn *c)
     return c->hung_up && !c->waits && c->in.head == c->final_tail;
 }
 
-/* Copies records into a free message buffer, which only a message uses up. Without a free buffer
- * all records wait, so that their order is kept. */
+/* Copies each record into a free message buffer. Only a message keeps the buffer. Without a free
+ * buffer all records wait, so that their order is kept. */
 static int events_take_records(struct shm_conn *c, struct fabric_event *events, int events_max)
 {
     uint32_t before = c->in.head;

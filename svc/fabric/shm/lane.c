@@ -19,8 +19,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Maximum number of sockets without a HELLO. Beyond this number the oldest one is closed. Each such
- * socket uses two descriptors, and all together may use an eighth of the process's descriptors. */
+/* Maximum number of sockets without a HELLO. Beyond this number the oldest socket is closed. Each
+ * such socket uses two descriptors, and all together may use an eighth of the process's
+ * descriptors. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
 /* Maximum number of sockets with events that one poll handles. */
@@ -51,8 +52,8 @@ static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data
 
 static int lane_open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/* Refuses a caller for which no descriptor is left. Otherwise the waiting socket would keep the
- * listener readable forever. */
+/* Refuses a caller for which no descriptor is left. Without the refusal the waiting socket would
+ * keep the listener readable forever. */
 static void lane_turn_away(struct shm_lane *lane)
 {
     int fd;

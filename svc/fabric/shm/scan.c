@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Events of one poll: the least number for each group before the next group follows (W10), and the
- * most for one connection. */
+/* Events of one poll: minimum for each group before the next group follows (W10), and maximum for
+ * one connection. */
 #define EVENTS_PER_GROUP_LEAST 16
 #define EVENTS_PER_CONN_MAX 32
 /* Maximum number of a tenant's connections that one poll checks. */
@@ -47,8 +47,8 @@ static size_t scan_length(const struct list *head, size_t most)
     return count;
 }
 
-/* Returns the number of events that each group of the list may have. A single group may have
- * all. */
+/* Returns the number of events that each group of the list may have. A single group may have all
+ * events. */
 static int scan_share(const struct list *groups, int events_max)
 {
     if (groups->next == groups->previous)
@@ -57,7 +57,7 @@ static int scan_share(const struct list *groups, int events_max)
     return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
 }
 
-/* Collects events of each job in turn, up to a share of the remaining ones. */
+/* Collects events of each job in turn, up to a share of the remaining events. */
 static int scan_jobs(struct fabric_group *tenant, struct fabric_event *events, int events_max)
 {
     int n = 0, looks_left = LOOKS_PER_TENANT;

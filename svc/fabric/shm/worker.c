@@ -23,7 +23,8 @@ static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket
         memcpy(hello.ticket, ticket, ticket_bytes);
     int error =
         shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
-    /* A lane that has refused the connection has sent its reason, which is read like any answer. */
+    /* If the lane has refused the connection, its reason has arrived, and is read later like any
+     * answer. */
     return error == -ECONNRESET ? 0 : error;
 }
 
@@ -159,7 +160,7 @@ static void worker_unwatch(struct shm_conn *c)
     shm_watch_remove(w, c->fence_fd);
 }
 
-/* A lane lends nothing, so no region has to be unmapped. */
+/* Does nothing: a lane lends no regions, so no region has to be unmapped. */
 static void worker_let_go(struct shm_conn *c) { (void)c; }
 
 const struct shm_side shm_worker_side = {
@@ -170,8 +171,8 @@ const struct shm_side shm_worker_side = {
 
 /* --- leaving --------------------------------------------------------------------------------- */
 
-/* Waits even after a BYE of the lane. Only the close of its end of the socket, or its death, ends
- * the wait (S11). */
+/* Ends the connection, and waits for the lane, even after a BYE of the lane. Only the close of its
+ * end of the socket, or its death, ends the wait (S11). */
 void shm_worker_leave(struct fabric_conn *base)
 {
     struct shm_conn *c = shm_conn(base);

@@ -1,7 +1,8 @@
 /* Table of operations: how a round computes results from inputs. A new operation is a new row.
  *
- * A round has steps. A step reduces some inputs to one block and sends the block to some members.
- * Operations without blocks have one step with all inputs and all members. */
+ * A round has steps. Each step reduces the inputs of one or all members to one block, and sends the
+ * block to one or all members. An operation whose inputs and results are not divided into blocks
+ * has one step. */
 #ifndef GRADPOOL_LANE_CHUNK_OPERATION_H
 #define GRADPOOL_LANE_CHUNK_OPERATION_H
 

@@ -26,9 +26,9 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* Returns the slot for the result. If result and partial result have the same type, the result
- * replaces the partial result; otherwise it replaces the first input. A kernel permits both, but
- * cannot write narrower values over wider ones (R4 of svc/reduce). */
+/* Returns the slot for the result. If the result has the type of the partial result, it replaces
+ * the partial result; otherwise it replaces the first input. A kernel may write its result over an
+ * input of the same type, but cannot write narrower values over wider ones (R4 of svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -87,8 +87,9 @@ static char *kept_at(const struct transfer *t)
     return kept_result(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
 }
 
-/* Returns the lane's own input, a running sum, which is added before the inputs of workers; NULL:
- * there is none. In an answer to late ranks, and in a SAVE, it is the only input. */
+/* Returns the lane's own input, which is added before the inputs of workers: the running sum, the
+ * stored result in an answer to late ranks, or the state in a SAVE. NULL: the round has no such
+ * input. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -101,9 +102,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Posts a read. Over shared memory a read is only needed if mapping has failed, and then fails,
- * too: the fabric returns the error, and no window is allocated, because the job may have no memory
- * for it (A17). */
+/* Posts a read. Over shared memory a read is posted only after the mapping of the input has failed,
+ * and the read fails, too. The lane therefore allocates no window for this read: the job may have
+ * no memory for a window (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -195,8 +196,8 @@ static void sample_pass(const struct transfer *t, const void *const sources[])
         sample_mean(t, sources, t->has_partial ? partial_slot(t) : NULL);
 }
 
-/* Returns whether a round exceeds half of the cache. The other half is left to the workers
- * (A18). */
+/* Returns whether the inputs and results of the job's rounds exceed half of the last-level cache.
+ * The other half is left to the workers (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
 {
     uint64_t cache_bytes = job->lane->options.cache_bytes;
@@ -273,8 +274,8 @@ int pass_sum_partial(struct transfer *t)
 
 /* ---- storing ---- */
 
-/* Returns the address where the lane stores the result for itself. NULL: the result is not stored,
- * or the update stores it. */
+/* Returns the address where the lane stores the result for itself. NULL: the lane stores no result,
+ * or the update of the parameters stores the result. */
 static void *keep_at(const struct transfer *t)
 {
     const struct piece *p = t->piece;
@@ -284,8 +285,8 @@ static void *keep_at(const struct transfer *t)
 }
 
 /* Reads the pages of an output area before they are written. For a read, the kernel maps sixteen
- * shared pages at once; for a write, only one. Without this, the first round in new memory would
- * have a page fault for each page. */
+ * shared pages at once; for a write, only one. Without these reads, the first round in new memory
+ * would have a page fault for each page. */
 static void meet(const void *output, size_t bytes)
 {
     const volatile char *at = output;

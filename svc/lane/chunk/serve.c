@@ -19,8 +19,9 @@
 
 /* ---- the results that a lane has ---- */
 
-/* The open round writes over the oldest stored result, but the leader lane closes that round only
- * when no rank needs this result any more. */
+/* Returns whether the piece stores the result of `round`. The open round overwrites the oldest
+ * stored result, but the leader lane closes the open round only when no rank needs this result any
+ * more. */
 static bool serve_has_kept(const struct piece *p, uint64_t round)
 {
     uint64_t last = round + p->terms.lag;
@@ -40,7 +41,8 @@ static const void *serve_values(const struct piece *p, uint64_t round, uint64_t 
     return p->kept ? kept_result(p, round) + piece_bytes(p, first) : NULL;
 }
 
-/* Answers the taker: it has the result of `round`, or has to take the result of `round` next. */
+/* Sends CLOSED with `round` to the taker. If `round` is the requested round, the result is in the
+ * memory of the taker. Otherwise the taker requests the result of `round` next. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
@@ -76,8 +78,8 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
                       : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
 }
 
-/* Writes the chunk, and the word with the last one. Returns 0 if a completion follows, 1 if none
- * does, or a negative errno. */
+/* Writes the chunk; the last chunk is followed by the word. Returns 0 if a completion event will
+ * follow, 1 if no event will follow, or a negative errno. */
 static int serve_write(struct serving *s, uint64_t elements)
 {
     const struct rank *rank = s->rank;
@@ -101,7 +103,8 @@ static int serve_set(const struct serving *s)
     return s->is_last ? tell_set_now(s->rank->worker, number) : 0;
 }
 
-/* Handles an error. After -EAGAIN the event ROOM follows, and after a lost connection CLOSED. */
+/* Handles an error of a write. After -EAGAIN the lane writes again on the connection's ROOM event.
+ * After a lost connection the CLOSED event follows. Any other error fails the job. */
 static void serve_fail(struct serving *s, int code)
 {
     struct worker *w = s->rank->worker;
@@ -156,7 +159,9 @@ static bool serve_find(struct serving *s, const struct worker *w)
     return s->rank;
 }
 
-/* A correct rank requests no such result: the leader lane counts the results that each rank has. */
+/* Fails the job, because a rank has requested a result that a later round has overwritten. A
+ * correct rank never does: the leader lane closes no round while a rank lacks the result that the
+ * round overwrites. */
 static void serve_fail_overwritten(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;
@@ -169,8 +174,8 @@ static void serve_fail_overwritten(const struct serving *s)
              p->job->name);
 }
 
-/* No other result can take the place of a sum: the rank would go on from other values than the
- * others. */
+/* Fails the job, because the lane does not have the requested sum. A rank that skipped one sum
+ * would have other parameters than the other ranks. */
 static void serve_fail_lost(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;

@@ -10,8 +10,8 @@
 uint32_t serve_turn(struct lane_job *job);
 /* Returns whether the next chunk belongs to a taker, and gives the following turn to rounds. */
 bool serve_is_next(struct lane_job *job);
-/* Handles the completion of the worker's write, which is no transfer's. The caller then calls
- * job_release(). */
+/* Handles the completion of a write that serve_turn() has posted. transfer_progress() handles all
+ * other writes. The caller then calls job_release(). */
 void serve_progress(struct worker *w, int error);
 
 #endif

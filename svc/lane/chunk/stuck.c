@@ -34,8 +34,8 @@ bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns
     return p->chunks_active > 0 && stuck_is(rank->worker, now_ns);
 }
 
-/* Returns the worker to which a result of the piece has been on its way for too long; a release
- * waits for this worker. */
+/* Returns a worker outside the round's set, to which a write of a result has not completed for too
+ * long; NULL: none. The release of the piece waits for this write. */
 static const struct worker *stuck_taker(const struct piece *p, uint64_t now_ns)
 {
     const struct rank *rank;

@@ -1,5 +1,5 @@
-/* Ranks whose memory does not respond. If a process is stopped while a lane reads its memory, it
- * delays rounds that it has announced before. RULES.md: A79. */
+/* Ranks whose memory does not respond. A process that is stopped while a lane reads its memory
+ * delays the rounds that the process has announced. RULES.md: A79. */
 #ifndef GRADPOOL_LANE_CHUNK_STUCK_H
 #define GRADPOOL_LANE_CHUNK_STUCK_H
 

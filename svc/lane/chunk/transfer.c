@@ -136,7 +136,6 @@ static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOUR
  * partial result. */
 static size_t slot_element_bytes(const struct piece *p)
 {
-    /* >= because a running sum is one more input. */
     return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
 }
 
@@ -151,8 +150,8 @@ static uint32_t sides(const struct piece *p)
     return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
 }
 
-/* Returns the maximum bytes of one input of a chunk. It limits the time of a chunk with many
- * ranks. */
+/* Returns the maximum bytes of one input of a chunk. This maximum limits the time of a chunk with
+ * many ranks. */
 static uint64_t most_bytes(const struct piece *p)
 {
     if (!has_passes(p))
@@ -162,8 +161,8 @@ static uint64_t most_bytes(const struct piece *p)
     return bytes < CHUNK_BYTES_LEAST ? CHUNK_BYTES_LEAST : bytes;
 }
 
-/* Returns the number of elements of the next chunk. With a window, this is the capacity of a
- * slot. */
+/* Returns the number of elements of the next chunk. With a window, a chunk has at most as many
+ * elements as a slot. */
 static uint64_t chunk_elements(const struct piece *p)
 {
     uint64_t left = p->elements - p->next_element;
@@ -188,9 +187,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether all reads of one long chunk are posted: the most at a time. The reads of the next
- * chunk are posted with the results of this chunk (post_place()), so its inputs are summed while
- * they are in the cache. */
+/* Returns whether the posted reads have the length of one long chunk, which is the maximum at a
+ * time. The reads of the next chunk are posted with the results of this chunk (post_place()), so
+ * its inputs are summed while they are in the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -203,8 +202,9 @@ static bool reads_enough(const struct lane_job *job)
     return bytes >= window_slot_bytes(job) * job->workers_count;
 }
 
-/* Returns the chunk's share of a turn, in proportion to its bytes: a worker is woken once for all
- * results of a turn. A chunk with several passes counts once for each pass. */
+/* Returns the chunk's share of a turn, in proportion to its bytes. A turn thus has many small
+ * chunks, and each worker is woken only once for all of their results. A chunk with several passes
+ * counts once for each pass. */
 static uint32_t share_of(const struct piece *p, uint64_t elements)
 {
     uint64_t share = piece_bytes(p, elements) * TRANSFER_SHARE / MAPPED_CHUNK_BYTES;

@@ -10,8 +10,8 @@
 
 struct piece;
 
-/* Factor by which long chunks are shorter in builds with a sanitizer, where each byte costs more.
- * Tests need several turns for a chunk, of any length. */
+/* Divisor of the length of long chunks. In builds with a sanitizer each byte takes longer, so
+ * chunks are shorter. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define TRANSFER_SHORTER 4
 #else
@@ -32,8 +32,8 @@ struct transfer {
     uint32_t target; /* operation_target() of the step */
     /* number of the array of the state, in operations that handle one array after another (A30) */
     uint32_t array;
-    /* sum of the weights of all inputs, by which the last pass divides; 0: no division. More than
-     * the number of inputs: the weights differ */
+    /* sum of the weights of all inputs, by which the last pass divides; 0: no division. A divisor
+     * above the number of inputs means that the weights differ */
     uint32_t divisor;
     uint32_t replica_next; /* next array of the state to be posted to the copy (A31) */
     bool is_last;          /* this is the last chunk of the round */
@@ -53,8 +53,8 @@ struct transfer {
     size_t slot_bytes; /* 0: the job does not use this kind of transfer */
 };
 
-/* Transfers of a job, in this order. Long: two, of which one reads while the other writes. Short:
- * each for a whole piece. Small: many, so that their round trips overlap (A21). */
+/* Transfers of a job, in this order. Two are long: one reads while the other writes. Two are short,
+ * each for a whole piece. Up to 64 are small, so that their round trips overlap (A21). */
 #define LARGE_TRANSFERS 2
 #define SHORT_TRANSFERS 2
 #define SMALL_TRANSFERS_MAX 64

@@ -117,8 +117,8 @@ static void fill(struct announcement *a, const struct operation *operation,
     a->output_stride = ready->output[0].stride;
 }
 
-/* Returns whether an announcement names the round of the job that the piece expects. While that
- * round is unknown, any is accepted: the first announcement sets the number. */
+/* Returns whether an announcement names the round of the job that the piece expects. If the lane
+ * does not know this round, any round is accepted, and the first announcement sets the number. */
 static bool suits_job_round(const struct piece *p, const struct record_ready *ready)
 {
     bool is_of_job =
@@ -129,10 +129,10 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
     return ready->root == (uint32_t)(p->job_round + is_next);
 }
 
-/* Returns whether the rank may announce this round. A new owner accepts any round until all ranks
- * have reported, because the open round is unknown. With a partial quorum a rank may announce a
- * round that closed long ago, but neither one up to its own clock nor one while it waits for an
- * answer. A round in progress uses the announcement of the rank, which no other may replace. */
+/* Returns whether the rank may announce this round. A new owner does not know the open round until
+ * all ranks have reported, and accepts any round. With a partial quorum a rank may announce a
+ * round that closed long ago. The round must be later than the clock of the rank, and the rank must
+ * not wait for an answer. An announcement that a round in progress uses cannot be replaced. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -427,9 +427,9 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether other ranks wait for this rank: for its standing while the lane collects
- * standings, otherwise for its announcement of the round. `round` 0: a late worker asks about the
- * open round. */
+/* Returns whether other ranks wait for this rank. While the lane collects standings, they wait for
+ * the standing of the rank; otherwise they wait for its announcement of the round. `round` 0: a
+ * late worker asks about the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)
@@ -439,8 +439,8 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return rank->said[0].round < round && rank->said[1].round < round;
 }
 
-/* Adds the ranks whose memory delays the round. The caller has found no rank without an
- * announcement. */
+/* Adds the ranks whose memory delays the round to the answer. Called if every rank has announced
+ * the round. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)
 {

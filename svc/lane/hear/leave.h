@@ -4,9 +4,9 @@
 
 #include "svc/lane/types.h"
 
-/* Handles a goodbye. Rounds that wait for this rank fail, except in an elastic job, where the
- * coordinator decides, and with `after_failure`: the worker leaves because of an error that the
- * other ranks also receive. */
+/* Handles a goodbye. Rounds that wait for this rank fail. In an elastic job no round fails, because
+ * the coordinator decides. With `after_failure` no round fails either: the other ranks also receive
+ * the error after which the worker leaves. */
 void worker_leave(struct worker *w, bool after_failure);
 
 /* Handles goodbyes that ranks have sent to the coordinator. `left`: bitmap (RECORD_MISSING_WORDS

@@ -1,7 +1,8 @@
 /* A live worker connects again after a firewall has dropped or reset its connection. The lane may
- * have detected this end (A70), or may still consider the connection open (A69). Announcements of
- * the old connection become invalid, because its memory is gone (W4). The worker reports its
- * standing as to a new owner (A28). Only the coordinator decides that a worker is lost. */
+ * have detected the end of the old connection (A70), or may still consider the old connection open
+ * (A69). Announcements of the old connection become invalid, because its memory is gone (W4). The
+ * worker reports its standing as to a new owner (A28). Only the coordinator decides that a worker
+ * is lost. */
 #include "svc/lane/hear/replace.h"
 
 #include "svc/base/clock.h"
@@ -28,8 +29,8 @@
 #define BREAKS_MAX 10
 #define BREAKS_NS (60 * NS_PER_S)
 
-/* Returns whether piece.announced includes the rank. Between a KEEPS and the announcement after it
- * the rank is not included. */
+/* Returns whether piece.announced includes the rank. After a KEEPS record the rank is not included
+ * until its next announcement. */
 static bool counts(const struct piece *p, struct rank *rank)
 {
     uint64_t round = quorum_round(p, rank);
@@ -62,9 +63,10 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
     return p->state != PIECE_COLLECTING && (rank->part || has_copy);
 }
 
-/* Returns whether a repeated round could sum other ranks than before although some rank already has
- * the first result (QUORUM_FIRST). The ranks stay the same if all ranks take part, or if another
- * lane has chosen them. */
+/* Returns whether the repeated round could have another set of ranks than the interrupted round
+ * (QUORUM_FIRST). Some rank may already have the result of the interrupted round, so the results
+ * would differ. The set stays the same if all ranks take part, or if another lane has chosen the
+ * set. */
 static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;

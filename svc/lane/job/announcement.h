@@ -15,7 +15,7 @@ struct operation;
 struct announcement {
     struct list tell_link; /* node in worker.owed while a message is pending */
     uint64_t round;        /* 0: no announcement */
-    /* round that answers a late announcement, or whose state a replica has */
+    /* in CLOSED: newest closed round; in BACKED: round whose state the replica has */
     uint64_t closed_round;
     uint32_t word;
     uint8_t standing; /* a value of enum record_standing */

@@ -85,7 +85,8 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* If the ring overwrites a set, messages of other pieces have sent this set before. */
+/* The ring of sets may have lost an old set. Messages of other pieces have then sent this set
+ * before. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];

@@ -114,8 +114,8 @@ static bool has_nothing(const struct tenant_share *share)
     return sum == 0;
 }
 
-/* Stops at 0. If memory for a tenant's row was missing, less was counted than is subtracted
- * later. */
+/* Adds `more`, but the result is at least 0. If memory for a tenant's row was missing, fewer bytes
+ * were added than are subtracted later. */
 static void add(uint64_t *used, int64_t more)
 {
     *used = more < 0 && (uint64_t)-more > *used ? 0 : *used + (uint64_t)more;

@@ -92,7 +92,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* An elastic job may repeat the round of its only stored result, which then counts, too. */
+/* Returns the number of results that move. If an elastic job may have to repeat the round of its
+ * only stored result, this result moves, too. */
 static uint8_t kept_results(const struct piece *p)
 {
     uint64_t newest = committed(p), room = kept_room(p);

@@ -94,9 +94,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* Returns whether the pieces are between two iterations. In the middle of an iteration at least one
- * piece began its last round nearly an iteration ago. Numbers of rounds cannot be compared, because
- * pieces may have had different numbers of broadcasts. */
+/* Returns whether the pieces are between two iterations. In the middle of an iteration, at least
+ * one piece began its last round nearly one iteration ago. The function compares times, because
+ * pieces may have had different numbers of rounds before: broadcasts count, too. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;

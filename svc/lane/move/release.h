@@ -33,8 +33,8 @@ int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t
 /* Returns how many of the first pieces are frozen: no read or write of them is posted. A frozen
  * piece stays frozen until it is thawed or dropped. */
 size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Returns 0 if all pieces are released or will be. -ECANCELED: a piece was thawed or dropped since.
- * -ECONNABORTED: the job has failed. */
+/* Returns 0 if all pieces are released, or their release is pending. -ECANCELED: a piece was thawed
+ * or dropped after the request. -ECONNABORTED: the job has failed. */
 int lane_is_releasing(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Serves the pieces again, beginning with the announcements that wait, and cancels pending requests
  * to release them. Pieces that are not released or not on this lane are ignored. */

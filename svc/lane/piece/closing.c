@@ -1,6 +1,6 @@
 /* Owns struct closing: the state of the rule, and the moment of its next decision. Reports to the
- * rule only what this lane has seen, so a new owner of the piece learns the times of all ranks
- * anew. The first round has the start of the workers in it, so its times are dropped. RULES.md:
+ * rule only what this lane has seen, so a new owner of the piece measures the times of all ranks
+ * again. The first round includes the start of the workers, so its times are dropped. RULES.md:
  * A96; packer/backup/README.md: BK1 to BK12. */
 #include "svc/lane/piece/closing.h"
 
@@ -19,8 +19,8 @@ struct closing {
     bool is_measured; /* the sums of the last closed round are known */
     uint8_t reason;
     uint32_t inputs;            /* gradients of the last closed round */
-    double loss, rate;          /* of that round; NaN: unknown */
-    struct record_measure sums; /* of `lanes` lanes, for the round that it names */
+    double loss, rate;          /* of the last closed round; NaN: unknown */
+    struct record_measure sums; /* sums of `lanes` lanes, for round `round` */
     enum backup_rule rule;
 };
 
@@ -104,7 +104,7 @@ static uint32_t closing_place_of(const struct rank *rank)
 static void closing_hear(const struct rank *rank, bool is_of_open)
 {
     struct closing *c = closing_of(rank->piece);
-    /* an error says that the rank has left */
+    /* an error means that the rank has left */
     if (c)
         (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
                                rank->piece->job->lane->now_ns);
@@ -128,7 +128,8 @@ void closing_began(const struct rank *rank)
 
 /* ---- the decision ---- */
 
-/* A rank that has left with a goodbye makes no further gradient. */
+/* Removes ranks that have left with a goodbye from the rule, because they compute no further
+ * gradient. */
 static void closing_note_leavers(struct closing *c)
 {
     for (uint32_t i = 0; c->piece->job->has_left && i < c->piece->members; i++) {
@@ -167,7 +168,7 @@ uint8_t closing_reason(const struct piece *p) { return closing_of(p)->reason; }
 
 /* ---- the end of a round ---- */
 
-/* Notes mean loss and rate of the round, and returns the number of its gradients. */
+/* Stores mean loss and learning rate of the round, and returns the number of its gradients. */
 static uint32_t closing_note_round(struct closing *c)
 {
     const struct piece *p = c->piece;
@@ -191,8 +192,8 @@ static uint32_t closing_note_round(struct closing *c)
     return inputs;
 }
 
-/* Ranks of the set begin the next gradient. Ranks that announced after the round had started are
- * late. */
+/* Reports the end of the round to the rule: ranks of the set begin their next gradient, and
+ * ranks that announced after the start of the round are late. */
 static void closing_begin_next(struct closing *c)
 {
     struct piece *p = c->piece;
@@ -204,7 +205,7 @@ static void closing_begin_next(struct closing *c)
     }
 }
 
-/* Reports the sums and the loss of the last closed round. */
+/* Reports the sums and the loss of the last closed round to the rule. */
 static void closing_report(struct closing *c, double squares, double mean, double product)
 {
     const struct backup_measure measure = {.inputs = c->inputs,

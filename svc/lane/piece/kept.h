@@ -15,7 +15,8 @@ static inline char *kept_result(const struct piece *p, uint64_t round)
 {
     return p->kept + round % kept_room(p) * piece_bytes(p, p->elements);
 }
-/* Forgets the stored result over which the open round may have been written in part. */
+/* Drops the oldest stored result, because the open round may have overwritten a part of the
+ * result. */
 static inline void kept_drop_oldest(struct piece *p)
 {
     uint64_t first = p->round + 1 > kept_room(p) ? p->round + 1 - kept_room(p) : 1;

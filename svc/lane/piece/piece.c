@@ -191,8 +191,8 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
     return 1;
 }
 
-/* The ranks have clocks, so the lane knows their rounds and the piece continues at once. A new rank
- * starts at the slowest clock. */
+/* Copies the clocks of the ranks. With clocks the lane knows the round of each rank, so the piece
+ * continues at once. A new rank starts at the slowest clock. */
 static void carry_clocks(struct piece *p, struct piece *before)
 {
     if (before->round == 0)
@@ -225,8 +225,8 @@ static void carry_over(struct piece *p, struct piece *before)
         p->job->reference = p;
 }
 
-/* The ranks are an array in the piece. Therefore a new piece is created, and the stored state is
- * moved to it. */
+/* The piece contains an array of its ranks. For another number of ranks a new piece is created, and
+ * the stored state is moved to the new piece. */
 int piece_regroup(struct lane_job *job, const struct lane_piece *spec, uint32_t epoch)
 {
     struct piece *before = piece_find(job, spec->id);

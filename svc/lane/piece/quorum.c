@@ -1,6 +1,6 @@
-/* The only place that decides which announcements complete the set of a round, and which ranks take
- * part. The decision depends on the announcements alone. Touches no gradient and sends no message.
- * RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
+/* This file alone decides which announcements complete the set of a round, and which ranks take
+ * part. The decision depends on the announcements alone. The file reads no gradient and sends no
+ * message. RULES.md: A15, A16; svc/wire/README.md: W12, W13. */
 #include "svc/lane/piece/quorum.h"
 
 #include "svc/wire/round_set.h"
@@ -26,7 +26,8 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
     return &job->choices[round % CHOICES_PER_JOB];
 }
 
-/* The full number is the one nearest to the newest known set. */
+/* An announcement has the low half of the number of the round. The lane selects the full
+ * number that is nearest to the newest known set. */
 void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root)
 {
     uint64_t newest = 0;
@@ -43,8 +44,8 @@ static bool has(const struct record_chosen *choice, const struct rank *rank)
     return round_set_count(choice, rank->worker->number) > 0;
 }
 
-/* Returns whether all ranks of the chosen set have left. The remaining ranks then make the round
- * (A45). */
+/* Returns whether all ranks of the chosen set have left. The remaining ranks then take part in the
+ * round (A45). */
 static bool is_void(const struct piece *p, const struct record_chosen *choice)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -94,8 +95,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* Without the set of the last round, a new owner could not distinguish a rank without COMMIT from a
- * rank outside the round (W12). */
+/* Without the set of the last round, a new owner could not distinguish a rank that lacks the COMMIT
+ * from a rank outside the set (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;

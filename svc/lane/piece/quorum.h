@@ -14,16 +14,17 @@ static inline bool quorum_is_loose(const struct piece *p)
 {
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
-/* Returns the number of the piece's round among the rounds of the job; 0: unknown. In a piece with
- * FOLLOWS_ROUNDS, a round that does not follow has the number of the next one that does. */
+/* Returns the number of the job's round that corresponds to a round of the piece; 0: unknown. In a
+ * piece with FOLLOWS_ROUNDS, some rounds are no rounds of the job; such a round has the number of
+ * the next round of the job. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
     if (!piece_follows(p))
         return round;
     return p->job_round > 0 ? p->job_round + round - p->round : 0;
 }
-/* Returns whether a round of the piece with this operation is one of the job's, with the job's
- * set. */
+/* Returns whether a round of the piece with this operation is a round of the job, with the set of
+ * the job's round. */
 static inline bool quorum_follows(const struct piece *p, const struct operation *operation)
 {
     if (!piece_follows(p) || !operation)
@@ -48,13 +49,14 @@ struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
 /* Returns whether the rank takes part in a round that starts now. */
 bool quorum_takes(struct piece *p, struct rank *rank);
-/* Returns whether ranks have left without which the open round can never start. `ret_left`: one of
- * these ranks. */
+/* Returns whether the open round can never start, because ranks that it needs have left.
+ * `ret_left`: one of these ranks. */
 bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
 /* Returns whether the rank is in the set of `round`, as far as the set is known. Such a rank has
  * the result in its output area (W4). */
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
-/* Returns whether late ranks wait for a lost result that no round without them can replace. */
+/* Returns whether late ranks wait for a result that is lost, and the other ranks are too few to
+ * compute another result. */
 bool quorum_is_stuck(struct piece *p);
 /* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
  * is new, or 0 if it is known or its round is too old. -EPROTO: another set of the round is known.

@@ -1,8 +1,9 @@
-/* The rounds whose results takers (ranks outside a set) receive, and the wait of later rounds for
- * takers. Lanes store the states of two rounds, so the close of round r + 2 overwrites the results
- * of round r. The leader lane therefore delays this close, for a limited time, while a rank takes
- * round r. Of sums, lanes store the results of `lag` rounds, and the leader lane waits for each
- * rank. Owns struct takers. RULES.md: A87, A95. */
+/* Takers (ranks outside a set): the rounds whose results they receive, and the wait of later rounds
+ * for takers. If lanes update parameters, they store the states of two rounds, so the close of
+ * round r + 2 overwrites the results of round r. The leader lane therefore delays this close, for a
+ * limited time, while a rank receives the results of round r. If lanes only sum, they store the
+ * results of `lag` rounds, and the leader lane waits for each rank without a limit. Owns struct
+ * takers. RULES.md: A87, A95. */
 #include "svc/lane/piece/takers.h"
 
 #include "svc/base/clock.h"
@@ -11,19 +12,21 @@
 
 #include <string.h>
 
-/* Number of measured rounds. Of these the median counts: a pause of all ranks is no usual round. */
+/* Number of rounds whose times are stored. The usual time is their median, so one long pause of all
+ * ranks has no effect. */
 #define SPANS 16
 /* The shortest wait, and the wait before a round was measured: time for the thread of a worker to
  * be scheduled. */
 #define WAIT_LEAST_NS (10 * NS_PER_MS)
-/* After this many rounds in one announcement a taker begins its next gradient, even if a newer
- * round has been committed. Without this limit a rank whose memory is slower than a round
- * would never begin. */
+/* Number of rounds that a taker receives after one announcement. Then the taker begins its next
+ * gradient, even if a newer round has been committed. Without this limit, a rank whose memory is
+ * slower than a round would never begin a gradient. */
 #define TRIES_MAX 2
-/* Each wait that ends in vain doubles the next wait for this rank, at most this often. So a slow
- * rank gets the time for a whole round, and a stopped rank delays only one round. */
+/* A wait is in vain if the rank has not received the results until the end of the wait. Each wait
+ * in vain doubles the next wait for this rank, at most this often. A slow rank thus gets enough
+ * time, and a stopped rank delays only one round. */
 #define DOUBLINGS_MAX 6
-#define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* twice that, doubled, is a time */
+#define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* the doubled time does not overflow */
 
 struct taker {
     uint64_t round;  /* round whose results the rank receives; 0: none */
@@ -35,7 +38,7 @@ struct taker {
 };
 
 struct takers {
-    struct lane_wait wait;   /* of the open round */
+    struct lane_wait wait;   /* the wait of the open round */
     struct closing *closing; /* the rule of the job's rounds (closing.h); NULL: none */
     uint64_t closed_ns;      /* time of the last close; 0: this lane has closed no round */
     uint64_t spans_ns[SPANS];
@@ -127,7 +130,7 @@ uint64_t takers_answer(const struct rank *rank)
     uint64_t newest = rank->piece->round - 1;
     takers_forget(rank);
     if (rank->piece->terms.lag > 0)
-        return newest; /* no mean is skipped, and the next close waits for the rank */
+        return newest; /* the rank must receive every mean, and the next close waits for the rank */
     if (t->landed != RECORD_ROUND_NONE)
         t->in_vain = 0;
     if (t->landed != RECORD_ROUND_NONE && (t->landed == newest || t->tries == TRIES_MAX))
@@ -240,8 +243,9 @@ void takers_closed(struct piece *p)
 
 /* ---- the state that moves ---- */
 
-/* Writes the usual time of a round, then the round of each taker; of sums, the round that each rank
- * holds. */
+/* Writes the usual time of a round. The number of a round follows for each rank: with `lag` the
+ * newest round whose result the rank does not need, otherwise the round whose results the rank
+ * receives. */
 void takers_save(const struct piece *p, uint64_t *ret_words)
 {
     const struct takers *ts = p->takers;

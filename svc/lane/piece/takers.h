@@ -1,6 +1,6 @@
-/* Ranks outside a set that fetch a result, on the leader lane of a job with backup workers (W22):
- * the round that each of them takes, and how long the round after the next waits for them.
- * Sends no message. RULES.md: A87. */
+/* Takers: ranks outside a set that request a result, on the leader lane of a job with backup
+ * workers (W22). For each taker the lane stores the round whose results it receives, and the time
+ * for which later rounds wait for the taker. Sends no message. RULES.md: A87. */
 #ifndef GRADPOOL_LANE_PIECE_TAKERS_H
 #define GRADPOOL_LANE_PIECE_TAKERS_H
 
@@ -9,40 +9,42 @@
 /* Creates the state for the ranks of a piece that leads the rounds of its job. NULL: no memory. */
 struct takers *takers_create(struct piece *p);
 void takers_free(struct piece *p);
-/* Returns the place of the rule's state (closing.h), which is NULL at first; NULL: the piece leads
- * no rounds. */
+/* Returns the address of the pointer to the rule (closing.h); this pointer is NULL at first.
+ * Returns NULL if the piece leads no rounds. */
 struct closing **takers_closing(const struct piece *p);
 
-/* The rank has announced this round of the hidden tensor, or has its word, and so holds all rounds
- * before. */
+/* Records that the rank needs no result of a round before `round`: the rank has announced `round`
+ * of the hidden tensor, or has the word of this round. */
 void takers_hold_before(const struct rank *rank, uint64_t round);
-/* The rank's announcement was late, and the answer names this round: the rank takes its results. A
- * piece without takers ignores the call. */
+/* Records that the rank receives the results of `round`: its announcement was late, and the answer
+ * contains this round. A piece without takers ignores the call. */
 void takers_begin(const struct rank *rank, uint64_t round);
-/* The rank has reported that the results of `round` have landed, or (RECORD_ROUND_NONE) that a lane
- * no longer had them. takers_asking() returns the rank until takers_answer(). */
+/* Records a report of the rank: the results of `round` have landed, or (RECORD_ROUND_NONE) a lane
+ * no longer had the results. takers_asking() returns the rank until takers_answer(). */
 void takers_landed(const struct rank *rank, uint64_t round);
 /* Returns a taker whose report has no answer yet, or NULL. */
 struct rank *takers_asking(struct piece *p);
-/* Returns the round that answers the rank's report: the one that has landed if the rank may begin
- * its next gradient, otherwise the newest closed round, which the rank takes. The open round must
- * be known. */
+/* Returns the round for the answer to the rank's report. If this is the round that has landed, the
+ * rank may begin its next gradient. Otherwise it is the newest closed round, whose results the rank
+ * receives next. The open round must be known. */
 uint64_t takers_answer(const struct rank *rank);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
 
-/* Returns whether the open round has to wait, because a rank lacks results that the close would
- * overwrite. In a job whose lanes update parameters, this is a taker of a round two or more rounds
- * back: the first call for a round sets the end of the wait, and after this end the round waits no
- * longer for a taker that has not landed. With terms.lag, this is any rank that is further behind,
- * and the wait has no end. */
+/* Returns whether the open round must not close yet, because the close would overwrite results that
+ * a rank lacks.
+ *
+ * If lanes update parameters, the round waits for takers of a round two or more rounds back. The
+ * first call for a round sets the end of the wait; afterwards the round no longer waits for these
+ * takers. With terms.lag the round waits for every rank that lacks a result, and the wait has no
+ * end. */
 bool takers_hold(struct piece *p);
 /* Measures the time since the last close, and counts the results of the round for the ranks of its
  * set. Called when a round closes, after its set is stored. */
 void takers_closed(struct piece *p);
 
-/* The state that moves with the piece: takers_words() numbers. takers_load() returns false if a
- * number is out of bounds. */
+/* The state that moves with the piece consists of takers_words() numbers. takers_load() returns
+ * false if a number is out of bounds. */
 static inline uint32_t takers_words(const struct piece *p)
 {
     return p->takers ? p->members + 1 : 0;

@@ -41,8 +41,8 @@ static void parts_simplify_weights(struct piece *p)
         p->ranks[i].weight = p->ranks[i].is_source ? p->ranks[i].part->weight / common : 0;
 }
 
-/* Returns whether the rank takes part in a round that copies a result. A rank outside the job's set
- * of the round takes the result later, for all tensors. */
+/* Returns whether the rank takes part in a round that copies a result. A rank outside the set of
+ * the job's round does not: this rank requests the result later, for all tensors at once. */
 static bool part_copies(struct piece *p, struct rank *rank)
 {
     const struct announcement *a = quorum_waiting(p, rank);

@@ -1,6 +1,6 @@
-/* A round of a piece: its start, its commit, and answers to late ranks. quorum.c decides whose
- * announcements a round takes, and standing.c which round a new owner opens. RULES.md: A1, A2, A14
- * to A16; svc/wire/README.md: W2 to W5, W12. */
+/* A round of a piece: its start, its commit, and answers to late ranks. quorum.c decides which
+ * announcements a round uses. standing.c decides which round a new owner opens. RULES.md: A1, A2,
+ * A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -80,8 +80,8 @@ static void start(struct piece *p)
     job_wake(p->job);
 }
 
-/* Returns whether every rank that has not left and is not lost has announced a round. A rank offers
- * its copy before its first announcement (W17), so the lane then knows all copies. */
+/* Returns whether every rank has announced a round, except ranks that have left or are lost. A rank
+ * offers its copy before its first announcement (W17), so the lane then knows all copies. */
 static bool all_have_spoken(const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -124,8 +124,8 @@ static void answer_landed(struct piece *p)
     }
 }
 
-/* Answers late announcements of the job's rounds. CLOSED is enough, because the hidden tensor has
- * no elements: a word would make the next round wait for a stopped rank. */
+/* Answers late announcements of the job's rounds with CLOSED alone, because the hidden tensor has
+ * no elements. A word for a stopped rank would delay the next round. */
 static void answer_late(struct piece *p)
 {
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
@@ -141,9 +141,10 @@ static void answer_late(struct piece *p)
     }
 }
 
-/* A worker's empty copy is filled only after every rank has announced a round: a rank that arrives
- * later might already hold a copy, and no record would inform the holder of the stale one. For an
- * aggregator that the coordinator has named as replica holder, the lane need not wait. */
+/* Continues the piece. The lane fills a worker's empty copy only after every rank has announced a
+ * round, because a rank that arrives later might already have a copy. The holder of the older copy
+ * would then not learn that its copy is not used. An aggregator that the coordinator has named as
+ * replica holder receives its copy at once. */
 void round_go_on(struct piece *p)
 {
     answer_landed(p);
@@ -302,7 +303,7 @@ static void lead(struct piece *p)
     if (closing_is_here(p) && chosen.reason != RECORD_REASON_ALL)
         chosen.reason = closing_reason(p);
     chosen.epoch = p->epoch;
-    /* an error says that a worker has sent another set, which concerns this job only */
+    /* an error means that a worker has sent another set, which concerns this job only */
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     closing_closed(p);
@@ -362,8 +363,8 @@ void round_fill(struct piece *p, uint64_t round)
     start(p);
 }
 
-/* Fails the piece if a rank that has left while the piece was busy makes the open round impossible;
- * otherwise the piece continues. */
+/* Fails the piece if the open round has become impossible, because a rank has left while the piece
+ * was busy. Otherwise the piece continues. */
 static void go_on_or_fail(struct piece *p)
 {
     uint32_t left;
@@ -375,8 +376,8 @@ static void go_on_or_fail(struct piece *p)
         round_go_on(p);
 }
 
-/* Continues after the state was written to a copy: with the standing, if the open round is not
- * known yet (round 0), otherwise with the open round. */
+/* Continues after the state was written to a copy. If the open round is unknown (round 0), the lane
+ * collects standings; otherwise the open round continues. */
 static void end_fill(struct piece *p)
 {
     uint64_t round = p->parameters->filled;
@@ -393,7 +394,7 @@ static void end_fill(struct piece *p)
         piece_rest(p);
 }
 
-/* Settles the standing after the state was read from its copy. */
+/* Decides which round is open after the state was read from its copy. */
 static void end_fetch(struct piece *p)
 {
     uint64_t round = p->parameters->fetched;

@@ -15,12 +15,13 @@ void round_answer_late(struct rank *rank, struct announcement *a);
  * gets an answer. */
 void round_landed(struct rank *rank, uint64_t round);
 /* Ends a round without chunks in progress. If all results have landed, COMMIT follows. A round that
- * was given up, or whose piece has failed, ends without COMMIT; an interrupted one begins again. */
+ * was given up, or whose piece has failed, ends without COMMIT; an interrupted round begins
+ * again. */
 void round_chunks_are_over(struct piece *p, bool is_given_up);
 /* Gives up the round in progress. The round ends when none of its operations is posted. */
 void round_give_up(struct piece *p);
-/* Stores the set of ranks of a round (quorum_choose()), and starts the rounds that waited for it.
- * Errors of quorum_choose(). */
+/* Stores the set of ranks of a round (quorum_choose()), and starts the rounds that waited for the
+ * set. Returns the result of quorum_choose(). */
 int round_choose(struct lane_job *job, const struct record_chosen *chosen);
 /* Counts an announcement of the open round, and starts the round if its quorum is complete. An
  * announcement that contradicts the others fails the piece. */

@@ -40,9 +40,10 @@ static bool somebody_enters(const struct piece *p)
 }
 
 /* Returns whether a copy proves that `round` was committed. The former lane may have died before
- * any COMMIT arrived; a copy that begins with the round shows that all ranks have the result (W4).
- * Two cases ignore the proof: if the state is on this lane, a round of other ranks may have to be
- * undone (A44), and if a rank enters, the rank enters after the same round on all pieces. */
+ * any COMMIT arrived. A copy that begins with the round shows that all ranks have the result (W4).
+ * The proof is ignored in two cases: if the state is on this lane, because a round of other ranks
+ * may have to be undone (A44); and if a rank enters, because it must enter after the same round on
+ * all pieces. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
     bool is_lost = p->parameters && !p->parameters->are_set;
@@ -76,9 +77,9 @@ static bool takes_all(const struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && p->terms.bound == p->members && !p->job->is_elastic;
 }
 
-/* Tells a rank of the set again that the round is committed. The rank may have announced the round
- * to a lane or connection that is gone, so it may not know the set. The leader lane sends the set
- * ahead of the COMMIT (W13). */
+/* Sends COMMIT of the round again to a rank of the set. The rank may have announced the round to a
+ * lane or connection that is gone, so it may not know the set. The leader lane therefore sends the
+ * set before the COMMIT (W13). */
 static void commit_again(struct rank *rank, struct announcement *a)
 {
     if (piece_leads(rank->piece))
@@ -97,9 +98,9 @@ static void wait_for_answer(struct rank *rank, struct announcement *a)
     rank->piece->late++;
 }
 
-/* Answers a rank that announces a committed round of a piece with the job's sets. The leader lane
- * decides about later results, so this lane names no other round. A round without a set has had all
- * ranks. */
+/* Answers a rank that announces a committed round of a piece that follows the job's sets. The
+ * leader lane decides about later results, so this answer contains no other round. If the round has
+ * no set, all ranks took part. */
 static void catch_up_follower(struct piece *p, struct rank *rank, struct announcement *a)
 {
     bool is_of_all = !quorum_follows(p, a->operation);
@@ -141,13 +142,13 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
     }
 }
 
-/* Returns whether the round's result is the same for all ranks and the lane's state does not need a
- * round of its own. Ranks without the result can then copy it. */
+/* Returns whether ranks without the result can copy it from another rank: the result is the same
+ * for all ranks, and the lane's state does not need the round to be computed. */
 static bool is_common(const struct piece *p, const struct announcement *a)
 {
-    /* regrouped: the state is on this lane (A44) */
+    /* if the ranks have changed, the state is on this lane (A44) */
     bool is_here = !p->parameters || p->is_regrouped;
-    /* with clocks the sum lacks the inputs of the other ranks */
+    /* if ranks have clocks, the sum lacks the inputs of the other ranks */
     bool is_whole = !quorum_is_loose(p);
     return !a->operation->splits && !a->operation->collects && !a->operation->saves && is_here &&
            is_whole;
@@ -208,9 +209,9 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 
 /* ---- kept state ---- */
 
-/* Returns whether the stored state is the one before the open round. If no rank has the whole
- * result of a tensor, the round is repeated even on a lane that has committed this piece; the lane
- * then reverts to the parameters before the round, which are in the spare state (A19). */
+/* Returns whether the stored state is the state before the open round. If no rank has the whole
+ * result of a tensor, the round is repeated, even on a lane that has committed this piece. Such a
+ * lane reverts to the parameters before the round, which are in the spare state (A19). */
 static bool suits_state(struct piece *p)
 {
     if (p->round == p->state_round + 1)
@@ -246,8 +247,9 @@ static bool fetch(struct piece *p, uint64_t committed)
     return true;
 }
 
-/* Begins to write the state of a piece that has other ranks now to a holder without a copy. Returns
- * false if no write is needed, or if the state cannot be made that of round `committed` (A44). */
+/* After a change of the ranks, begins to write the state of the piece to a holder without a copy.
+ * Returns false if no write is needed, or if the lane does not have the state after round
+ * `committed` (A44). */
 static bool fill(struct piece *p, uint64_t committed)
 {
     if (!p->is_regrouped || !replica_lacks(p, committed))
@@ -260,8 +262,9 @@ static bool fill(struct piece *p, uint64_t committed)
     return suits;
 }
 
-/* Opens the round after the newest one that any rank knows to be committed. If a rank has the
- * result of that round, the others get this result, never a second sum (W5). */
+/* Opens the round after the newest round that any rank knows to be committed. If a rank has the
+ * result of the opened round, the result is copied to the other ranks, and the round is not summed
+ * again (W5). */
 void round_recover(struct piece *p)
 {
     uint32_t left = 0, silent = silent_leavers(p, &left);
@@ -280,9 +283,9 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
-/* A piece whose state came from a copy counts as that of a new owner, even if its ranks have
- * changed. Exception: a rank has the former ranks' result of the next round, which must not be
- * computed again from other inputs. */
+/* If the state was read from a copy, the piece is treated as on a new owner, even if its ranks have
+ * changed. Exception: a rank has the result of the next round from the former set of ranks. This
+ * round must not be computed again from other inputs. */
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -293,8 +296,8 @@ void standing_fetched(struct piece *p, uint64_t committed)
     p->is_regrouped = false;
 }
 
-/* Answers a new rank with the newest round that is over or will be over without the rank. The rank
- * enters after this round. */
+/* Sends a new rank the number of the newest round that has ended, or that will end without the
+ * rank. The rank enters after this round. */
 static void welcome_new(struct rank *rank)
 {
     struct piece *p = rank->piece;
@@ -320,8 +323,8 @@ static void welcome_entering(struct piece *p)
     }
 }
 
-/* Sets the number of the job's open round from the announcements: a rank of the set of a committed
- * round may be the only one that names a round. */
+/* Sets the number of the job's open round from the announcements. A rank of the set of a committed
+ * round may be the only rank whose announcement has a round of the job. */
 static void standing_learn(struct piece *p)
 {
     for (uint32_t i = 0; i < 2 * p->members; i++) {
@@ -353,7 +356,8 @@ void round_settle(struct piece *p, uint64_t committed)
     if (p->failure)
         return; /* a failed piece opens no round */
     if (replica_is_filled(p))
-        /* the first counted rank has started the fill, which round_take_up() would disturb */
+        /* the first counted rank has started to fill a copy; round_take_up() would interrupt
+         * this */
         round_count_early(p);
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
@@ -383,8 +387,8 @@ void round_resume(struct piece *p)
 
 /* ---- standing supplied by the former owner ---- */
 
-/* Checks a rank that has its own clock. The clock on the lane decides which pushes the running sum
- * contains; the COMMITs that the worker has received do not. */
+/* Checks a rank that has its own clock. The running sum contains the pushes up to the lane's value
+ * of this clock, even if the worker has not received the COMMITs. */
 static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
 {
     if (ready->standing != RECORD_ANNOUNCE)
@@ -392,9 +396,10 @@ static bool suits_clock(const struct rank *rank, const struct record_ready *read
     return ready->round == rank->clock || ready->round == rank->clock + 1;
 }
 
-/* A rank may already hold the result of the open round: a round that was given up after the loss of
- * a replica holder (A49) or of a connection (A69) may have sent its result to some ranks. The
- * repeated round has the same bits, because the gradients are still lent. */
+/* Returns whether the standing is possible. A rank may already have the result of the open round: a
+ * round that was aborted after the loss of a replica holder (A49) or a connection (A69) may have
+ * sent its result to some ranks. The repeated round has the same bits, because the gradients are
+ * still lent. */
 bool standing_accepts(const struct piece *p, const struct rank *rank,
                       const struct record_ready *ready)
 {
@@ -418,7 +423,8 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
                                                                : committed);
 }
 
-/* A push that the running sum already contains gets its COMMIT and is not read again. */
+/* If the running sum already contains the push, the rank gets its COMMIT, and the push is not read
+ * again. */
 static void welcome_clock(struct rank *rank, struct announcement *a)
 {
     if (a->round <= rank->clock)
@@ -427,7 +433,7 @@ static void welcome_clock(struct rank *rank, struct announcement *a)
         round_count(rank, a);
 }
 
-/* The rank is answered without the reports of other ranks, because the open round is known. */
+/* Answers the rank without waiting for other ranks, because the open round is known. */
 void standing_welcome(struct rank *rank)
 {
     struct piece *p = rank->piece;

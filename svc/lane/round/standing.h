@@ -19,8 +19,8 @@ bool standing_accepts(const struct piece *p, const struct rank *rank,
 void standing_welcome(struct rank *rank);
 /* Records that the state after round `committed` was read from its copy. */
 void standing_fetched(struct piece *p, uint64_t committed);
-/* Handles ENTERS: a rank that is new to the piece requests the number of the round after which the
- * rank enters. */
+/* Handles ENTERS: a rank that is new to the piece requests the number of the round after which it
+ * enters. */
 void standing_enter(struct rank *rank, const struct record_ready *ready);
 
 #endif

@@ -1,5 +1,5 @@
 /* Records rounds for timelines, in rings that readers lend. Recording allocates nothing and takes
- * no lock; a job without a recording costs the check of a pointer. RULES.md: A48. */
+ * no lock; for a job without a recording, only a pointer is checked. RULES.md: A48. */
 #include "svc/lane/round/tracing.h"
 
 #include "svc/lane/job/table.h"

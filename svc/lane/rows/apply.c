@@ -24,8 +24,8 @@ static struct lane_shard *apply_shard(const struct row_apply *apply)
 
 /* ---- choice of the clock and the shard ---- */
 
-/* Returns whether a pull of this or an earlier clock is open. Such a pull goes first, because pulls
- * read the rows as they were before the pushes of their clock. */
+/* Returns whether a pull of this or an earlier clock is open. Such a pull is answered before the
+ * pushes of the clock are applied, because a pull reads the rows before these pushes. */
 static bool has_earlier_pulls(const struct lane_table *table)
 {
     list_for_each_entry (struct row_request, pull, &table->queues->pulls, link)
@@ -41,8 +41,9 @@ static struct row_request *apply_first(const struct lane_table *table)
     return node ? list_entry(node, struct row_request, link) : NULL;
 }
 
-/* Without BSP, a push waits only for the first settings, because they may be on their way from
- * another rank. That rank sends them before the end of its first clock. */
+/* Returns whether the oldest push may be applied without BSP. The push waits only for the first
+ * settings of the table, which another rank may still have to send. A rank sends settings before
+ * the end of its first clock. */
 static bool may_apply_alone(const struct lane_table *table)
 {
     const struct row_request *push = apply_first(table);
@@ -360,8 +361,8 @@ static void apply_rows(struct row_apply *apply, uint32_t end)
     }
 }
 
-/* Applies the next rows of the cut stripe, as many as ROW_SUMS_BYTES has room for. If a worker's
- * memory cannot be read, no row changes, the worker's connection ends, and the result is false. */
+/* Applies the next rows of the cut stripe, up to ROW_SUMS_BYTES of sums. If a worker's memory
+ * cannot be read, no row changes, the worker's connection ends, and the result is false. */
 static bool apply_batch(struct row_apply *apply)
 {
     uint32_t dim = apply->table->terms->dim,

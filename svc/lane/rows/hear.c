@@ -136,8 +136,8 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
     return NULL;
 }
 
-/* Handles a risen minimum. A clock of the job counts once, although each of its tables ends the
- * clock. */
+/* Called when the minimum of a table has increased. Each clock of the job counts once, although
+ * each table of the job ends the clock. */
 static void clock_has_ended(const struct lane_table *table)
 {
     struct lane_tables *tables = table->job->tables;

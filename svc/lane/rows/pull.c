@@ -77,8 +77,9 @@ static int batch_write(struct pull_batch *b)
     return 0;
 }
 
-/* Returns whether a push is not applied whose gradients the pull has to see: an earlier one of the
- * same rank, or, with SSP, one of a clock that all ranks have ended long enough ago. */
+/* Returns whether the pull must wait for a push that is not applied yet. A pull must see the
+ * earlier pushes of its own rank. With SSP, a pull must also see all pushes up to a certain clock,
+ * which all ranks have ended. */
 static bool pull_awaits_push(const struct lane_table *table, const struct row_request *pull)
 {
     bool is_ssp = table->terms->consistency == TABLE_TERMS_SSP;
@@ -145,8 +146,8 @@ static int pull_go_on(struct lane_table *table, struct row_request *pull)
     return (int)answered;
 }
 
-/* Returns whether there was work. A worker whose pages are gone gets no word, because its
- * connection is about to end. */
+/* Returns whether there was work. If pages of a worker cannot be read, the worker gets no word,
+ * because its connection is about to end. */
 static bool pull_try(struct lane_table *table, struct row_request *pull)
 {
     int answered = pull_go_on(table, pull);

@@ -1,5 +1,5 @@
-/* One turn of the tables of a job. Pulls go first: an update waits for the pulls of its clock, and
- * no pull waits for an update of a later one. RULES.md: A1, A22, A90, A93. */
+/* One turn of the tables of a job. Pulls are handled first: an update waits for the pulls of its
+ * clock, and no pull waits for an update of a later clock. RULES.md: A1, A22, A90, A93. */
 #include "svc/lane/rows/rows.h"
 
 #include "svc/base/clock.h"
@@ -98,8 +98,9 @@ void rows_check_left(struct lane_table *table)
             table_check_left(table, &job->workers[rank]);
 }
 
-/* A rank that has left stays a member: a clock that ended without its gradient would be a wrong
- * result. The pushes of the rank end with its memory. */
+/* Handles a rank that has left. The rank stays a member, because a clock that ended without its
+ * gradient would have a wrong result. The pushes of the rank are dropped, because its memory is
+ * gone. */
 static void table_leave(const struct lane_table *table, const struct worker *w)
 {
     if (owes_push(table, w))
@@ -111,7 +112,8 @@ static void table_leave(const struct lane_table *table, const struct worker *w)
         table_check_left(table, w);
 }
 
-/* Without BSP, `shard` is the progress of the first push, which ends with its worker. */
+/* Resets the progress if the first push belongs to the worker and is dropped. Without BSP, `shard`
+ * counts the shards to which the first push is applied. */
 static void table_forget_progress(struct lane_table *table, const struct worker *w)
 {
     struct list *node = list_first(&table->queues->pushes);

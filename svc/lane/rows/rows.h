@@ -24,7 +24,7 @@ uint64_t rows_busy_ns(const struct lane_job *job);
 void rows_measure(const struct lane_job *job, struct lane_job_use *use);
 /* Drops the requests of a worker whose connection has ended. A worker that was lost, or has left an
  * elastic job, is no member any more, so no clock waits for it. The job fails with -EPIPE if the
- * worker has left a job that is not elastic before its pushes were applied, or in a clock that
+ * worker has left a job that is not elastic before its pushes were applied, or during a clock that
  * another rank has ended. A replica holder has neither requests nor memberships. */
 void rows_forget(struct worker *w);
 /* Fails the job with -EPIPE if a rank has left before the end of a clock that another has ended. */

@@ -41,10 +41,10 @@ struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t numbe
 /* Returns the settings that apply to a clock; NULL: no rank has sent any. Without BSP the oldest
  * stored settings also apply to all earlier clocks. The pointer is valid until table_set(). */
 const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock);
-/* Stores settings that apply from `clock` on; settings for the same clock replace the last ones.
- * Without BSP, the oldest settings are dropped if ROW_SETTINGS_MAX are stored, because a rank may
- * be any number of clocks ahead. -ENOBUFS: ROW_SETTINGS_MAX changes of BSP are not applied yet.
- * -ERANGE: the last settings are for a later clock. */
+/* Stores settings that apply from `clock` on; settings for the same clock replace the last
+ * settings. Without BSP, the oldest settings are dropped if ROW_SETTINGS_MAX are stored, because a
+ * rank may be any number of clocks ahead. -ENOBUFS: ROW_SETTINGS_MAX changes of BSP are not applied
+ * yet. -ERANGE: the last settings are for a later clock. */
 int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
 /* Fails the job with -EOPNOTSUPP if it has tables and the worker is connected over a network. A
  * lane uses rows in mapped memory only, so no clock would have the rank's gradients. */

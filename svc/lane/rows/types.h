@@ -16,8 +16,8 @@
 #define ROW_SOURCES_MAX RECORD_ROW_REQUESTS_ALL
 #define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
 
-/* A pull or push of a worker: in one of the lists of row_queues, or among the unused requests of
- * its rank. */
+/* A pull or push of a worker. It is in one of the lists of row_queues, or among the unused requests
+ * of its rank. */
 struct row_request {
     struct list link;
     struct worker *worker;
@@ -93,7 +93,7 @@ struct apply_part {
 struct row_apply {
     struct lane_table *table; /* NULL: none */
     bool is_cut;              /* the stripe is cut, and its rows are open */
-    uint32_t at;              /* keys of the cut stripe before this one are applied */
+    uint32_t at;              /* number of applied keys of the cut stripe */
     struct row_step step;
     struct stripe *stripe;
     struct apply_part *parts;
@@ -110,11 +110,11 @@ struct lane_tables {
     struct row_apply *apply;
     bool has_left;      /* a rank has left with a goodbye */
     uint64_t busy_ns;   /* lane time of all tables */
-    uint64_t largest;   /* largest minimum of a table; earlier clocks have ended in some table */
+    uint64_t largest;   /* largest minimum of all tables */
     uint64_t ended;     /* number of clocks that have ended since the first table was placed */
-    uint64_t ended_ns;  /* time at which the last of them ended */
+    uint64_t ended_ns;  /* time of the last end of a clock */
     uint64_t pushes;    /* number of applied pushes to tables with ASP */
-    uint64_t pushed_ns; /* time at which the last of them was applied */
+    uint64_t pushed_ns; /* time of the last such push */
 };
 
 #endif

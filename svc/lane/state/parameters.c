@@ -74,7 +74,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        /* q->told may be the settings of a rank that was the lowest before (A44) */
+        /* q->told may have settings of a rank that was the lowest rank earlier (A44) */
         q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
@@ -125,7 +125,7 @@ static void update(const struct piece *p, const struct reduce_pass *sums, uint64
     kernel(sums, &q->settings[p->round & 1], q->steps + 1, &state);
 }
 
-/* Computes the mean of a few elements from `at` on. The sources are those of the last pass. */
+/* Computes the mean of a few elements from `at` on, from the sources of the last pass. */
 static void take_mean(const struct piece *p, const struct reduce_pass *sums, size_t at,
                       size_t elements, float *ret_mean)
 {
@@ -175,7 +175,8 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
-/* Before the first step the old moments are undefined, and count as zero. */
+/* Copies the state as the new state. Before the first step the old moments are undefined, and count
+ * as zero. */
 void parameters_keep(const struct transfer *t, void *const targets[], int count)
 {
     const struct parameters *q = t->piece->parameters;

@@ -26,17 +26,18 @@ struct replica {
     bool is_taken;
     /* written after a half at a replica holder: its state is complete */
     struct record_stamp stamp[2];
-    /* zeros that are written first, because the half has no complete state in the meantime */
+    /* zeros; written before a state, because the half is incomplete until the state is whole */
     struct record_stamp none;
     uint32_t piece; /* number of the piece */
     uint32_t note;  /* number of the copy at the holder; sent back to the holder */
-    /* sends BACKED to the holder: the round since which the copy is complete */
+    /* announcement for the message BACKED to the holder, with the round since which the copy is
+     * complete */
     struct announcement told;
     uint64_t told_steps; /* update count for that message */
 };
 
-/* State of a piece with an update rule (A19). Parameters and moments exist twice: until it is
- * committed, a round reads one state and writes the other. */
+/* State of a piece with an update rule (A19). Parameters and moments exist twice: a round reads the
+ * committed state, and writes the other state until the commit. */
 struct parameters {
     bool are_set;           /* the parameters were set by a broadcast, a restore or a copy */
     unsigned now;           /* index of the committed state in state[] */
@@ -81,8 +82,8 @@ void parameters_tell(struct worker *w, const struct record_settings *told);
 /* Returns whether the operation is possible. Updates need parameters, and a piece with parameters
  * allows no other sums. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
-/* Returns the address in the other state where the round stores the values of the chunk. NULL: the
- * round sets no array. A copy is read into the committed state. */
+/* Returns the address where the round stores the values of the chunk, in the state that is not
+ * committed. A copy is read into the committed state. NULL: the round sets no array. */
 float *parameters_set_at(const struct transfer *t);
 /* Returns the number of arrays of a state, each as long as the piece; 0: no update rule. */
 static inline uint32_t parameters_arrays(const struct piece *p)
@@ -100,12 +101,13 @@ static inline bool parameters_step(const struct piece *p)
 {
     return p->parameters && !p->is_copy && p->operation && p->operation->updates;
 }
-/* Called when a round starts: it uses the settings of the lowest rank that takes part, and may
- * write to the spare state. */
+/* Called when a round starts. The round uses the settings of the lowest rank that takes part, and
+ * may write to the spare state. */
 void parameters_start(struct piece *p);
 /* Returns whether the state after `round` is on this lane, committed and whole. */
 bool parameters_have(const struct piece *p, uint64_t round);
-/* Returns the parameters after `round`, which parameters_have(), from an element on. */
+/* Returns the parameters after `round`, from element `first` on. parameters_have() must be true for
+ * this round. */
 const float *parameters_at(const struct piece *p, uint64_t round, uint64_t first);
 /* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
  * the targets and, together with the moments, to the spare state. */

@@ -1,8 +1,7 @@
-/* Copy of a piece's state in the memory of a worker or another aggregator. Each round writes to it.
- * If this lane is lost, the next owner reads it. The two halves are written in turn, so the copy of
- * the committed round stays complete while the next one is written. A copy is read only when no
- * former owner can write to it: the coordinator has made sure of this first (W5). RULES.md: A31,
- * A49. */
+/* Copy of a piece's state in the memory of a worker or another aggregator. Each round writes to the
+ * copy. If this lane is lost, the next owner reads the copy. The two halves are written in turn, so
+ * one half has the committed state while the other half is written. A copy is read only after the
+ * coordinator has made sure that no former owner can write to the copy (W5). RULES.md: A31, A49. */
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
@@ -53,9 +52,9 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Returns whether the offer is better than the present copy. A holder with a copy stays the holder
- * while it is connected; offers are for pieces without a copy. Of two copies, the one with the
- * later `since` is valid, because it has replaced the other. */
+/* Returns whether the offer replaces the present copy. While a holder with a copy is connected, it
+ * stays the holder, and offers are for pieces without a copy. Of two copies, the copy with the
+ * later `since` is valid, because it has replaced the other copy. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -70,8 +69,8 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
     return piece_rank(p, w->number) != NULL;
 }
 
-/* Stores the older half first; it may be empty (round 0). If both halves have the same index, the
- * newer one overwrites the older. */
+/* Stores the update counts of both halves, the older half first. The older half may be empty (round
+ * 0). If both halves have the same index, the count of the newer half stays. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
     int newer = told->rounds[1] > told->rounds[0];
@@ -113,7 +112,8 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
 }
 
 /* Stores an offer. The coordinator's message that names the holder may arrive after the holder's
- * offer. Of three offers, the lane keeps the one of the next holder, and the newest. */
+ * offer. The lane stores at most two offers: the offer of the next holder, and the newest other
+ * offer. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told)
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;

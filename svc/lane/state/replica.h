@@ -47,11 +47,12 @@ static inline bool replica_is_kept(const struct piece *p)
     return p->parameters && p->parameters->replica.worker;
 }
 
-/* Called when the open round is committed. A replica holder that has received all of it has the
- * state from this round on. */
+/* Called when the open round is committed. If a replica holder has received the whole state of the
+ * round, its copy is valid from this round on. */
 void replica_committed(struct piece *p);
 
-/* Returns whether the copy has the committed state and will receive all later ones. */
+/* Returns whether the copy has the committed state, and will receive the states of all later
+ * rounds. */
 bool replica_is_whole(const struct piece *p);
 
 /* Returns whether no copy can have a useful state: no state was ever set, or the piece has

@@ -1,6 +1,6 @@
-/* Owns the sampled blocks of pieces, and the means of these blocks in the round before. A repeated
- * round has overwritten some of these means, and so has no product. No result depends on a sample.
- * RULES.md: A97; svc/wire/README.md: W22. */
+/* Owns the sampled blocks of pieces, and the means of these blocks in the previous round. A
+ * repeated round has already overwritten some of these means, so for this round no product of two
+ * means is computed. No result depends on a sample. RULES.md: A97; svc/wire/README.md: W22. */
 #include "svc/lane/state/sample.h"
 
 #include "svc/lane/job/tell.h"
@@ -14,7 +14,7 @@
 struct sampled_block {
     uint64_t first; /* first element in the piece */
     uint32_t elements;
-    float *mean; /* of the round before, or of the open round */
+    float *mean; /* means of the previous round, or of the open round */
 };
 
 struct sampled {

@@ -1,6 +1,6 @@
 /* Sums over a sample of the gradients of a job, for rules that choose the number of gradients of a
  * round (W22). The sample consists of blocks of 4 KiB that a hash of piece and block draws, at most
- * 256 on a lane. Sums are estimates for all elements: those of the sample, times 2^shift.
+ * 256 on a lane. A sum over the sample is multiplied by 2^shift, as an estimate for all elements.
  * RULES.md: A97. */
 #ifndef GRADPOOL_LANE_STATE_SAMPLE_H
 #define GRADPOOL_LANE_STATE_SAMPLE_H
@@ -9,7 +9,8 @@
 
 struct transfer;
 
-/* Adds the piece to the sample of its job. Without memory, the piece counts, and has no blocks. */
+/* Adds the piece to the sample of its job. If memory is missing, the piece has no blocks in the
+ * sample, but its rounds count. */
 void sample_add(struct piece *p);
 void sample_free(struct piece *p);
 

@@ -2,7 +2,7 @@
  * run on the lane's thread.
  *
  * The clock of a member is the number of its present iteration, from 1; the member has ended all
- * smaller ones. The minimum is the smallest clock of the members. Neither a clock nor the minimum
+ * smaller clocks. The minimum is the smallest clock of the members. Neither a clock nor the minimum
  * ever decreases: a late member enters at the minimum or above (A81). */
 #ifndef GRADPOOL_LANE_TABLE_CLOCK_H
 #define GRADPOOL_LANE_TABLE_CLOCK_H

@@ -86,9 +86,9 @@ static bool index_has_tag(const struct index_page *page, uint32_t slot, uint32_t
            index_tag(page->slots[slot]) == tag;
 }
 
-/* Returns the slot of the key, or of an absent key the slot after all smaller keys. Bisects the
- * entries with the key's tag: random keys have one such entry, crafted keys may have a page of
- * them. */
+/* Returns the slot of the key, or of an absent key the slot after all smaller keys. Searches the
+ * entries with the key's tag by bisection. With random keys there is one such entry; with crafted
+ * keys, a whole page may have the same tag. */
 static uint32_t index_slot(const struct table_index *index, struct index_leaf leaf, uint64_t mixed)
 {
     uint32_t tag = (uint32_t)(index_hash(index, mixed) >> 32), slot = index_seek(leaf, tag);
@@ -208,8 +208,8 @@ static void index_put(struct index_page *page, uint32_t slot, uint64_t entry)
     slots[slot - 1] = entry;
 }
 
-/* Fills an empty page with ordered entries: each as near to its home as the entries before it
- * permit, and with room for all entries that follow. */
+/* Fills an empty page with ordered entries. Each entry is as near to its home as the earlier
+ * entries permit, and leaves room for all later entries. */
 static void index_spread(struct index_leaf leaf, const uint64_t *entries, uint32_t count)
 {
     uint32_t next = 0;

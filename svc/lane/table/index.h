@@ -36,7 +36,7 @@ struct table_index {
     uint64_t rows_hint;
     uint32_t shard_bits, depth;
     /* 2^depth entries, each the address of a page with the depth of this page in its low bits. A
-     * lookup therefore reads one cache line of a page, and not also the head of the page. */
+     * lookup therefore reads one cache line of a page, without the head of the page. */
     uint64_t *directory;
 };
 

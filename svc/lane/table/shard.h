@@ -7,8 +7,8 @@
 #include "svc/lane/table/index.h"
 #include "svc/lane/table/rows.h"
 
-/* Sets the initial values of a new row. Before the call the values are zeros, or those of a removed
- * row. The function must not change the moments, which are zeros. */
+/* Sets the initial values of a new row. Before the call the values are zeros, or the values of a
+ * removed row. The function must not change the moments, which are zeros. */
 typedef void (*shard_birth_fn)(void *context, uint64_t mixed, void *ret_values);
 
 struct shard_options {

@@ -11,7 +11,7 @@
 
 #include "svc/lane/table/shard.h"
 
-/* A part, with a window of those of its keys that are not applied yet. */
+/* A part. Its window has keys that are not applied yet. */
 struct stripe_part {
     uint32_t rank;
     uint64_t sequence;    /* number of the push, counted for each rank */
@@ -35,7 +35,7 @@ struct stripe_head {
     uint32_t part, position;
 };
 
-/* stripe_cut() sets keys[0 .. keys_count), ascending, and for key i the sources starts[i] to
+/* stripe_cut() sets keys[0 .. keys_count), ascending, and for key i the sources from starts[i] to
  * starts[i + 1] - 1, in the order of (rank, sequence). stripe_open() sets rows[i], the row of key
  * i. The stripe owns its arrays, which are valid until the next call. */
 struct stripe {
@@ -78,9 +78,9 @@ uint32_t stripe_drop_rank(struct stripe *stripe, uint32_t rank);
 
 /* Chooses the longest range of keys, from the smallest key of all parts on, whose gradients fit and
  * for which every window is complete. Merges the keys of this range. All gradients of a key are in
- * one stripe, so the choice of ranges does not change a sum. -EAGAIN: the window of a part is empty
- * and not its last, so the caller has to add keys with stripe_show() first. Without any key the
- * stripe is empty, and `is_end` is true. */
+ * one stripe, so the choice of ranges does not change a sum. -EAGAIN: the window of a part is
+ * empty, and the part has more keys, so the caller has to add keys with stripe_show() first.
+ * Without any key the stripe is empty, and `is_end` is true. */
 int stripe_cut(struct stripe *stripe);
 /* Finds the rows of a cut stripe, and adds the absent ones. Returns the number of added rows, or an
  * error of table_shard_add(), mostly -EDQUOT. After an error no row was added or changed, and the

@@ -110,8 +110,9 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     lane->heard = fabric;
 }
 
-/* Chooses the piece whose rounds count as the job's: the one with the most lane time. Another piece
- * replaces it only with much more time, because equal pieces would otherwise alternate. */
+/* Chooses the piece whose rounds count as the job's rounds: the piece with the most lane time.
+ * Another piece replaces this piece only with much more time, because equal pieces would otherwise
+ * alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;

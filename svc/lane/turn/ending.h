@@ -8,7 +8,8 @@
 /* State of a job's rounds on this lane (A22). */
 struct job_ending {
     uint64_t round; /* newest round that a piece has begun */
-    /* time at which its first piece began; 0: the previous round was still in progress */
+    /* time at which the first piece of this round began; 0: the previous round was still in
+     * progress */
     uint64_t begun_ns;
     uint64_t done_ns;         /* time at which the last piece in progress ended */
     uint64_t burst_from_ns;   /* busy_ns of the job when its pieces were last idle */

@@ -1,6 +1,7 @@
 /* Memory that workers lend to a lane. This file compares the sum with the limits of job and tenant,
- * and with the tenant's share of the process. The count of a worker is as old as its last lending;
- * if a limit seems to be exceeded, all workers are counted again. RULES.md: A17, A76. */
+ * and with the tenant's share of the process. The count of a worker is updated only when the worker
+ * lends a region; if a limit seems to be exceeded, all workers are counted again. RULES.md: A17,
+ * A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -33,8 +34,8 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Only regions below `end` are counted, because since its last lending a worker can only have
- * removed regions. */
+/* Counts regions below `end` only. After its last lending a worker can only have removed regions,
+ * so no later region exists. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
 static void count(struct worker *w)
@@ -113,8 +114,8 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Counts regions whose mapping is in progress, too, because several lanes check at the same
- * time. */
+/* Returns whether the worker may lend more. Regions whose mapping is in progress count, too,
+ * because several lanes check at the same time. */
 int lending_may(void *context, uint64_t bytes)
 {
     struct worker *w = context;
@@ -181,8 +182,8 @@ void lending_refused(struct worker *w)
     job_fail(job, -EDQUOT, "lane %u, rank %u: %s", job->lane->options.id, w->number, text);
 }
 
-/* A mapped region counts with its full length, because its owner may touch all of it at any
- * time. */
+/* Checks the limits. A mapped region counts with its full length, because its owner may write to
+ * any part of the region at any time. */
 void lending_check(struct worker *w)
 {
     struct lane_job *job = w->job;

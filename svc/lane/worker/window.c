@@ -15,12 +15,12 @@
 #define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
 #define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
 #define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
-/* Bytes of small chunks in transit. There are many chunks, because each waits for a round trip,
- * whatever its length. */
+/* Bytes of small chunks in transit. Many small chunks are in transit at once, because each waits
+ * for a round trip. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)
 
-/* Bytes of the inbox for all workers of a job, and the least and the most for one worker. */
+/* Bytes of the inbox for all workers of a job; minimum and maximum bytes for one worker. */
 #define INBOX_BYTES (2u << 20)
 #define PART_BYTES_LEAST (64u << 10)
 #define PART_BYTES_MOST ((size_t)INBOX_CELLS_MAX * INBOX_CELL_BYTES)
@@ -83,7 +83,8 @@ size_t window_bytes(const struct lane_job *job)
     return bytes;
 }
 
-/* Writes the reason. It is short enough for a record to the workers (RECORD_TEXT_BYTES). */
+/* Writes the reason for the lack of memory. The text is short enough for a record to the workers
+ * (RECORD_TEXT_BYTES). */
 static int say_lack(const struct lane_job *job, char *text, size_t room)
 {
     char wants[32], holds[32], may[32];

@@ -12,11 +12,12 @@
 #define RECORD_SHARDS_MAX 4096u                 /* shards of a table; a power of two */
 #define RECORD_CLOCK_TABLES_MAX 22u
 #define RECORD_CLOCKS_RANKS_MAX 8u
-/* Largest clock and sequence number, with room for later ones. */
+/* Largest valid clock and sequence number. Sums of them do not overflow. */
 #define RECORD_CLOCK_MOST (UINT64_MAX / 2)
 
-/* Requests of one worker to one table that a lane stores until their words. In a job of many
- * workers they are fewer, so that the requests of all workers together are bounded. */
+/* Maximum number of requests of one worker to one table that a lane stores until it has sent their
+ * words. In a job of many workers the number is smaller, because the number of requests of all
+ * workers together has a limit. */
 #define RECORD_ROW_REQUESTS_MAX 128u
 #define RECORD_ROW_REQUESTS_ALL 8192u
 static inline uint32_t record_row_requests(uint32_t workers)
@@ -33,11 +34,12 @@ enum record_rows_operation {
 /* A pull or a push of a worker, for the shards of a table on one lane. Directory, keys and rows lie
  * in lent memory until the word of the request has come. All offsets are multiples of 8.
  *
- * directory  `spans` entries of struct row_span, ascending by shard
- * keys       `keys` mixed keys of 8 bytes, ascending, each once
- * rows       `keys` rows of `dim` elements of `dtype`, in the order of the keys
+ * directory `spans` entries of struct row_span, ascending by shard keys `keys` mixed keys of 8
+ * bytes, ascending, each once rows `keys` rows of `dim` elements of `dtype`, in the order of the
+ * keys
  *
- * Keys and rows may belong to several lanes: the directory says which ones are for this lane. */
+ * Keys and rows may be for several lanes: the directory lists the shards, and so the keys, for this
+ * lane. */
 struct record_rows {
     uint8_t kind;      /* RECORD_ROWS */
     uint8_t operation; /* a value of enum record_rows_operation */
@@ -63,14 +65,14 @@ _Static_assert(sizeof(struct record_rows) == 80, "no holes");
 /* The keys of one shard in a request: keys[first .. first + count). */
 struct row_span {
     uint32_t shard;
-    uint32_t epoch; /* of the shard's route that the worker has */
+    uint32_t epoch; /* epoch of the shard's route at the worker */
     uint32_t first, count;
 };
 _Static_assert(sizeof(struct row_span) == 16, "no holes");
 
 enum record_clock_form {
     RECORD_CLOCK_ENDED,    /* the worker has ended `clock` in these tables */
-    RECORD_CLOCK_STANDING, /* the same, to a new connection after the open requests; 0: no clock */
+    RECORD_CLOCK_STANDING, /* the same, on a new connection, after the open requests; 0: none */
     RECORD_CLOCK_SETTINGS, /* settings of a table's updates, from `clock` on */
 };
 
@@ -91,7 +93,7 @@ struct record_clock {
     uint8_t reserved;    /* always 0 */
     uint32_t reserved_2; /* always 0 */
     uint64_t clock;
-    uint64_t session;  /* of the worker at the coordinator: sequence numbers restart in a new one */
+    uint64_t session;  /* session of the worker; sequence numbers begin again in each */
     uint64_t sequence; /* number of the worker's last request in this session; 0: none */
     union {
         uint32_t tables[RECORD_CLOCK_TABLES_MAX]; /* ascending; unused ones are 0 */
@@ -100,24 +102,24 @@ struct record_clock {
 };
 _Static_assert(sizeof(struct record_clock) == 120, "one ring record, no holes");
 
-/* The minimum of a table's clocks rose, or the answer to a QUERY about a table: ranks whose clock
- * is less than that of the query, in ascending order. */
+/* Reports that the minimum of a table has increased, or answers a QUERY about a table. The answer
+ * lists ranks whose clock is less than the clock of the query, in ascending order. */
 struct record_clocks {
     uint8_t kind;      /* RECORD_CLOCKS */
-    uint8_t is_answer; /* 1: `word` is that of the QUERY */
+    uint8_t is_answer; /* 1: `word` is the word of the QUERY */
     uint8_t count;     /* ranks in this record */
     uint8_t reserved;  /* always 0 */
     uint32_t table;
     uint64_t minimum; /* smallest clock of the members, from 1 */
     uint32_t word;    /* 0 without a query */
-    uint32_t behind;  /* all ranks behind, also those without room here */
+    uint32_t behind;  /* number of all ranks behind, listed or not */
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
     uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
 };
 _Static_assert(sizeof(struct record_clocks) == 120, "one ring record, no holes");
 
-/* Replica lane -> owner: blocks of the log that lie before `position` are applied, and their room
- * in the ring is free. */
+/* Replica lane -> owner: the blocks of the log before `position` are applied, so their part of the
+ * ring is free. */
 struct record_taken {
     uint8_t kind; /* RECORD_TAKEN */
     uint8_t reserved[3];
@@ -126,7 +128,8 @@ struct record_taken {
 };
 _Static_assert(sizeof(struct record_taken) == 16, "no holes");
 
-/* Checks of record_check(), for a record of the kind. No state, no memory outside the record. */
+/* Called by record_check() for a record of this kind. The checks use no state, and no memory
+ * outside the record. */
 bool record_rows_are_sound(const struct record_rows *rows);
 bool record_clock_is_sound(const struct record_clock *clock);
 bool record_clocks_are_sound(const struct record_clocks *clocks);

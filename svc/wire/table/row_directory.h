@@ -14,7 +14,7 @@ struct row_directory {
 };
 
 /* Copies entry `index`, below `spans`. Checks that the shard exists and that the keys lie in the
- * request. -EBADMSG: not so; `ret_span` is then undefined. */
+ * request. -EBADMSG: the entry is wrong; `ret_span` is then undefined. */
 int row_directory_read(const struct row_directory *directory, uint32_t index,
                        struct row_span *ret_span);
 
@@ -27,7 +27,8 @@ bool row_span_follows(const struct row_span *span, const struct row_span *before
 int row_directory_check(const struct row_directory *directory, uint32_t *ret_index);
 
 /* Finds the entry of a shard by bisection. Returns 0; -ENOENT: no entry; -EBADMSG as
- * row_directory_read(). A directory that has changed since its check gives any of these. */
+ * row_directory_read(). If the worker has changed the directory since its check, any of these
+ * results is possible. */
 int row_directory_find(const struct row_directory *directory, uint32_t shard,
                        struct row_span *ret_span);
 

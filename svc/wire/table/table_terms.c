@@ -1,5 +1,5 @@
-/* Checks, compares and writes the terms of a table. Pure: knows of a table only the name. Values of
- * peers never reach an assert (W9). */
+/* Checks, compares and writes the terms of a table. Of a table only the name and the terms are
+ * used. Values of peers never reach an assert (W9). */
 #include "svc/wire/table/table_terms.h"
 
 #include "svc/base/text.h"
@@ -35,7 +35,8 @@ struct table_terms table_terms_filled(struct table_terms terms)
     return terms;
 }
 
-/* Halves of two kinds are not converted into each other. */
+/* Returns whether rows can be converted between `dtype` and `wire`. f16 and bf16 are not converted
+ * into each other. */
 static bool wire_converts(const struct table_terms *t)
 {
     return t->wire == 0 || t->wire == t->dtype || t->wire == TABLE_TERMS_F32 ||
@@ -156,7 +157,7 @@ int table_terms_check_name(const char *name, struct err *err)
     return 0;
 }
 
-/* Returns the terms with one form for each meaning. */
+/* Returns the terms in a form in which terms of equal meaning have equal fields. */
 static struct table_terms terms_plain(const struct table_terms *terms)
 {
     struct table_terms plain = table_terms_filled(*terms);

@@ -1,6 +1,6 @@
 /* Terms of a table: the shape of its rows, the rule of their updates, their initial values, and the
- * consistency of reads. They travel in a declare (TableSpec) and to the lanes of the table, and are
- * the same on every rank. */
+ * consistency of reads. The terms are sent in the declaration (TableSpec) and to the lanes of the
+ * table. All ranks declare the same terms. */
 #ifndef GRADPOOL_WIRE_TABLE_TABLE_TERMS_H
 #define GRADPOOL_WIRE_TABLE_TABLE_TERMS_H
 
@@ -69,10 +69,11 @@ struct table_terms table_terms_filled(struct table_terms terms);
 int table_terms_check(const struct table_terms *terms, const char *table, struct err *err);
 /* Checks the name of a table: 1 to 255 bytes of UTF-8 without '/'. -EINVAL, with a text. */
 int table_terms_check_name(const char *name, struct err *err);
-/* Returns whether both mean the same; a default may be named or 0. The hint of rows may differ. */
+/* Returns whether the terms have the same meaning: 0 stands for the default, and `rows_hint` is
+ * ignored. */
 bool table_terms_are_same(const struct table_terms *a, const struct table_terms *b);
-/* Writes the values that must be the same: "dim 32, shards 64, dtype f32, wire f32, any key, rule
- * adagrad, mean, initial uniform 0.05 seed 7, bsp". The terms have passed the check. */
+/* Writes the values that must be equal on all ranks: "dim 32, shards 64, dtype f32, wire f32, any
+ * key, rule adagrad, mean, initial uniform 0.05 seed 7, bsp". The terms have passed the check. */
 void table_terms_write(const struct table_terms *terms, char *text, size_t text_bytes);
 #define TABLE_TERMS_TEXT_BYTES 256
 

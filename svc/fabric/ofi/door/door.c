@@ -22,7 +22,8 @@
 #define SILENCE_NS (5 * NS_PER_S)
 /* Pause if descriptors run out, and between two lines in the log. */
 #define PAUSE_NS (1 * NS_PER_S)
-/* Unidentified callers may use an eighth of the process's descriptors, within these bounds. */
+/* Callers whose request is incomplete may use an eighth of the process's descriptors, within these
+ * bounds. */
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096
@@ -102,8 +103,9 @@ static bool door_drop_oldest(struct ofi_door *d, const char *why)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the whole request that begins with these bytes. 0: not a request, or a
- * request in another byte order, whose messages could not be checked (O12). */
+/* Returns the bytes of the whole request that begins with these bytes. Returns 0 for bytes that are
+ * no request, and for a request in another byte order, because later messages could not be checked
+ * (O12). */
 static size_t door_request_bytes(const uint8_t *bytes, size_t count)
 {
     uint64_t order = 1;
@@ -248,7 +250,7 @@ static void door_on_time(struct ofi_door *d)
 }
 
 /* Requests are handled before new callers are accepted, because a new caller may displace the
- * oldest one. */
+ * oldest waiting caller. */
 void ofi_door_look(struct ofi_door *d)
 {
     struct epoll_event events[LOOKS];

@@ -10,7 +10,7 @@
 
 /* Bytes of the longest header: a transfer with a word and four address ranges. */
 #define TCP_HEADER_BYTES_MAX 120
-/* More operations of each kind than either end may post (provider/types.h). */
+/* Each number is larger than the number of operations that an end may post (provider/types.h). */
 #define TCP_READS_MAX 256
 #define TCP_ANSWERS_MAX 1024
 
@@ -37,7 +37,7 @@ struct tcp_wire {
 void tcp_wire_init(struct tcp_wire *w, uint64_t message_bytes_max);
 
 /* Checks bytes that have arrived. Returns 0, or -EPROTO if the provider must not read these bytes
- * or any later ones. */
+ * or any later bytes. */
 int tcp_wire_came(struct tcp_wire *w, const void *bytes, size_t count);
 
 /* Checks bytes that the provider has sent. Returns 0, or -EPROTO if the provider should not send

@@ -28,7 +28,7 @@ static inline size_t ofi_item_padded(size_t bytes)
 }
 
 /* Returns the next item of a pack that is not at its end. The body is not copied. Returns 0, or
- * -EPROTO if it is not an item of gradpool. */
+ * -EPROTO if the bytes are no item of gradpool. */
 int ofi_item_next(const uint8_t **at, size_t *left, struct ofi_item *ret_item,
                   const uint8_t **ret_body);
 /* Writes the head of a write, and the number of bytes after it. Returns 0, or -EPROTO if the body

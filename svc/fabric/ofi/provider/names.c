@@ -178,7 +178,8 @@ static struct fi_info *provider_hints(const char *provider, uint64_t landed_flag
 }
 
 /* Returns whether transmitted bytes are in the peer's memory. With these protocols the peer's
- * adapter sends the acknowledgement, and it stores the bytes before the peer's next read. */
+ * adapter sends the acknowledgement of a write, and stores the bytes before the peer can read the
+ * memory. */
 static bool transmitted_is_landed(const struct fi_info *info)
 {
     uint32_t protocol = info->ep_attr->protocol;

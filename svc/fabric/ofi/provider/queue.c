@@ -68,8 +68,8 @@ static void queue_lay_out(struct ofi_conn *c, size_t stride)
         ofi_queue_free_transfer(c, &c->transfers[i]);
 }
 
-/* Posts a receive. Without it, the provider may have kept a message that it has already read. No
- * descriptor reports this, so the queue must be read before the next sleep (O5). */
+/* Posts a receive. While no receive was posted, the provider may have read a message and kept it.
+ * No descriptor reports such a message, so the queue must be read before the next sleep (O5). */
 static int queue_post_receive(struct ofi_conn *c, struct ofi_op *op)
 {
     int error = (int)fi_recv(c->ep, op->buffer, c->receive_bytes, ofi_queue_descriptor(c), 0,
@@ -106,7 +106,7 @@ int ofi_queue_prepare(struct ofi_conn *c)
 
 /* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
  * EAGAIN. Messages from before the end must still be read, and the end returns the posted receives.
- * If none is posted, the connection ends here, with the error of its end. */
+ * If no receive is posted, this function ends the connection, with the error of the endpoint. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
@@ -155,8 +155,9 @@ int ofi_queue_no_room(struct ofi_conn *c)
     return -EAGAIN;
 }
 
-/* If the provider is full although nothing is posted, another resource is missing. No completion
- * will report room, so the next poll tries again. */
+/* Returns the error of a post that failed. If the provider returns EAGAIN although no operation is
+ * posted, another resource is missing. No completion will then report room, so the next poll tries
+ * again. */
 int ofi_queue_post_failed(struct ofi_conn *c, int error)
 {
     if (error != -FI_EAGAIN)
@@ -193,9 +194,9 @@ static void queue_abandon_pack(struct ofi_conn *c)
     c->pack = NULL;
 }
 
-/* Shuts down the socket below the provider. The provider then ends the endpoint by its error path,
- * which still reads the bytes from before (O2). If these bytes would have to be checked but cannot
- * be, the provider closes the endpoint itself, without having read anything (O12). */
+/* Shuts down the socket below the provider. The provider then ends the endpoint as after an error,
+ * and still reads the bytes that arrived before (O2). If these bytes cannot be checked by the
+ * guard, the provider closes the endpoint without reading them (O12). */
 void ofi_queue_cut(struct ofi_conn *c)
 {
     c->phase = OFI_ENDING;

@@ -51,7 +51,7 @@ struct ofi_op {
 /* Small messages and writes that are sent as one message. Used from the first item until the send
  * has ended. */
 struct ofi_pack {
-    struct ofi_op op; /* first member, so that the pack is found from it */
+    struct ofi_op op; /* first member, so that the pack is found from its operation */
     size_t bytes;
     uint32_t items;
     bool is_posted;

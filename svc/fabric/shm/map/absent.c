@@ -1,7 +1,7 @@
 /* Finds missing pages of shared memory, and prevents that they are allocated by an access. Owns the
- * userfaultfd of the process. It is never read: accessing a missing page raises SIGBUS, which
- * sigbus.c handles. Makes no call on a peer's descriptor that the peer could block: lseek() would
- * wait for the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */
+ * userfaultfd of the process. No thread reads the userfaultfd: accessing a missing page raises
+ * SIGBUS, which sigbus.c handles. Makes no call on a peer's descriptor that the peer could block:
+ * lseek() would wait for the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/absent.h"
 
 #include <errno.h>
@@ -76,8 +76,8 @@ bool shm_absent_fail(void *base, uint64_t bytes)
     return shm_absent_can_fail() && ioctl(fault_fd, UFFDIO_REGISTER, &range) == 0;
 }
 
-/* Returns whether the page is swapped out and only seems to be missing. A read loads a swapped-out
- * page, and finds no data for a missing one. */
+/* Returns whether the page is swapped out, which looks like a missing page. The function reads the
+ * file: a read loads a swapped-out page, and finds no data for a missing page. */
 static bool is_swapped(const char *at, int fd, uint64_t offset)
 {
     unsigned char is_there = 0;

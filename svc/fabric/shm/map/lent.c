@@ -1,5 +1,6 @@
-/* Mapped pages of a region that a worker lends, and the work of mapping it. No page is allocated,
- * because the worker has to be charged for pages. S12 and S14 of svc/fabric/shm/README.md. */
+/* Mapped pages of a region that a worker lends, and the steps that map the region. No page is
+ * allocated, because the worker has to be charged for pages. S12 and S14 of
+ * svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/lent.h"
 
 #include "svc/base/clock.h"
@@ -119,8 +120,8 @@ static int lent_fill_wanted(struct shm_lent *lent)
     return 0;
 }
 
-/* Maps pages in advance while they are adjacent to mapped ones, because workers allocate memory
- * from the beginning of a region on. */
+/* Maps pages in advance, directly after the mapped pages, because workers allocate memory from the
+ * beginning of a region on. */
 static bool lent_fill_ahead(struct shm_lent *lent)
 {
     uint64_t slice = lent_slice_of(lent, lent->ahead, SLICE_BYTES);

@@ -94,8 +94,8 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
     }
 }
 
-/* Completes a part of the work. A region that the lane has ended, or of which more is to be mapped,
- * is appended to the queue. */
+/* Completes a part of the work. The region is appended to the queue again if the lane has ended it,
+ * or if more of its pages have to be mapped. */
 static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int error)
 {
     if (lent->is_over || error == -EAGAIN) {

@@ -1,6 +1,6 @@
 /* Sealed memfds. A peer's descriptor is mapped only after its seals, kind and size were checked
- * (S3). Its creator can block none of these calls: the first one reads the seals, and fails at once
- * if the descriptor is not memory. */
+ * (S3). The creator of the descriptor cannot block these calls: the first call reads the seals, and
+ * fails at once if the descriptor is not memory. */
 #include "svc/fabric/shm/map/memory.h"
 
 #include "svc/base/cleanup.h"

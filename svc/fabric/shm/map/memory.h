@@ -14,9 +14,9 @@ int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_
 /* From now on the memory can only be mapped read-only. Existing mappings keep their rights. */
 int shm_memory_seal_writes(int fd);
 
-/* Maps a peer's memfd read-only and shared. It must be memory, sealed against shrinking and
- * growing, and `bytes` long, rounded up to pages. Never blocks on the descriptor, and does not
- * own it. Returns 0, -EBADMSG if seals or size are wrong, or -ENOMEM. */
+/* Maps a peer's memfd read-only and shared. The descriptor must be memory, sealed against shrinking
+ * and growing, and `bytes` long, rounded up to pages. Never blocks, and does not own the
+ * descriptor. Returns 0, -EBADMSG if seals or size are wrong, or -ENOMEM. */
 int shm_memory_map_to_read(int fd, uint64_t bytes, void **ret_base);
 /* Maps the memfd for reading and writing. A page that fails sets `poisoned` (sigbus.h). Returns as
  * shm_memory_map_to_read(), or -EACCES if writing is not allowed. */

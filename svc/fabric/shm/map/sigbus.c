@@ -66,8 +66,8 @@ static bool sigbus_replace_page(uintptr_t address)
     return r != -1;
 }
 
-/* Passes a fault elsewhere to the former handler. If that is the default action, the instruction is
- * executed again and ends the process. */
+/* Passes a fault elsewhere to the former handler. If the former handler is the default action, the
+ * faulting instruction is executed again and ends the process. */
 static void sigbus_pass_on(int signal_number, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO)

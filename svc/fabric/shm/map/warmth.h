@@ -1,7 +1,7 @@
 /* Accesses mapped pages of a lent region on the mapper's thread, before a lane does. On a virtual
  * machine, a process's first access to a page costs 17 us even if the page is mapped: the
- * hypervisor has its own page tables. No record waits for this, because a mapped page can be used
- * anyway (S16). */
+ * hypervisor has its own page tables. Records do not wait for this access, because a lane can
+ * already use a mapped page (S16). */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
 #define GRADPOOL_FABRIC_SHM_MAP_WARMTH_H
 

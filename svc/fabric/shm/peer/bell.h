@@ -1,7 +1,7 @@
-/* Bell: one side of fabric_shm sleeps on it, and the other side wakes it (W8). A worker has one
- * bell for all its lanes, and sleeps on the bell's word (a futex). A lane sleeps in epoll and is
- * woken by eventfds; its bell's word is unused. Workers can read `sleeping` of a lane's bell, but
- * cannot write it (S4). */
+/* Bell: one side of fabric_shm sleeps on a bell, and the other side rings the bell to wake it (W8).
+ * A worker has one bell for all its lanes, and sleeps on the bell's word (a futex). A lane sleeps
+ * in epoll and is woken by eventfds; its bell's word is unused. Workers can read `sleeping` of a
+ * lane's bell, but cannot write it (S4). */
 #ifndef GRADPOOL_FABRIC_SHM_PEER_BELL_H
 #define GRADPOOL_FABRIC_SHM_PEER_BELL_H
 

@@ -12,7 +12,7 @@ static struct shm_record *ring_place(struct shm_ring *ring, uint32_t number)
     return &ring->records[number % SHM_RING_RECORDS];
 }
 
-/* Reads the consumer's counter. A valid value is between the last one and the producer's
+/* Reads the consumer's counter. A valid value is between the last value and the producer's
  * counter. */
 static int ring_refresh_head(struct shm_producer *p)
 {

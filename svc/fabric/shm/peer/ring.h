@@ -82,8 +82,8 @@ static inline void shm_fence(void)
 {
 #pragma GCC diagnostic push
 #if defined(__GNUC__) && !defined(__clang__)
-/* The thread sanitizer does not model fences. It need not: all data with races is atomic, and the
- * records are ordered by release and acquire of the tail. */
+/* The thread sanitizer does not model fences. No race is missed: all data with races is atomic, and
+ * the records are ordered by release and acquire of the tail. */
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
     atomic_thread_fence(memory_order_seq_cst);

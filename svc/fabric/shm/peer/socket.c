@@ -100,9 +100,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
     return 0;
 }
 
-/* Opens a pidfd. SO_PEERPIDFD always means the process that has connected. A process number could
- * belong to a later process; then the peer's end would only be detected later, when the socket
- * closes. If neither works, only the socket shows the end. */
+/* Opens a pidfd. SO_PEERPIDFD always means the process that has connected. A pidfd from the process
+ * number may mean a later process with this number; the end of the peer is then detected only when
+ * the socket closes. Without a pidfd, too, only the socket reports the end. */
 static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
