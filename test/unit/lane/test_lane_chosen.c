@@ -438,9 +438,8 @@ static void a_kept_result_of_a_repeated_round_is_no_answer(void **state)
 
 /* ---- rounds that a lost rank blocked ---- */
 
-#define LONG \
-    (RIG_LANDING / sizeof(float)) /* number of elements that need several turns of a
-                                            * lane */
+/* number of elements that need several turns of a lane */
+#define LONG (RIG_LANDING / sizeof(float))
 #define OTHER OTHER_PIECE
 
 static void say_long(uint32_t rank, uint32_t id)

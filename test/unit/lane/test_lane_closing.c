@@ -20,9 +20,7 @@
 #define BEGIN_NS (100 * NS_PER_S)
 #define USUAL_NS (9 * NS_PER_MS) /* time of a gradient of ranks 0 to 2 */
 #define SLOW_NS (10 * NS_PER_MS) /* time of a gradient of rank SLOW */
-#define CALM \
-    3 /* number of the first rounds, in which the rule waits for all
-                                  * ranks */
+#define CALM 3                   /* number of first rounds that wait for all ranks */
 
 static const char *kind;
 static struct rig rig;
