@@ -32,7 +32,7 @@ static bool has_word;
 
 static uint32_t one[] = {1}, both[] = {1, 2}, unknown[] = {99};
 
-/* ---- asking ---- */
+/* ---- requests to the aggregator ---- */
 
 static void ask(envelope *request)
 {
@@ -185,7 +185,8 @@ static int name_lane(struct lane *lane, void *context)
 struct placement {
     enum quorum quorum;
     bool is_recovering;
-    /* aggregator with the copies of the first piece, which then has an update rule */
+    /* number of the aggregator that stores copies of the first piece; only then the piece has an
+     * update rule */
     uint32_t keeper;
 };
 
@@ -252,7 +253,7 @@ static void connect_worker(void)
     UNTIL(lane_thread_call(a.lanes[0], count_regions, NULL) == 1, poll_worker());
 }
 
-/* Starts a round of piece 1. It stays open until the worker is polled again. */
+/* Starts a round of piece 1. The round stays open until the worker is polled again. */
 static void begin_round_number(uint64_t round)
 {
     struct record_ready ready = {
@@ -387,8 +388,8 @@ static void no_request_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* The release waits for the next round. This round is expected after the duration of the last
- * one. */
+/* The release waits for the end of the next round. The lane expects this round after the time that
+ * the last round took. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);

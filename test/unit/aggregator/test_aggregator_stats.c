@@ -5,7 +5,7 @@
 
 #define JOB 7
 
-static size_t jobs_here, pieces_here; /* of each simulated lane */
+static size_t jobs_here, pieces_here; /* number of jobs and pieces of each simulated lane */
 static uint64_t rounds_here = UINT64_MAX;
 static size_t calls; /* number of calls to lanes so far */
 
@@ -154,7 +154,7 @@ static void a_lane_is_woken_once_an_answer(void **state)
     calls = 0;
     gradpool__wire__stats_reply__free_unpacked(ask_of(4, 0, 0, NULL), NULL);
     assert_int_equal(calls, 4);
-    jobs_here++; /* a new job needs one more call, once */
+    jobs_here++; /* the first answer after a new job needs one more call */
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);
     assert_int_equal(calls, 6);
     gradpool__wire__stats_reply__free_unpacked(ask_of(1, 0, 0, NULL), NULL);

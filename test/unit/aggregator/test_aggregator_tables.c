@@ -54,7 +54,7 @@ static void ask(envelope *request)
     assert_int_equal(serve_request(&a, request), 0);
 }
 
-/* Returns the code of the answer, and checks its words. */
+/* Waits for the answer, and returns its code. The text of a failure must contain `words`. */
 static int answered(const char *words)
 {
     envelope *reply;

@@ -26,7 +26,7 @@ void *__wrap_calloc(size_t count, size_t bytes)
     return fails ? NULL : __real_calloc(count, bytes);
 }
 
-/* Three numbers have the same hash. */
+/* Three consecutive numbers have the same hash. */
 static uint32_t hash_of(uint32_t number) { return number / 3 * 2654435761u; }
 
 static struct entry *find(const struct hash_table *table, uint32_t number)
@@ -49,7 +49,8 @@ static void the_hash_is_fnv_1a(void **state)
     assert_int_equal(hash_text(""), 0x811c9dc5);
     assert_int_equal(hash_text("a"), 0xe40c292c);
     assert_int_equal(hash_text("foobar"), 0xbf9cf968);
-    assert_int_equal(hash_text("\xff"), (0x811c9dc5u ^ 0xff) * 16777619u); /* char as unsigned */
+    assert_int_equal(hash_text("\xff"), (0x811c9dc5u ^ 0xff) * 16777619u); /* the byte is hashed as
+                                                                            * unsigned */
     assert_int_equal(hash_bytes("foobar!", 6), hash_text("foobar"));
 }
 

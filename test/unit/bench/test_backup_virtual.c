@@ -140,7 +140,8 @@ static void every_problem_learns(void **state)
     }
 }
 
-/* Compares gradients with differences of the batch's loss. The seed repeats the batch. */
+/* Compares each gradient with the slope between two losses of the same batch. Resetting `batches`
+ * draws the same batch again. */
 static void gradients_are_slopes_of_the_loss(void **state)
 {
     struct grid grid;
@@ -261,7 +262,7 @@ static void a_grid_is_read_from_a_file(void **state)
     assert_true(grid.checks[0].reached[3] == -1);
 }
 
-/* Replaces each part of the text in turn. */
+/* Each case replaces one part of a valid grid. The error must name this part. */
 static void a_gap_in_a_grid_is_named(void **state)
 {
     static const struct {

@@ -31,7 +31,7 @@ static void a_strike_shows_within_ten_seconds_or_the_deadline_of_the_call(void *
     assert_false(blame_was_hurt(&hurts, 117 * S, 17 * S));
 }
 
-static void a_later_strike_leaves_the_one_before(void **state)
+static void a_later_strike_does_not_replace_an_earlier_one(void **state)
 {
     struct blame_hurts hurts = {0};
     blame_hurt(&hurts, 100 * S);
@@ -39,7 +39,7 @@ static void a_later_strike_leaves_the_one_before(void **state)
     assert_true(blame_was_hurt(&hurts, 104 * S, 0));
 }
 
-static void two_ends_in_short_order_may_lose_a_copy(void **state)
+static void two_ends_within_seconds_may_lose_a_copy(void **state)
 {
     struct blame_losses losses = {0};
     blame_ended(&losses, 100 * S, 100 * S);
@@ -51,7 +51,7 @@ static void two_ends_in_short_order_may_lose_a_copy(void **state)
     assert_false(blame_is_bereft(&losses, 118 * S));
 }
 
-static void ends_that_are_apart_excuse_nothing(void **state)
+static void ends_far_apart_excuse_no_failure(void **state)
 {
     struct blame_losses losses = {0};
     for (uint64_t i = 0; i < 3 * BLAME_ENDS; i++)
@@ -68,7 +68,7 @@ static void no_copy_is_made_while_the_service_stands_still(void **state)
     blame_ended(&losses, 105 * S, 105 * S);
     assert_true(blame_is_bereft(&losses, 106 * S));
     blame_ended(&losses, 109 * S, 109 * S);
-    assert_true(blame_is_bereft(&losses, 109 * S)); /* the first two losses */
+    assert_true(blame_is_bereft(&losses, 109 * S)); /* the losses at 100 s and 105 s */
     assert_false(blame_is_bereft(&losses, 121 * S));
 }
 
@@ -118,9 +118,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_failure_is_excused_by_a_later_strike),
         cmocka_unit_test(a_strike_shows_within_ten_seconds_or_the_deadline_of_the_call),
-        cmocka_unit_test(a_later_strike_leaves_the_one_before),
-        cmocka_unit_test(two_ends_in_short_order_may_lose_a_copy),
-        cmocka_unit_test(ends_that_are_apart_excuse_nothing),
+        cmocka_unit_test(a_later_strike_does_not_replace_an_earlier_one),
+        cmocka_unit_test(two_ends_within_seconds_may_lose_a_copy),
+        cmocka_unit_test(ends_far_apart_excuse_no_failure),
         cmocka_unit_test(no_copy_is_made_while_the_service_stands_still),
         cmocka_unit_test(an_end_that_is_seen_late_may_have_been_early),
         cmocka_unit_test(a_call_that_is_late_is_a_hang),

@@ -41,7 +41,7 @@ static void the_log_has_the_end_of_an_aggregator(void **state)
     }
 }
 
-static void other_lines_are_no_news(void **state)
+static void other_log_lines_are_ignored(void **state)
 {
     pid_t pid;
     int status;
@@ -149,7 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_log_has_the_end_of_an_aggregator, begin),
-        cmocka_unit_test_setup(other_lines_are_no_news, begin),
+        cmocka_unit_test_setup(other_log_lines_are_ignored, begin),
         cmocka_unit_test_setup(a_report_of_a_sanitizer_is_found, begin),
         cmocka_unit_test_setup(an_aggregator_drains_or_is_killed_and_all_else_is_a_crash, begin),
         cmocka_unit_test_setup(a_process_that_cannot_start_reports_the_reason_once, begin),

@@ -71,7 +71,7 @@ static void trials_keep_to_their_distribution(void **state)
         asked_s += expected / trial_speed(t, stream.ask) * stream.ask;
     }
     double load = asked_s / (trials[stream.trials - 1].submit_s * stream.slots);
-    /* 25 bursts with exponential gaps around a load of 0.8 */
+    /* the trials arrive in 25 bursts with exponential gaps; the mean load is 0.8 */
     assert_true(load > 0.5 && load < 1.2);
     free(trials);
 }
@@ -111,7 +111,7 @@ static void fifo_keeps_the_order_and_greedy_does_not(void **state)
     fixed_fini(&greedy);
 }
 
-static void a_stage_is_angry_after_five_passes_and_gets_free_slots(void **state)
+static void a_stage_that_waited_for_five_passes_gets_free_slots_first(void **state)
 {
     struct fixed_queue queue;
     uint32_t ids[16], next = 1;
@@ -279,7 +279,7 @@ int main(void)
         cmocka_unit_test(trials_keep_to_their_distribution),
         cmocka_unit_test(half_of_the_reports_of_a_rung_go_on),
         cmocka_unit_test(fifo_keeps_the_order_and_greedy_does_not),
-        cmocka_unit_test(a_stage_is_angry_after_five_passes_and_gets_free_slots),
+        cmocka_unit_test(a_stage_that_waited_for_five_passes_gets_free_slots_first),
         cmocka_unit_test(streams_come_from_a_file),
         cmocka_unit_test(a_broken_file_of_streams_is_named),
         cmocka_unit_test(the_arrivals_of_a_trace_begin_at_its_first_wide_job),

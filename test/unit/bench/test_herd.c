@@ -14,7 +14,7 @@
 #define WORKERS 3
 #define ROUNDS 5
 
-/* Result of the second check, which belongs to the last round. */
+/* Result of the worker's second check, the one of the last round. */
 static enum { RIGHT, WRONG, UNSEEN } last_round;
 
 int model_worker_come(struct model_worker *w) { return 0; }
@@ -51,7 +51,7 @@ static int run(struct herd_checks *ret_checks)
     return herd_stop(&herd, ret_checks);
 }
 
-static void each_worker_looks_at_its_first_round_and_at_its_last(void **state)
+static void each_worker_checks_its_first_and_its_last_round(void **state)
 {
     struct herd_checks checks;
     last_round = RIGHT;
@@ -69,7 +69,7 @@ static void an_error_in_the_last_round_alone_is_counted(void **state)
     assert_int_equal(checks.wrong, 7 * WORKERS);
 }
 
-static void a_worker_that_ends_well_without_looking_at_its_last_round_fails_all(void **state)
+static void a_worker_that_ends_without_a_check_of_its_last_round_fails_the_run(void **state)
 {
     struct herd_checks checks;
     last_round = UNSEEN;
@@ -88,9 +88,9 @@ static void a_worker_that_did_not_start_has_checked_no_round(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_worker_looks_at_its_first_round_and_at_its_last),
+        cmocka_unit_test(each_worker_checks_its_first_and_its_last_round),
         cmocka_unit_test(an_error_in_the_last_round_alone_is_counted),
-        cmocka_unit_test(a_worker_that_ends_well_without_looking_at_its_last_round_fails_all),
+        cmocka_unit_test(a_worker_that_ends_without_a_check_of_its_last_round_fails_the_run),
         cmocka_unit_test(a_worker_that_did_not_start_has_checked_no_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

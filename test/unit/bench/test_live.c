@@ -107,7 +107,8 @@ static void jobs_are_measured_side_by_side_as_far_as_lanes_go(void **state)
     assert_int_equal(live_group(&f->live, 0), 3);
     f->live.lanes = 7;
     assert_int_equal(live_group(&f->live, 0), 2);
-    assert_int_equal(live_group(&f->live, 2), 3); /* at least one job, even if it is too large */
+    assert_int_equal(live_group(&f->live, 2), 3); /* a group has one job even if this job exceeds
+                                                   * the lanes */
 }
 
 static void the_simulation_plays_the_lane_time_that_was_measured(void **state)

@@ -21,8 +21,9 @@ static struct crowd crowd;
 int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
-/* Adds an iteration of `ms`, whose last `still_ms` follow the aggregation. The second worker is 4
- * ms later in every step. */
+/* Records an iteration of `ms` milliseconds, from the begin of the first worker to the end of the
+ * second one. Each worker is idle for the last `still_ms` of its iteration. The second worker
+ * begins 4 ms later than the first. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
@@ -58,10 +59,10 @@ static void a_worker_that_stands_still_for_a_migration_hides_no_part(void **stat
     const struct migrate_window window = {
         .first = 10, .last = 13, .migrates = true, .stands = true, .stood_in = 11};
     struct migrate_row row = {0};
-    lap(10, LAP_MS + 40, 0); /* the order arrives later */
+    lap(10, LAP_MS + 40, 0); /* the order to migrate arrives after iteration 10 */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    /* the time of the first worker precedes that of the second */
+    /* 300 ms, and 4 ms between the first and the second worker */
     assert_float_equal(row.migration_ms, 304, NEAR);
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);
@@ -88,7 +89,7 @@ static void a_live_migration_that_is_seen_longer_than_it_took_hides_nothing(void
     assert_float_equal(row.hidden_ms, 0, NEAR);
 }
 
-/* Without these ten iterations the median would be 100. */
+/* Without the ten iterations of the second window the median would be 100. */
 static void medians_include_windows_without_a_migration(void **state)
 {
     const struct migrate_window windows[] = {{.first = 6, .last = 15, .migrates = true},

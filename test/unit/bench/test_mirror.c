@@ -16,7 +16,7 @@
 #define GRACE_NS (5 * NS_PER_MS)
 
 static struct mirror_book *book;
-static struct mirror service, member, late; /* `service` makes its steps like the lanes */
+static struct mirror service, member, late; /* `service` computes its steps like the lanes */
 static float *values;
 
 static int begin(void **state)
@@ -76,7 +76,7 @@ static struct pushes round_of(uint32_t count)
     return pushes;
 }
 
-static void steps_name_their_gradients_for_very_long(void **state)
+static void a_step_shows_its_gradients_even_after_many_steps(void **state)
 {
     struct pushes read;
     for (uint32_t count = 1; count < extent(600, 60, 600); count++) {
@@ -100,7 +100,7 @@ static void large_numbers_are_read_too(void **state)
     }
 }
 
-static void one_bit_shows(void **state)
+static void a_change_of_one_bit_is_detected(void **state)
 {
     struct pushes read;
     const struct pushes pushes = round_of(1);
@@ -113,7 +113,7 @@ static void one_bit_shows(void **state)
 }
 
 /* A lane that has lost its moments has the right parameters and moments of zero. */
-static void a_lost_moment_shows(void **state)
+static void the_loss_of_moments_is_detected(void **state)
 {
     struct pushes read;
     for (uint32_t count = 1; count < 4; count++) {
@@ -127,7 +127,7 @@ static void a_lost_moment_shows(void **state)
     assert_true(mirror_follow(&member, values, &read) > PUSH_ELEMENTS / 2);
 }
 
-static void a_step_that_is_done_twice_shows(void **state)
+static void a_repeated_step_is_detected(void **state)
 {
     struct pushes read;
     const struct pushes pushes = round_of(1);
@@ -136,7 +136,7 @@ static void a_step_that_is_done_twice_shows(void **state)
     assert_true(mirror_follow(&member, values, &read) > PUSH_ELEMENTS / 2);
 }
 
-static void the_end_is_whoevers(void **state)
+static void the_last_round_is_announced_by_any_rank(void **state)
 {
     struct pushes read;
     const struct pushes pushes = round_of(1);
@@ -145,7 +145,7 @@ static void the_end_is_whoevers(void **state)
     assert_true(mirror_ends(&member));
 }
 
-/* The page shows the state of the result, or of one step before. */
+/* The page of the other member has the state after the last step, or the state one step before. */
 static void a_late_member_finds_the_states_of_others(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {
@@ -165,7 +165,7 @@ static void a_late_member_finds_the_states_of_others(void **state)
     }
 }
 
-static void parameters_that_no_gradients_lead_to_are_not_found(void **state)
+static void parameters_of_two_unseen_steps_are_not_found(void **state)
 {
     struct pushes read;
     const struct pushes first = round_of(1), second = round_of(2);
@@ -192,15 +192,15 @@ static void a_torn_page_is_not_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(steps_name_their_gradients_for_very_long, begin, end),
-        cmocka_unit_test_setup_teardown(large_numbers_are_read_too, begin, end),
-        cmocka_unit_test_setup_teardown(one_bit_shows, begin, end),
-        cmocka_unit_test_setup_teardown(a_lost_moment_shows, begin, end),
-        cmocka_unit_test_setup_teardown(a_step_that_is_done_twice_shows, begin, end),
-        cmocka_unit_test_setup_teardown(the_end_is_whoevers, begin, end),
-        cmocka_unit_test_setup_teardown(a_late_member_finds_the_states_of_others, begin, end),
-        cmocka_unit_test_setup_teardown(parameters_that_no_gradients_lead_to_are_not_found, begin,
+        cmocka_unit_test_setup_teardown(a_step_shows_its_gradients_even_after_many_steps, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(large_numbers_are_read_too, begin, end),
+        cmocka_unit_test_setup_teardown(a_change_of_one_bit_is_detected, begin, end),
+        cmocka_unit_test_setup_teardown(the_loss_of_moments_is_detected, begin, end),
+        cmocka_unit_test_setup_teardown(a_repeated_step_is_detected, begin, end),
+        cmocka_unit_test_setup_teardown(the_last_round_is_announced_by_any_rank, begin, end),
+        cmocka_unit_test_setup_teardown(a_late_member_finds_the_states_of_others, begin, end),
+        cmocka_unit_test_setup_teardown(parameters_of_two_unseen_steps_are_not_found, begin, end),
         cmocka_unit_test_setup_teardown(a_torn_page_is_not_taken, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -279,7 +279,7 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
     assert_int_equal(look_parse_shares("", shares, 2), -ENODATA);
 }
 
-/* --- looking --- */
+/* --- reading the status of a service --- */
 
 /* Makes a program in place of `gradpool`. The program appends its arguments as a line to the file
  * "asked". */
@@ -333,7 +333,7 @@ static void a_service_that_is_not_well_has_answered(void **state)
     forget(&s);
 }
 
-static void a_look_that_fails_is_tried_again(void **state)
+static void a_failed_read_of_the_status_is_tried_again(void **state)
 {
     static struct look look;
     struct service s =
@@ -380,7 +380,7 @@ int main(void)
         cmocka_unit_test(gradients_are_ready_in_the_backward_pass_alone),
         cmocka_unit_test(checked_rounds_and_those_behind_them_are_not_timed),
         cmocka_unit_test(a_service_that_is_not_well_has_answered),
-        cmocka_unit_test(a_look_that_fails_is_tried_again),
+        cmocka_unit_test(a_failed_read_of_the_status_is_tried_again),
         cmocka_unit_test(a_repeated_failure_is_reported_with_its_reason),
         cmocka_unit_test(a_status_has_lanes_tasks_and_cpu_time),
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),

@@ -74,8 +74,8 @@ static void a_round_ends_with_its_slowest_lane(void **state)
     assert_near(deviation_ns, 0, 1);
 }
 
-/* Pieces are ready after 40, 70 and 100 ms. Each needs the line for 35 ms, so the second and the
- * third wait for it. */
+/* Pieces are ready after 40, 70 and 100 ms. Each occupies the worker's network link for 35 ms, so
+ * the second and the third piece wait for the link. */
 static void pieces_leave_one_after_the_other(void **state)
 {
     const struct queue_piece pieces[] = {
@@ -124,7 +124,7 @@ static void each_lane_reports_the_end_of_a_round(void **state)
     assert_near(endings[2].burst_ns, 4 * MS, 1);
 }
 
-/* With a load of u = 0.4 each, both jobs lose uv / (1 + uv). */
+/* Two jobs with loads u = v = 0.4: both lose uv / (1 + uv). */
 static void two_equal_jobs_lose_as_the_textbook_predicts(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -174,8 +174,8 @@ static void without_jitter_rounds_that_do_not_meet_never_meet(void **state)
     }
 }
 
-/* 60 ms of computing, then 80 ms in which the lane serves both bursts in turns. In each round the
- * first job gains about a chunk. The test therefore uses few rounds and small chunks. */
+/* Both jobs compute for 60 ms. Then the lane serves both bursts in turns, for 80 ms. In each round
+ * the first job gains about a chunk. The test therefore uses few rounds and small chunks. */
 static void without_jitter_rounds_in_step_stay_in_step(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};
@@ -187,8 +187,8 @@ static void without_jitter_rounds_in_step_stay_in_step(void **state)
         assert_near(outcomes[i].elapsed_ns / (double)outcomes[i].count, 140 * MS, CHUNK_NS);
 }
 
-/* The second job's 1 ms arrives while the first job has 100 ms of work. It waits for one chunk, and
- * then for every second chunk. */
+/* The second job's burst of 1 ms arrives while the first job has 100 ms of work left. The burst
+ * waits for one chunk of the first job. After that the lane serves chunks of both jobs in turns. */
 static void a_short_burst_waits_for_chunks_not_for_tasks(void **state)
 {
     const struct queue_piece task = {0, 1, 0, 100 * MS}, crumb = {0, 1, 0, 1 * MS};

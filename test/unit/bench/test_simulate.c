@@ -9,13 +9,13 @@
 
 #include <cmocka.h>
 
-/* A tensor of 16 MiB and a step of 300 ms. With two workers and 1 GiB/s it needs 31.25 ms of lane
- * time. */
+/* A tensor of 16 MiB, and a step of 300 ms. With two workers and 1 GiB/s, a round of the tensor
+ * needs 31.25 ms of lane time. */
 static struct model_tensor tensor = {1 << 22, 1};
 static const struct model one_tensor = {
     .name = "one", .step_ns = 300e6, .tensors = &tensor, .tensors_count = 1, .elements = 1 << 22};
 #define LANE_MS 31.25
-#define PERIOD_MS (300 + LANE_MS / 2) /* on two lanes */
+#define PERIOD_MS (300 + LANE_MS / 2) /* period of the job on two lanes */
 
 static const struct setting plain = {.policy = "shared",
                                      .x_gib_per_s = 1,
@@ -66,8 +66,8 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
     assert_int_equal(r.refused, 0);
 }
 
-/* One lane is enough. Its round is 4.7 % longer, by the half that a second lane would have
- * served. */
+/* One lane is enough. A round is 4.7 % longer than on two lanes, because the lane also does the
+ * half that a second lane would do. */
 static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -81,7 +81,8 @@ static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **stat
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* After half a minute of low load one lane is tried for 50 rounds. It is not enough. */
+    /* After half a minute of low load the simulation tries one lane for 50 rounds. One lane is not
+     * enough. */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
@@ -184,7 +185,7 @@ static void six_drawn_hours_have_their_golden_results(void **state)
     assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
     assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short compared with a piece */
-    assert_true(a.predicted_near > 0.65); /* for the same reason */
+    assert_true(a.predicted_near > 0.65); /* here, too, because of the short rounds of lstm_lm */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);

@@ -81,7 +81,7 @@ static void messages_that_come_together_are_taken_one_by_one(void **state)
 }
 
 /* Sends a message that needs many steps at both ends, and counts the steps. */
-static void a_message_of_nearly_the_most_passes_in_parts(void **state)
+static void a_message_of_nearly_the_maximum_length_arrives_in_parts(void **state)
 {
     int fds[2];
     struct channel *a, *b;
@@ -113,7 +113,7 @@ static void a_message_of_nearly_the_most_passes_in_parts(void **state)
     free(text);
 }
 
-static void a_message_over_the_most_is_not_sent(void **state)
+static void a_message_above_the_maximum_length_is_not_sent(void **state)
 {
     struct pair pair = pair_open();
     char *text = malloc(CHANNEL_FRAME_BYTES_MAX + 1);
@@ -171,7 +171,7 @@ static void a_peer_that_is_gone_is_an_error_and_no_signal(void **state)
     pair_close(&pair);
 }
 
-/* --- nonsense -------------------------------------------------------------------------------- */
+/* --- invalid bytes --------------------------------------------------------------------------- */
 
 static void expect_nonsense(const void *bytes, size_t count, const char *part)
 {
@@ -186,7 +186,7 @@ static void expect_nonsense(const void *bytes, size_t count, const char *part)
     pair_close(&pair);
 }
 
-static void a_length_that_cannot_be_is_another_protocol(void **state)
+static void an_impossible_length_is_reported_as_another_protocol(void **state)
 {
     expect_nonsense("GET / HTTP/1.1\r\n\r\n", 18,
                     "not a gradpool endpoint? first bytes 47 45 54 20 2f 20 48 54");
@@ -199,12 +199,12 @@ static void bytes_that_are_no_message_are_refused(void **state)
 {
     expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
                     "got 3 bytes that are none (first bytes ff ff ff)");
-    /* the body claims to be longer than its frame */
+    /* the length field of the body exceeds the frame */
     expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes that are none");
 }
 
 /* A TensorSpec has two bytes on the wire, and about sixty in memory. */
-static void a_message_that_swells_when_unpacked_is_refused(void **state)
+static void a_message_that_unpacks_into_much_more_memory_is_refused(void **state)
 {
     struct pair pair = pair_open();
     size_t specs = 4u << 20, bytes = 2 * specs;
@@ -385,7 +385,7 @@ static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_
     pair_close(&pair);
 }
 
-static void an_end_that_has_not_been_read_is_no_silence(void **state)
+static void an_unread_end_of_a_connection_is_no_silence(void **state)
 {
     unsigned port;
     struct pair pair = tcp_open(AF_INET, &port);
@@ -436,14 +436,14 @@ int main(void)
         cmocka_unit_test(the_frame_is_a_little_endian_length_and_an_envelope),
         cmocka_unit_test(a_message_that_dribbles_in_byte_by_byte_is_whole),
         cmocka_unit_test(messages_that_come_together_are_taken_one_by_one),
-        cmocka_unit_test(a_message_of_nearly_the_most_passes_in_parts),
-        cmocka_unit_test(a_message_over_the_most_is_not_sent),
+        cmocka_unit_test(a_message_of_nearly_the_maximum_length_arrives_in_parts),
+        cmocka_unit_test(a_message_above_the_maximum_length_is_not_sent),
         cmocka_unit_test(an_empty_envelope_is_not_sent),
         cmocka_unit_test(a_peer_that_does_not_read_is_given_up_at_the_backlog),
         cmocka_unit_test(a_peer_that_is_gone_is_an_error_and_no_signal),
-        cmocka_unit_test(a_length_that_cannot_be_is_another_protocol),
+        cmocka_unit_test(an_impossible_length_is_reported_as_another_protocol),
         cmocka_unit_test(bytes_that_are_no_message_are_refused),
-        cmocka_unit_test(a_message_that_swells_when_unpacked_is_refused),
+        cmocka_unit_test(a_message_that_unpacks_into_much_more_memory_is_refused),
         cmocka_unit_test(an_end_in_mid_message_is_an_error),
         cmocka_unit_test(random_bytes_never_harm),
         cmocka_unit_test(a_unix_peer_is_known_by_process_and_user),
@@ -451,7 +451,7 @@ int main(void)
         cmocka_unit_test(a_tcp_channel_does_not_wait_and_notices_silent_death),
         cmocka_unit_test(the_kernel_of_a_silent_peer_answers_every_second),
         cmocka_unit_test(a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end),
-        cmocka_unit_test(an_end_that_has_not_been_read_is_no_silence),
+        cmocka_unit_test(an_unread_end_of_a_connection_is_no_silence),
         cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),
         cmocka_unit_test(a_socket_of_another_type_stays_with_the_caller),
     };

@@ -160,7 +160,7 @@ static void no_message_can_be_read_on_the_way(void **state)
     wire_close(&w);
 }
 
-static void a_message_of_nearly_the_most_passes_sealed(void **state)
+static void an_encrypted_message_of_nearly_the_maximum_length_arrives(void **state)
 {
     size_t length = CHANNEL_FRAME_BYTES_MAX - 100;
     char *text = malloc(length + 1);
@@ -201,8 +201,8 @@ static void a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog(void **s
     free(text);
 }
 
-/* If this send counted as a failure, the channel would always return "later". Then neither end
- * would read again. */
+/* TLS can refuse a write until it has read more bytes. The channel must queue these bytes and
+ * continue reading; otherwise both ends would wait forever. */
 static void bytes_that_wait_for_a_tls_read_leave_after_the_read(void **state)
 {
     struct wire w = wire_open(&good);
@@ -304,7 +304,7 @@ static void a_wrong_key_and_a_wrong_name_get_the_same_answer(void **state)
     assert_memory_equal(one, two, bytes);
 }
 
-static void a_connection_cut_at_any_byte_of_the_handshake_is_lost_and_no_more(void **state)
+static void a_connection_cut_at_any_byte_of_the_handshake_is_reported_as_lost(void **state)
 {
     uint8_t hello[2048];
     struct wire w = wire_open(&good);
@@ -359,7 +359,7 @@ static void a_sealed_byte_changed_on_the_way_ends_the_connection(void **state)
         bytes[at] ^= 1;
         put(w.server_end, bytes, (size_t)got);
         int r = channel_receive(w.server, &message);
-        /* with a changed length, the end may also wait for bytes that never arrive */
+        /* with a changed length, the server may also wait for bytes that never arrive */
         assert_true(r == -EBADMSG || ((at == 3 || at == 4) && r == -EAGAIN));
         wire_close(&w);
     }
@@ -462,7 +462,7 @@ int main(void)
         cmocka_unit_test(a_handshake_that_dribbles_in_byte_by_byte_is_whole),
         cmocka_unit_test(bytes_before_the_handshake_wait_without_an_event),
         cmocka_unit_test(no_message_can_be_read_on_the_way),
-        cmocka_unit_test(a_message_of_nearly_the_most_passes_sealed),
+        cmocka_unit_test(an_encrypted_message_of_nearly_the_maximum_length_arrives),
         cmocka_unit_test(a_sealed_peer_that_does_not_read_is_given_up_at_the_backlog),
         cmocka_unit_test(bytes_that_wait_for_a_tls_read_leave_after_the_read),
         cmocka_unit_test(a_child_that_closes_and_exits_sends_nothing_to_the_peer),
@@ -470,7 +470,7 @@ int main(void)
         cmocka_unit_test(an_unknown_tenant_is_refused),
         cmocka_unit_test(a_revoked_tenant_is_refused),
         cmocka_unit_test(a_wrong_key_and_a_wrong_name_get_the_same_answer),
-        cmocka_unit_test(a_connection_cut_at_any_byte_of_the_handshake_is_lost_and_no_more),
+        cmocka_unit_test(a_connection_cut_at_any_byte_of_the_handshake_is_reported_as_lost),
         cmocka_unit_test(a_byte_changed_on_the_way_ends_the_connection),
         cmocka_unit_test(a_sealed_byte_changed_on_the_way_ends_the_connection),
         cmocka_unit_test(a_silent_peer_is_given_up_at_the_deadline),

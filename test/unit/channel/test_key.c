@@ -126,7 +126,7 @@ static void a_key_comes_from_the_variable_or_from_a_file(void **state)
     unlink(path);
 }
 
-static void two_keys_are_one_too_many(void **state)
+static void a_second_key_is_refused(void **state)
 {
     setenv("GRADPOOL_KEY", "acme:" HEX, 1);
     setenv("GRADPOOL_KEY_FILE", "/nowhere", 1);
@@ -159,7 +159,7 @@ int main(void)
         cmocka_unit_test(an_invalid_key_is_refused_without_its_text),
         cmocka_unit_test_teardown(without_variables_there_is_no_key, clean),
         cmocka_unit_test_teardown(a_key_comes_from_the_variable_or_from_a_file, clean),
-        cmocka_unit_test_teardown(two_keys_are_one_too_many, clean),
+        cmocka_unit_test_teardown(a_second_key_is_refused, clean),
         cmocka_unit_test_teardown(the_error_of_an_unreadable_key_names_the_variable, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,7 +96,7 @@ static void assert_file_refused(const char *config, unsigned line, const char *t
 
 /* --- precedence --- */
 
-static void the_line_wins_over_the_variable_over_the_file_over_the_default(void **state)
+static void the_command_line_precedes_the_variable_then_the_file_then_the_default(void **state)
 {
     (void)remove(path);
     settle(&serve_command);
@@ -114,7 +114,7 @@ static void the_line_wins_over_the_variable_over_the_file_over_the_default(void 
     unsetenv("GRADPOOL_SCALE_HOLD");
 }
 
-static void a_flag_of_the_file_is_off_for_a_variable_of_0(void **state)
+static void a_variable_of_0_turns_off_a_flag_of_the_file(void **state)
 {
     write_config("[serve]\nrequire-tls = on\n");
     settle(&serve_command);
@@ -269,7 +269,7 @@ static void a_zero_byte_is_refused(void **state)
     assert_refused(":1: the line has a zero byte");
 }
 
-static void blanks_a_mark_and_comments_change_nothing(void **state)
+static void blanks_a_byte_order_mark_and_comments_change_no_value(void **state)
 {
     write_config("\xef\xbb\xbf[serve] ; comment\r\n\n  name=a\n\t listen = x ; y\n; z\n# z\n");
     settle(&serve_command);
@@ -341,7 +341,7 @@ static void a_later_error_is_explained_by_the_origin_of_its_option(void **state)
     assert_string_equal(layers_explain(&layers, "--listen x: no", text, sizeof text), "");
 }
 
-/* --- showing --- */
+/* --- the printed configuration --- */
 
 /* Returns the printed configuration. Replaces the file at `path`. */
 static char *print_config(void)
@@ -465,8 +465,8 @@ static void the_committed_page_is_the_printed_one(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_line_wins_over_the_variable_over_the_file_over_the_default),
-        cmocka_unit_test(a_flag_of_the_file_is_off_for_a_variable_of_0),
+        cmocka_unit_test(the_command_line_precedes_the_variable_then_the_file_then_the_default),
+        cmocka_unit_test(a_variable_of_0_turns_off_a_flag_of_the_file),
         cmocka_unit_test(an_empty_variable_is_no_value),
         cmocka_unit_test(the_named_file_is_read_in_place_of_the_usual_one),
         cmocka_unit_test(dev_null_is_no_file),
@@ -477,7 +477,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_mistake_of_the_file_names_its_line_and_the_remedy),
         cmocka_unit_test(a_line_that_inih_would_cut_is_refused),
         cmocka_unit_test(a_zero_byte_is_refused),
-        cmocka_unit_test(blanks_a_mark_and_comments_change_nothing),
+        cmocka_unit_test(blanks_a_byte_order_mark_and_comments_change_no_value),
         cmocka_unit_test(a_named_file_that_cannot_be_read_is_refused),
         cmocka_unit_test(an_unreadable_file_at_the_usual_path_is_refused),
         cmocka_unit_test(a_file_that_others_may_write_is_refused),

@@ -81,7 +81,7 @@ static void an_unknown_variable_is_one_line_with_the_closest_name(void **state)
     assert_non_null(strstr(lines, "did you mean GRADPOOL_TRANSPORT?"));
 }
 
-static void a_variable_like_no_other_is_named_alone(void **state)
+static void a_variable_without_a_similar_name_is_reported_without_a_suggestion(void **state)
 {
     assert_int_equal(warnings("GRADPOOL_XYZZYPLUGH"), 1);
     assert_non_null(strstr(lines, "GRADPOOL_XYZZYPLUGH"));
@@ -99,7 +99,7 @@ static void a_long_name_is_cut(void **state)
     assert_null(strstr(lines, "did you mean"));
 }
 
-static void other_programs_variables_are_none_of_ours(void **state)
+static void variables_of_other_programs_are_ignored(void **state)
 {
     assert_int_equal(warnings("GRADPOOLING"), 0);
     assert_int_equal(warnings("MY_GRADPOOL_JOB"), 0);
@@ -111,9 +111,9 @@ int main(void)
         cmocka_unit_test(every_option_that_is_read_from_the_environment_is_known),
         cmocka_unit_test(former_variables_are_named_in_one_line),
         cmocka_unit_test(an_unknown_variable_is_one_line_with_the_closest_name),
-        cmocka_unit_test(a_variable_like_no_other_is_named_alone),
+        cmocka_unit_test(a_variable_without_a_similar_name_is_reported_without_a_suggestion),
         cmocka_unit_test(a_long_name_is_cut),
-        cmocka_unit_test(other_programs_variables_are_none_of_ours),
+        cmocka_unit_test(variables_of_other_programs_are_ignored),
     };
     log_set_hook(keep);
     return cmocka_run_group_tests(tests, NULL, NULL);

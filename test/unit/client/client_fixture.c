@@ -102,8 +102,8 @@ int fixture_start(void **state)
     return 0;
 }
 
-/* The scripted lanes do not fail the job of a rank that leaves in the midst of a clock, for which
- * the first rank would wait. */
+/* Real lanes fail the job of a rank that leaves within a clock. The scripted lanes do not, so the
+ * leave of the first rank would wait for the time-out of its client. */
 int fixture_stop(void **state)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {

@@ -1,5 +1,5 @@
-/* The lanes of service_rig.h. They receive announcements, sum through the mapping, and send words
- * and commits. */
+/* The lanes of service_rig.h. The lanes receive announcements, sum gradients in mapped memory, and
+ * send words and commits. */
 #include "svc/reduce/reduce.h"
 #include "test/unit/client/service_rig.h"
 
@@ -220,7 +220,8 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
     memset(p->said, 0, sizeof p->said);
 }
 
-/* Sends COMMIT to a rank in the last round, which another rank has reported as committed (W5). */
+/* Another rank has reported the last round as committed (W5). Sends COMMIT to each rank that has
+ * announced this round. */
 static void catch_up(struct script_lane *lane, struct script_piece *p)
 {
     for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
@@ -246,8 +247,8 @@ static void end_recovery(struct script_worker *w, struct script_piece *p)
         script_lane_welcome(w->lane->rig, p);
 }
 
-/* Collects the standings of all ranks. A fast rank may send more messages before the last standing
- * arrives. */
+/* Collects the standings of all ranks: each rank reports its last round to the new lane. A fast
+ * rank may send more messages before the last standing arrives. */
 static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
     const struct record_ready *before = &p->said[w->rank][(r->round - 1) & 1];
@@ -297,7 +298,8 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     struct record_ready *said = &p->said[w->rank][ready->round & 1];
     *said = *ready;
     if (ready->standing == RECORD_KEEPS) {
-        said->standing = RECORD_HOLDS; /* the next field is the standing itself */
+        said->standing = RECORD_HOLDS; /* the rank stores an earlier result; its next record has its
+                                        * standing */
         return;
     }
     if (p->is_recovering)

@@ -93,7 +93,7 @@ struct script_tables {
     struct script_table_record records[SCRIPT_TABLE_RECORDS_MAX];
     uint32_t records_count;
     uint64_t ended[SCRIPT_LANES_MAX][SCRIPT_WORKERS_MAX]; /* last ended clock of each rank */
-    /* settings of the behaviour: no request is answered; first lane of shards; lanes of shards */
+    /* settings: lanes answer no request; number of the first lane with shards; number of lanes */
     bool holds_answers;
     uint32_t first_lane, lanes;
 };
@@ -125,7 +125,7 @@ struct service_rig {
     uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint32_t settled_count; /* number of tensors in the last leave */
-    uint64_t settled_round; /* of the first of these tensors */
+    uint64_t settled_round; /* last round of the first tensor in the last leave */
     uint64_t tickets_seen;
     /* rounds of the received CHOSEN messages, one byte each */
     uint64_t chosen_heard[SCRIPT_LANES_MAX];
@@ -147,12 +147,12 @@ struct service_rig {
     int held_code;
     char held_why[256];
     uint32_t held_count;
-    bool saving_is_late; /* refuse a rank that reports saving, with "too late" (L33) */
+    bool saving_is_late; /* refuse a rank's report that it saves, with "too late" (L33) */
     int resize_failure;
     const char *resize_text;
     uint32_t refusals;      /* number of ticket requests that will be refused */
     uint32_t astray;        /* number of tickets that will have a wrong address */
-    const char *astray_ofi; /* their address of the network; NULL: none */
+    const char *astray_ofi; /* network address in these tickets; NULL: none */
     int ticket_failure;     /* error of each request for a ticket; 0: none */
     uint32_t not_now;       /* number of ticket requests that are refused with EAGAIN */
     const char *stale_text; /* text for a resuming rank that is no longer in the job */
@@ -185,7 +185,7 @@ void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wan
                          size_t bytes);
 /* Sends the current routes, as after a resume. */
 void script_tell_routes(struct service_rig *rig);
-/* Sends a hold to rank 0. */
+/* Sends rank 0 a request to hold at the end of its iteration. */
 void script_hold(struct service_rig *rig, uint64_t id, uint32_t scope, bool is_over);
 void script_fail_job(struct service_rig *rig, int code, const char *text);
 void script_fail_tensor(struct service_rig *rig, uint32_t tensor, int code, const char *text);

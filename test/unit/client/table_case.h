@@ -1,4 +1,4 @@
-/* The table of the tests of the client: rows of three floats on lanes of the scripted service. */
+/* A table for tests of the client: rows of three floats on lanes of the scripted service. */
 #ifndef GRADPOOL_TEST_TABLE_CASE_H
 #define GRADPOOL_TEST_TABLE_CASE_H
 
@@ -16,7 +16,7 @@ extern const gp_row_settings rate;
 
 /* Shards of tables that are declared from now on are on these lanes. */
 void use_lanes(uint32_t first, uint32_t count);
-/* Whether the lanes answer no request. */
+/* `holds`: the lanes delay all answers. Otherwise they answer at once. */
 void hold_answers(bool holds);
 /* Declares table `usual` on every rank. */
 void declare_tables(uint32_t lanes);

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define ELEMENTS 1000
-#define BIG 100000 /* elements: the copy is longer than copies made with the lock held */
+#define BIG 100000 /* number of elements; a copy of this length is made without the lock */
 
 /* Both workers push `gradient` to `result` and wait. */
 static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_operation operation)
@@ -27,7 +27,7 @@ static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_o
 
 /* ---- rounds ---- */
 
-static void the_mean_of_foreign_memory_comes_back_round_after_round(void **state)
+static void each_round_returns_the_mean_into_plain_memory(void **state)
 {
     gp_tensor *t[WORKERS];
     declare("w", ELEMENTS, t);
@@ -86,7 +86,7 @@ static void a_part_of_gp_alloc_memory_may_be_pushed(void **state)
     check_mean(result[1], 10, 1);
 }
 
-static void in_place_in_lent_memory_never_lands_on_an_input(void **state)
+static void a_push_in_place_in_lent_memory_never_overwrites_an_input(void **state)
 {
     float *values[WORKERS];
     gp_tensor *t[WORKERS];
@@ -105,7 +105,7 @@ static void in_place_in_lent_memory_never_lands_on_an_input(void **state)
     script_unlock(&rig);
 }
 
-static void lent_and_foreign_memory_may_be_mixed(void **state)
+static void lent_and_plain_memory_may_be_mixed(void **state)
 {
     static float foreign[WORKERS][ELEMENTS];
     float *gradient[WORKERS] = {lent(0, ELEMENTS), foreign[1]};
@@ -143,7 +143,7 @@ static void a_broadcast_gives_the_roots_values_to_all(void **state)
     run_round(t, 2); /* the next round of the tensor may have another operation */
 }
 
-static void a_tensor_in_pieces_on_several_lanes_comes_back_whole(void **state)
+static void a_tensor_on_several_lanes_gets_its_whole_result(void **state)
 {
     gp_tensor *t[WORKERS];
     script_lock(&rig);
@@ -271,7 +271,7 @@ static void poll_returns_without_blocking(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     ok(gp_wait(q[1], WAIT_MS));
-    script_lock(&rig); /* the lane has finished: the word of rank 0 has arrived, too */
+    script_lock(&rig); /* with the lock, the lane has also sent the word of rank 0 */
     script_unlock(&rig);
     assert_int_equal(gp_poll(q[0], 0), 1);
     ok(gp_wait(q[0], 1));
@@ -354,7 +354,7 @@ static void a_barrier_waits_for_every_worker(void **state)
     }
 }
 
-/* ---- tensors come and go ---- */
+/* ---- declaring and undeclaring tensors ---- */
 
 static void a_name_declared_again_gives_the_same_handle(void **state)
 {
@@ -397,7 +397,7 @@ static void a_request_still_open_when_the_job_is_left_is_cancelled(void **state)
     ok(gp_tensor_declare(jobs[0], "x", GP_F32, ELEMENTS, &other));
     ok(gp_push_pull(t[0], values, values, GP_MEAN, &open));
     ok(gp_push_pull(other, values, values, GP_MEAN, &never));
-    wait_heard(1); /* a rank takes leave of a lane only over a connection that is open */
+    wait_heard(1); /* a rank sends its leave to a lane only over an open connection */
     gp_job_leave(jobs[0]);
     assert_int_equal(gp_poll(open, 0), 1);
     failed(gp_wait(open, WAIT_MS), -ECANCELED, "rank 0 left job 'job'", NULL);
@@ -427,14 +427,14 @@ static void leaving_the_job_ends_the_wait_of_a_thread(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(the_mean_of_foreign_memory_comes_back_round_after_round),
+        CASE(each_round_returns_the_mean_into_plain_memory),
         CASE(a_sum_is_not_divided),
         CASE(memory_of_gp_alloc_is_read_and_written_in_place),
         CASE(a_part_of_gp_alloc_memory_may_be_pushed),
-        CASE(in_place_in_lent_memory_never_lands_on_an_input),
-        CASE(lent_and_foreign_memory_may_be_mixed),
+        CASE(a_push_in_place_in_lent_memory_never_overwrites_an_input),
+        CASE(lent_and_plain_memory_may_be_mixed),
         CASE(a_broadcast_gives_the_roots_values_to_all),
-        CASE(a_tensor_in_pieces_on_several_lanes_comes_back_whole),
+        CASE(a_tensor_on_several_lanes_gets_its_whole_result),
         CASE(a_tensor_without_elements_only_synchronises),
         CASE(groups_may_be_cut_differently_on_each_rank_and_round),
         CASE(ranks_may_push_in_opposite_orders),

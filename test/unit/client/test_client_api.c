@@ -28,7 +28,7 @@ static void the_endpoint_comes_from_the_environment(void **state)
 
 /* ---- connecting ---- */
 
-static void an_endpoint_that_is_none_is_refused(void **state)
+static void an_invalid_endpoint_is_refused(void **state)
 {
     gp_client *client;
     failed(gp_connect(NULL, NULL, &client), -EDESTADDRREQ, "GRADPOOL_ENDPOINT", "gradpool://",
@@ -46,7 +46,7 @@ static void *hang_up_on_the_first(void *listener)
     return NULL;
 }
 
-static void a_coordinator_that_dies_while_it_is_greeted_is_named(void **state)
+static void a_coordinator_that_ends_during_the_greeting_is_named(void **state)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
@@ -109,7 +109,7 @@ static void a_transport_that_a_lane_does_not_offer_is_an_error_of_declare(void *
 
 /* ---- jobs that are refused ---- */
 
-static void jobs_that_cannot_be_are_refused(void **state)
+static void impossible_jobs_are_refused(void **state)
 {
     char name[200] = "";
     gp_job *job;
@@ -141,8 +141,8 @@ static void jobs_that_cannot_be_are_refused(void **state)
            NULL);
 }
 
-/* The specs differ from rank to rank, which this service does not compare. */
-static void backup_workers_travel_in_the_join(void **state)
+/* The ranks send different specs. The scripted service does not compare them. */
+static void the_join_contains_the_rule_of_backup_workers(void **state)
 {
     const gp_job_spec spec = {.name = "job",
                               .workers = WORKERS,
@@ -231,7 +231,7 @@ static void a_wait_before_the_end_of_its_round_is_a_deadlock(void **state)
            "gp_round_end() before gp_wait()", NULL);
 }
 
-static void tensors_that_cannot_be_are_refused(void **state)
+static void impossible_tensors_are_refused(void **state)
 {
     char name[300] = "";
     gp_tensor *t;
@@ -250,7 +250,7 @@ static void tensors_that_cannot_be_are_refused(void **state)
     assert_string_equal(gp_tensor_name(t), name);
 }
 
-static void pushes_that_cannot_be_are_refused(void **state)
+static void impossible_pushes_are_refused(void **state)
 {
     float value = 0;
     gp_tensor *t;
@@ -381,7 +381,7 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
-/* The pages of freed areas between kept ones are returned to the kernel. Reading them shows it. */
+/* The pages of freed areas between kept ones are returned to the kernel, so they read as zeros. */
 static void a_kept_area_outlives_its_slab(void **state)
 {
     enum { AREAS = 4 };
@@ -551,20 +551,20 @@ int main(void)
         cmocka_unit_test_setup(a_kept_area_outlives_its_slab, fixture_clear),
         cmocka_unit_test_setup(more_slabs_than_can_be_lent_are_refused, fixture_clear),
         cmocka_unit_test_setup(more_memory_than_a_lane_maps_is_refused_at_once, fixture_clear),
-        cmocka_unit_test_setup(an_endpoint_that_is_none_is_refused, fixture_clear),
+        cmocka_unit_test_setup(an_invalid_endpoint_is_refused, fixture_clear),
         cmocka_unit_test_setup(a_host_that_does_not_exist_is_named, fixture_clear),
-        cmocka_unit_test_setup(a_coordinator_that_dies_while_it_is_greeted_is_named, fixture_clear),
+        cmocka_unit_test_setup(a_coordinator_that_ends_during_the_greeting_is_named, fixture_clear),
         ALONE(the_endpoint_comes_from_the_environment),
         ALONE(options_that_are_wrong_are_named),
         ALONE(the_variable_gives_the_default_time_out),
         ALONE(a_transport_that_a_lane_does_not_offer_is_an_error_of_declare),
-        ALONE(jobs_that_cannot_be_are_refused),
-        ALONE(backup_workers_travel_in_the_join),
+        ALONE(impossible_jobs_are_refused),
+        ALONE(the_join_contains_the_rule_of_backup_workers),
         ALONE(rounds_end_in_jobs_with_backup_workers_only),
         ALONE(parts_of_the_ranks_have_no_backup_workers),
         ALONE(a_wait_before_the_end_of_its_round_is_a_deadlock),
-        CASE(tensors_that_cannot_be_are_refused),
-        CASE(pushes_that_cannot_be_are_refused),
+        CASE(impossible_tensors_are_refused),
+        CASE(impossible_pushes_are_refused),
         CASE(errors_belong_to_their_thread),
         CASE(memory_is_zeroed_aligned_and_reused),
         CASE(a_forked_child_gets_an_error_and_changes_nothing),

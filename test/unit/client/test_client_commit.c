@@ -83,7 +83,7 @@ static void check_input(uint32_t rank, uint64_t round, size_t elements)
     script_unlock(&rig);
 }
 
-/* too long for two halves of staging (L17) */
+/* number of elements; too many for two copies in staging memory (L17) */
 enum { LONG = 20000 };
 
 static void push_long(gp_tensor *t, uint32_t rank, uint64_t round, gp_request **ret_request)
@@ -170,8 +170,8 @@ static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_reques
         ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
 }
 
-/* Without a commit, a new owner may still need this half of the copy. The lane must not write it
- * (W17). */
+/* Without a commit, a new owner may still need this half of the copy, so the lane must not
+ * overwrite it (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
     static float values[WORKERS][ELEMENTS];

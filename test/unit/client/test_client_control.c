@@ -30,7 +30,7 @@ static atomic_int moment, forks, inherited;
 /* Address of POOL in the resolver. NULL: the resolver never answers. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
-static atomic_int lookups; /* number of lookups of names; addresses do not count */
+static atomic_int lookups; /* number of lookups of host names, without numeric addresses */
 static uint16_t port;
 
 static bool leads_to_coordinator(int fd)
@@ -49,7 +49,8 @@ static int count_tcp(void)
     return count;
 }
 
-/* An unconnected socket has no peer to compare, so the child must have no such socket. */
+/* Counts the sockets that a child inherits at this moment. An unconnected socket has no peer to
+ * compare, so it counts as inherited in any case. */
 static void fork_here(int fd)
 {
     int type, status;
@@ -110,7 +111,7 @@ static void restart_coordinator(void)
     script_lock(&rig);
     uint32_t before = rig.resumed;
     script_drop_control(&rig);
-    script_wait(&rig); /* until then the thread uses the port */
+    script_wait(&rig); /* the rig's thread uses the port until it has read the change */
     script_restart_control(&rig);
     while (rig.resumed == before)
         script_wait(&rig);
@@ -184,7 +185,7 @@ static void a_lost_rank_gets_the_error_at_once_in_its_waits(void **state)
     fixture_join(1, NULL);
     declare("t", 16, tensors);
     float *values = lent(0, 16);
-    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request)); /* without the other */
+    ok(gp_push_pull(tensors[0], values, values, GP_SUM, &request)); /* rank 1 does not push */
     kept_log_begin();
     script_lock(&rig);
     rig.stale_text = "rank 0 was away from job job too long and counts as lost";

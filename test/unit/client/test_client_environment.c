@@ -70,14 +70,14 @@ static void each_launcher_overrules_the_launchers_after_it(void **state)
     }
 }
 
-static void machines_of_one_process_each_are_ranks(void **state)
+static void with_one_process_a_machine_the_machine_number_is_the_rank(void **state)
 {
     fixture_set("DMLC_WORKER_ID", "1");
     fixture_set("DMLC_NUM_WORKER", "2");
     expect(1, 2);
 }
 
-static void processes_of_one_machine_are_ranks(void **state)
+static void on_one_machine_the_process_number_is_the_rank(void **state)
 {
     fixture_set("DMLC_WORKER_ID", "0");
     fixture_set("DMLC_NUM_WORKER", "1");
@@ -142,7 +142,7 @@ static void an_environment_without_ranks_names_the_known_variables(void **state)
         failed(gp_job_spec_from_environment(&spec), -ENOENT, launches[i].variables[0][0], NULL);
 }
 
-static void ranks_that_are_none_are_refused(void **state)
+static void invalid_ranks_are_refused(void **state)
 {
     gp_job_spec spec;
     fixture_set("RANK", "one");
@@ -163,7 +163,7 @@ static void ranks_that_are_none_are_refused(void **state)
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
 }
 
-/* Environments of salloc's shell, which may be a step of one task, and of a batch script. */
+/* Environments of a batch script and of salloc's shell. The shell may be a job step of one task. */
 static void an_allocation_for_many_is_not_taken_for_a_rank(void **state)
 {
     gp_job_spec spec;
@@ -191,13 +191,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(every_launchers_variables_are_understood),
         CASE(each_launcher_overrules_the_launchers_after_it),
-        CASE(machines_of_one_process_each_are_ranks),
-        CASE(processes_of_one_machine_are_ranks),
+        CASE(with_one_process_a_machine_the_machine_number_is_the_rank),
+        CASE(on_one_machine_the_process_number_is_the_rank),
         CASE(machines_and_processes_are_checked),
         CASE(one_process_beside_several_is_refused),
         CASE(several_processes_of_a_machine_without_ranks_are_refused),
         CASE(an_environment_without_ranks_names_the_known_variables),
-        CASE(ranks_that_are_none_are_refused),
+        CASE(invalid_ranks_are_refused),
         CASE(an_allocation_for_many_is_not_taken_for_a_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

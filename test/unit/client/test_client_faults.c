@@ -68,7 +68,7 @@ static void a_push_that_one_rank_never_makes_is_reported_at_the_deadline(void **
     finish(2); /* the request is still valid */
 }
 
-static void of_a_group_the_tensor_that_is_late_is_named(void **state)
+static void the_late_tensor_of_a_group_is_named(void **state)
 {
     static float values[WORKERS][2][ELEMENTS];
     gp_tensor *a[WORKERS], *b[WORKERS];
@@ -306,7 +306,8 @@ static void idle_pieces_send_their_last_round_to_the_new_lane(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* its polling receives the last COMMIT */
+    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* the barrier polls and receives the last
+                                                         * COMMIT */
     ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
     uint32_t before = rig.heard_count;
@@ -398,7 +399,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    rig.pieces[0].epoch = 2; /* the route is still changing */
+    rig.pieces[0].epoch = 2; /* the workers do not know this epoch yet */
     script_unlock(&rig);
     push(0, 2);
     push(1, 2);
@@ -410,7 +411,7 @@ static void a_stale_route_waits_for_the_new_one(void **state)
     finish(2);
 }
 
-/* The lane is the same, but the epoch is different. */
+/* The new route has the same lane, but another epoch. */
 static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -436,7 +437,8 @@ static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
     run_round(t, 3);
 }
 
-/* The standing of an idle worker may be too old. Other workers must not be affected. */
+/* An idle worker reports its last round to the new lane. This report may name an old route, and
+ * must not affect other workers. */
 static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -495,7 +497,7 @@ static void a_declare_survives_the_coordinators_restart(void **state)
     pthread_create(&call.thread, NULL, declare_in_thread, &call);
     script_lock(&rig);
     script_drop_control(&rig);
-    script_wait(&rig); /* until then the thread uses the port */
+    script_wait(&rig); /* the rig's thread uses the port until it has read the change */
     rig.ignores_declares = false;
     script_restart_control(&rig);
     script_unlock(&rig);
@@ -522,7 +524,7 @@ static void a_declare_without_an_answer_ends_at_its_deadline(void **state)
            NULL);
 }
 
-/* ---- at the door ---- */
+/* ---- refused workers ---- */
 
 static void a_service_of_another_version_is_an_error_at_once(void **state)
 {
@@ -549,7 +551,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_push_that_one_rank_never_makes_is_reported_at_the_deadline),
-        CASE(of_a_group_the_tensor_that_is_late_is_named),
+        CASE(the_late_tensor_of_a_group_is_named),
         CASE(a_lane_that_does_not_answer_is_named),
         CASE(a_lane_that_is_slow_is_not_blamed_on_a_rank),
         CASE(an_error_of_a_round_ends_its_request_and_later_pushes),

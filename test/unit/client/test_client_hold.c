@@ -427,7 +427,7 @@ static void a_rank_that_idles_within_an_iteration_is_not_awaited(void **state)
     run(1);
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
-    stand(&rig); /* allowed between two iterations */
+    stand(&rig); /* between two iterations an idle rank counts as held */
     expect_state(2, STATE(ENDED));
     stand(NULL);
 }
@@ -535,11 +535,11 @@ static void a_step_ends_when_the_next_one_begins(void **state)
     gp_step step;
     begin_steps();
     run(0);
-    run(0); /* a tensor may have several rounds in a step, and others none */
+    run(0); /* in a step one tensor may have several rounds, another tensor none */
     hold(1, ROUNDS);
     await_heard();
     run(0);
-    broadcast_both(1); /* sets are not held within a step */
+    broadcast_both(1); /* broadcasts are not held within a step */
     wait_both(1);
     assert_int_equal(gp_step_begin(jobs[0], WAIT_MS, &step), 0);
     expect_state(1, STATE(ENDED));
@@ -555,7 +555,7 @@ static void a_rank_within_a_step_waits_for_the_rounds_of_the_step(void **state)
     begin_steps();
     hold(1, ROUNDS);
     await_heard();
-    stand(&rig); /* no tensor but the record had a round */
+    stand(&rig); /* in this step only the tensor of the record had a round */
     stand(NULL);
     run(0);
     script_lock(&rig);

@@ -1,5 +1,5 @@
-/* Calls of gradpool.h that a program makes by mistake: no place for a result, a handle of another
- * job, operations that a tensor or a job does not offer. Each is refused with its own words. */
+/* Tests wrong calls of gradpool.h: no place for a result, a handle of another job, operations that
+ * a tensor or a job does not offer. Each is refused with a text of its own. */
 #include "test/lib/kept_log.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -23,7 +23,7 @@ static void declare_with(uint32_t rank, gp_tensor_spec spec)
     ok(gp_tensors_declare(jobs[rank], &spec, 1, &t[rank]));
 }
 
-/* ---- no place ---- */
+/* ---- missing arguments ---- */
 
 static void a_call_without_a_place_for_its_result_names_the_call(void **state)
 {

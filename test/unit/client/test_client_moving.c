@@ -224,7 +224,7 @@ static void a_lane_without_the_job_does_not_get_its_old_ticket(void **state)
     script_unlock(&rig);
 }
 
-/* The lane may become reachable again. No message would name another lane. */
+/* The lane may become reachable again, and the coordinator sends no route to another lane. */
 static void the_request_for_a_refused_ticket_is_repeated(void **state)
 {
     script_lock(&rig);
@@ -238,7 +238,7 @@ static void the_request_for_a_refused_ticket_is_repeated(void **state)
     script_unlock(&rig);
 }
 
-/* No message would name another lane. */
+/* The coordinator sends no route to another lane. */
 static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
 {
     script_lock(&rig);
@@ -255,7 +255,7 @@ static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
 
 /* The last tensor on the lane was undeclared, and the lane has dropped the job. No call polls the
  * fabric, so the connection still appears open. */
-static void a_connection_without_pieces_may_have_ended_unseen(void **state)
+static void an_undetected_end_of_an_unused_connection_does_no_harm(void **state)
 {
     gp_tensor *next[WORKERS];
     declare("w", ELEMENTS, t);
@@ -298,7 +298,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* W13: another tensor may be one round behind the first tensor. */
+/* Another tensor may be one round behind the first tensor (W13). */
 static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -312,7 +312,8 @@ static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has sent the sets */
+    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has decided the sets itself and does not need
+                                            * them */
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }
@@ -351,7 +352,7 @@ int main(void)
         CASE(the_end_of_a_lane_without_pieces_means_nothing),
         CASE(the_request_for_a_refused_ticket_is_repeated),
         CASE(a_lane_that_cannot_be_reached_is_tried_again),
-        CASE(a_connection_without_pieces_may_have_ended_unseen),
+        CASE(an_undetected_end_of_an_unused_connection_does_no_harm),
         CASE(a_piece_that_comes_back_before_its_old_connection_ends_is_announced_anew),
         CASE(a_lane_without_the_job_does_not_get_its_old_ticket),
         CASE(a_new_lane_gets_the_last_two_chosen_sets),

@@ -105,7 +105,7 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
     assert_int_equal(membership().wanted, 2);
 }
 
-static void membership_of_nothing_is_refused(void **state)
+static void a_membership_call_without_an_argument_is_refused(void **state)
 {
     gp_membership m;
     failed(gp_job_membership(NULL, &m), -EINVAL, NULL);
@@ -113,7 +113,7 @@ static void membership_of_nothing_is_refused(void **state)
     failed(gp_job_resize(NULL, 2, 0), -EINVAL, NULL);
 }
 
-/* --- asking --- */
+/* --- resize requests --- */
 
 static void a_refused_resize_returns_the_text_of_the_service(void **state)
 {
@@ -262,8 +262,8 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
     return standing;
 }
 
-/* Waits for the rank's first announcement of the piece in this epoch. Skips the announcement of a
- * kept round with a COMMIT in transit (L17). */
+/* Waits for the rank's first announcement of the piece in this epoch, and returns its standing.
+ * Ignores a record about an earlier result that the rank has stored (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
@@ -286,7 +286,7 @@ static void a_change_between_rounds_needs_no_announcement(void **state)
     regroup(3);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         uint8_t standing = await_standing(rank, 0, 2);
-        /* the COMMIT has not arrived yet */
+        /* HOLDS: the rank had not received the COMMIT yet */
         assert_true(standing == RECORD_IDLE || standing == RECORD_HOLDS);
     }
     run_round(t, 2);
@@ -303,7 +303,7 @@ static void a_round_whose_result_no_rank_has_is_announced_to_the_new_set(void **
     expect_alone(2);
 }
 
-static void a_round_that_has_landed_is_held(void **state)
+static void a_rank_with_a_complete_result_reports_holds(void **state)
 {
     declare("w", ELEMENTS, t);
     script_lock(&rig);
@@ -323,7 +323,7 @@ static void a_round_that_has_landed_is_held(void **state)
     expect_alone(2);
 }
 
-/* W15: a rank gives the same answer for all pieces of a tensor. */
+/* A rank reports the same standing for all pieces of a tensor (W15). */
 static void a_landed_piece_of_an_incomplete_tensor_is_announced_again(void **state)
 {
     script_lock(&rig);
@@ -517,7 +517,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(before_any_membership_message_the_initial_ranks_are_members),
         CASE(the_newest_membership_counts_and_only_ranks_that_the_job_may_have),
-        CASE(membership_of_nothing_is_refused),
+        CASE(a_membership_call_without_an_argument_is_refused),
         CASE(a_refused_resize_returns_the_text_of_the_service),
         CASE(a_service_that_does_not_answer_is_named_at_the_deadline),
         CASE(ranks_that_do_not_come_are_named_at_the_deadline),
@@ -528,7 +528,7 @@ int main(void)
         CASE(a_resize_waits_until_tensors_have_their_new_ranks),
         CASE(a_change_between_rounds_needs_no_announcement),
         CASE(a_round_whose_result_no_rank_has_is_announced_to_the_new_set),
-        CASE(a_round_that_has_landed_is_held),
+        CASE(a_rank_with_a_complete_result_reports_holds),
         CASE(a_landed_piece_of_an_incomplete_tensor_is_announced_again),
         CASE(a_repeated_route_sends_no_record),
         CASE(a_message_of_the_former_epoch_is_dropped),

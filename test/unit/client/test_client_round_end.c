@@ -1,5 +1,5 @@
-/* Tests time-outs of gp_round_end(): each of its waits has a text of its own, and the next call
- * continues the wait. Tests its requests for results, too. */
+/* Tests time-outs of gp_round_end(). Each wait within the call has a text of its own, and the next
+ * call continues the wait. Also tests requests of the call for results. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ static void hold_results_of(uint64_t set)
     script_unlock(&rig);
 }
 
-/* Repeats the call until its text contains `text`, because on a slow host the call may time out
- * before it has come to this wait. */
+/* Repeats gp_round_end() until its error text contains `text`. On a slow host the call may time out
+ * in an earlier wait. */
 static void wait_until_said(uint32_t rank, const char *text)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -163,8 +163,8 @@ static void name_newer(uint32_t lane, const struct record_ready *ready)
     script_unlock(&rig);
 }
 
-/* A new owner learns the number of the job's round from such a request. Round 1 of the tensor was
- * the broadcast. */
+/* A new owner learns the number of the job's round from a request for a result. Round 1 of the
+ * tensor was the broadcast. */
 static void a_request_for_a_result_names_the_round_of_the_job(void **state)
 {
     (void)state;

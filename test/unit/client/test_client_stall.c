@@ -70,7 +70,7 @@ static double seconds_in(const char *line)
     return seconds;
 }
 
-/* ---- a service, and how soon is late ---- */
+/* ---- a service and two workers ---- */
 
 static int start(const char *stall_ms, const char *progress_seconds, void **state)
 {
@@ -110,7 +110,7 @@ static void a_long_wait_is_logged_repeatedly_and_its_end_is_logged(void **state)
     double first = seconds_in(line);
     assert_true(first >= 0.06);
     for (int i = 0; i < 100 && count("has waited", line) < 2; i++)
-        /* several waits for one push are added */
+        /* the log adds up several waits for one push */
         failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL);
     assert_true(seconds_in(line) >= 1.9 * first);
     holds(line, "1 job 'job' rank 0 has waited for ");
@@ -154,7 +154,7 @@ static void a_lane_that_does_not_answer_is_named(void **state)
     holds(line, "'a' round 1: lane 0 of aggregator 5 on node7 does not answer");
 }
 
-static void the_log_has_the_coordinator_s_text_about_a_late_rank(void **state)
+static void the_log_has_the_text_of_the_coordinator_about_a_late_rank(void **state)
 {
     char line[LINE_BYTES];
     declare_all(1);
@@ -180,7 +180,7 @@ static void a_stall_limit_of_0_turns_warnings_off(void **state)
     assert_int_equal(count("rank 1", NULL), 0);
 }
 
-static void limits_that_are_none_are_refused(void **state)
+static void invalid_limits_are_refused(void **state)
 {
     gp_client *client;
     setenv("GRADPOOL_STALL_MS", "soon", 1);
@@ -234,12 +234,11 @@ int main(void)
                                         fixture_stop),
         cmocka_unit_test_setup_teardown(a_lane_that_does_not_answer_is_named, start_soon,
                                         fixture_stop),
-        cmocka_unit_test_setup_teardown(the_log_has_the_coordinator_s_text_about_a_late_rank,
+        cmocka_unit_test_setup_teardown(the_log_has_the_text_of_the_coordinator_about_a_late_rank,
                                         start_soon, fixture_stop),
         cmocka_unit_test_setup_teardown(a_stall_limit_of_0_turns_warnings_off, start_never,
                                         fixture_stop),
-        cmocka_unit_test_setup_teardown(limits_that_are_none_are_refused, start_never,
-                                        fixture_stop),
+        cmocka_unit_test_setup_teardown(invalid_limits_are_refused, start_never, fixture_stop),
         cmocka_unit_test_setup_teardown(progress_is_reported_and_adds_up, start_progress,
                                         fixture_stop),
     };

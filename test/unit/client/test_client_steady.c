@@ -74,7 +74,8 @@ static void prepare(bool is_lent)
     run_groups();
 }
 
-/* The warning about a late round may allocate memory. Only a starved host shows one here. */
+/* A client that logs a late round may allocate memory for the warning. In this test only a host
+ * without free cores delays a round so much. */
 static void check_steady(void)
 {
     kept_log_begin();

@@ -1,5 +1,5 @@
-/* Weights and steps of gradpool_elastic.h in two workers against the scripted service: weights in
- * the announcements, steps without a change of workers, and refused calls. */
+/* Tests weights and steps of gradpool_elastic.h in two workers against the scripted service:
+ * weights in the announcements, steps without a change of workers, and refused calls. */
 #include "client/gradpool_elastic.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -204,7 +204,7 @@ static void a_step_waits_for_requests_and_late_ranks(void **state)
     ok(gp_wait(other, WAIT_MS));
 }
 
-/* One of two threads that begin a step of rank 0. The error text belongs to its thread. */
+/* One of two threads that begin a step of rank 0. The error text is that of its own thread. */
 struct beginner {
     pthread_t thread;
     int result;

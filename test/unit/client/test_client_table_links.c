@@ -1,5 +1,5 @@
-/* Connections to lanes with tables, against the scripted service: their records when a lane ends an
- * unused connection, the memory of calls when a link breaks, and the leave of a rank. */
+/* Tests connections to lanes with tables, against the scripted service: records while a lane ends
+ * an unused connection, memory of calls when a connection breaks, and the leave of a rank. */
 #include "client/lib/job/job_tables.h"
 #include "client/lib/job/row_pool.h"
 #include "client/lib/link/link.h"
@@ -54,7 +54,7 @@ static void run_clock_on_lane_1(void)
     gp_batch_free(batch);
 }
 
-/* The lane has dropped the job, and its end of the connection is still on the way. */
+/* The lane has dropped the job. The worker has not detected the end of the connection yet. */
 static void no_record_is_lost_on_a_connection_that_the_lane_ends(void **state)
 {
     connect_ahead(1);
@@ -85,7 +85,8 @@ static uint64_t used_bytes(uint32_t rank)
     return bytes;
 }
 
-/* While the rig is locked its lane reads no end of a connection, and may still use the memory. */
+/* While the rig is locked, its lane does not detect the end of a connection, and may still use the
+ * memory. */
 static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
 {
     gp_request *request;

@@ -1,5 +1,5 @@
-/* gradpool_table.h in two workers against the scripted service: rows and gradients by position,
- * order of records, words, errors, lost lanes, late ranks, and refused calls. */
+/* Tests gradpool_table.h in two workers against the scripted service: rows and gradients by
+ * position, order of records, words, errors, lost lanes, late ranks, and refused calls. */
 #include "client/lib/job/job_tables.h"
 #include "client/lib/job/row_pool.h"
 #include "test/unit/client/table_case.h"
@@ -42,7 +42,7 @@ static void a_push_adds_up_the_gradients_of_a_key(void **state)
     for (uint32_t i = 0; i < KEYS; i++)
         wanted += (double)keys[i] * gradients[i][0];
     ok(gp_push(batch, gradients, &request));
-    memset(gradients, 0, sizeof gradients); /* the call has read them */
+    memset(gradients, 0, sizeof gradients); /* the call has copied the gradients */
     end_clocks();
     ok(gp_wait(request, WAIT_MS));
     script_lock(&rig);
@@ -204,7 +204,7 @@ static void memory_of_calls_is_used_again(void **state)
     for (uint32_t i = 0; i < 50; i++) {
         gp_batch *batch = batch_of(t[0], KEYS);
         ok(gp_push(batch, gradients, NULL));
-        gp_batch_free(batch); /* the push goes on */
+        gp_batch_free(batch); /* the push continues after the end of its batch */
         end_clocks();
         gp_batch *next = batch_of(t[0], KEYS);
         pull_and_check(next, KEYS, i + 2);
@@ -342,7 +342,7 @@ static void a_failed_job_ends_all_calls(void **state)
     gp_batch_free(batch);
 }
 
-static void a_request_outlives_its_job(void **state)
+static void a_request_stays_valid_after_its_job_is_left(void **state)
 {
     gp_request *pull, *push;
     declare_tables(1);
@@ -511,7 +511,7 @@ int main(void)
         WITH(a_lost_lane_fails_its_tables_alone),
         WITH(a_failure_from_the_coordinator_ends_the_requests_of_the_table),
         WITH(a_failed_job_ends_all_calls),
-        WITH(a_request_outlives_its_job),
+        WITH(a_request_stays_valid_after_its_job_is_left),
         WITH(a_silent_lane_is_named_at_the_deadline),
         WITH(declares_that_cannot_be_served_are_refused),
         WITH(a_refusal_of_the_coordinator_is_returned),

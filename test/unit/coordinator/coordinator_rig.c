@@ -26,8 +26,8 @@
 
 /* --- processes --- */
 
-/* Closes all descriptors of the test. Copies would keep connections open and the state directory
- * locked. */
+/* Runs in a child process. Closes all descriptors of the test, because copies would keep
+ * connections open and the state directory locked. */
 static void be_a_process(int ready_fd)
 {
     dup2(ready_fd, 3);
@@ -82,7 +82,7 @@ void rig_kill(struct rig *rig, int pid)
     }
 }
 
-/* --- a provisioner whose processes are played by the test --- */
+/* --- a provisioner with simulated processes --- */
 
 struct stage {
     struct provisioner provisioner;
@@ -203,7 +203,7 @@ int rig_teardown(void **state)
     return 0;
 }
 
-/* --- ends --- */
+/* --- connections of peers --- */
 
 static struct end *new_end(struct rig *rig, int fd)
 {
@@ -225,7 +225,7 @@ void end_close(struct end *e)
     e->channel = NULL;
 }
 
-/* Returns whether the request may arrive at any time, and no test waits for it. */
+/* Returns whether the request may arrive at any time and is not checked by tests. */
 static bool is_routine(const envelope *message)
 {
     return message->body_case == BODY(STATS_REQUEST) || message->body_case == BODY(PING_REQUEST);

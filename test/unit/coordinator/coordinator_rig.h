@@ -35,14 +35,14 @@ struct end {
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* The worker's test answers holds. Otherwise the worker at once reports the end of an
-     * iteration. */
+    /* true: the test answers holds for this worker; false: the rig at once reports the end of an
+     * iteration */
     bool takes_holds;
     /* the following fields belong to an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
     int process; /* PID reported by the aggregator; 0: this process */
-    /* kinds of messages without an answer, and with the answer -EIO; 0: none */
+    /* kind of requests that get no answer; kind of requests that get the error -EIO; 0: none */
     int ignores, refuses;
     int refusal;          /* error used instead of -EIO; 0: none */
     uint64_t state_bytes; /* bytes of each piece's state in answers to a release */
@@ -118,12 +118,12 @@ void assert_failed_so(int got, const char *got_text, int code, const char *words
 void end_expect_job_failure(struct end *e, int code, const char *words);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
-/* Sends, and waits for the reply. */
+/* Sends a request, and waits for the reply. */
 envelope *end_ask(struct end *e, envelope *request);
 /* Sends a request. Expects a Failure with this code and a text that contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
-/* Waits until everything sent is handled. Checks that no message of this kind arrived. */
+/* Waits until all sent messages are handled. Checks that no message of this kind arrived. */
 void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
 /* Handles one event of the coordinator, and the messages received by its peers. */
@@ -157,7 +157,7 @@ struct end *rig_local_aggregator(struct rig *rig, uint32_t lanes, const char *gr
 /* Joins again over a new connection, with the pieces that the aggregator serves. */
 struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count,
                        const WIRE(PieceHeld) * held);
-/* The same with the shards of a table; NULL: none. */
+/* Like rig_rejoin(), with the shards of a table; NULL: none. */
 struct end *rig_rejoin_with_table(struct rig *rig, const struct end *old,
                                   const WIRE(TableHeld) * held);
 /* Sends a declare of one table with rule Adagrad and default terms. */

@@ -1,5 +1,5 @@
-/* A job with `durability replica`, and the aggregator with its copies. All lanes but one are closed
- * for placement, so the lane of each piece is known. */
+/* A job with `durability replica`, and the aggregator that stores its copies. All lanes but one are
+ * closed for placement, so the lane of each piece is known. */
 #ifndef GRADPOOL_TEST_KEEPING_CASE_H
 #define GRADPOOL_TEST_KEEPING_CASE_H
 
@@ -45,7 +45,8 @@ void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
 /* Checks that neither aggregator receives another message about copies. */
 void keeping_expect_silence(struct end *owner, struct end *keeper);
-/* Sends a message without an id, like an aggregator without a request. */
+/* Requests a ticket for a lane, like a replica holder. The message has no id, so the coordinator
+ * answers with a COPY_TICKET. */
 void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
 /* Orders a move of the job's tasks. The caller waits for the answer. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);

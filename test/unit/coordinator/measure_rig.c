@@ -28,7 +28,7 @@ struct counted {
     WIRE(JobUse) jobs[TRAINED_MAX], *list[TRAINED_MAX];
 };
 
-/* One job at a time is detailed, so all answers use the same memory. */
+/* Only one job of an answer has figures of its pieces, so all answers use the same memory. */
 static void count_pieces(const struct trained *t, WIRE(JobUse) * use)
 {
     static uint32_t pieces[2];

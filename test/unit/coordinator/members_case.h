@@ -34,8 +34,8 @@ uint64_t members_declare(struct end *e, const char *name, const struct terms *te
 uint32_t members_declared(struct end *e, uint64_t id, uint64_t *ret_ranks);
 void members_resize(struct end *e, uint32_t workers);
 
-/* The newest membership among the worker's messages, which are removed. Without one the test
- * fails. */
+/* The newest membership that the worker has received. members_told() removes all such messages, and
+ * fails the test if there is none. */
 struct told {
     uint32_t version, wanted;
     uint64_t ranks;
@@ -59,7 +59,7 @@ struct shadow {
         bool is_frozen;
     } pieces[SHADOW_PIECES_MAX];
     size_t count;
-    uint64_t gone; /* all ranks that have left, as the lane was informed */
+    uint64_t gone; /* all ranks that have left, according to messages to the lane */
     uint32_t regroupings, thaws;
 };
 /* Reads the aggregator's messages in order and applies them, except those that the end ignores or

@@ -17,8 +17,8 @@ struct moving moving_begin_with(struct rig *rig, uint32_t workers);
 struct moving moving_begin(struct rig *rig);
 /* Orders a move of the job to the target. The caller waits for the answer. */
 void moving_order(struct moving *m);
-/* Waits for the answer. `stays` is a part of the reason why something stays; NULL: everything has
- * moved. The caller frees the answer. */
+/* Waits for the answer. `stays` is a part of the reason why tasks stay; NULL: all tasks have moved.
+ * The caller frees the answer. */
 envelope *moving_answer(struct moving *m, const char *stays);
 /* Waits for a message of this kind to the lane. Frees it. */
 void moving_passes(struct end *lane, int body);

@@ -67,12 +67,12 @@ static void a_measurement_beside_other_jobs_never_counts_as_alone(void **state)
     assert_int_equal(view->alone_period_ns, 0);
     message_free(reply);
     const struct job *job = jobs_find_id(rig->coordinator->service, again.job);
-    /* the value used for placing */
+    /* placement uses this value */
     assert_int_equal(profile_known(job->profile).period_ns, 125 * NS_PER_MS);
 }
 
-/* The second job leaves between two measurements. The counters of this interval cover both
- * situations. */
+/* The second job leaves between two measurements. The counters of this interval cover time with and
+ * without the second job. */
 static void a_window_with_a_shared_part_does_not_count_as_alone(void **state)
 {
     struct rig *rig = *state;
@@ -124,7 +124,8 @@ static void jobs_use_no_more_time_than_their_lane_has(void **state)
     message_free(reply);
 }
 
-/* Another process uses the core, and the thread's clock shows it too late. */
+/* Simulates a window in which another process used the core, and the clock of the lane's thread
+ * counted that time late. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {
     struct rig *rig = *state;

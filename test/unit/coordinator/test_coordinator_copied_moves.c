@@ -189,7 +189,7 @@ static void a_move_that_is_given_up_changes_no_holder(void **state)
     expect_stays(&m, "it does not want to");
     keeping_keeper_hears(&m.k, m.k.owner, m.k.keeper, 2, 1, true);
     expect_as_before(&m);
-    /* the lane receives a message, because it still knew this holder */
+    /* the lane still had this holder, and gets a message about its end */
     end_say_goodbye(m.k.keeper);
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
     kept_log_expect("1 task stays where it is: ");
@@ -239,7 +239,7 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
     kept_log_expect("the holder does not reach the lane");
 }
 
-/* A task moves to a place without a possible copy only if its lane is being drained. */
+/* If no aggregator could store its copy after the move, a task moves only because of a drain. */
 static void a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one(void **state)
 {
     struct moving m = begin(*state);
@@ -314,7 +314,7 @@ static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **st
     keeping_lane_hears(&m.k, third, fourth->aggregator, false);
 }
 
-/* This copy may be the only one, and must not be overwritten. */
+/* The copy of the former holder may be the only one, and must not be overwritten. */
 static void a_move_waits_while_its_next_holder_is_a_former_one(void **state)
 {
     struct moving m = begin(*state);

@@ -81,7 +81,7 @@ static void a_holder_gets_a_ticket_that_the_lane_has_stored(void **state)
     message_free(ticket);
 }
 
-static void no_two_tickets_are_alike(void **state)
+static void each_ticket_is_unique(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct record_connect tickets[2];
@@ -218,7 +218,7 @@ static void a_holder_that_refuses_copies_of_a_lane_loses_that_lane(void **state)
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
     struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no memory left */
     assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces stay */
+    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces keep their holder */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));
     assert_int_equal(message->copies_request->lane, other.lane);
     assert_int_equal(message->copies_request->copies[0]->piece, other.id);
@@ -310,7 +310,8 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* Expects the end of all copies, except that of the job's only piece. */
+/* Expects a message that ends all copies. With `is_kept`, the copy of the job's only piece
+ * stays. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));
@@ -376,7 +377,7 @@ static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
 
 /* The lane waits for the lost holder. Without a worker, the coordinator does not know the job's
  * durability. */
-static void a_holder_that_is_lost_before_a_worker_is_back_is_followed_then(void **state)
+static void a_holder_lost_before_the_workers_return_is_replaced_when_they_return(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *ends[] = {k.owner, k.keeper, keeping_aggregator(k.rig)};
@@ -418,7 +419,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_holder_gets_a_ticket_that_the_lane_has_stored),
-        CASE(no_two_tickets_are_alike),
+        CASE(each_ticket_is_unique),
         CASE(a_ticket_for_a_job_without_copies_is_refused),
         CASE(a_ticket_for_a_lane_without_copies_is_refused),
         CASE(a_request_for_an_absent_lane_is_repeated),
@@ -434,7 +435,7 @@ int main(void)
         CASE(a_restart_keeps_holders_and_sends_their_names_to_all_again),
         CASE(a_restart_keeps_the_last_of_several_holders),
         CASE(a_restart_keeps_the_holder_that_came_with_a_move),
-        CASE(a_holder_that_is_lost_before_a_worker_is_back_is_followed_then),
+        CASE(a_holder_lost_before_the_workers_return_is_replaced_when_they_return),
         CASE(a_returned_owner_gets_its_holders_again),
         CASE(possible_holders_are_informed_of_the_end_of_a_job),
     };

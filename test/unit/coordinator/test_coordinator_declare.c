@@ -68,7 +68,7 @@ static void a_rank_that_declares_before_the_lane_has_answered_waits_too(void **s
     end_expect_none(lane, BODY(PLACE_REQUEST));
 }
 
-static void declaring_again_gives_the_same_and_otherwise_names_both(void **state)
+static void a_repeated_declare_gets_the_same_tensor_or_an_error_with_both_specs(void **state)
 {
     rig_aggregator(*state, 1);
     struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, NULL);
@@ -82,7 +82,7 @@ static void declaring_again_gives_the_same_and_otherwise_names_both(void **state
     assert_int_equal(declared(zero, NULL), tensor);
 }
 
-static void one_name_twice_in_a_declare_must_agree_with_itself(void **state)
+static void two_specs_of_one_name_in_a_declare_must_be_equal(void **state)
 {
     static const char *const names[] = {"w", "w"};
     rig_aggregator(*state, 1);
@@ -315,7 +315,7 @@ static void a_rank_gets_a_ticket_once_the_lane_has_stored_it(void **state)
     message_free(reply);
 }
 
-static void no_two_tickets_are_alike(void **state)
+static void each_ticket_is_unique(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -352,7 +352,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* No message would name another lane to the worker. */
+/* The worker gets no route to another lane, so it must get the ticket of this one. */
 static void a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns(void **state)
 {
     envelope request;
@@ -411,7 +411,7 @@ static void the_request_for_an_unconfirmed_ticket_is_repeated(void **state)
     expect_failure(zero, id, -EAGAIN, "lane 1: ");
 }
 
-static void a_ticket_of_a_lane_that_is_lost_is_not_waited_for(void **state)
+static void the_wait_for_a_ticket_ends_with_the_loss_of_its_lane(void **state)
 {
     envelope request;
     WIRE(TicketRequest) ticket;
@@ -439,8 +439,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_declare_is_answered_after_the_lane_has_confirmed),
         CASE(a_rank_that_declares_before_the_lane_has_answered_waits_too),
-        CASE(declaring_again_gives_the_same_and_otherwise_names_both),
-        CASE(one_name_twice_in_a_declare_must_agree_with_itself),
+        CASE(a_repeated_declare_gets_the_same_tensor_or_an_error_with_both_specs),
+        CASE(two_specs_of_one_name_in_a_declare_must_be_equal),
         CASE(all_ranks_that_disagree_get_the_error_and_the_tensor_stays_failed),
         CASE(a_tensor_without_elements_has_one_piece),
         CASE(bad_specs_are_refused_naming_the_field),
@@ -452,12 +452,12 @@ int main(void)
         CASE(the_last_rank_that_undeclares_frees_the_name),
         CASE(the_end_of_a_job_clears_its_lanes),
         CASE(a_rank_gets_a_ticket_once_the_lane_has_stored_it),
-        CASE(no_two_tickets_are_alike),
+        CASE(each_ticket_is_unique),
         CASE(a_lane_without_pieces_of_the_job_gives_no_ticket),
         CASE(a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns),
         CASE(the_ticket_after_a_failed_connection_is_delayed),
         CASE(the_request_for_an_unconfirmed_ticket_is_repeated),
-        CASE(a_ticket_of_a_lane_that_is_lost_is_not_waited_for),
+        CASE(the_wait_for_a_ticket_ends_with_the_loss_of_its_lane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

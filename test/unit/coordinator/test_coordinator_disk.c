@@ -1,6 +1,6 @@
-/* The disk under a running coordinator fails: every write returns an error, like on a file
- * system that is read-only, full or broken. Requests are refused with the reason, jobs continue,
- * and everything works again when the disk does. */
+/* Tests a disk that fails while the coordinator runs: every write returns an error, like on a file
+ * system that is read-only, full or broken. Requests are refused with the reason, and jobs
+ * continue. When the disk works again, requests succeed. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/hold.h"
 #include "svc/coordinator/job/job.h"

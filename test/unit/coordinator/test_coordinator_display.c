@@ -102,7 +102,8 @@ static void a_display_gets_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
-    /* Without jobs, ranks and limits would be most of the message. Reports do not use them. */
+    /* The reply has jobs without their ranks and limits, because these would be most of the message
+     * and reports do not use them. */
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }
@@ -173,7 +174,7 @@ static void a_failed_start_frees_the_display(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    /* the first pass is before the service runs, the second while it runs */
+    /* the first start fails before the service runs, the second one while it runs */
     for (unsigned i = 0; i < 2; i++) {
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",

@@ -172,7 +172,8 @@ static void in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter(void **
     expect_let_go(&s, 0, hold);
 }
 
-/* No other rank could hand the state over later. The late worker then gets an error by itself. */
+/* When all others have left, no rank can give the late worker the state later. The late worker then
+ * enters, and gets an error in its first step. */
 static void in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left(void **state)
 {
     uint64_t id, ranks;
@@ -185,7 +186,7 @@ static void in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left(v
     assert_int_equal(ranks, 1u << 2);
 }
 
-static void another_rank_gets_the_next_hold_and_waits_itself(void **state)
+static void another_rank_gets_the_hold_when_the_held_rank_is_released(void **state)
 {
     uint64_t id;
     struct scene s = come_back(*state, &id);
@@ -201,7 +202,8 @@ static void another_rank_gets_the_next_hold_and_waits_itself(void **state)
     kept_log_expect("is resized to 4 workers, from 3");
 }
 
-/* Rounds of "w" need rank 2, which still waits for its declaration. So no iteration ends. */
+/* Rounds of "w" need rank 2, and rank 2 still waits for its declaration. So no iteration ends, and
+ * no rank can be held. */
 static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(void **state)
 {
     uint64_t id, more, hold;
@@ -291,7 +293,7 @@ int main(void)
         CASE(in_a_job_with_steps_a_late_worker_waits_until_a_rank_can_be_held),
         CASE(in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter),
         CASE(in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left),
-        CASE(another_rank_gets_the_next_hold_and_waits_itself),
+        CASE(another_rank_gets_the_hold_when_the_held_rank_is_released),
         CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
         CASE(the_rank_is_held_until_the_late_worker_has_declared_all_tensors),
         CASE(a_snapshot_that_holds_a_rank_gives_way),

@@ -56,7 +56,7 @@ static struct job_on_two start(struct rig *rig)
     return j;
 }
 
-/* Adds rounds of `period_ms` with these times of the lanes. */
+/* Sends counters with further rounds of `period_ms`, and the lane times of both lanes. */
 static void look(struct job_on_two *j, uint64_t period_ms, uint64_t first_ms, uint64_t second_ms)
 {
     uint64_t handled_ms[] = {first_ms, second_ms};
@@ -157,7 +157,7 @@ static void come_back(struct rig *rig, struct job_on_two *j)
     message_free(end_ask(j->worker, &request));
 }
 
-/* While a worker is away, the job cannot move, so no decision is made. */
+/* While a worker is disconnected, tasks of its job cannot move, so no decision is made. */
 static void a_failed_experiment_is_undone_after_a_worker_has_returned(void **state)
 {
     struct rig *rig = *state;
@@ -174,7 +174,7 @@ static void a_failed_experiment_is_undone_after_a_worker_has_returned(void **sta
     assert_true(is_back(rig, &j));
 }
 
-static void an_experiment_that_could_not_be_undone_at_first_is_undone_later(void **state)
+static void a_failed_undo_of_an_experiment_is_tried_again(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -191,7 +191,7 @@ static void an_experiment_that_could_not_be_undone_at_first_is_undone_later(void
     assert_true(is_back(rig, &j));
 }
 
-static void tasks_that_were_split_are_so_after_a_restart(void **state)
+static void split_tasks_stay_split_after_a_restart(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -206,7 +206,7 @@ static void tasks_that_were_split_are_so_after_a_restart(void **state)
         assert_int_equal(only_job(rig)->tensors[t]->pieces[0].task, tasks[t]);
 }
 
-static void nothing_is_tried_where_lanes_are_even(void **state)
+static void no_change_is_tried_while_lanes_are_equally_loaded(void **state)
 {
     struct rig *rig = *state;
     struct job_on_two j = start(rig);
@@ -227,7 +227,7 @@ static void no_experiment_begins_without_the_option(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* With two workers, a policy that measures first uses both lanes for the job. */
+/* An unmeasured job of two workers gets both lanes for itself. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;
@@ -271,9 +271,9 @@ int main(void)
         CASE(a_successful_experiment_is_kept),
         CASE(a_failed_experiment_is_undone),
         CASE(a_failed_experiment_is_undone_after_a_worker_has_returned),
-        CASE(an_experiment_that_could_not_be_undone_at_first_is_undone_later),
-        CASE(tasks_that_were_split_are_so_after_a_restart),
-        CASE(nothing_is_tried_where_lanes_are_even),
+        CASE(a_failed_undo_of_an_experiment_is_tried_again),
+        CASE(split_tasks_stay_split_after_a_restart),
+        CASE(no_change_is_tried_while_lanes_are_equally_loaded),
         CASE(no_experiment_begins_without_the_option),
         CASE(a_lane_with_a_job_that_is_not_measured_gets_nothing),
     };

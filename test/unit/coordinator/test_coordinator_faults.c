@@ -1,5 +1,5 @@
-/* Makes the n-th allocation of the coordinator fail, for every n until a job's whole life succeeds.
- * The current request is refused. Afterwards everything works. */
+/* Makes the n-th allocation of the coordinator fail, for every n until a job runs from its start to
+ * its end without a failure. A failed allocation refuses only the current request. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -158,7 +158,7 @@ static bool ask_small(struct end *e, int body, uint32_t number, int answer)
     return done(e, &request, answer);
 }
 
-/* Runs the life of a job. Returns whether every step succeeded. */
+/* Starts, uses and ends a job. Returns whether every step succeeded. */
 static bool live(struct rig *rig, uint32_t number)
 {
     char job[16];
@@ -184,7 +184,7 @@ static bool live(struct rig *rig, uint32_t number)
 static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    /* short, because no aggregator follows a refused one */
+    /* short, because an aggregator whose join was refused is not started again */
     rig->options.start_wait_ns = 20 * NS_PER_MS;
     rig_start_afresh(rig);
     rig->in_step = note_step;

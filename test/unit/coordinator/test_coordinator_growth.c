@@ -84,7 +84,7 @@ static struct job *job_of(struct rig *rig, const struct trained *t)
     return job;
 }
 
-/* Sets a profile with `lane_ns` of lane time and a period of `period_ns`. */
+/* Sets the measured profile of a job: `lane_ns` of lane time in each round of `period_ns`. */
 static void know(struct job *job, uint64_t lane_ns, uint64_t period_ns)
 {
     struct profile_times alone = {
@@ -214,7 +214,7 @@ static void tasks_do_not_move_to_a_lane_without_memory(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
-    /* two units: a piece and a rank */
+    /* RIG_COST_BYTES for a piece, the same for a rank: one tensor fits, two do not */
     rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES;
     rig_start_afresh(rig);
     rig_aggregator(rig, 2);
@@ -224,7 +224,7 @@ static void tasks_do_not_move_to_a_lane_without_memory(void **state)
     assert_false(was_decided(rig, SCALE_DRAIN));
 }
 
-static void growth_decides_anew_about_tasks_that_stayed(void **state)
+static void tasks_that_could_not_move_are_planned_again(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -239,7 +239,7 @@ static void growth_decides_anew_about_tasks_that_stayed(void **state)
     kept_log_expect("tasks stay where they are: ");
 }
 
-static void nothing_new_comes_to_a_lane_that_closes(void **state)
+static void a_closing_lane_gets_no_new_job(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2), *worker;
@@ -333,7 +333,8 @@ static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
     assert_in_range(hold_of(rig, &pair), 1, before_ns);
     assert_in_range(order_hold_ns(job_of(rig, &pair.jobs[1])), 1, before_ns);
     rig_crash(rig);
-    rig->options.order_hold_ns = 5 * NS_PER_S; /* no hold is longer than the present option */
+    rig->options.order_hold_ns = 5 * NS_PER_S; /* a restored hold is at most as long as the new
+                                                * value of the option */
     rig_start(rig);
     assert_in_range(hold_of(rig, &pair), 1, 5 * NS_PER_S);
 }
@@ -454,8 +455,8 @@ int main(void)
         GROWTH_TEST(under_a_steady_load_nothing_is_decided_again),
         GROWTH_TEST(jobs_that_would_cost_each_other_too_much_stay_apart),
         GROWTH_TEST(tasks_do_not_move_to_a_lane_without_memory),
-        GROWTH_TEST(growth_decides_anew_about_tasks_that_stayed),
-        GROWTH_TEST(nothing_new_comes_to_a_lane_that_closes),
+        GROWTH_TEST(tasks_that_could_not_move_are_planned_again),
+        GROWTH_TEST(a_closing_lane_gets_no_new_job),
         GROWTH_TEST(a_job_above_its_loss_limit_moves_away_from_its_neighbours),
         GROWTH_TEST(tasks_that_an_operator_moved_together_stay_together),
         GROWTH_TEST(a_hold_goes_on_after_a_restart_of_the_coordinator),

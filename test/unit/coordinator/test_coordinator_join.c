@@ -79,7 +79,7 @@ static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
     WIRE(JoinRequest) join;
     struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     join_request(&request, &join, "resnet", 0, 3);
-    join.backup = &backup; /* a spec without a rule is no spec */
+    join.backup = &backup; /* a spec without a rule counts as none */
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
@@ -130,7 +130,7 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
     WIRE(BackupSpec)
     backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX);
     join_with(*state, 0, &backup);
-    backup.least = 2; /* the default, named */
+    backup.least = 2; /* the value that is the default */
     join_with(*state, 1, &backup);
     backup.k = 3;
     refused_backup(*state, 2, &backup, -EINVAL,
@@ -177,7 +177,7 @@ static void a_connection_is_for_one_job(void **state)
     message_free(reply);
 }
 
-static void a_name_is_free_again_when_all_have_left(void **state)
+static void a_job_name_is_free_again_when_all_ranks_have_left(void **state)
 {
     uint32_t first, second;
     struct end *zero = rig_join(*state, "resnet", 0, 2, NULL, &first);
@@ -205,7 +205,7 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* Waits as long as a test may last, so that only an event can end the wait. */
+/* Makes joins wait for the end of former jobs for 600 s, so that only an event can end the wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;
@@ -247,7 +247,7 @@ static void a_join_waits_until_the_former_job_has_ended(void **state)
 }
 
 /* A new process joins as a rank that the former job never had. */
-static void a_rank_that_is_free_waits_for_the_next_job_if_others_have_left(void **state)
+static void a_new_rank_of_an_ending_job_waits_for_the_next_job(void **state)
 {
     struct rig *rig = *state;
     uint32_t former;
@@ -322,7 +322,8 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     message_free(reply);
 }
 
-/* Like a worker on another host: the coordinator cannot detect the end of its process. */
+/* The coordinator cannot detect the end of this worker's process, like that of a worker on another
+ * host. */
 static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -425,7 +426,7 @@ static void a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost(
     refused(rig, "resnet", 1, 2, -ESTALE, "has left");
 }
 
-static void hello_comes_first(void **state)
+static void the_first_message_must_be_hello(void **state)
 {
     WIRE(StatusRequest) status = GRADPOOL__WIRE__STATUS_REQUEST__INIT;
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -463,7 +464,7 @@ static void garbage_closes_its_own_connection_only(void **state)
     end_leave(client);
 }
 
-static void roles_are_kept_apart(void **state)
+static void each_role_gets_only_its_own_requests_answered(void **state)
 {
     envelope request;
     WIRE(JoinRequest) join;
@@ -496,8 +497,9 @@ static void send_unasked(struct end *e, int body)
     channel_send(e->channel, &message);
 }
 
-/* Peers of different versions must not answer each other endlessly. */
-static void only_requests_are_refused(void **state)
+/* Only requests get an error as answer. Otherwise two peers of different versions would answer each
+ * other's errors forever. */
+static void only_requests_get_a_refusal_as_answer(void **state)
 {
     struct end *ends[] = {rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT),
                           rig_aggregator(*state, 1)};
@@ -564,9 +566,9 @@ int main(void)
         CASE(a_static_rule_is_served_and_compared_also_after_a_restart),
         CASE(names_and_numbers_out_of_bounds_are_refused),
         CASE(a_connection_is_for_one_job),
-        CASE(a_name_is_free_again_when_all_have_left),
+        CASE(a_job_name_is_free_again_when_all_ranks_have_left),
         CASE(a_join_waits_until_the_former_job_has_ended),
-        CASE(a_rank_that_is_free_waits_for_the_next_job_if_others_have_left),
+        CASE(a_new_rank_of_an_ending_job_waits_for_the_next_job),
         CASE(a_late_rank_joins_a_job_that_others_have_left),
         CASE(a_refused_join_names_the_process_that_is_still_in_the_former_job),
         CASE(a_join_waits_until_a_failed_job_has_ended),
@@ -577,11 +579,11 @@ int main(void)
         CASE(a_worker_in_a_container_is_not_taken_for_a_process_of_the_host),
         CASE(a_worker_that_sends_a_goodbye_and_dies_has_left),
         CASE(a_goodbye_behind_much_else_is_read_before_its_worker_counts_as_lost),
-        CASE(hello_comes_first),
+        CASE(the_first_message_must_be_hello),
         CASE(another_version_is_refused_with_both),
         CASE(garbage_closes_its_own_connection_only),
-        CASE(roles_are_kept_apart),
-        CASE(only_requests_are_refused),
+        CASE(each_role_gets_only_its_own_requests_answered),
+        CASE(only_requests_get_a_refusal_as_answer),
         CASE(requests_of_a_job_are_refused_without_a_join),
         CASE(jobs_are_shown_with_their_workers),
     };

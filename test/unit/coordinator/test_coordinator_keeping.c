@@ -15,7 +15,7 @@ static struct aggregator *record_of(const struct end *e)
     return aggregator_find(e->rig->coordinator->service, e->aggregator);
 }
 
-/* --- a choice is made --- */
+/* --- the choice of a replica holder --- */
 
 static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **state)
 {
@@ -60,7 +60,7 @@ static void a_tensor_without_a_rule_has_no_holder(void **state)
     keeping_expect_silence(k.owner, k.keeper);
 }
 
-/* When a host fails, all its processes end. */
+/* A holder on another host survives a failure of the owner's host. */
 static void a_holder_on_another_host_comes_first(void **state)
 {
     struct rig *rig = *state;
@@ -130,7 +130,8 @@ static void a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_
     keeping_expect_silence(k.keeper, third);
 }
 
-/* Perhaps no owner has read the copy of the first holder, even if other holders follow. */
+/* The first holder has become the owner, but may not have read its copy yet. The coordinator must
+ * not drop this copy, whichever holders follow. */
 static void the_first_copy_serves_a_new_owner_after_any_number_of_later_copies(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -157,7 +158,8 @@ static void expect_end_of_copy(const struct kept *k, struct end *keeper)
     message_free(message);
 }
 
-/* The PlaceRequest names the lane's holder. The lane would wait forever for a former one. */
+/* A PlaceRequest names a holder, and the new lane waits for its copy. With a former holder the lane
+ * would wait forever. */
 static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -187,7 +189,7 @@ static void a_holder_stays_when_its_owner_is_followed_by_another(void **state)
     keeping_expect_silence(third, k.keeper);
 }
 
-/* --- the keeper is lost --- */
+/* --- the replica holder is lost --- */
 
 static void a_holder_that_is_lost_is_followed_by_another(void **state)
 {
@@ -234,7 +236,7 @@ static void a_stopping_holder_is_replaced_and_awaited_until_its_end(void **state
     keeping_expect_silence(k.owner, third);
 }
 
-/* --- the former keeper --- */
+/* --- the former replica holder --- */
 
 /* Answers a request for figures with numbers of copied and empty states. */
 static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
@@ -298,7 +300,7 @@ static void a_former_holder_is_free_once_the_next_has_a_whole_copy(void **state)
     record_of(k.keeper)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    answer_figures(&k, before, 1); /* figures sent before the next holder's copy */
+    answer_figures(&k, before, 1); /* figures from before the lane wrote to the next holder */
     message_free(before);
     end_expect_none(k.owner, BODY(KEEPER_REQUEST));
     tell_figures(&k, 0);

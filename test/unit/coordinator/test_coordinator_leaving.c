@@ -123,7 +123,7 @@ static void an_aggregator_that_joins_in_time_gets_the_task(void **state)
     expect_end(m.source, "");
 }
 
-/* --- local ones --- */
+/* --- local aggregators --- */
 
 static void start_local(struct rig *rig, uint16_t data_port)
 {
@@ -149,7 +149,8 @@ static void await_starts(struct rig *rig, uint32_t starts)
     }
 }
 
-/* Ends the aggregator's own process, and the process known to its slot. */
+/* Ends two processes: that of the rig's aggregator, and the one that the coordinator has started in
+ * its place. */
 static void end_process(struct rig *rig, struct end *e, int staged)
 {
     int process = e->process;
@@ -216,7 +217,7 @@ static void await_done(struct rig *rig)
     assert_true(is_done);
 }
 
-static void all_local_aggregators_hand_over_and_none_is_replaced(void **state)
+static void all_local_aggregators_hand_over_their_tasks_and_none_is_started_again(void **state)
 {
     struct rig *rig = *state;
     start_local(rig, 0);
@@ -268,7 +269,7 @@ int main(void)
         CASE(an_aggregator_that_joins_in_time_gets_the_task),
         CASE(a_local_aggregator_has_a_successor_before_its_end_and_no_crash_is_counted),
         CASE(with_fixed_ports_the_next_aggregator_starts_when_the_ports_are_free),
-        CASE(all_local_aggregators_hand_over_and_none_is_replaced),
+        CASE(all_local_aggregators_hand_over_their_tasks_and_none_is_started_again),
         CASE(without_other_aggregators_jobs_end_and_then_the_local_ones_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

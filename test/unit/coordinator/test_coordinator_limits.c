@@ -106,7 +106,8 @@ static void pieces_and_bytes_count_towards_limits(void **state)
     declare(one, "w", MIB);
 }
 
-/* There is no lane, which would be the next reason for a refusal. */
+/* No lane exists. A request within the limits would be refused for that reason, but the limit is
+ * checked first. */
 static void a_request_above_a_limit_is_refused_before_placement(void **state)
 {
     struct rig *rig = *state;
@@ -284,10 +285,11 @@ static void a_tensor_without_memory_on_one_lane_gets_another_lane(void **state)
     limit(rig, LIMIT_LANE_MEMORY, MIB); /* enough for two pieces of these ranks */
     rig_aggregator(rig, 2);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
-    declare(wide, "large", 1000); /* makes this lane's bytes more than the other's */
+    declare(wide, "large", 1000); /* the first lane now has more bytes, so small tensors go to the
+                                   * second */
     declare(wide, "a", 10);
     declare(wide, "b", 10);
-    declare(wide, "c", 10); /* the lane is then full */
+    declare(wide, "c", 10); /* the second lane is then full */
     refused(wide, "d", 10, -ENOSPC, "the memory of lanes that is short, 1 MiB each");
 }
 

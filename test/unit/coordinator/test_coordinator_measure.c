@@ -94,7 +94,7 @@ static void the_loss_beside_another_job_is_reported(void **state)
     assert_int_equal(view->alone_period_ns, 100 * NS_PER_MS);
     assert_int_equal(view->period_ns, 125 * NS_PER_MS);
     assert_in_range(view->loss_ppm, 199900, 200000);
-    assert_int_equal(view->shared_loss_ppm, 0); /* rounds do not wait for other jobs of the lane */
+    assert_int_equal(view->shared_loss_ppm, 0); /* no other job delays these rounds */
     message_free(reply);
 }
 
@@ -156,7 +156,7 @@ static uint64_t known_period_ns(struct rig *rig, const char *name)
     return period_ns;
 }
 
-static void a_job_that_comes_again_is_known_at_once(void **state)
+static void a_job_that_starts_again_uses_its_stored_measurement(void **state)
 {
     struct rig *rig = *state;
     struct end *worker, *aggregator = rig_aggregator(rig, 1);
@@ -167,7 +167,7 @@ static void a_job_that_comes_again_is_known_at_once(void **state)
     assert_int_equal(known_period_ns(rig, "gpt"), 0);
 }
 
-static void another_model_or_number_of_workers_is_another_job(void **state)
+static void a_job_with_another_model_or_size_is_measured_anew(void **state)
 {
     struct rig *rig = *state;
     uint64_t session;
@@ -222,7 +222,7 @@ static void fill_history(struct rig *rig, uint32_t count)
     store_close(store);
 }
 
-static void the_oldest_that_is_known_makes_room(void **state)
+static void the_oldest_measurement_is_dropped_for_a_new_one(void **state)
 {
     struct rig *rig = *state;
     struct store *store;
@@ -365,7 +365,7 @@ static void the_measured_loss_is_shown_beside_the_predicted_one(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* u v / (1 + u v), with 0.2 each, is 3.8 % */
+    /* u v / (1 + u v) with u = v = 0.2 is 3.8 % */
     assert_true(view->is_predicted);
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
@@ -384,7 +384,7 @@ static void how_rounds_end_is_part_of_the_prediction(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* this work takes 1.2 times as long, which adds 5 x 0.2 = 1 ms to 101 ms */
+    /* 5 ms take 1.2 times as long, which adds 1 ms to 101 ms */
     assert_in_range(view->predicted_loss_ppm, 9800, 10000);
     message_free(reply);
 }
@@ -430,7 +430,7 @@ static void the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane(void 
     struct share was = *jobs_share(job, lane), *again;
     jobs_forget_share(job, lane);
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
-    again = jobs_share(job, lane); /* after a return, former counts must not be added again */
+    again = jobs_share(job, lane); /* a returned job's counts are not added again */
     again->pieces = was.pieces;
     again->bytes = was.bytes;
     assert_int_equal(busy_ns_shown(rig), 20 * NS_PER_MS);
@@ -491,14 +491,14 @@ static void an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid(void **
     assert_null(stats_of_lane(lanes[1]));
     assert_int_equal(stats_of_lane(lanes[0])->n_jobs, 1);
     assert_int_equal(busy_ns_kept(rig, &a), 20 * NS_PER_MS);
-    a.digest = 0; /* the answer contains no rows, so nothing is known */
+    a.digest = 0; /* without a digest the coordinator knows no rows */
     trained_run(aggregator, &a, 1, 100 * NS_PER_MS, NS_PER_MS);
     assert_int_equal(trained_answer_known(aggregator, 0, 0), 0);
     rig_settle(rig);
     assert_int_equal(busy_ns_kept(rig, &a), 30 * NS_PER_MS);
 }
 
-static void rows_that_are_left_out_and_come_all_the_same_are_no_answer(void **state)
+static void an_answer_with_rows_that_it_claims_to_omit_is_invalid(void **state)
 {
     struct rig *rig = *state;
     struct end *aggregator = rig_aggregator(rig, 2);
@@ -575,10 +575,10 @@ int main(void)
         CASE(the_loss_beside_another_job_is_reported),
         CASE(without_jobs_no_aggregator_gets_a_request),
         CASE(idle_jobs_are_measured_less_often),
-        CASE(a_job_that_comes_again_is_known_at_once),
-        CASE(another_model_or_number_of_workers_is_another_job),
+        CASE(a_job_that_starts_again_uses_its_stored_measurement),
+        CASE(a_job_with_another_model_or_size_is_measured_anew),
         CASE(measurements_survive_a_restart_of_the_coordinator),
-        CASE(the_oldest_that_is_known_makes_room),
+        CASE(the_oldest_measurement_is_dropped_for_a_new_one),
         CASE(new_jobs_get_free_lanes_to_be_measured_on),
         CASE(jobs_that_are_known_share_a_lane_within_their_limit),
         CASE(a_training_job_gets_a_lane_for_its_next_tensor),
@@ -590,7 +590,7 @@ int main(void)
         CASE(the_used_time_of_a_job_does_not_decrease_when_it_leaves_a_lane),
         CASE(rows_that_a_lane_leaves_out_have_the_values_of_its_last_answer),
         CASE(an_answer_without_the_rows_that_a_lane_leaves_out_is_invalid),
-        CASE(rows_that_are_left_out_and_come_all_the_same_are_no_answer),
+        CASE(an_answer_with_rows_that_it_claims_to_omit_is_invalid),
         CASE(all_rows_of_a_restarted_aggregator_are_requested),
         CASE(the_reason_of_a_chosen_lane_is_shown),
         CASE(the_measured_loss_is_shown_beside_the_predicted_one),

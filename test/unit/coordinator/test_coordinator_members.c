@@ -72,7 +72,7 @@ static void ranks_beyond_the_wanted_workers_are_refused_until_a_resize(void **st
     expect_members(zero.end, 7, 3);
 }
 
-/* As in README.md, all ranks use the same command. */
+/* Ranks started after a resize use the same command, with the old sizes, as README.md shows. */
 static void new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks(void **state)
 {
     members_join_refused(*state, ELASTIC(2), -EPROTO, "begins with 2 workers; start rank 2 after");
@@ -97,13 +97,14 @@ static void another_maximum_or_another_word_about_losses_is_refused(void **state
     members_join_refused(*state, other, -EPROTO, "workers_max");
 }
 
-static void a_rank_that_is_taken_stays_taken(void **state)
+static void a_rank_in_use_is_refused_to_a_second_process(void **state)
 {
     members_join(*state, CONTINUES(0));
     members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
-/* The job has no members, so no rank's rounds have to end first. */
+/* Here no member has declared a tensor, so a returned rank need not wait for the end of any
+ * round. */
 static void a_rank_that_has_left_may_return_as_a_late_worker(void **state)
 {
     struct member zero = members_join(*state, CONTINUES(0)),
@@ -390,7 +391,7 @@ static void a_restarted_coordinator_waits_for_rank_0_that_has_not_joined(void **
     expect_members(m[3].end, 14, 4);
 }
 
-static void a_resize_that_comes_twice_is_done_twice(void **state)
+static void a_repeated_resize_is_carried_out_each_time(void **state)
 {
     struct member zero = members_join(*state, ELASTIC(0));
     members_resize(zero.end, 4);
@@ -430,7 +431,8 @@ struct scene {
     struct shadow shadow;
     struct member workers[3];
     uint32_t tensor;
-    envelope *kept; /* the new ranks of the piece, which the lane has not answered */
+    envelope *kept; /* stored message with the new ranks of the piece, not answered by the lane
+                     * yet */
 };
 
 static void leave(struct scene *s, uint32_t rank, uint64_t round)
@@ -528,7 +530,7 @@ int main(void)
         CASE(ranks_beyond_the_wanted_workers_are_refused_until_a_resize),
         CASE(new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks),
         CASE(another_maximum_or_another_word_about_losses_is_refused),
-        CASE(a_rank_that_is_taken_stays_taken),
+        CASE(a_rank_in_use_is_refused_to_a_second_process),
         CASE(a_rank_that_has_left_may_return_as_a_late_worker),
         CASE(a_job_ends_only_when_its_last_rank_leaves),
         CASE(a_worker_that_a_lane_has_lost_leaves_the_job),
@@ -546,7 +548,7 @@ int main(void)
         CASE(a_smaller_size_ends_the_wait_for_missing_higher_ranks),
         CASE(a_missing_rank_is_awaited_until_a_resize_to_the_current_size),
         CASE(a_restarted_coordinator_waits_for_rank_0_that_has_not_joined),
-        CASE(a_resize_that_comes_twice_is_done_twice),
+        CASE(a_repeated_resize_is_carried_out_each_time),
         CASE(membership_outlives_the_coordinator),
         CASE(lanes_receive_the_last_round_of_a_rank_that_left),
         CASE(a_restarted_coordinator_has_the_last_round),

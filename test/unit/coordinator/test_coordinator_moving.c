@@ -73,7 +73,7 @@ static void expect_it_can_move_now(struct moving *m, uint32_t epoch)
     expect_moved(m, epoch);
 }
 
-/* --- nothing goes wrong --- */
+/* --- successful moves --- */
 
 static void a_task_moves_by_place_release_install_then_the_switch_then_a_drop(void **state)
 {
@@ -185,7 +185,7 @@ static void a_task_already_on_the_target_does_not_move(void **state)
     end_expect_none(target, BODY(PLACE_REQUEST));
 }
 
-static void a_task_moves_to_and_fro(void **state)
+static void a_moved_task_may_move_back(void **state)
 {
     struct moving m = moving_begin(*state);
     for (uint32_t epoch = 2; epoch < 12; epoch++) {
@@ -352,7 +352,7 @@ int main(void)
         CASE(workers_connect_to_the_target_before_the_source_releases_the_task),
         CASE(state_travels_part_by_part_before_the_switch),
         CASE(a_task_already_on_the_target_does_not_move),
-        CASE(a_task_moves_to_and_fro),
+        CASE(a_moved_task_may_move_back),
         CASE(a_refused_step_leaves_the_task_on_its_lane),
         CASE(the_wait_for_a_silent_lane_ends),
         CASE(a_drop_that_is_not_answered_is_sent_again),

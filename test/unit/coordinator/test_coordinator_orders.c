@@ -28,7 +28,7 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset)
     return -1;
 }
 
-/* --- meanwhile --- */
+/* --- events during a move --- */
 
 static void a_switch_that_is_not_stored_did_not_happen(void **state)
 {

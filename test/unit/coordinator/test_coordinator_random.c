@@ -23,7 +23,7 @@ struct client {
     uint32_t rank, workers, job_id;
     uint64_t session; /* 0: the client is in no job */
     uint64_t asked;   /* id of the unanswered request; 0: none */
-    bool joins;       /* the open request is a join, whose answer contains the session */
+    bool joins;       /* the open request is a join; its answer contains the session */
 };
 
 struct world {
@@ -238,7 +238,8 @@ static void crash(struct world *w)
         w->clients[i].end = NULL;
         w->clients[i].asked = 0;
     }
-    for (size_t i = 0; i < AGGREGATORS; i++) /* closed, but otherwise unchanged */
+    for (size_t i = 0; i < AGGREGATORS; i++) /* their connections are closed, but the aggregators
+                                              * keep their pieces */
         if (w->aggregators[i])
             w->aggregators[i] = &w->former[i];
     for (size_t i = 0; i < AGGREGATORS; i++) {

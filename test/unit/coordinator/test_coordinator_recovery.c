@@ -177,11 +177,12 @@ static void a_remote_aggregator_that_sends_a_goodbye_is_not_awaited(void **state
     envelope *notice = end_expect(zero, BODY(NOTICE));
     assert_non_null(strstr(notice->notice->text, "aggregator 2 (node7, pid"));
     message_free(notice);
-    /* without the message of its planned end, the coordinator would wait for it */
+    /* the aggregator reported its end; otherwise the coordinator would wait for its return */
     assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
 }
 
-/* Its process could still write, so the coordinator waits for the process's end (K4). */
+/* The aggregator's process could still write to workers, so the coordinator waits for its end
+ * (K4). */
 static void a_local_aggregator_that_sends_a_goodbye_is_lost_when_its_process_ends(void **state)
 {
     struct rig *rig = *state;

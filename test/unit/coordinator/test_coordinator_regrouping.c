@@ -1,5 +1,5 @@
 /* Tests changes of a job's membership (K41, K42), message by message, with other events at each
- * step. At the end the piece is served for the remaining ranks, and these know its epoch. */
+ * step. At the end the lane serves the remaining ranks, and these ranks know the epoch. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/members_case.h"
 
@@ -47,7 +47,7 @@ static struct scene begin(struct rig *rig)
     return s;
 }
 
-/* --- the step of a regrouping at which an event comes --- */
+/* --- the steps of a regrouping --- */
 
 enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
@@ -115,7 +115,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Runs only the steps with a message that a living lane has not received yet. */
+/* Runs only the steps in which the lane has not received the coordinator's message yet. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
@@ -126,7 +126,7 @@ static void at_both_steps(struct rig *rig, scene_fn happens)
     }
 }
 
-/* --- nothing else happens --- */
+/* --- a regrouping without other events --- */
 
 static void lanes_release_then_one_switch_then_lanes_then_workers(void **state)
 {
@@ -233,7 +233,7 @@ static void a_quorum_that_no_ranks_can_reach_any_more_fails_its_tensor_alone(voi
     expect_served(&s, LEFT);
 }
 
-/* --- another rank comes or goes --- */
+/* --- another rank joins or leaves --- */
 
 static void another_leaves(struct scene *s, enum step step)
 {
@@ -244,7 +244,7 @@ static void another_leaves(struct scene *s, enum step step)
     assert_int_equal(shadow_piece(&s->shadow, PIECE)->epoch, 3);
 }
 
-static void a_leave_during_a_regrouping_causes_another(void **state)
+static void a_leave_during_a_regrouping_causes_a_second_one(void **state)
 {
     at_both_steps(*state, another_leaves);
 }
@@ -257,7 +257,7 @@ static void another_is_lost(struct scene *s, enum step step)
     expect_served(s, 1);
 }
 
-static void a_loss_during_a_regrouping_causes_another(void **state)
+static void a_loss_during_a_regrouping_causes_a_second_one(void **state)
 {
     at_both_steps(*state, another_is_lost);
 }
@@ -323,7 +323,7 @@ static void all_leave(struct scene *s, enum step step)
 
 static void an_ended_job_leaves_the_regrouping(void **state) { at_both_steps(*state, all_leave); }
 
-/* --- tensors come and go --- */
+/* --- tensors are declared and undeclared --- */
 
 static void another_is_declared(struct scene *s, enum step step)
 {
@@ -349,7 +349,7 @@ static void the_tensor_is_undeclared(struct scene *s, enum step step)
 {
     end_undeclare(s->workers[0].end, s->tensor);
     end_undeclare(s->workers[1].end, s->tensor);
-    shadow_do(&s->shadow, s->kept); /* the drop was sent after the stored message */
+    shadow_do(&s->shadow, s->kept); /* the lane handles the stored message before the drop */
     end_answer(s->lane, s->kept);
     forget_kept(s);
     rig_settle(s->rig);
@@ -431,7 +431,7 @@ static void pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere(void **state
     at_both_steps(*state, the_lane_is_lost);
 }
 
-static void a_lane_that_is_away_does_not_keep_another_from_following(void **state)
+static void a_disconnected_lane_delays_no_other_lane(void **state)
 {
     struct rig *rig = *state;
     rig->options.policy = "round-robin";
@@ -552,7 +552,7 @@ static void a_move_is_ordered(struct scene *s, enum step step)
 
 static void a_move_waits_for_the_change(void **state) { at_both_steps(*state, a_move_is_ordered); }
 
-static void a_move_that_can_be_undone_gives_way(void **state)
+static void a_move_before_its_switch_is_aborted_for_a_regrouping(void **state)
 {
     struct scene s = begin(*state);
     struct end *target = rig_aggregator(s.rig, 1);
@@ -577,8 +577,8 @@ int main(void)
         CASE(a_tensor_declared_after_a_late_join_has_the_late_worker_at_once),
         CASE(a_tensor_of_other_ranks_is_left_unchanged),
         CASE(a_quorum_that_no_ranks_can_reach_any_more_fails_its_tensor_alone),
-        CASE(a_leave_during_a_regrouping_causes_another),
-        CASE(a_loss_during_a_regrouping_causes_another),
+        CASE(a_leave_during_a_regrouping_causes_a_second_one),
+        CASE(a_loss_during_a_regrouping_causes_a_second_one),
         CASE(a_releasing_lane_is_informed_at_once_of_lost_ranks),
         CASE(a_known_membership_has_no_effect),
         CASE(a_rank_is_free_when_lanes_have_closed_its_former_connections),
@@ -589,12 +589,12 @@ int main(void)
         CASE(a_refusal_behind_the_switch_fails_the_job),
         CASE(a_returned_lane_follows_the_change_with_its_pieces),
         CASE(pieces_of_a_lane_that_is_lost_get_their_ranks_elsewhere),
-        CASE(a_lane_that_is_away_does_not_keep_another_from_following),
+        CASE(a_disconnected_lane_delays_no_other_lane),
         CASE(a_lane_that_is_silent_after_the_switch_gets_the_request_again),
         CASE(a_restarted_coordinator_finishes_the_change),
         CASE(a_regrouping_continues_when_workers_return_first),
         CASE(a_move_waits_for_the_change),
-        CASE(a_move_that_can_be_undone_gives_way),
+        CASE(a_move_before_its_switch_is_aborted_for_a_regrouping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

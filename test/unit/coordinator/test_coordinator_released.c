@@ -66,14 +66,15 @@ static void expect_changed(struct scene *s)
     end_expect_none(s->workers[0].end, BODY(JOB_FAILURE));
 }
 
-static void both_follow(void **state)
+static void both_lanes_get_the_new_ranks(void **state)
 {
     struct scene s = begin(*state);
     go_on(&s);
     expect_changed(&s);
 }
 
-/* The lane's pieces were thawed. They must be released again before the switch. */
+/* Before the lane returned, its pieces were thawed. The lane must release them again before the
+ * switch. */
 static void a_lane_that_returns_releases_its_pieces_again(void **state)
 {
     struct scene s = begin(*state);
@@ -93,7 +94,7 @@ static void a_lane_that_returns_releases_its_pieces_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(both_follow),
+        CASE(both_lanes_get_the_new_ranks),
         CASE(a_lane_that_returns_releases_its_pieces_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

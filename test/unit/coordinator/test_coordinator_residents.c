@@ -172,7 +172,7 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
     expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
 }
 
-/* Neither the job's own lane time nor the lane's wait for its core explains a loss. */
+/* The loss that lanes explain excludes the job's own lane time and the lane's wait for its core. */
 static void the_part_of_a_loss_that_lanes_explain_is_shown_apart(void **state)
 {
     struct rig *rig = *state;

@@ -50,7 +50,7 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
     message_free(reply);
 }
 
-/* Without the message the worker would push and wait. */
+/* A worker that does not know of the failure would push the tensor and wait. */
 static void a_resumed_session_receives_the_failed_tensors(void **state)
 {
     struct rig *rig = *state;

@@ -180,7 +180,8 @@ static void forget_releases(struct saving_case *c)
 
 /* --- a successful snapshot --- */
 
-/* Checks arrays behind the head. The rig's bytes show their offset. */
+/* Checks the bytes of the arrays, which follow the head of the state. The rig gives each byte a
+ * value by its offset. */
 static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
 {
     assert_int_equal(part->offset, *covered);
@@ -189,7 +190,7 @@ static void check_part(const WIRE(SnapshotPart) * part, uint64_t *covered)
         assert_int_equal(part->data.data[i], (uint8_t)((HEAD + part->offset + i) >> 10));
 }
 
-static void all_that_stand_are_read_and_go_on(void **state)
+static void all_idle_tensors_are_read_and_continue(void **state)
 {
     struct saving_case c = begin(*state);
     uint64_t covered[2] = {0};
@@ -271,7 +272,8 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
 static void a_rank_reads_the_named_tensors_without_a_hold(void **state)
 {
     struct saving_case c = begin(*state);
-    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* any quorum would do */
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* a tensor of any quorum that is not
+                                                               * named has no effect */
     envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->n_tensors, 1);
@@ -302,7 +304,7 @@ static void a_rank_reads_when_the_snapshot_of_an_operator_is_over(void **state)
 }
 
 /* A round of one piece was abandoned, and is repeated. */
-static void pieces_that_stand_behind_different_rounds_are_waited_for(void **state)
+static void a_snapshot_waits_until_all_pieces_have_the_same_round(void **state)
 {
     struct rig *rig = *state;
     rig->options.piece_bytes_max = BYTES / 2;
@@ -525,13 +527,13 @@ static void tasks_stay_and_a_second_snapshot_waits_for_the_end_of_the_first(void
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(all_that_stand_are_read_and_go_on),
+        CASE(all_idle_tensors_are_read_and_continue),
         CASE(lanes_get_the_request_once_the_rank_has_ended_an_iteration),
         CASE(a_rank_that_rests_for_some_time_counts_as_at_the_end_of_an_iteration),
         CASE(a_report_for_another_hold_is_ignored),
         CASE(a_rank_reads_the_named_tensors_without_a_hold),
         CASE(a_rank_reads_when_the_snapshot_of_an_operator_is_over),
-        CASE(pieces_that_stand_behind_different_rounds_are_waited_for),
+        CASE(a_snapshot_waits_until_all_pieces_have_the_same_round),
         CASE(a_missing_tensor_is_named),
         CASE(an_impossible_snapshot_is_refused_at_once),
         CASE(tensors_that_are_not_updated_once_an_iteration_are_named),

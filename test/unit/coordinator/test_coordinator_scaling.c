@@ -347,9 +347,8 @@ static void a_job_that_finds_no_free_lane_waits_for_an_aggregator_that_starts(vo
     assert_int_equal(lanes_in(rig, LANE_OPEN), 3);
 }
 
-/* nine names of 16 MiB, twice */
-/* TCP closes a connection whose peer reads nothing for 10 s. A coordinator with a sanitizer may
- * need this time for the longest messages. */
+/* Joins over the Unix socket. TCP closes a connection whose peer reads nothing for 10 s. A
+ * coordinator with a sanitizer may need this time for the longest messages. */
 static struct end *join_locally(struct rig *rig, const char *job)
 {
     envelope request;
@@ -403,7 +402,7 @@ static void the_wait_for_an_aggregator_that_never_joins_ends(void **state)
     assert_int_equal(first->lanes_count, 2);
 }
 
-/* the service opens its socket before it has a lane */
+/* The service opens its socket before any lane exists. */
 static void the_first_job_waits_for_the_first_aggregator_under_every_policy(void **state)
 {
     static const char *const policies[] = {"shared", "least-loaded", "mxnet", "dedicated"};
@@ -450,7 +449,7 @@ static void the_only_aggregator_is_started_again_after_its_loss(void **state)
     wait_for(rig, so_many_have_started, 3);
 }
 
-/* --- steady --- */
+/* --- a steady load --- */
 
 static void nothing_is_decided_again_while_nothing_changes(void **state)
 {

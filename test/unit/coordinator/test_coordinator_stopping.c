@@ -41,7 +41,7 @@ static void with_options(struct rig *rig, bool ends_jobs, bool keeps_jobs)
     rig_start(rig);
 }
 
-/* The worker receives its message before the aggregator. */
+/* Expects that the worker is informed of the end before the aggregator. */
 static void expect_end_in_order(struct rig *rig, struct worker *w, struct end *lane,
                                 const char *text)
 {
@@ -238,7 +238,7 @@ static void an_operator_stops_the_service_over_the_unix_socket_only(void **state
     expect_end_in_order(rig, &zero, lane, "the operator stopped the service (gradpool stop)");
 }
 
-static void sighup_does_nothing(void **state)
+static void sighup_changes_nothing(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -295,15 +295,15 @@ static int run_cases(void)
         CASE(a_unit_leaves_jobs_to_aggregators_of_other_hosts),
         CASE(sigint_ends_jobs_then_aggregators),
         CASE(an_operator_stops_the_service_over_the_unix_socket_only),
-        CASE(sighup_does_nothing),
+        CASE(sighup_changes_nothing),
         CASE(a_second_signal_ends_the_service_though_a_remote_aggregator_does_not_drain),
         CASE(a_join_while_the_service_ends_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* Runs the tests in a child process. The test's parent may be a container's first process. A
- * coordinator started by that process ends jobs on SIGTERM (K107). */
+/* Runs the tests in a child process, because the parent of this program may be a container's first
+ * process. A coordinator started by that process ends jobs on SIGTERM (K107). */
 int main(void)
 {
     int status;

@@ -291,7 +291,7 @@ static void status_shows_a_tenant_its_own_lanes_and_nothing_of_the_service(void 
     message_free(reply);
 }
 
-/* --- operators and their door --- */
+/* --- connections of operators --- */
 
 static void ask_drain(struct end *e, int code, const char *text)
 {
@@ -341,8 +341,10 @@ static void orders_and_aggregators_need_a_key_or_the_socket_even_with_insecure(v
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* An operator without a key may use the socket, if it belongs to this service. */
-static void each_door_names_the_other_to_an_operator_on_this_host(void **state)
+/* The greeting over TCP sends an operator the path of the Unix socket, where no key is needed. The
+ * greeting over the socket has the address of TCP, so the operator can check that the socket
+ * belongs to this service. */
+static void the_greeting_of_an_operator_names_the_other_way_to_the_service(void **state)
 {
     struct rig *rig = *state;
     envelope request;
@@ -411,7 +413,7 @@ static void tenants_are_managed_over_the_unix_socket_only(void **state)
                     "tenants are managed on the coordinator's host only");
 }
 
-static void names_that_are_none_or_taken_are_refused(void **state)
+static void invalid_names_and_names_in_use_are_refused(void **state)
 {
     static const char *const names[] = {"", "a b", "a/b", "a:b", "\n"};
     WIRE(TenantAddRequest) wanted;
@@ -431,7 +433,8 @@ static void names_that_are_none_or_taken_are_refused(void **state)
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 
-/* Creates all but the last without the store, because each stored tenant is written to the disk. */
+/* Creates all tenants but the last without the store, because each stored tenant is written to the
+ * disk. */
 static void a_tenant_beyond_the_most_of_a_service_is_refused(void **state)
 {
     struct rig *rig = *state;
@@ -579,10 +582,10 @@ int main(void)
         CASE(status_shows_a_tenant_its_own_lanes_and_nothing_of_the_service),
         CASE(orders_over_loopback_need_the_unix_socket_or_the_key_of_an_operator),
         CASE(orders_and_aggregators_need_a_key_or_the_socket_even_with_insecure),
-        CASE(each_door_names_the_other_to_an_operator_on_this_host),
+        CASE(the_greeting_of_an_operator_names_the_other_way_to_the_service),
         CASE(a_job_begins_without_a_key_while_there_are_no_tenants_and_then_goes_on),
         CASE(tenants_are_managed_over_the_unix_socket_only),
-        CASE(names_that_are_none_or_taken_are_refused),
+        CASE(invalid_names_and_names_in_use_are_refused),
         CASE(a_tenant_beyond_the_most_of_a_service_is_refused),
         CASE(a_revoke_fails_the_tenant_s_jobs_and_ends_its_connections),
         CASE(a_revoke_in_the_middle_of_a_declare_answers_it_with_the_reason),

@@ -33,7 +33,7 @@ struct fabric_factory {
 #define FABRIC_CASES_MAX 128
 int fabric_suite_run(const struct fabric_factory *factory, const struct CMUnitTest *more,
                      size_t more_count);
-/* A case. Its `*state` is a new rig with the factory of fabric_suite_run(). */
+/* Defines a case. Its `*state` is a new rig with the factory of fabric_suite_run(). */
 #define FABRIC_CASE(name) \
     cmocka_unit_test_setup_teardown(name, fabric_case_set_up, fabric_case_tear_down)
 int fabric_case_set_up(void **state);
@@ -79,7 +79,7 @@ void rig_open(struct rig *rig, const struct fabric_factory *factory,
 void rig_connect(struct rig *rig, int i);
 void rig_close(struct rig *rig);
 
-/* Polls every side once. Without an event it waits up to a millisecond. */
+/* Polls every side once. Without an event, waits for up to a millisecond. */
 void rig_pump(struct rig *rig);
 /* Returns the next event of this kind on this side. Fails after ten seconds. */
 struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kind kind);
@@ -94,9 +94,9 @@ void rig_expect_text(struct rig *rig, struct side *side, const char *text);
 /* Returns a shared region of worker i. The lane knows it under `id`. */
 struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
 
-/* Sleeps at most `ms`, as after fabric_arm(). */
+/* Sleeps on the descriptor or bell of fabric_arm(), for at most `ms` milliseconds. */
 void fabric_wait_ms(const struct fabric_wait *wait, int ms);
-/* Arms, and sleeps if the fabric allows it. */
+/* Calls fabric_arm(), and sleeps if the fabric allows it. */
 void fabric_sleep_ms(struct fabric *f, int ms);
 
 #endif

@@ -215,7 +215,7 @@ static void posted_operations_end_before_the_connection(void **state)
     fabric_disconnect(rig->at_lane[0]);
     for (int i = 0; i < 3; i++) {
         rig_expect(rig, &rig->lane, FABRIC_EVENT_READ);
-        /* the rig keeps the order of events, so all other events came later */
+        /* the rig keeps the order of events, so the stored events are those after this READ */
         for (int k = 0; k < rig->lane.seen_count; k++)
             assert_true(rig->lane.seen[k].event.kind == FABRIC_EVENT_READ ||
                         k == rig->lane.seen_count - 1);

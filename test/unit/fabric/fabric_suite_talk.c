@@ -88,7 +88,7 @@ static void a_connect_without_a_listener_is_refused(void **state)
     rig_expect_nothing(rig, &rig->workers[0]);
 }
 
-static void a_worker_that_gives_up_early_leaves_nothing_behind(void **state)
+static void a_worker_that_closes_before_the_answer_leaves_no_connection(void **state)
 {
     struct rig *rig = *state;
     struct fabric_conn *c;
@@ -198,7 +198,7 @@ static void ten_thousand_messages_pass_a_full_queue(void **state)
     assert_true(refusals > 0);
 }
 
-static void a_stuck_peer_delays_no_other_peer(void **state)
+static void a_peer_that_is_never_polled_delays_no_other_peer(void **state)
 {
     struct rig *rig = *state;
     int r = 0;
@@ -219,7 +219,8 @@ static void a_stuck_peer_delays_no_other_peer(void **state)
             rig_expect_text(rig, &rig->workers[i], "down");
         }
     }
-    /* a network has room for more than the queue, so further messages may have been sent */
+    /* a network buffers more messages than the queue holds, so the lane may have received ROOM
+     * events */
     for (int i = 0; i < rig->lane.seen_count; i++)
         assert_int_equal(rig->lane.seen[i].event.kind, FABRIC_EVENT_ROOM);
 }
@@ -325,12 +326,12 @@ const struct CMUnitTest fabric_talk_cases[] = {
     FABRIC_CASE(an_answer_may_come_in_a_later_poll),
     FABRIC_CASE(a_refusal_carries_its_reason),
     FABRIC_CASE(a_connect_without_a_listener_is_refused),
-    FABRIC_CASE(a_worker_that_gives_up_early_leaves_nothing_behind),
+    FABRIC_CASE(a_worker_that_closes_before_the_answer_leaves_no_connection),
     FABRIC_CASE(messages_arrive_in_order_both_ways),
     FABRIC_CASE(messages_of_every_length_arrive_whole),
     FABRIC_CASE(a_payload_follows_its_message_or_is_refused),
     FABRIC_CASE(ten_thousand_messages_pass_a_full_queue),
-    FABRIC_CASE(a_stuck_peer_delays_no_other_peer),
+    FABRIC_CASE(a_peer_that_is_never_polled_delays_no_other_peer),
     FABRIC_CASE(one_worker_talks_to_itself_through_two_connections),
     FABRIC_CASE(a_disconnect_closes_both_sides_once),
     FABRIC_CASE(a_lane_that_is_left_closes_before_its_worker),

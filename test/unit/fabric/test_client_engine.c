@@ -33,7 +33,7 @@ static struct {
     struct fabric *fabrics[KINDS];
     struct fabric_conn *conns[KINDS];
     char addresses[KINDS][FABRIC_ADDRESS_BYTES_MAX];
-    bool is_stopping; /* atomic, like the next field */
+    bool is_stopping; /* accessed atomically, like the next field */
     uint64_t ring;    /* kind and word of the requested ring; RING_NONE: no request */
 } peer;
 
@@ -295,9 +295,9 @@ static void a_waiter_takes_over_from_the_progress_thread_and_gives_back(void **s
     }
 }
 
-/* Two threads poll in turns. A wake-up for one must not be lost in the other. The progress thread
- * is replaced repeatedly and must always continue afterwards. */
-static void no_kick_is_lost_when_drivers_alternate(void **state)
+/* Two threads poll in turns. A wake-up for the first thread must not be lost while the second one
+ * polls. The progress thread is replaced repeatedly and must continue each time. */
+static void no_wake_up_is_lost_when_two_threads_poll_in_turns(void **state)
 {
     connect_by(SHM);
     connect_by(OFI);
@@ -314,7 +314,7 @@ static void no_kick_is_lost_when_drivers_alternate(void **state)
     assert_true(word_came_by_itself(PATIENCE_NS));
 }
 
-static void without_need_only_a_waiting_thread_drives(void **state)
+static void without_a_request_only_a_waiting_thread_polls(void **state)
 {
     connect_by(SHM);
     wanted_word = 1;
@@ -337,7 +337,7 @@ static void *wait_for_flag(void *context)
     return NULL;
 }
 
-static void of_several_waiters_another_drives_when_one_is_done(void **state)
+static void when_the_polling_waiter_is_done_another_waiter_polls(void **state)
 {
     struct waiter waiters[4];
     connect_by(SHM);
@@ -368,9 +368,9 @@ int main(void)
         CASE(every_sleep_can_be_ended),
         CASE(the_progress_thread_drives_while_no_thread_waits),
         CASE(a_waiter_takes_over_from_the_progress_thread_and_gives_back),
-        CASE(no_kick_is_lost_when_drivers_alternate),
-        CASE(without_need_only_a_waiting_thread_drives),
-        CASE(of_several_waiters_another_drives_when_one_is_done),
+        CASE(no_wake_up_is_lost_when_two_threads_poll_in_turns),
+        CASE(without_a_request_only_a_waiting_thread_polls),
+        CASE(when_the_polling_waiter_is_done_another_waiter_polls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

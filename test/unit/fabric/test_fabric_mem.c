@@ -41,7 +41,7 @@ static void name_address(char *ret_address)
 static void step(uint64_t ns) { mem_network_advance(network, mem_network_now_ns(network) + ns); }
 static void advance(void) { step(DELAY_NS); }
 
-/* --- a lane and a worker, every event in the test's own hand --------------------------------- */
+/* --- a lane and a worker --------------------------------------------------------------------- */
 
 struct world {
     struct fabric *lane, *worker;
@@ -137,7 +137,7 @@ static void nothing_arrives_before_its_time(void **state)
     world_close(&w);
 }
 
-static void a_read_leaves_junk_until_it_is_over(void **state)
+static void the_target_of_a_read_is_undefined_until_the_read_ends(void **state)
 {
     struct world w;
     char local[4] = "old";
@@ -152,7 +152,7 @@ static void a_read_leaves_junk_until_it_is_over(void **state)
     world_close(&w);
 }
 
-static void order_is_kept_however_long_each_packet_takes(void **state)
+static void packets_stay_in_order_under_random_delays(void **state)
 {
     struct world w;
     world_open(&w, 3, 1000 * DELAY_NS);
@@ -444,7 +444,7 @@ static void a_killed_fabric_neither_receives_nor_sends(void **state)
     world_close(&w);
 }
 
-static void memory_that_was_taken_back_is_not_touched(void **state)
+static void withdrawn_memory_is_not_accessed(void **state)
 {
     struct world w;
     char local[8] = "late";
@@ -573,8 +573,8 @@ int main(void)
     };
     const struct CMUnitTest own[] = {
         cmocka_unit_test(nothing_arrives_before_its_time),
-        cmocka_unit_test(a_read_leaves_junk_until_it_is_over),
-        cmocka_unit_test(order_is_kept_however_long_each_packet_takes),
+        cmocka_unit_test(the_target_of_a_read_is_undefined_until_the_read_ends),
+        cmocka_unit_test(packets_stay_in_order_under_random_delays),
         cmocka_unit_test(one_seed_gives_one_transcript),
         cmocka_unit_test(a_third_message_waits_with_all_messages_behind_it),
         cmocka_unit_test(a_full_queue_returns_an_error_and_one_room_event_follows),
@@ -585,7 +585,7 @@ int main(void)
         cmocka_unit_test(a_write_of_a_killed_lane_lands_whole_in_part_or_not),
         cmocka_unit_test(every_posted_operation_ends_before_the_connection_does),
         cmocka_unit_test(a_killed_fabric_neither_receives_nor_sends),
-        cmocka_unit_test(memory_that_was_taken_back_is_not_touched),
+        cmocka_unit_test(withdrawn_memory_is_not_accessed),
         cmocka_unit_test(a_refused_post_changes_nothing_but_the_time),
         cmocka_unit_test(a_post_that_kills_the_connection_ends_both_sides),
         cmocka_unit_test(a_network_with_delays_that_make_no_sense_is_refused),

@@ -76,7 +76,8 @@ static void words_for_a_stopped_worker_fill_its_queue_alone(void **state)
     rig_expect_nothing(rig, &rig->lane);
 }
 
-/* The owner of the memory may be dead or closed, and its own mapping removed. */
+/* The mapping stays valid even if the owner of the memory has died or closed, and has removed its
+ * own mapping. */
 static void a_mapping_lives_until_the_lane_has_seen_the_end(void **state)
 {
     struct rig *rig = *state;

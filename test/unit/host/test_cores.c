@@ -132,7 +132,7 @@ static void bad_lists_are_refused_with_a_reason(void **state)
     assert_refused("0,3-1", "\"3-1\"");
     assert_refused("99", "may not use core 99; it may use 0-3");
     assert_refused("2-9", "core 4");
-    /* refused at once, without a thousand million steps */
+    /* refused at once, without a loop over all these numbers */
     assert_refused("0-999999999", "core 4");
     assert_refused("1,1", "core 1 is listed twice");
     assert_refused("0-2,1-3", "core 1 is listed twice");
@@ -235,7 +235,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
 }
 
 /* Calls the destructor as a function does that fails before it has created a topology. */
-static void destroying_nothing_leaves_other_topologies_alone(void **state)
+static void destroying_no_topology_affects_no_other_topology(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;
     size_t count = cores_count(c);
@@ -261,7 +261,7 @@ int main(void)
         cmocka_unit_test(a_thread_is_bound_to_its_core_alone),
         cmocka_unit_test(memory_of_this_machine_can_be_bound),
         cmocka_unit_test(the_affinity_mask_narrows_the_cores),
-        cmocka_unit_test(destroying_nothing_leaves_other_topologies_alone),
+        cmocka_unit_test(destroying_no_topology_affects_no_other_topology),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

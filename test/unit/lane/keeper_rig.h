@@ -24,7 +24,7 @@
 static const uint32_t pieces[] = {W};
 static const uint64_t halves[2] = {64, 64 + HALF_BYTES};
 
-/* ---- keepers ---- */
+/* ---- replica holders ---- */
 
 static inline const float *copy_of(uint32_t i, uint64_t round)
 {
@@ -79,7 +79,7 @@ static inline void send_backup(uint32_t i, const struct record_backup *told)
     assert_int_equal(fabric_send(rig.workers[i].conn, told, sizeof *told, NULL, 0), 0);
 }
 
-/* Reports the copies according to their stamps, like a holder. */
+/* Reports the stored copies to the lane, with the rounds of their stamps, like a replica holder. */
 static inline void keep(uint32_t i)
 {
     struct record_backup told = backup();
@@ -171,7 +171,7 @@ static inline void begin_round(uint64_t round)
         (void)lane_poll(rig.lane, rig_now());
 }
 
-/* ---- a new owner, another keeper ---- */
+/* ---- a new owner, another replica holder ---- */
 
 static char kept[2 * HALF_BYTES];
 
@@ -228,7 +228,7 @@ static inline void name(uint32_t keeper, bool when_known)
     lane_set_keeper(rig.lane, RIG_JOB, pieces, 1, keeper, when_known);
 }
 
-/* ---- ranks that come and go ---- */
+/* ---- changes of ranks ---- */
 
 ONE_THREAD static inline void say_anew(uint32_t rank, uint64_t round, uint8_t standing)
 {

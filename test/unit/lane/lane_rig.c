@@ -236,7 +236,7 @@ float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset)
     return rig_input(rig, i, RIG_LANDING + offset);
 }
 
-/* Returns a mapping of the same memory other than the worker's own. NULL: there is none. */
+/* Returns the lane's mapping of the worker's memory. NULL: there is none. */
 static char *lanes_mapping(const struct region *region)
 {
     FILE *maps = fopen("/proc/self/maps", "re");

@@ -1,5 +1,5 @@
 /* One lane and some workers in one thread, over a real fabric. The test runs them step by step and
- * reads like a list of messages. */
+ * sends their messages one by one. */
 #ifndef GRADPOOL_TEST_LANE_RIG_H
 #define GRADPOOL_TEST_LANE_RIG_H
 

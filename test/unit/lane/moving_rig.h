@@ -45,7 +45,8 @@ void do_round(struct rig *rig, uint64_t round, float sum);
 void moving_release(void);
 /* Moves state and rounds of the frozen source to the target. Returns the round. */
 uint64_t moving_hand_over(void);
-/* Releases, moves and installs. The round must be `round`. */
+/* Releases the piece, moves its state, and installs the piece on the target. The moved round must
+ * be `round`. */
 void moving_move(uint64_t round);
 
 #endif

@@ -162,7 +162,7 @@ static void the_end_of_the_arena_frees_all_memory(void **state)
         memset(large, 1, 4 << 20);
         arena_destroy(arena);
     }
-    /* each arena has used 4 MiB; a sanitizer keeps less than half of them */
+    /* each arena used 4 MiB and freed them; a sanitizer may keep less than half of them */
     assert_true(resident_bytes() < before + ((size_t)rounds << 21));
 }
 
@@ -281,7 +281,8 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
     char *used = arena_alloc(arena, &account, BYTES);
     memset(used, 1, BYTES);
     arena_free(arena, &account, used);
-    if (arena_prepare(arena, BYTES) == 0) { /* not available if malloc() replaces the arena */
+    if (arena_prepare(arena, BYTES) == 0) { /* fails in builds in which malloc() replaces the
+                                             * arena */
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_counted_bytes(arena), 0);
         char *other = arena_alloc(arena, &account, BYTES + 8192);
@@ -294,7 +295,8 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
         arena_forget_prepared(arena);
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_allocated_bytes(arena), 0);
-        assert_int_equal(arena_prepare(arena, BYTES), 0); /* freed with the arena */
+        assert_int_equal(arena_prepare(arena, BYTES), 0); /* the end of the arena frees the prepared
+                                                           * memory */
     }
     arena_destroy(arena);
 }

@@ -113,7 +113,7 @@ static void an_unused_tensor_blocks_nothing_but_itself(void **state)
 
 /* --- rule 2: the commit rule --- */
 
-static void commit_goes_out_only_when_every_worker_holds_the_result(void **state)
+static void the_commit_is_sent_only_when_every_worker_has_the_result(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1u << 18);
     fill(0, 1, 0, 1u << 18);
@@ -128,7 +128,7 @@ static void commit_goes_out_only_when_every_worker_holds_the_result(void **state
     assert_int_equal(rig.workers[1].commits[0], 2);
 }
 
-static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
+static void a_stopped_worker_delays_the_commit_for_the_others(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1u << 18);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1u << 18});
@@ -145,9 +145,9 @@ static void a_stopped_worker_holds_the_commit_of_the_others_back(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* --- rule 4: the lap rule --- */
+/* --- rule 4: a worker may be one round ahead --- */
 
-static void a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten(void **state)
+static void a_fast_worker_may_be_one_round_ahead_and_nothing_is_overwritten(void **state)
 {
     enum { ELEMENTS = 5000, ROUNDS = 40 };
     rig_start_job(&rig, kind, 2, 1, ELEMENTS);
@@ -202,7 +202,7 @@ static void a_round_two_ahead_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.word, 9);
 }
 
-/* --- W3: an announcement is a bit --- */
+/* --- W3: a repeated announcement counts once --- */
 
 static void an_announcement_may_be_repeated_and_counts_once(void **state)
 {
@@ -238,7 +238,7 @@ static void a_repeated_announcement_of_a_committed_round_is_no_error(void **stat
     assert_int_equal(rig.workers[0].error.code, -EPROTO);
 }
 
-/* --- rule 5: an inline payload is a hint --- */
+/* --- rule 5: inline payloads --- */
 
 static void opposite_orders_of_many_inline_tensors_do_not_block(void **state)
 {
@@ -482,7 +482,7 @@ static void a_small_job_does_not_wait_for_a_big_one_to_end(void **state)
     rig_until(&rig, rig.workers[0].words_count == 1);
 }
 
-/* --- rule 11: bits --- */
+/* --- rule 11: the order of sums --- */
 
 static void the_sum_is_in_rank_order_for_any_order_of_arrival(void **state)
 {
@@ -566,9 +566,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_is_summed_when_all_ranks_have_announced_it),
     CASE(tensors_count_their_rounds_apart),
     CASE(an_unused_tensor_blocks_nothing_but_itself),
-    CASE(commit_goes_out_only_when_every_worker_holds_the_result),
-    CASE(a_stopped_worker_holds_the_commit_of_the_others_back),
-    CASE(a_fast_worker_laps_a_slow_one_and_nothing_is_overwritten),
+    CASE(the_commit_is_sent_only_when_every_worker_has_the_result),
+    CASE(a_stopped_worker_delays_the_commit_for_the_others),
+    CASE(a_fast_worker_may_be_one_round_ahead_and_nothing_is_overwritten),
     CASE(an_announcement_of_the_next_round_waits),
     CASE(a_round_two_ahead_is_refused),
     CASE(an_announcement_may_be_repeated_and_counts_once),

@@ -67,7 +67,7 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* time without a core in the middle of a round counts, too */
+    /* the lane time includes time without the core within a round, so this may need many rounds */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
@@ -121,7 +121,7 @@ static uint64_t busy_ns_of(uint32_t id)
 }
 
 /* Only tested with mapped memory: a network does not wake the lane for a silent connection. */
-static void a_job_pays_for_its_silent_connections(void **state)
+static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
     rig_place(&rig, 9, 1, 1, 1, 1000, false);
@@ -134,7 +134,7 @@ static void a_job_pays_for_its_silent_connections(void **state)
     assert_true((busy_ns_of(RIG_JOB) > before_ns) == fabric_maps(rig.fabric));
 }
 
-static void a_job_pays_for_being_placed_and_admitted(void **state)
+static void a_job_is_charged_for_placement_and_admission(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, 1, 1, 1, 1000, false);
@@ -144,7 +144,7 @@ static void a_job_pays_for_being_placed_and_admitted(void **state)
     assert_true(rig_use(&rig).busy_ns > placed_ns);
 }
 
-/* This test does not depend on speed: a job's time is a part of the elapsed time. */
+/* The test compares with the elapsed time, so it does not depend on the speed of the host. */
 static void no_job_is_charged_more_than_the_used_time(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -164,9 +164,9 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* A round may start in the turn in which the former one ends. The small piece's second round then
- * waits for the large one's chunk. */
-static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
+/* A round may start in the turn in which the last one ends. The second round of the small piece
+ * then waits for the chunk of the large piece. */
+static void a_round_that_starts_within_a_turn_waits_from_its_start(void **state)
 {
     struct lane_piece_use pieces[2];
     rig_start(&rig, kind);
@@ -185,7 +185,7 @@ static void a_round_that_begins_in_a_turn_waits_from_there(void **state)
         assert_true(rig_use(&rig).queue_ns >= pieces[1].busy_ns / 2);
 }
 
-/* The large piece has ended when the small one starts. */
+/* The round of the large piece ends before that of the small piece starts. */
 static void the_end_of_a_round_is_its_last_event(void **state)
 {
     rig_start(&rig, kind);
@@ -206,7 +206,7 @@ static void the_end_of_a_round_is_its_last_event(void **state)
     assert_int_equal(use.endings.rounds, 49);
     assert_true(use.endings.span_ns > 0 && use.endings.span_ns <= elapsed_ns);
     assert_true(use.endings.burst_ns > 0);
-    /* does not include the time of the large piece */
+    /* the burst does not include the time of the large piece */
     assert_true(use.endings.burst_ns <= after_large_ns);
     assert_in_range(use.round_begun_ns, began_ns, use.begun_ns);
 }
@@ -250,7 +250,7 @@ static void handled_rounds_do_not_overlap(void **state)
 }
 
 /* If several pieces of a round overlap, their time counts once (A36). */
-static void handled_is_the_time_with_something_at_work(void **state)
+static void handled_time_is_the_time_with_at_least_one_open_piece(void **state)
 {
     rig_start_job(&rig, kind, 2, 4, 60000);
     uint64_t began_ns = rig_now();
@@ -291,15 +291,15 @@ int main(int argc, char **argv)
         CASE(the_piece_that_takes_the_most_time_is_the_reference),
         CASE(the_time_of_pieces_is_time_of_their_job),
         CASE(the_time_of_jobs_is_the_time_of_the_lane),
-        CASE(a_job_pays_for_its_silent_connections),
-        CASE(a_job_pays_for_being_placed_and_admitted),
+        CASE(a_job_is_charged_for_polls_of_its_silent_connections),
+        CASE(a_job_is_charged_for_placement_and_admission),
         CASE(no_job_is_charged_more_than_the_used_time),
         CASE(a_round_waits_while_another_has_the_core),
-        CASE(a_round_that_begins_in_a_turn_waits_from_there),
+        CASE(a_round_that_starts_within_a_turn_waits_from_its_start),
         CASE(the_end_of_a_round_is_its_last_event),
         CASE(a_round_that_runs_into_the_next_has_no_end),
         CASE(handled_rounds_do_not_overlap),
-        CASE(handled_is_the_time_with_something_at_work),
+        CASE(handled_time_is_the_time_with_at_least_one_open_piece),
         CASE(the_waiting_time_of_workers_is_summed_once),
     };
     kind = argc > 1 ? argv[1] : "shm";

@@ -138,7 +138,7 @@ static void keep(uint32_t rank, uint64_t since, uint64_t round, uint64_t steps)
     assert_int_equal(fabric_send(rig.workers[rank].conn, &told, sizeof told, NULL, 0), 0);
 }
 
-/* Contents of the lost lane's copy: the last round, and the round before. */
+/* Contents of the lost lane's copy: the states of the last round and of the round before. */
 static float kept[2][ARRAYS * ELEMENTS];
 
 static void note_copies(uint32_t rank)
@@ -188,7 +188,7 @@ static void lose_lane_after(uint64_t committed)
     bring_copies(1);
 }
 
-static void a_new_owner_goes_on_from_the_copy_to_the_same_bits(void **state)
+static void a_new_owner_continues_from_the_copy_with_the_same_bits(void **state)
 {
     lose_lane_after(4);
     keep(1, 1, 4, 3);
@@ -204,8 +204,8 @@ static void a_new_owner_goes_on_from_the_copy_to_the_same_bits(void **state)
     assert_memory_equal(copy_of(1, 7), model, sizeof model);
 }
 
-/* The half of the open round is invalid, because the lane died while writing it. */
-static void a_round_that_some_hold_is_done_again_from_the_state_before(void **state)
+/* The lane died while it wrote the state of the open round, so this half of the copy is invalid. */
+static void a_round_that_some_ranks_have_is_repeated_from_the_state_before(void **state)
 {
     lose_lane_after(3);
     memset(rig_input(&rig, 1, copies[0]), 0x55, ARRAYS * BYTES);
@@ -236,7 +236,7 @@ static void a_rank_with_the_last_result_and_the_next_announcement_is_accepted(vo
     expect_model(1);
 }
 
-static void a_copy_that_began_too_late_is_no_copy(void **state)
+static void a_copy_started_too_late_is_not_used(void **state)
 {
     lose_lane_after(3);
     keep(1, 4, 3, 2);
@@ -245,8 +245,8 @@ static void a_copy_that_began_too_late_is_no_copy(void **state)
     expect_error(0, -EOWNERDEAD, "died with the lane");
 }
 
-/* Before the offer no worker had a copy. */
-static void an_offer_is_taken_at_once_and_reported_once_whole(void **state)
+/* No worker stores a copy before the offer. */
+static void an_offer_is_used_at_once_and_reported_when_the_copy_is_complete(void **state)
 {
     start(2, UPDATE_ADAM);
     tell(0, &usual);
@@ -304,11 +304,11 @@ static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
-/* One of the two copies is old, because its rank has stopped storing copies. */
-static void of_two_lanes_that_claim_a_copy_the_newer_gets_it(void **state)
+/* Two ranks report a copy. One copy is old, because its rank has stopped storing copies. */
+static void of_two_ranks_that_claim_a_copy_the_newer_is_used(void **state)
 {
     lose_lane_after(4);
-    keep(0, 1, 4, 3); /* no copy is stored at this place */
+    keep(0, 1, 4, 3); /* rank 0 claims a copy, but its memory has none */
     keep(1, 2, 4, 3);
     update(0, 5);
     update(1, 5);
@@ -337,12 +337,12 @@ int main(int argc, char **argv)
         CASE(no_snapshot_is_taken_before_the_first_state),
         CASE(a_state_of_other_arrays_than_the_rule_has_is_refused),
         CASE(every_committed_state_lies_in_the_copy),
-        CASE(a_new_owner_goes_on_from_the_copy_to_the_same_bits),
-        CASE(a_round_that_some_hold_is_done_again_from_the_state_before),
+        CASE(a_new_owner_continues_from_the_copy_with_the_same_bits),
+        CASE(a_round_that_some_ranks_have_is_repeated_from_the_state_before),
         CASE(a_rank_with_the_last_result_and_the_next_announcement_is_accepted),
-        CASE(a_copy_that_began_too_late_is_no_copy),
-        CASE(of_two_lanes_that_claim_a_copy_the_newer_gets_it),
-        CASE(an_offer_is_taken_at_once_and_reported_once_whole),
+        CASE(a_copy_started_too_late_is_not_used),
+        CASE(of_two_ranks_that_claim_a_copy_the_newer_is_used),
+        CASE(an_offer_is_used_at_once_and_reported_when_the_copy_is_complete),
         CASE(an_offer_in_mid_round_has_the_state_after_it),
         CASE(an_existing_copy_precedes_an_offer_of_a_new_one),
         CASE(a_copy_outside_lent_memory_disconnects_its_worker),

@@ -1,5 +1,5 @@
-/* Tests when a new owner may use a copy that has just started (RULES.md of svc/lane, A49). Such a
- * copy contains one round, which its lane has committed. */
+/* Tests when a new owner may use a copy that had just started (RULES.md of svc/lane, A49). The copy
+ * contains one round only. The lost lane had committed this round. */
 #include "test/unit/lane/keeper_rig.h"
 
 #include <errno.h>
@@ -43,8 +43,8 @@ static void a_rank_that_waits_for_the_result_learns_of_its_commit(void **state)
     expect_told(RECORD_ANNOUNCE);
 }
 
-/* Another piece of the tensor has not started the round. Therefore the remaining ranks repeat it
- * for all pieces (A44). */
+/* Another piece of the tensor has not started the round. The remaining ranks therefore repeat the
+ * round in all pieces of the tensor (A44). */
 static void a_present_state_is_rolled_back_for_any_state_of_its_copy(void **state)
 {
     static float before[ARRAYS][ELEMENTS];
@@ -81,9 +81,9 @@ static void enter(uint32_t rank)
                          .has_no_output = true});
 }
 
-/* A late worker enters after the same round in all pieces of a tensor, and a copy has no
+/* A late worker must enter after the same round in all pieces of a tensor. A copy has no
  * information about the other pieces. */
-static void no_rank_enters_after_a_round_that_only_a_copy_proves(void **state)
+static void no_rank_enters_after_a_round_known_only_from_a_copy(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
     lane_set_elastic(rig.lane, RIG_JOB);
@@ -111,9 +111,9 @@ static void after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks(voi
     assert_int_equal(commits(), 0);
 }
 
-/* When the lane died, the coordinator had already switched. The next lane receives the piece with
- * its new ranks. */
-static void nor_do_ranks_that_came_with_the_piece(void **state)
+/* The coordinator had switched to new ranks before the lane died. The next lane receives the piece
+ * with its new ranks. */
+static void new_ranks_of_a_placed_piece_end_no_round_of_the_former_ranks(void **state)
 {
     lose_lane_behind_a_copy_that_begins();
     rig_stop(&rig);
@@ -142,9 +142,9 @@ int main(int argc, char **argv)
         CASE(a_rank_with_the_result_learns_of_its_commit),
         CASE(a_rank_that_waits_for_the_result_learns_of_its_commit),
         CASE(a_present_state_is_rolled_back_for_any_state_of_its_copy),
-        CASE(no_rank_enters_after_a_round_that_only_a_copy_proves),
+        CASE(no_rank_enters_after_a_round_known_only_from_a_copy),
         CASE(after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks),
-        CASE(nor_do_ranks_that_came_with_the_piece),
+        CASE(new_ranks_of_a_placed_piece_end_no_round_of_the_former_ranks),
     };
     kind = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void regroup(uint64_t ranks)
     assert_int_equal(lane_regroup(rig.lane, RIG_JOB, ++epoch, &spec, 1), 0);
 }
 
-/* --- the lane of a piece that follows is lost --- */
+/* --- loss of a lane whose pieces follow the leading tensor --- */
 
 static void the_open_round_is_made_by_its_set_though_the_leader_is_further(void **state)
 {
@@ -224,7 +224,7 @@ static void without_a_known_set_no_rank_waits_for_ever(void **state)
     expect_loss(2);
 }
 
-/* --- a word never comes before the set of its round --- */
+/* --- a set is sent before the word of its round --- */
 
 static void expect_set(uint32_t rank, uint64_t round, uint64_t ranks)
 {
@@ -244,7 +244,7 @@ static void a_rank_with_a_result_has_its_set(void **state)
     expect_made(0, 1, 2.5f);
     expect_made(1, 1, 2.5f);
     expect_late(2, 1, 1, 2.5f);
-    assert_int_equal(rig.workers[0].chosen_count, 0); /* the rank has sent the set */
+    assert_int_equal(rig.workers[0].chosen_count, 0); /* rank 0 has sent the set itself */
     expect_set(1, 1, 1 << 0 | 1 << 1);
     expect_set(2, 1, 1 << 0 | 1 << 1); /* the answer of a late rank is a result, too */
 }
@@ -338,7 +338,7 @@ static void a_result_is_fetched_in_jobs_with_backup_workers_only(void **state)
     expect_made(0, 1, 4);
 }
 
-/* --- workers come and go --- */
+/* --- changes of workers --- */
 
 static void a_round_whose_ranks_have_all_left_has_the_remaining_ranks(void **state)
 {
@@ -415,7 +415,7 @@ static void late_ranks_get_the_kept_result_after_a_change(void **state)
     expect_made(2, 2, 3);
 }
 
-/* W15: another piece of the tensor has not reached this round. */
+/* Another piece of the tensor has not reached this round, so the round is repeated (W15). */
 static void a_kept_result_of_a_repeated_round_is_no_answer(void **state)
 {
     start_elastic(first_two);
@@ -438,7 +438,8 @@ static void a_kept_result_of_a_repeated_round_is_no_answer(void **state)
 
 /* ---- rounds that a lost rank blocked ---- */
 
-#define LONG (RIG_LANDING / sizeof(float)) /* elements: several turns of a lane */
+/* number of elements that need several turns of a lane */
+#define LONG (RIG_LANDING / sizeof(float))
 #define OTHER OTHER_PIECE
 
 static void say_long(uint32_t rank, uint32_t id)

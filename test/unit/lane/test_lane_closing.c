@@ -1,6 +1,6 @@
-/* The rule that closes rounds on the leader lane of a job with backup workers (A96), on a virtual
- * clock: what the lane reports to the rule, and when the lane closes. test/unit/packer/ has the
- * rules themselves. */
+/* Tests the rule that closes rounds on the leader lane of a job with backup workers (A96), on a
+ * virtual clock: the events that the lane passes to the rule, and the time at which the lane closes
+ * a round. test/unit/packer/ tests the rules themselves. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/lane_rig.h"
@@ -19,14 +19,14 @@
 #define HIDDEN 1
 #define BEGIN_NS (100 * NS_PER_S)
 #define USUAL_NS (9 * NS_PER_MS) /* time of a gradient of ranks 0 to 2 */
-#define SLOW_NS (10 * NS_PER_MS) /* of rank SLOW */
-#define CALM 3                   /* rounds of all ranks, after which the rule may choose */
+#define SLOW_NS (10 * NS_PER_MS) /* time of a gradient of rank SLOW */
+#define CALM 3                   /* number of first rounds that wait for all ranks */
 
 static const char *kind;
 static struct rig rig;
 static uint64_t opened_ns; /* time of the last close */
-static double noise;       /* V/N of the sums that rank 0 sends */
-static uint32_t measured;  /* gradients in these sums; 0: none are sent */
+static double noise;       /* ratio of noise to signal (V/N) in the sums that rank 0 sends */
+static uint32_t measured;  /* number of gradients in these sums; 0: rank 0 sends no sums */
 
 static int stop(void **state)
 {
@@ -54,7 +54,7 @@ static void start(struct backup_terms terms)
     rig.count = RANKS;
 }
 
-/* Announces the round, and returns when the lane has heard the announcement. */
+/* Announces the round, and returns when the lane has read the announcement. */
 static void end(uint32_t rank, uint64_t round)
 {
     struct piece *hidden = piece_find(job_find(rig.lane, RIG_JOB), HIDDEN);
@@ -102,7 +102,7 @@ static void expect_set(uint64_t round, uint64_t ranks, uint8_t reason)
     opened_ns = rig.clock_ns;
 }
 
-/* Announcements of ranks 0 to `ranks` - 1 after the usual time. */
+/* Ranks 0 to `ranks` - 1 announce the round after the usual time. */
 static void arrive(uint64_t round, uint32_t ranks)
 {
     rig.clock_ns = opened_ns + USUAL_NS;
@@ -110,7 +110,7 @@ static void arrive(uint64_t round, uint32_t ranks)
         end(rank, round);
 }
 
-/* A round of all ranks, of which no rank is dropped. */
+/* Runs a round of all ranks, in which no gradient is dropped. */
 static void round_of_all(uint64_t round)
 {
     arrive(round, SLOW);
@@ -155,8 +155,8 @@ static void the_first_rounds_wait_for_all(void **state)
     calm_rounds(3);
 }
 
-/* The lane sleeps until the moment of the decision, and no longer. */
-static void a_rank_that_does_not_come_is_waited_for_until_a_moment(void **state)
+/* The lane sleeps exactly until the time at which the rule wants to decide again. */
+static void an_absent_rank_is_awaited_until_the_time_of_the_next_decision(void **state)
 {
     int moments = 0;
     start((struct backup_terms){.rule = BACKUP_TERMS_AUTO});
@@ -266,9 +266,9 @@ static void the_sums_of_a_round_count_once(void **state)
     }
 }
 
-/* --- the end --- */
+/* --- dropped pieces and failed allocations --- */
 
-static void a_dropped_piece_has_no_moment(void **state)
+static void a_dropped_piece_never_wakes_its_lane(void **state)
 {
     const uint32_t piece = HIDDEN;
     start((struct backup_terms){.rule = BACKUP_TERMS_AUTO});
@@ -277,7 +277,7 @@ static void a_dropped_piece_has_no_moment(void **state)
     assert_true(lane_next_ns(rig.lane) > 0);
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     assert_int_equal(lane_next_ns(rig.lane), 0);
-    send_sums(CALM, RANKS, 0, 1); /* reaches no rule any more */
+    send_sums(CALM, RANKS, 0, 1); /* the piece is dropped, so no rule gets these sums */
     rig_settle(&rig);
     assert_false(rig.workers[0].is_closed);
 }
@@ -345,7 +345,7 @@ int main(int argc, char **argv)
         test(a_round_closes_when_no_further_gradient_is_worth_its_time),
         test(a_round_of_noisy_gradients_waits_for_all),
         test(the_first_rounds_wait_for_all),
-        test(a_rank_that_does_not_come_is_waited_for_until_a_moment),
+        test(an_absent_rank_is_awaited_until_the_time_of_the_next_decision),
         test(a_rank_that_comes_in_time_is_counted),
         test(a_rule_without_sums_needs_none),
         test(a_rank_with_a_long_absence_is_waited_for),
@@ -354,7 +354,7 @@ int main(int argc, char **argv)
         test(sums_that_are_not_finite_are_no_sample),
         test(sums_of_another_round_or_number_are_dropped),
         test(the_sums_of_a_round_count_once),
-        test(a_dropped_piece_has_no_moment),
+        test(a_dropped_piece_never_wakes_its_lane),
         test(terms_of_another_number_of_ranks_are_refused),
         test(the_nth_allocation_fails_and_leaves_none_behind),
     };

@@ -286,7 +286,7 @@ static void say_goodbye(uint32_t i)
 
 /* A rank leaves after other ranks have announced the next round, in which this rank will never take
  * part. */
-static void a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait(void **state)
+static void a_next_round_without_a_rank_that_left_is_an_error(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 300000);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 300000});
@@ -331,7 +331,7 @@ static void a_rank_that_leaves_after_a_failure_is_not_named_as_its_cause(void **
     assert_true(says(&rig.workers[0], "rank 2"));
 }
 
-static void a_round_that_cannot_be_counted_on_from_is_no_record(void **state)
+static void a_round_number_without_a_successor_is_refused(void **state)
 {
     rig_start(&rig, kind);
     rig_place(&rig, RIG_JOB, 1, 1, 1, 100, true);
@@ -396,7 +396,7 @@ static void a_stopped_worker_is_late_and_the_other_job_goes_on(void **state)
     assert_true(rig_landing(&rig, 1, 0)[BIG - 1] == 3.0f);
 }
 
-/* --- W9: mistrust --- */
+/* --- W9: invalid records --- */
 
 static void garbage_on_a_connection_ends_its_job_only(void **state)
 {
@@ -435,7 +435,8 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
     snprintf(failed->text, sizeof failed->text, "%s", text);
 }
 
-/* A message about a lost connection cannot be sent over this connection. */
+/* The lane cannot send a worker an error over a connection that has ended, so it reports the
+ * failure to the coordinator. */
 static void an_ended_connection_is_a_failure_that_the_lane_reports(void **state)
 {
     struct failed failed = {0};
@@ -520,8 +521,8 @@ static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **sta
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), 0);
 }
 
-/* The piece waits for its first chunk behind another piece, so no transfer of the piece can drop
- * it. */
+/* The piece waits behind another piece and has no transfer, so the end of a transfer cannot
+ * complete its drop. */
 static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **state)
 {
     enum { BIG = 1000000 };
@@ -563,10 +564,10 @@ static const struct CMUnitTest cases[] = {
     CASE(the_memory_of_jobs_equals_the_arenas_count_within_five_percent),
     CASE(a_rank_that_left_ends_rounds_that_wait_for_it),
     CASE(a_rank_that_left_without_a_round_ends_rounds_that_wait_for_it),
-    CASE(a_lap_that_a_rank_has_left_behind_is_an_error_not_a_wait),
+    CASE(a_next_round_without_a_rank_that_left_is_an_error),
     CASE(announcements_before_a_goodbye_may_be_repeated_after_it),
     CASE(a_rank_that_leaves_after_a_failure_is_not_named_as_its_cause),
-    CASE(a_round_that_cannot_be_counted_on_from_is_no_record),
+    CASE(a_round_number_without_a_successor_is_refused),
     CASE(a_wrong_dtype_is_an_error_on_every_rank),
     CASE(a_rank_may_leave_once_it_has_its_result),
     CASE(a_stopped_worker_is_late_and_the_other_job_goes_on),

@@ -1,6 +1,6 @@
-/* Pieces whose updates follow the sets of the job (A85, W22): the set of the job's round makes the
- * update, with the settings of its lowest rank; a rank outside the set gets no answer before it
- * takes a result. The test plays the leader lane. */
+/* Tests pieces whose updates follow the sets of the job (A85, W22). The set of the job's round
+ * makes the update, with the settings of its lowest rank. A rank outside the set gets an answer
+ * only when it requests a result. The test acts as the leader lane. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
@@ -28,7 +28,7 @@ static void begin(enum update_rule rule)
     model_set();
 }
 
-/* The set of round `number` of the job, passed on by one rank. */
+/* Sends the set of the job's round `number` to the lane, forwarded by one rank. */
 static void choose(uint32_t by, uint64_t number, uint64_t ranks)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = number, .ranks = {ranks}};
@@ -117,7 +117,7 @@ static void expect_closed(uint32_t rank, int answers, uint64_t asked, uint64_t r
     assert_int_equal(w->errors_count, 0);
 }
 
-/* A round of the job by ranks 0 and 1: round 2 of the tensor is round 1 of the job. */
+/* Runs a round of ranks 0 and 1. Round 2 of the tensor is round 1 of the job. */
 static void round_of_two(uint64_t round)
 {
     choose(0, round - 1, 1 << 0 | 1 << 1);
@@ -176,7 +176,7 @@ static void the_settings_are_those_of_the_lowest_rank_of_the_set(void **state)
     push(0, 2, 1);
     push(1, 2, 1);
     push(2, 2, 1);
-    tell(1, &other); /* from the next announcement on */
+    tell(1, &other); /* these settings count from the next announcement on */
     rig_settle(&rig);
     choose(0, 1, 1 << 1 | 1 << 2);
     expect_commit(1, 2);
@@ -194,7 +194,8 @@ static void a_broadcast_is_a_round_of_all_ranks_and_none_of_the_job(void **state
         push(rank, 2, 1);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         expect_commit(rank, 2);
-    choose(0, 2, 1 << 1 | 1 << 2); /* known before, and not the set of the broadcast */
+    choose(0, 2, 1 << 1 | 1 << 2); /* this set arrives before the broadcast, which is no round of
+                                    * the job */
     set(3);
     model_set();
     push(1, 4, 2);
@@ -321,7 +322,7 @@ static void two_takers_of_different_rounds_both_get_theirs(void **state)
     expect_parameters(2);
 }
 
-/* The state from before the round in progress is where this round writes. */
+/* The half with the state before the open round is the half into which this round writes. */
 static void an_answer_writes_to_no_state(void **state)
 {
     begin(UPDATE_MOMENTUM);
@@ -344,7 +345,7 @@ static void an_answer_writes_to_no_state(void **state)
 
 /* --- a taker that is stopped --- */
 
-/* Rank 2 takes round 2 and stops before it gets all of it. */
+/* Rank 2 requests the result of round 2, and is stopped before it has received all of it. */
 static void stop_taker(void)
 {
     begin(UPDATE_SGD);
@@ -362,7 +363,8 @@ static void a_stopped_taker_delays_no_round(void **state)
     bool is_mapped = strcmp(kind, "shm") == 0;
     rig.workers[2].is_stopped = false;
     if (is_mapped)
-        return expect_closed(2, 1, 2, 2); /* the lane needs nothing from the process */
+        return expect_closed(2, 1, 2, 2); /* the lane writes to mapped memory without help of the
+                                           * process */
     expect_closed(2, 1, 2, 6);
     assert_int_equal(rig.workers[2].words_count, 1); /* of the broadcast */
     take_round(2, 6);
@@ -391,7 +393,7 @@ static bool is_frozen(void)
     return lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1;
 }
 
-/* The former owner has stopped writing when the new owner begins. */
+/* The former owner must end its writes to a taker before the new owner begins. */
 static void a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen(void **state)
 {
     const uint32_t piece = W;
@@ -483,7 +485,7 @@ static void move(void)
 static void a_new_owner_gets_the_round_of_the_job(void **state)
 {
     move();
-    take_round(2, 2); /* the rank's standing */
+    take_round(2, 2); /* this request is the rank's standing at the new owner */
     expect_closed(2, 1, 2, 2);
     expect_parameters(2);
     choose(0, 2, ALL);

@@ -1,6 +1,6 @@
-/* Pieces whose sums follow the sets of the job (A95, W22): the set of the job's round makes the
- * sum, and a rank outside the set takes the result of every round, in order. The test plays the
- * leader lane. */
+/* Tests pieces whose sums follow the sets of the job (A95, W22). The set of the job's round makes
+ * the sum. A rank outside the set requests the result of every round, in order. The test acts as
+ * the leader lane. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "svc/wire/terms.h"
@@ -111,7 +111,8 @@ static void expect_commit(uint32_t rank, uint64_t round)
     assert_int_equal(w->errors_count, 0);
 }
 
-/* Checks the rank's answer to TAKES, which is its `answers`-th one. */
+/* Checks that the rank has received `answers` answers, and that the last one has the result of this
+ * round and this set. */
 static void expect_taken(uint32_t rank, int answers, uint64_t round, uint64_t ranks)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -134,7 +135,7 @@ static void round_of_two(uint64_t round)
     expect_mean(1, round, TWO);
 }
 
-/* A round whose number in the job is `of_job`. */
+/* Runs a round of ranks 0 and 1. `of_job`: its number in the job. */
 static void round_of_two_from(uint64_t round, uint64_t of_job)
 {
     choose(0, of_job, TWO);
@@ -168,7 +169,8 @@ static void the_mean_is_over_the_set_and_not_over_all_ranks(void **state)
         push(rank, 1);
     rig_settle(&rig);
     for (uint32_t rank = 0; rank < RANKS; rank++)
-        assert_int_equal(rig.workers[rank].words_count, 0); /* no word before the set */
+        assert_int_equal(rig.workers[rank].words_count, 0); /* no rank gets a word before the lane
+                                                             * knows the set */
     choose(0, 1, TWO);
     expect_commit(0, 1);
     expect_commit(1, 1);
@@ -258,14 +260,15 @@ static void a_rank_that_waits_for_a_round_gets_its_result_first(void **state)
 {
     start(false);
     round_of_two(1);
-    take(LATE, 2); /* not made yet */
+    take(LATE, 2); /* the result of round 2 does not exist yet */
     rig_settle(&rig);
     assert_int_equal(rig.workers[LATE].closed_count, 0);
     round_of_two(2);
     expect_taken(LATE, 1, 2, TWO);
 }
 
-/* The leader lane would not have closed that round. */
+/* Rank 2 lacks a result that a later round has overwritten. The leader lane of a real job would not
+ * have closed that round. */
 static void a_result_that_was_overwritten_fails_the_job_in_words(void **state)
 {
     start(false);
@@ -279,7 +282,8 @@ static void a_result_that_was_overwritten_fails_the_job_in_words(void **state)
     }
 }
 
-/* The lane reads and writes with the rank's announcement until the round is over. */
+/* Until the end of its round, the rank's announcement determines where the lane reads and writes.
+ * The rank must not request a result meanwhile. */
 static void a_request_in_the_middle_of_the_own_round_is_refused(void **state)
 {
     start(false);
@@ -311,7 +315,7 @@ static void other_types_than_floats_are_taken_too(void **state)
                              .word = 1,
                              .round = 1,
                              .root = 1,
-                             .elements = ELEMENTS, /* bytes of so many floats */
+                             .elements = ELEMENTS, /* the memory of this number of floats */
                              .dtype = REDUCE_F64,
                              .operation = RECORD_SUM};
     struct say wish = give;
@@ -326,9 +330,9 @@ static void other_types_than_floats_are_taken_too(void **state)
     assert_memory_equal(taken, input, doubles.elements * sizeof *taken);
 }
 
-/* --- another owner --- */
+/* --- a new owner --- */
 
-/* Moves the piece to a new owner after `round`, which is the same lane. */
+/* Moves the piece after `round`. The new owner is the same lane. */
 static void move(uint64_t round)
 {
     static char moved[LANE_STATE_HEAD_BYTES + LAG * BYTES];
@@ -348,7 +352,7 @@ static void a_new_owner_has_all_stored_results(void **state)
     start(false);
     rounds_of_two(4);
     move(4);
-    for (uint64_t r = 2; r <= 4; r++) { /* the first one is the rank's standing, too */
+    for (uint64_t r = 2; r <= 4; r++) { /* the first request is also the rank's standing */
         take(LATE, r);
         expect_taken(LATE, (int)r - 1, r, TWO);
     }
@@ -416,7 +420,7 @@ static void a_new_owner_copies_a_result_to_the_ranks_of_its_set_only(void **stat
     round_of_two(3);
 }
 
-/* No announcement of the open round has named the number of the job's round. */
+/* No announcement has sent the number of the open round in the job. */
 static void a_new_owner_commits_a_round_again_to_a_rank_of_its_set(void **state)
 {
     const uint64_t of_job = 7; /* the job's number of the tensor's round 2 */

@@ -126,7 +126,7 @@ static bool keeper_dies_in_round(uint32_t steps)
     return is_over;
 }
 
-/* The next holder connects at once, before the owner is informed of it. */
+/* The next holder connects before the coordinator has named it to the owner. */
 static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
 {
     start_with_keeper(3);
@@ -147,7 +147,8 @@ static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
     return is_over;
 }
 
-/* Some ranks may have results of the round, which is repeated on the next lane of the piece. */
+/* The holder dies during a round, and then the piece moves. Some ranks may have the result of the
+ * round, which the next lane repeats. */
 static bool keeper_dies_before_a_move(uint32_t steps)
 {
     struct lane_standing standing;
@@ -189,7 +190,7 @@ static bool owner_dies_before_all_have_spoken(uint32_t steps)
     lose_owner();
     update(0, 4);
     walk(steps);
-    bool is_over = steps > 4; /* more steps make no difference */
+    bool is_over = steps > 4; /* after four steps the state no longer changes */
     has_heard[0] = has_heard[1] = false;
     lose_owner();
     announce_all(4);
@@ -205,8 +206,8 @@ static void expect_next(uint64_t round)
     expect_kept(KEEPER, round);
 }
 
-/* A host dies with an owner and a rank. The rank's gradient is lost. If a round's state is not in
- * the copy, no rank may have its result. */
+/* A host fails with an owner and a rank, and the rank's gradient is lost. A result whose state is
+ * not in the copy must not have reached any rank. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
     start_with_keeper(3);
@@ -238,7 +239,7 @@ static void each_step(const char *what, bool (*dies)(uint32_t steps))
     while (!dies(steps))
         assert_true((steps += stride) < STEPS_MOST);
     print_message("# %s: at %u of %u steps\n", what, steps / stride + 1, steps + 1);
-    rig_start(&rig, kind); /* stop() needs a rig */
+    rig_start(&rig, kind); /* stop(), which runs after the case, needs a rig */
 }
 
 static void an_owner_may_die_at_any_step_of_a_round(void **state)

@@ -102,7 +102,8 @@ static void a_round_under_way_is_repeated_with_the_holders_next_connection(void 
     assert_int_equal(rig.failures, 0);
 }
 
-/* Writing the page fails in the turn of the stamp. The stamp follows the page in memory (A7). */
+/* A page of the copy fails in the turn in which the lane also writes the stamp. The stamp follows
+ * the page in memory (A7). */
 static void a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp(void **state)
 {
     start_with_keeper(3);
@@ -132,11 +133,13 @@ static void between_two_rounds_a_holder_may_come_and_go(void **state)
         expect_commit(round);
         expect_kept(KEEPER, round);
     }
-    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the holder had the state each time */
+    assert_int_equal(rig.workers[KEEPER].backed_count, 0); /* the lane never reported a new copy,
+                                                            * because the holder had the state each
+                                                            * time */
 }
 
 /* A holder that has removed the stamps has no copy, even if it received other messages before. */
-static void a_holder_that_comes_back_with_nothing_gets_the_state_first(void **state)
+static void a_holder_that_returns_without_a_copy_gets_the_state_first(void **state)
 {
     start_with_keeper(4);
     end_connection(KEEPER);
@@ -159,7 +162,7 @@ static void a_new_owner_takes_the_committed_state_from_the_holder(void **state)
     lose_lane();
     say(0, 4, RECORD_UPDATE, RECORD_IDLE);
     update(1, 5);
-    expect_waiting(); /* the state is not lost while the holder may still connect */
+    expect_waiting(); /* the lane waits, because the holder with the state may still connect */
     bring_copy();
     keep(KEEPER);
     rig_settle(&rig);
@@ -183,9 +186,9 @@ static void a_new_owner_gets_the_copy_before_the_records_of_the_ranks(void **sta
     expect_kept(KEEPER, 5);
 }
 
-/* State and stamp had arrived, but the round was not committed. The stamp is removed before the
- * first byte of the repeated round. */
-static void a_round_that_was_kept_and_not_committed_is_done_again(void **state)
+/* State and stamp of round 4 had arrived at the holder, but the round was not committed. Before the
+ * repeated round writes its first byte, its stamp must be removed. */
+static void a_round_that_was_copied_but_not_committed_is_repeated(void **state)
 {
     start_with_keeper(3);
     update_all(4);
@@ -222,7 +225,8 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
     expect_kept(KEEPER, 5);
 }
 
-/* The copy starts with the first round that waits for the holder. */
+/* Another aggregator has become the holder. Its copy starts with the first round that waits for
+ * it. */
 static void records_of_all_ranks_are_read_though_the_next_holder_gets_the_state_first(void **state)
 {
     start_with_keeper(3);
@@ -330,9 +334,10 @@ static void a_piece_with_parameters_needs_a_copy_until_one_exists(void **state)
     expect_figures(0, 1);
 }
 
-/* ---- keepers that lie ---- */
+/* ---- replica holders with false messages ---- */
 
-/* The round that waits for the holder is completed after the holder's next connection. */
+/* Expects the end of the holder's connection. The waiting round is completed after the holder has
+ * connected again. */
 static void expect_cut_off(void)
 {
     rig_until(&rig, rig.workers[KEEPER].is_closed);
@@ -391,10 +396,10 @@ int main(int argc, char **argv)
         CASE(a_round_under_way_is_repeated_with_the_holders_next_connection),
         CASE(a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp),
         CASE(between_two_rounds_a_holder_may_come_and_go),
-        CASE(a_holder_that_comes_back_with_nothing_gets_the_state_first),
+        CASE(a_holder_that_returns_without_a_copy_gets_the_state_first),
         CASE(a_new_owner_takes_the_committed_state_from_the_holder),
         CASE(a_new_owner_gets_the_copy_before_the_records_of_the_ranks),
-        CASE(a_round_that_was_kept_and_not_committed_is_done_again),
+        CASE(a_round_that_was_copied_but_not_committed_is_repeated),
         CASE(a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole),
         CASE(records_of_all_ranks_are_read_though_the_next_holder_gets_the_state_first),
         CASE(a_copy_is_read_again_after_its_holder_was_lost_during_the_read),

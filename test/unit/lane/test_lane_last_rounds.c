@@ -82,7 +82,8 @@ static void do_round(uint64_t round, uint8_t operation, uint32_t count, float va
         expect(rank, round, result);
 }
 
-/* The last ranks leave, so that `count` remain; one of them has reported round `committed`. */
+/* The last ranks leave, and `count` ranks remain. One of the leaving ranks has reported the round
+ * `committed`. */
 static void leave(uint32_t count, uint64_t committed)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {set[0] & ~((1u << count) - 1)};
@@ -94,7 +95,7 @@ static void leave(uint32_t count, uint64_t committed)
     assert_int_equal(lane_regroup(rig.lane, RIG_JOB, ++epoch, &spec, 1), 0);
 }
 
-static void a_sum_that_a_leaver_had_is_not_made_again(void **state)
+static void a_sum_reported_by_a_leaving_rank_is_not_repeated(void **state)
 {
     start(0);
     do_round(1, RECORD_SUM, 3, 2, 6);
@@ -103,7 +104,7 @@ static void a_sum_that_a_leaver_had_is_not_made_again(void **state)
     do_round(2, RECORD_SUM, 2, 1, 2);
 }
 
-static void a_report_counts_in_later_changes_too(void **state)
+static void a_reported_round_counts_in_later_changes_of_ranks(void **state)
 {
     start(0);
     do_round(1, RECORD_SUM, 3, 2, 6);
@@ -124,7 +125,7 @@ static void a_report_of_another_round_has_no_effect(void **state)
     do_round(4, RECORD_SUM, 1, 5, 5);
 }
 
-static void a_step_that_a_leaver_had_is_not_undone(void **state)
+static void a_step_reported_by_a_leaving_rank_is_not_undone(void **state)
 {
     const struct record_settings settings = {.kind = RECORD_SETTINGS, .rate = 0.5};
     start(UPDATE_SGD);
@@ -145,10 +146,10 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
-        CASE(a_sum_that_a_leaver_had_is_not_made_again),
-        CASE(a_report_counts_in_later_changes_too),
+        CASE(a_sum_reported_by_a_leaving_rank_is_not_repeated),
+        CASE(a_reported_round_counts_in_later_changes_of_ranks),
         CASE(a_report_of_another_round_has_no_effect),
-        CASE(a_step_that_a_leaver_had_is_not_undone),
+        CASE(a_step_reported_by_a_leaving_rank_is_not_undone),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }

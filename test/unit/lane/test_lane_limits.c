@@ -138,7 +138,7 @@ static void look_at_failure(void *context, uint32_t job, int code, const char *t
         print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* The refusal has no field for a text, so the failure of the job carries the text. */
+/* A refusal of a connection has no field for a text, so the failure of the job carries the text. */
 static void refused_for_want_of_room(const struct rig_worker *w, struct expected e)
 {
     assert_int_equal(w->refused, -e.code);
@@ -181,8 +181,8 @@ static void note_any_failure(void *context, uint32_t job, int code, const char *
     print_message("said: job %u, %d, %s\n", job, code, text);
 }
 
-/* A lost rank's memory is not read. Buffers for inputs are needed only if the memory is not
- * mapped. */
+/* The lane does not read the memory of a lost rank, and needs no buffer for its input. Mapped
+ * memory needs no buffers at all. */
 static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(void **state)
 {
     int failure = 0;
@@ -204,7 +204,7 @@ static void a_rank_that_dies_takes_no_memory_of_a_job_that_goes_on_without_it(vo
     assert_int_equal(lane_job_memory(rig.lane, RIG_JOB), before);
 }
 
-/* Withdrawn memory cannot be read, and more memory of the lane would not help. */
+/* The lane cannot read withdrawn memory. The error must not blame the memory limit of the lane. */
 static void a_worker_that_withdraws_memory_gets_an_error_with_that_reason(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -261,15 +261,15 @@ static void lend(struct rig_worker *w, uint32_t id)
     assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);
 }
 
-/* Over a network only the worker knows the length of a region. */
-static void no_sum_of_lent_bytes_wraps(void **state)
+/* Over a network the lane cannot check the length of a region that a worker reports. */
+static void the_sum_of_lent_bytes_does_not_wrap(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     if (is_mapped())
         return; /* the lane maps shared memory, so the length is checked */
     lane_set_lent_limits(rig.lane, RIG_JOB,
                          &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
-    /* added to the region before it, the length becomes 0 */
+    /* the sum of this length and that of the first region wraps around to 0 */
     struct region rest = rig.workers[0].region;
     rest.bytes = -(size_t)RIG_REGION_BYTES;
     assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);
@@ -348,7 +348,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_worker_that_withdraws_memory_gets_an_error_with_that_reason),
     CASE(a_job_holds_no_more_than_its_part),
     CASE(lending_more_bytes_than_the_job_may_fails_only_this_job),
-    CASE(no_sum_of_lent_bytes_wraps),
+    CASE(the_sum_of_lent_bytes_does_not_wrap),
     CASE(lending_more_regions_than_the_job_may_fails_only_this_job),
     CASE(figures_count_every_region_that_is_lent_whatever_its_number),
     CASE(regions_of_all_jobs_of_a_tenant_count_together),

@@ -1,5 +1,5 @@
-/* Tests the queue for a lane's time (README of svc/lane, A77): turns, and entries that let others
- * go first. Time is a number in this test. */
+/* Tests the order in which entries of a queue get turns of a lane (README of svc/lane, A77). The
+ * test sets the time of each turn. */
 #include "svc/lane/turn/line.h"
 
 #include <setjmp.h>
@@ -24,7 +24,8 @@ static int start(uint64_t ahead_ns)
     return 0;
 }
 
-/* Performs a turn of the next entry for its `cost_ns`. The entry then requests another turn. */
+/* Gives a turn to the next entry, which uses its `cost_ns` and then requests another turn. Returns
+ * the number of the entry. */
 static int turn(const uint64_t cost_ns[3])
 {
     struct line_entry *entry = line_next(&line);
@@ -65,7 +66,7 @@ static void without_a_bound_time_does_not_count(void **state)
         assert_int_equal(turn(cost_ns), i % 3);
 }
 
-static void long_turns_are_made_up_for(void **state)
+static void an_entry_with_long_turns_gets_fewer_turns(void **state)
 {
     static const uint64_t cost_ns[3] = {300, 30, 10};
     uint64_t used_ns[3] = {0};
@@ -106,7 +107,7 @@ static void a_light_entry_is_next_when_it_arrives(void **state)
     }
 }
 
-/* An entry that pauses may be served first only as long as an entry that uses little time. */
+/* After a pause an entry is first only as long as one that always uses little time. */
 static void an_entry_that_pauses_gets_no_more_time_than_others(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};
@@ -140,7 +141,7 @@ static void idle_time_earns_no_credit(void **state)
     assert_in_range(in_a_row, 1, 4);
 }
 
-/* Work for an entry outside its turns (polls) is counted, up to a limit. */
+/* The lane also counts the time of work outside turns (polls) for an entry, up to a limit. */
 static void a_debt_is_paid_within_bounds(void **state)
 {
     static const uint64_t cost_ns[3] = {50, 50, 50};
@@ -160,7 +161,7 @@ int main(void)
         cmocka_unit_test(an_empty_line_has_no_next),
         cmocka_unit_test(equal_entries_take_turns),
         cmocka_unit_test(without_a_bound_time_does_not_count),
-        cmocka_unit_test(long_turns_are_made_up_for),
+        cmocka_unit_test(an_entry_with_long_turns_gets_fewer_turns),
         cmocka_unit_test(an_entry_alone_never_waits),
         cmocka_unit_test(a_light_entry_is_next_when_it_arrives),
         cmocka_unit_test(an_entry_that_pauses_gets_no_more_time_than_others),

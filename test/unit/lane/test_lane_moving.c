@@ -84,7 +84,7 @@ static void a_thaw_serves_waiting_announcements(void **state)
     assert_int_equal(lane_is_releasing(moving.from.lane, RIG_JOB, moved, 1), -ECANCELED);
 }
 
-static void bits_without_a_quorum_wait_and_questions_are_answered(void **state)
+static void a_frozen_piece_keeps_announcements_and_answers_queries(void **state)
 {
     struct record_query query = {.kind = RECORD_QUERY, .word = 1, .piece = MOVED, .round = 1};
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -115,7 +115,7 @@ static int may_release(const struct lane_wish *wish, uint64_t now_ns)
     return lane_may_release(moving.from.lane, RIG_JOB, moved, 1, wish, now_ns);
 }
 
-static void a_wish_waits_until_a_round_has_ended(void **state)
+static void a_wanted_release_waits_until_a_round_has_ended(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -137,7 +137,7 @@ static void a_wish_waits_until_a_round_has_ended(void **state)
     assert_int_equal(moving.from.rests, 1); /* the release was withdrawn */
 }
 
-static void a_wish_waits_for_two_rounds_time_at_most(void **state)
+static void a_wanted_release_waits_for_at_most_the_time_of_two_rounds(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -150,7 +150,7 @@ static void a_wish_waits_for_two_rounds_time_at_most(void **state)
     assert_true(wish.until_ns < rig_now() + 2 * NS_PER_S);
 }
 
-static void a_wish_is_taken_back_by_a_thaw(void **state)
+static void a_thaw_withdraws_a_wanted_release(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
     do_round(&moving.from, 1, 7);
@@ -168,7 +168,8 @@ static void note_round(struct piece *p, uint64_t begun_ns)
     p->begun_ns = begun_ns;
 }
 
-/* Their numbers differ permanently if one tensor was broadcast more often. */
+/* The numbers of rounds differ permanently if one tensor was broadcast more often, so only the
+ * times of rounds show the end of an iteration. */
 static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
 {
     const uint32_t both[] = {MOVED, MOVED + 1};
@@ -238,7 +239,7 @@ static void a_rank_with_a_result_continues_with_its_announcement(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 1);
 }
 
-/* Round 2 is committed, too. The rank has received neither commit. */
+/* The rank has received the commit of neither round 1 nor round 2, which are both committed. */
 static void a_rank_with_the_result_of_the_round_before_learns_of_the_last_round(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -251,7 +252,7 @@ static void a_rank_with_the_result_of_the_round_before_learns_of_the_last_round(
     do_round(&moving.to, 3, 9);
 }
 
-/* The former owner has sent the words of the round, and then released the piece (A69). */
+/* The former owner released the piece after it had sent words of the open round (A69). */
 static void a_result_of_the_open_round_may_be_held_and_is_made_again(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});
@@ -274,7 +275,7 @@ static void a_piece_moved_before_its_first_round_awaits_standings_of_workers(voi
     do_round(&moving.to, 1, 9);
 }
 
-static void a_standing_that_cannot_be_is_refused_and_the_piece_goes_on(void **state)
+static void an_impossible_standing_is_refused_and_the_piece_continues(void **state)
 {
     static const struct {
         uint64_t round;
@@ -297,10 +298,10 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_that_has_begun_is_finished_and_no_other_begins),
     CASE(announcements_before_the_end_of_the_round_wait_too),
     CASE(a_thaw_serves_waiting_announcements),
-    CASE(bits_without_a_quorum_wait_and_questions_are_answered),
-    CASE(a_wish_waits_until_a_round_has_ended),
-    CASE(a_wish_waits_for_two_rounds_time_at_most),
-    CASE(a_wish_is_taken_back_by_a_thaw),
+    CASE(a_frozen_piece_keeps_announcements_and_answers_queries),
+    CASE(a_wanted_release_waits_until_a_round_has_ended),
+    CASE(a_wanted_release_waits_for_at_most_the_time_of_two_rounds),
+    CASE(a_thaw_withdraws_a_wanted_release),
     CASE(the_end_of_an_iteration_is_seen_by_when_rounds_began),
     CASE(a_moved_piece_goes_on_with_the_next_round),
     CASE(a_rank_that_missed_the_last_commit_gets_it_at_once),
@@ -308,7 +309,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_with_the_result_of_the_round_before_learns_of_the_last_round),
     CASE(a_result_of_the_open_round_may_be_held_and_is_made_again),
     CASE(a_piece_moved_before_its_first_round_awaits_standings_of_workers),
-    CASE(a_standing_that_cannot_be_is_refused_and_the_piece_goes_on),
+    CASE(an_impossible_standing_is_refused_and_the_piece_continues),
 };
 
 int main(int argc, char **argv)

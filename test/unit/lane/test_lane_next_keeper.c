@@ -90,7 +90,8 @@ static void without_a_holder_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
 }
 
-/* Between the copy and the next round one half is unused. 6 and 0 are equal modulo 3. */
+/* Between the copy and the next round only one half has a state, with update count 6. The count of
+ * the unused half is 0. Both counts are equal modulo 3. */
 static void the_update_count_of_a_state_is_the_one_of_its_half(void **state)
 {
     start_with_keeper(6);
@@ -166,9 +167,9 @@ static void a_holder_lost_during_the_write_of_the_state_gets_the_state_again(voi
     expect_kept(OTHER, 4);
 }
 
-/* At most eight holders of a job may be connected to a lane. The lane soon makes room for the named
- * one. */
-static void a_ninth_holder_waits_for_another_to_go(void **state)
+/* At most eight holders of a job may be connected to a lane. In time the lane disconnects a former
+ * holder to make room for the named one. */
+static void a_ninth_holder_waits_until_another_is_disconnected(void **state)
 {
     enum { FIRST = OTHER, NINTH = OTHER + 7 };
     start_with_keeper(2);
@@ -208,7 +209,7 @@ static void a_holder_that_connects_a_second_time_begins_anew(void **state)
     expect_kept(KEEPER, 3);
 }
 
-/* ---- another lane, that is handed the state ---- */
+/* ---- a new owner that receives the state ---- */
 
 /* Releases and drops the piece. The new owner waits for the reports. Returns the size of the
  * state. */
@@ -246,7 +247,7 @@ static void a_holder_may_come_before_the_state_is_handed_over(void **state)
     expect_kept(KEEPER, 6);
 }
 
-/* A moved state has the same effect as one read from a copy. */
+/* A state that moved to the new owner counts like one that it has read from a copy. */
 static void a_state_that_is_handed_over_makes_the_next_holder_count(void **state)
 {
     struct lane_standing standing;
@@ -337,7 +338,8 @@ static void a_holder_that_returns_before_the_ranks_are_informed_delays_no_round(
     end_connection(KEEPER);
     end_connection(1);
     connect_again(KEEPER);
-    keep(KEEPER); /* all have announced: the copy starts again without an input */
+    keep(KEEPER); /* all ranks have announced the round: the copy starts again, and needs no
+                   * input */
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count, 0);
     assert_int_equal(rig.workers[0].commits_count, 3);
@@ -379,7 +381,7 @@ static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* The target has another holder, which connects first. */
+/* Moves the piece to a lane with another holder. The holder connects before the ranks. */
 static size_t meet_at_another_lane(void)
 {
     struct lane_standing standing;
@@ -395,8 +397,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* A move is undone, and the piece returns because its lane was lost. The holder's host may have
- * failed. Then no transfer to it ends by itself. */
+/* A piece can come back to its lane: a move was undone, or the other lane was lost. If the holder's
+ * host has failed, no transfer to the holder ends by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,
@@ -458,7 +460,7 @@ static void a_copy_of_a_received_state_is_whole_only_with_its_holder(void **stat
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
 }
 
-/* A host has failed with the owner and a rank. */
+/* A host has failed with the owner and a rank, so the copy is older than the change of ranks. */
 static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 {
     start_with_keeper(3);
@@ -475,7 +477,7 @@ static void a_copy_is_read_for_ranks_that_have_changed_since(void **state)
 
 /* ---- lost and leaving ranks ---- */
 
-/* The holder's host may have failed without a message. */
+/* The host of the holder may have failed without any message to the lane. */
 static void a_new_owner_does_not_wait_for_a_holder_that_is_lost(void **state)
 {
     start_with_keeper(4);
@@ -548,7 +550,7 @@ int main(int argc, char **argv)
         CASE(the_former_holders_copy_is_read_before_the_next_one_counts),
         CASE(a_late_next_holder_delays_a_state_read_from_the_former),
         CASE(a_holder_lost_during_the_write_of_the_state_gets_the_state_again),
-        CASE(a_ninth_holder_waits_for_another_to_go),
+        CASE(a_ninth_holder_waits_until_another_is_disconnected),
         CASE(a_holder_that_connects_a_second_time_begins_anew),
         CASE(a_lane_that_receives_the_state_continues_its_copy),
         CASE(a_holder_may_come_before_the_state_is_handed_over),

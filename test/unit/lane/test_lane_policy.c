@@ -102,7 +102,7 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     assert_true(landed_at_all() <= 3 * 4 + 3); /* the same turn also has other work */
 }
 
-static void first_come_is_first_served_to_its_end(void **state)
+static void with_fifo_the_first_job_is_served_to_its_end(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 16, 1};
     start(LANE_FIFO, chunks);
@@ -116,7 +116,7 @@ static void first_come_is_first_served_to_its_end(void **state)
     }
 }
 
-static void least_work_goes_first(void **state)
+static void with_shortest_the_job_with_the_least_work_is_first(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 8, 2};
     start(LANE_SHORTEST, chunks);
@@ -132,7 +132,7 @@ static void least_work_goes_first(void **state)
 
 /* The short job announces its next round before the last one ends. Ordered by remaining bytes, the
  * long job would always wait. */
-static void a_long_job_is_not_passed_over_for_ever(void **state)
+static void with_shortest_a_long_job_is_served_in_the_end(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 8, 1};
     const struct rig_worker *busy = &rig.workers[1];
@@ -186,7 +186,7 @@ static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
 #define WIDE 12
 #define WIDE_ELEMENTS (1u << 18)
 
-/* the turn ends after each step */
+/* the limit of a turn is so short that a turn ends after each step */
 static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 {
     uint32_t landed_elements = 0;
@@ -263,9 +263,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_fair_lane_gives_every_job_the_same_number_of_chunks),
         CASE(a_fair_lane_serves_a_short_job_in_its_share),
-        CASE(first_come_is_first_served_to_its_end),
-        CASE(least_work_goes_first),
-        CASE(a_long_job_is_not_passed_over_for_ever),
+        CASE(with_fifo_the_first_job_is_served_to_its_end),
+        CASE(with_shortest_the_job_with_the_least_work_is_first),
+        CASE(with_shortest_a_long_job_is_served_in_the_end),
         CASE(a_tenant_with_two_jobs_gets_no_more_than_one_with_one),
         CASE(a_job_that_changes_its_tenant_in_the_line_is_not_lost),
         CASE(a_chunk_of_a_wide_sum_is_bounded_over_all_ranks),

@@ -260,7 +260,8 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
 static void the_leader_decides_which_gradients_make_the_round(void **state)
 {
     start_led();
-    /* the first rank on this lane, but not chosen, because its other lanes are slow */
+    /* rank 1 is the first on this lane, but slow on other lanes, so the leader does not choose
+     * it */
     push(1, 1, 1000);
     push(0, 1, 2);
     push(2, 1, 6);
@@ -312,7 +313,7 @@ static void a_set_with_ranks_that_do_not_exist_is_cut_off(void **state)
     rig_until(&rig, rig.workers[0].is_closed);
 }
 
-/* --- each rank by itself --- */
+/* --- quorums any and stale --- */
 
 static void add(uint32_t rank, uint64_t round, float value)
 {

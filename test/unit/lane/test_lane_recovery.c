@@ -100,7 +100,7 @@ static void idle_workers_go_on_with_the_next_round_at_the_new_owner(void **state
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-static void all_holding_means_committed(void **state)
+static void a_round_that_all_ranks_hold_is_committed(void **state)
 {
     start_recovering(2, 100);
     for (uint32_t rank = 0; rank < 2; rank++)
@@ -110,7 +110,7 @@ static void all_holding_means_committed(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* The result is in the landing area (W4). Only the word was lost. */
+/* The result is in the landing area of the rank (W4). Only its COMMIT was lost. */
 static void a_worker_that_missed_the_commit_of_a_round_gets_it(void **state)
 {
     start_recovering(2, 100);
@@ -138,8 +138,9 @@ static void a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum(void **state)
     assert_int_equal(rig.workers[0].words_count + rig.workers[1].words_count, 0);
 }
 
-/* The rank's standing is the earlier round. Its announcement of the next round proves no commit. */
-static void a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit(void **state)
+/* Rank 0 has announced round 5 and round 6. The first record is its standing. The announcement of
+ * round 6 does not prove that round 5 was committed. */
+static void an_announcement_of_the_next_round_proves_no_commit_to_a_new_owner(void **state)
 {
     start_recovering(2, 100);
     rig_input(&rig, 0, 0)[7] = 1.0f;
@@ -356,10 +357,10 @@ static const struct CMUnitTest cases[] = {
     CASE(too_few_ranks_with_the_last_round_are_an_error_not_a_standstill),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
-    CASE(all_holding_means_committed),
+    CASE(a_round_that_all_ranks_hold_is_committed),
     CASE(a_worker_that_missed_the_commit_of_a_round_gets_it),
     CASE(a_worker_two_rounds_behind_is_an_error_not_a_wrong_sum),
-    CASE(a_new_owner_takes_a_lap_for_a_lap_not_for_a_commit),
+    CASE(an_announcement_of_the_next_round_proves_no_commit_to_a_new_owner),
     CASE(a_new_owner_copies_a_result_that_a_rank_stores),
     CASE(a_round_whose_result_all_ranks_have_is_committed),
     CASE(a_rank_with_a_result_is_not_two_rounds_behind),

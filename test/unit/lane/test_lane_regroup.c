@@ -402,7 +402,7 @@ static void a_step_that_a_rank_holds_is_kept(void **state)
     expect(0, 80);
 }
 
-/* between input and landing area: both states of one array */
+/* offset of both states of one array, between input and landing area */
 #define COPY_AT (RIG_LANDING / 2)
 
 static void offer(uint32_t rank)
@@ -448,7 +448,7 @@ static void a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left(void **s
     regroup(2, 4);
     offer(1);
     stand(1, 3, RECORD_IDLE);
-    expect_backed(1, 1, 3, 80); /* before any round */
+    expect_backed(1, 1, 3, 80); /* the lane writes the copy before any round */
     update(2, 4, 20);
     expect_commit(1, 4);
     expect_copy(1, 4, 70);
@@ -468,7 +468,7 @@ static void a_step_that_is_done_again_is_copied_before_and_after(void **state)
     expect_copy(0, 2, 80);
 }
 
-/* Rank 3 replaces rank 2, and offers memory for the copy. */
+/* Rank 2 is lost. Rank 3 enters in its place, and offers memory for the copy. */
 static void replace_by_who_has_room(void)
 {
     kill_worker(2);

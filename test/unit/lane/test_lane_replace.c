@@ -23,7 +23,7 @@
 
 #define SHORT 100
 #define LONG (1u << 18)
-/* rank 0 again, as two other workers of the rig */
+/* later connections of rank 0 are workers 2 and 3 of the rig */
 #define AGAIN 2
 #define ONCE_MORE 3
 
@@ -205,8 +205,8 @@ static void choose_two(uint32_t i, uint64_t round)
     assert_int_equal(fabric_send(rig.workers[i].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-/* The round that was cut has written over the result of round 1 in part. */
-static void a_result_under_a_round_that_was_cut_is_served_no_longer(void **state)
+/* The interrupted round has overwritten a part of the result of round 1. */
+static void a_result_overwritten_by_an_interrupted_round_is_not_sent(void **state)
 {
     const struct lane_terms sums = {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = 2};
     rig_start(&rig, "ofi");
@@ -245,7 +245,7 @@ static void a_job_that_is_dropped_waits_for_the_connections_that_were_replaced(v
     nobody_was_hurt();
 }
 
-/* ---- its end was seen ---- */
+/* ---- the lane has detected the end of the connection ---- */
 
 #define DESCRIPTORS_MAX 512
 #define HOUR_NS UINT64_C(3600000000000)
@@ -290,7 +290,7 @@ static int lost_ranks(void)
 static void lose_connection(void)
 {
     reset_oldest();
-    rig.workers[0].is_stopped = true; /* its own socket is no longer connected */
+    rig.workers[0].is_stopped = true; /* the socket of rank 0 is no longer connected */
     rig_until(&rig, lost_ranks() == 1);
     assert_int_equal(rig.failures, 1); /* the coordinator has received the failure */
 }
@@ -332,7 +332,7 @@ static void a_rank_whose_connection_was_reset_connects_again(void **state)
     assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
 }
 
-static void a_round_that_a_reset_has_cut_is_done_again(void **state)
+static void a_round_interrupted_by_a_reset_is_repeated(void **state)
 {
     rig_start_job(&rig, "ofi", 2, 1, LONG);
     say(0, RECORD_ANNOUNCE, 1, LONG);
@@ -374,7 +374,7 @@ static void note_awaited(void *context, uint32_t job, uint32_t rank, const char 
     is_awaited = may_return;
 }
 
-static void where_workers_come_and_go_the_coordinator_decides_after_that(void **state)
+static void in_an_elastic_job_the_coordinator_decides_after_the_limit(void **state)
 {
     kept_log_begin();
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -410,7 +410,7 @@ static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, " 11 times in 60 s"));
 }
 
-/* The lane has detected none of the ends. */
+/* The lane detects the end of none of these connections. */
 static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);
@@ -463,12 +463,12 @@ static const struct CMUnitTest cases[] = {
     CASE(a_rank_one_round_ahead_waits_for_the_others),
     CASE(a_connection_that_dies_between_two_records_does_not_count),
     CASE(the_tensor_of_a_quorum_first_fails),
-    CASE(a_result_under_a_round_that_was_cut_is_served_no_longer),
+    CASE(a_result_overwritten_by_an_interrupted_round_is_not_sent),
     CASE(a_job_that_is_dropped_waits_for_the_connections_that_were_replaced),
     CASE(a_rank_whose_connection_was_reset_connects_again),
-    CASE(a_round_that_a_reset_has_cut_is_done_again),
+    CASE(a_round_interrupted_by_a_reset_is_repeated),
     CASE(a_rank_that_does_not_come_back_in_its_time_ends_its_job),
-    CASE(where_workers_come_and_go_the_coordinator_decides_after_that),
+    CASE(in_an_elastic_job_the_coordinator_decides_after_the_limit),
     CASE(a_connection_that_is_reset_too_often_ends_the_job),
     CASE(a_connection_that_is_replaced_too_often_ends_the_job),
     CASE(a_rank_that_has_left_is_waited_for_no_longer),

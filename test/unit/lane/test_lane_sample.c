@@ -1,6 +1,6 @@
-/* Sums over sampled gradients (A97): exact for a small piece, estimates for a large one, sent to
- * the lowest rank of the set. The gradient of a rank has one value, so the sums are known. The test
- * plays the leader lane. */
+/* Tests sums over sampled gradients (A97). The sums are exact for a small piece and estimates for a
+ * large one. The lane sends them to the lowest rank of the set. The gradient of a rank has one
+ * value, so the sums are known. The test acts as the leader lane. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Tests many small pieces at once. A round trip has enough of them in transfer, in limited
- * memory. Short payloads wait in the job's inbox. Uses shared memory, which needs neither, and
- * libfabric. */
+/* Tests many small pieces at once. Over libfabric, enough pieces must be in transfer at the same
+ * time, in limited memory, and short payloads wait in the job's inbox. Shared memory needs neither
+ * transfers nor an inbox. */
 #include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -40,8 +40,8 @@ static void fill(uint32_t rank, uint32_t piece, uint64_t round, uint64_t element
         rig_input(&rig, rank, piece * STRIDE)[e] = value(rank, piece, round);
 }
 
-/* Announces pieces. Their inputs are in place. If the lane must have stored the payload, they are
- * already overwritten. */
+/* Announces pieces. The caller has filled their inputs, or has overwritten the inputs to check that
+ * the lane uses its stored payload. */
 static void say(uint32_t i, uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     for (uint32_t piece = first; piece < first + count; piece++)
@@ -72,7 +72,7 @@ static void check(uint32_t i, uint32_t first, uint32_t count, uint64_t round, ui
     }
 }
 
-/* Performs a round of all pieces. Rank 0 is far ahead. */
+/* Performs a round of all pieces. Rank 0 announces all pieces before rank 1 announces the first. */
 static void one_round(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before[2] = {rig.workers[0].commits_count, rig.workers[1].commits_count};
@@ -179,8 +179,8 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     assert_int_equal(after, before);
 }
 
-/* Checks that the lane has stored the inputs. For this it overwrites them before the other rank
- * announces, which real workers must not do. */
+/* Checks that the lane has stored the inputs: overwrites them before the other rank announces. Real
+ * workers must not do this. */
 static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before = rig.workers[0].commits_count;
@@ -194,14 +194,14 @@ static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t 
     check(1, first, count, round, elements);
 }
 
-static void short_payloads_that_come_early_are_kept_and_not_read_again(void **state)
+static void early_short_payloads_are_stored_and_not_read_again(void **state)
 {
     rig_start_job(&rig, kind, 2, 300, SMALL);
     for (uint64_t round = 1; round <= 4; round++)
         check_kept(1, 300, round, SMALL);
 }
 
-/* 512 KiB for each of two ranks have room for 128 payloads of 4 KiB. */
+/* The inbox of 512 KiB for each of two ranks has room for 128 payloads of 4 KiB. */
 static void a_payload_without_a_cell_in_the_inbox_is_read(void **state)
 {
     enum { COUNT = 250, ELEMENTS = STRIDE / sizeof(float) };
@@ -227,7 +227,7 @@ static void pieces_that_are_dropped_give_their_room_in_the_inbox_back(void **sta
     check_kept(1, COUNT, 1, ELEMENTS);
 }
 
-/* An early announcement waits for its round in the worker's memory. */
+/* An announcement of the next round stays in the worker's memory until that round begins. */
 static void a_payload_of_the_next_round_is_no_part_of_the_open_one(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, SMALL);
@@ -259,7 +259,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_stopped_worker_pins_small_transfers_of_its_own_job_alone),
     CASE(a_short_last_chunk_is_written_behind_the_long_ones),
     CASE(window_and_inbox_are_counted_to_the_job_and_bounded),
-    CASE(short_payloads_that_come_early_are_kept_and_not_read_again),
+    CASE(early_short_payloads_are_stored_and_not_read_again),
     CASE(a_payload_without_a_cell_in_the_inbox_is_read),
     CASE(pieces_that_are_dropped_give_their_room_in_the_inbox_back),
     CASE(a_payload_of_the_next_round_is_no_part_of_the_open_one),

@@ -120,7 +120,7 @@ static void a_state_is_put_into_memory_that_is_counted_already(void **state)
     assert_int_equal(lane_job_memory(to->lane, RIG_JOB), before);
 }
 
-/* ---- where workers come and go ---- */
+/* ---- elastic jobs ---- */
 
 static void start_elastic(uint64_t rounds)
 {
@@ -293,7 +293,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
     expect(to, 1, 4);
 }
 
-/* Late ranks wait for the lane's answer when it releases the piece. */
+/* At the release of the piece, late ranks still wait for the answer of the lane. */
 static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
@@ -308,7 +308,7 @@ static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    lane_thaw(from->lane, RIG_JOB, moved, 1); /* as after a move that was undone */
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* like after a move that is aborted */
     expect_closed(from, 1, 1, 8);
 }
 

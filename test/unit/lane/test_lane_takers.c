@@ -1,5 +1,6 @@
-/* The leader lane of a job with backup workers (A87, W22): a round waits for a rank that takes the
- * results of the one two before, and a rank that has reported them gets an answer. */
+/* Tests the leader lane of a job with backup workers (A87, W22). A round waits for a rank that
+ * still fetches the result of two rounds before. A rank that reports a fetched result gets an
+ * answer. */
 #include "svc/base/clock.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
@@ -19,7 +20,7 @@
 #define LATE 2 /* the rank outside each set */
 #define HIDDEN 1
 #define BEGIN_NS (100 * NS_PER_S)
-#define SPAN_NS (50 * NS_PER_MS) /* between two closes */
+#define SPAN_NS (50 * NS_PER_MS) /* time between two closes */
 
 static const char *kind;
 static struct rig rig;
@@ -87,7 +88,7 @@ static void announce_two(uint64_t round)
     end(1, round);
 }
 
-/* A round of ranks 0 and 1, which closes at once. */
+/* Runs a round of ranks 0 and 1, which closes at once. */
 static void close_round(uint64_t round)
 {
     rig.clock_ns += SPAN_NS;
@@ -102,7 +103,7 @@ static void expect_waits(uint64_t round, uint64_t until_ns)
     assert_int_equal(lane_next_ns(rig.lane), until_ns);
 }
 
-/* Checks the newest answer of the late rank, which is its `answers`-th one. */
+/* Checks that the late rank has received `answers` answers, and that the last one names `round`. */
 static void expect_answer(int answers, uint64_t round)
 {
     const struct rig_worker *w = &rig.workers[LATE];
@@ -112,7 +113,7 @@ static void expect_answer(int answers, uint64_t round)
     assert_int_equal(w->errors_count, 0);
 }
 
-/* Moves the piece to a new owner after `round`, which is the same lane. */
+/* Moves the piece after `round`. The new owner is the same lane. */
 static void move(uint64_t round)
 {
     static char moved[LANE_STATE_HEAD_BYTES];
@@ -126,7 +127,7 @@ static void move(uint64_t round)
     assert_int_equal(lane_install(rig.lane, RIG_JOB, &piece, &round, 1), 0);
 }
 
-/* The late rank takes round 1, and round 2 is closed. */
+/* The late rank starts to fetch the result of round 1. Then round 2 closes. */
 static void begin_take(void)
 {
     start(false);
@@ -138,7 +139,7 @@ static void begin_take(void)
 
 /* --- the wait --- */
 
-static void a_round_waits_for_a_rank_that_takes_the_one_two_before(void **state)
+static void a_round_waits_for_a_rank_that_fetches_the_result_of_two_rounds_before(void **state)
 {
     begin_take();
     rig.clock_ns += SPAN_NS;
@@ -176,7 +177,7 @@ static void a_rank_that_was_outrun_is_waited_for_longer(void **state)
     close_round(4);
     announce_two(5);
     expect_waits(5, rig.clock_ns + 4 * SPAN_NS);
-    report(LATE, 3); /* has landed: the next wait is short again */
+    report(LATE, 3); /* the rank has the result, so the next wait is short again */
     expect_answer(3, 3);
     expect_closed(5);
     end(LATE, 4);
@@ -223,14 +224,14 @@ static void a_dropped_piece_waits_no_longer(void **state)
 
 /* --- the wait of sums --- */
 
-/* Rank LATE is in no set, and the job has come to the round that waits for it. */
+/* Rank LATE is in no set. Runs the job up to the round that waits for this rank. */
 static void begin_lagging(void)
 {
     lag = 2;
     start(false);
     close_round(1);
     close_round(2);
-    rig.clock_ns += 3600 * NS_PER_S; /* the wait has no end */
+    rig.clock_ns += 3600 * NS_PER_S; /* this wait has no time limit */
     announce_two(3);
     expect_waits(3, 0);
 }
@@ -243,7 +244,7 @@ static void no_rank_is_further_behind_than_the_lag(void **state)
     expect_answer(1, 2);
     report(LATE, 1);
     expect_closed(3);
-    expect_answer(2, 2); /* one more to take */
+    expect_answer(2, 2); /* the rank must fetch one more result */
     announce_two(4);
     expect_waits(4, 0);
     report(LATE, 2);
@@ -283,7 +284,7 @@ static void a_new_owner_gets_the_rounds_that_ranks_hold(void **state)
 {
     begin_lagging();
     move(2);
-    stand(LATE, 2, RECORD_IDLE); /* of the hidden tensor only */
+    stand(LATE, 2, RECORD_IDLE); /* the rank reports a standing of the hidden tensor only */
     announce_two(3);
     expect_waits(3, 0);
     report(LATE, 1);
@@ -294,7 +295,7 @@ static void a_new_owner_gets_the_rounds_that_ranks_hold(void **state)
 
 /* --- a new leader lane --- */
 
-/* Rank 1 was in the set, and the lane died before the rank knew. */
+/* Rank 1 was in the set, and the lane died before it had sent the set to this rank. */
 static void a_new_leader_lane_sends_the_set_ahead_of_the_commit(void **state)
 {
     const struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {3}};
@@ -316,8 +317,8 @@ static void choose_two(uint64_t round)
     assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-/* The former leader lane has sent the set to rank 0. Its successor closes the round with rank LATE,
- * too, which is not in that set. */
+/* The former leader lane has sent a set without rank LATE to rank 0. Its successor closes the round
+ * with rank LATE included. */
 static void a_rank_outside_a_known_set_lacks_the_result(void **state)
 {
     lag = 1;
@@ -378,7 +379,7 @@ static void report_round_1_behind(uint64_t last, uint8_t standing)
     stand(1, 1, standing);
     rig_until(&rig, w->commits_count == 2 || w->closed_count > 0 || w->errors_count > 0);
     assert_true(w->commits_count == 2 && has_commit(1, 1));
-    assert_int_equal(w->chosen.round, 1); /* no later set took the place of this one */
+    assert_int_equal(w->chosen.round, 1); /* no later set has replaced this one */
 }
 
 static void a_rank_of_an_older_set_takes_no_stored_result(void **state)
@@ -397,7 +398,7 @@ static void a_leader_lane_knows_a_set_as_long_as_a_rank_may_be_behind(void **sta
 
 /* --- the answer --- */
 
-static void a_rank_takes_a_newer_round_once_then_begins(void **state)
+static void a_rank_fetches_one_newer_result_and_then_begins_its_round(void **state)
 {
     begin_take();
     report(LATE, 1);
@@ -406,7 +407,7 @@ static void a_rank_takes_a_newer_round_once_then_begins(void **state)
     report(LATE, 2);
     expect_answer(3, 2);
     close_round(4);
-    close_round(5); /* at this point no rank takes a round */
+    close_round(5); /* no rank fetches a result at this point */
 }
 
 static void a_rank_with_the_newest_round_begins(void **state)
@@ -454,7 +455,8 @@ static void a_moved_number_out_of_bounds_is_refused(void **state)
     begin_take();
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
     int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
-    for (int64_t i = 0; i <= RANKS; i++) { /* the usual time, and a round of each rank */
+    for (int64_t i = 0; i <= RANKS; i++) { /* the last numbers of the state: one round for each
+                                            * rank, and the usual time */
         char bad[LANE_STATE_HEAD_BYTES];
         memcpy(bad, moved, sizeof bad);
         bad[bytes - 1 - 8 * i] = (char)0xff;
@@ -529,7 +531,7 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
-        CASE(a_round_waits_for_a_rank_that_takes_the_one_two_before),
+        CASE(a_round_waits_for_a_rank_that_fetches_the_result_of_two_rounds_before),
         CASE(a_stopped_rank_delays_one_round_for_twice_the_usual_time),
         CASE(a_rank_that_was_outrun_is_waited_for_longer),
         CASE(a_pause_of_all_ranks_makes_no_wait_longer),
@@ -545,7 +547,7 @@ int main(int argc, char **argv)
         CASE(a_rank_with_the_word_of_a_round_delays_no_new_leader_lane),
         CASE(a_rank_of_an_older_set_takes_no_stored_result),
         CASE(a_leader_lane_knows_a_set_as_long_as_a_rank_may_be_behind),
-        CASE(a_rank_takes_a_newer_round_once_then_begins),
+        CASE(a_rank_fetches_one_newer_result_and_then_begins_its_round),
         CASE(a_rank_with_the_newest_round_begins),
         CASE(a_new_leader_lane_answers_once_it_has_the_round),
         CASE(a_wait_goes_on_at_a_new_owner),

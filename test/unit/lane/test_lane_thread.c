@@ -1,6 +1,6 @@
-/* Tests when a lane counts as idle, so that a ping does not wake it (A24). Its thread must sleep,
- * and no event may have arrived. A signal's handler stops the sleeping thread, like a core used by
- * other processes. */
+/* Tests when a lane counts as idle (A24): its thread sleeps, and no event has arrived. A ping does
+ * not wake an idle lane. The handler of a signal stops the thread for a while, as if other
+ * processes used the core. */
 #include "svc/base/clock.h"
 #include "svc/lane/thread.h"
 
@@ -66,7 +66,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    eventfd_write(released_fd, 1); /* also written after a failure */
+    eventfd_write(released_fd, 1); /* written even after a failure of the case */
     lane_thread_stop(thread);
     close(entered_fd);
     close(released_fd);

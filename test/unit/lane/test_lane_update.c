@@ -71,7 +71,7 @@ static void settings_are_the_first_rank_s_and_of_that_round(void **state)
     set(1);
     update(0, 2);
     tell(0, &fast);
-    /* a round ahead of rank 1, with the input of round 2 */
+    /* rank 0 announces round 3 before rank 1 announces round 2, with the input of round 2 */
     say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
     rig_settle(&rig);
     update(1, 2);

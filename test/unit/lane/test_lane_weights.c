@@ -227,7 +227,8 @@ static void keep_parameters(uint32_t place)
     memcpy(kept[place], rig_landing(&rig, 1, 0), 1000 * sizeof(float));
 }
 
-/* The mean is computed by the test, and is the only input of the same updates. */
+/* The test computes each weighted mean. Updates with this mean as their only input must give the
+ * same bits. */
 static void expect_weighted_updates(bool measures)
 {
     static const uint32_t weights[] = {3, 1};

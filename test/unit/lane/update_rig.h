@@ -1,5 +1,5 @@
-/* One piece with an update rule in a lane. The test runs its workers step by step. Also has the
- * reference of the rule. */
+/* One piece with an update rule in a lane. The test runs its workers step by step. The file also
+ * contains a reference of each update rule. */
 #ifndef GRADPOOL_TEST_UPDATE_RIG_H
 #define GRADPOOL_TEST_UPDATE_RIG_H
 

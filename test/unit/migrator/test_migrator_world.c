@@ -405,7 +405,7 @@ static bool target_serves(const struct world *w)
     return !w->target_lost && w->target == MIGRATOR_T_SERVING;
 }
 
-/* M1 is true in every world. */
+/* Checks M1, which must be true in every world. */
 static void check_owner(const struct world *w)
 {
     bool target_owns = migrator_owner((enum migrator_state)w->coordinator) == MIGRATOR_TARGET;

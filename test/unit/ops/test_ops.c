@@ -176,7 +176,7 @@ static void bytes_that_are_not_utf8_do_not_break_the_json(void **state)
 }
 
 /* A tensor may have any UTF-8 name. */
-static void names_do_not_command_the_terminal(void **state)
+static void no_control_character_of_a_name_reaches_the_terminal(void **state)
 {
     static const char *const titles[] = {"TENSOR", NULL};
     struct table table;
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(no_jobs_are_an_empty_list),
         cmocka_unit_test(bytes_that_are_not_utf8_do_not_break_the_json),
         cmocka_unit_test(the_status_table_reads_well),
-        cmocka_unit_test(names_do_not_command_the_terminal),
+        cmocka_unit_test(no_control_character_of_a_name_reaches_the_terminal),
         cmocka_unit_test(columns_count_characters_and_fit_the_widest_cell),
         cmocka_unit_test(tenants_are_shown_without_their_keys),
         cmocka_unit_test(one_job_is_shown_with_its_workers_and_failure),

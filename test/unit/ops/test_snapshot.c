@@ -95,7 +95,8 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
     snapshot_destroy(s);
 }
 
-/* Three quarters of lane 7, and half of idle lane 9. The tenant must not see the part of job 5. */
+/* Job 3 has three quarters of lane 7 and half of the idle lane 9. The tenant must not see the part
+ * of job 5. */
 static void a_tenant_sees_the_memory_and_time_of_its_jobs(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
@@ -178,7 +179,7 @@ static void the_former_rates_hold_until_new_figures_unless_the_lane_is_silent(vo
     snapshot_destroy(first);
 }
 
-static void a_counter_that_went_back_began_anew(void **state)
+static void a_smaller_counter_counts_as_restarted(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();
     after.rounds = 50;
@@ -187,7 +188,7 @@ static void a_counter_that_went_back_began_anew(void **state)
     snapshot_destroy(s);
 }
 
-static void a_reply_that_is_another_is_refused_and_stays_the_callers(void **state)
+static void a_reply_of_another_kind_is_refused_and_stays_with_the_caller(void **state)
 {
     struct snapshot *s = NULL;
     envelope failure = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -325,8 +326,8 @@ int main(void)
         cmocka_unit_test(the_first_snapshot_has_no_rates),
         cmocka_unit_test(a_snapshot_of_another_start_or_without_new_figures_has_no_rates),
         cmocka_unit_test(the_former_rates_hold_until_new_figures_unless_the_lane_is_silent),
-        cmocka_unit_test(a_counter_that_went_back_began_anew),
-        cmocka_unit_test(a_reply_that_is_another_is_refused_and_stays_the_callers),
+        cmocka_unit_test(a_smaller_counter_counts_as_restarted),
+        cmocka_unit_test(a_reply_of_another_kind_is_refused_and_stays_with_the_caller),
         cmocka_unit_test(top_shows_lanes_with_shares_and_jobs_with_cores),
         cmocka_unit_test(an_unknown_value_is_a_dash_in_text_and_absent_from_json),
         cmocka_unit_test(a_job_that_the_reader_may_not_see_is_other),

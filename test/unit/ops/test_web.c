@@ -1,6 +1,6 @@
-/* Tests the web server with readers that are slow, silent, many, or send invalid requests. Their
- * number, bytes and time are limited, and they do not delay others. The test sets the time, so no
- * case waits for a deadline. */
+/* Tests the web server with readers that are slow, silent, many, or send invalid requests. The
+ * server limits their number, bytes and time, and no reader delays another. The test sets the time,
+ * so no case waits for a deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
 static uint64_t skipped_ns;  /* time added to the real time for the server */
-static uint64_t standing_ns; /* time of the server, unless 0 */
+static uint64_t standing_ns; /* fixed time of the server; 0: the time advances */
 
 uint64_t __wrap_clock_now_ns(void)
 {

@@ -36,12 +36,14 @@ static void a_static_round_closes_at_its_kth_arrival(void **state)
     backup_destroy(b);
 }
 
-/* The caller knows the round, whatever the rank was seen to begin. */
+/* The caller names the round of an announcement, even if the rule has not received the begin of its
+ * gradient. */
 static void an_announcement_counts_for_the_round_that_the_caller_names(void **state)
 {
     struct backup *b = create(BACKUP_STATIC, 3);
-    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* has begun nothing */
-    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* once more: not counted */
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* without a begin */
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* a repetition, which is not
+                                                                        * counted again */
     assert_int_equal(backup_counted(b, 0), 1);
     assert_int_equal(backup_began(b, 1, S), 0);
     assert_int_equal(backup_began(b, 2, S), 0);
@@ -49,7 +51,8 @@ static void an_announcement_counts_for_the_round_that_the_caller_names(void **st
     assert_false(backup_is_flying(b, 1) || backup_is_counted(b, 1));
     assert_true(backup_is_flying(b, 2));
     backup_closed(b, 3 * S);
-    assert_int_equal(backup_announced(b, 2, true, 4 * S), BACKUP_COUNTED); /* began before */
+    assert_int_equal(backup_announced(b, 2, true, 4 * S), BACKUP_COUNTED); /* the gradient began
+                                                                            * before the close */
     assert_true(backup_is_counted(b, 2));
     assert_int_equal(backup_announced(b, N, true, S), -EINVAL);
     backup_destroy(b);
@@ -213,7 +216,8 @@ static void a_wait_for_an_absent_rank_is_named(void **state)
     first_arrivals(b, 0, N - 2);
     backup_closed(b, S);
     begin_all(b, S);
-    /* rank 0 is absent, and ranks 6 and 7, absent before, arrive late */
+    /* Rank 0 does not arrive. Ranks 6 and 7, which did not arrive in earlier rounds, arrive
+     * late. */
     for (uint32_t i = 1; i < N - 1; i++)
         assert_int_equal(arrive(b, i, 2 * S).verb, BACKUP_WAIT);
     struct backup_decision d = arrive(b, N - 1, 5 * S);

@@ -213,8 +213,8 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
-/* Without noise two gradients close a round that had eight before. Without a check both ranks would
- * continue. */
+/* Without noise two gradients close a round, where the round before had eight. Without a check both
+ * ranks would begin another gradient. */
 static void no_gradient_begins_at_the_moment_of_a_close(void **state)
 {
     struct backup *b = create_second(BACKUP_AUTO, 0);

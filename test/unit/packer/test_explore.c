@@ -141,7 +141,7 @@ static void run(struct world *w, size_t looks)
     }
 }
 
-static void nothing_happens_where_nothing_is_wrong(void **state)
+static void no_change_is_tried_without_a_slow_lane(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct world w;
@@ -169,7 +169,7 @@ static void a_slow_lane_is_relieved_within_five_windows(void **state)
     }
 }
 
-/* Moving the other pieces off its lane would not make this piece faster. */
+/* The piece itself is slow, so moving the other pieces of its lane would not make it faster. */
 static void a_slow_piece_is_left_alone_where_it_is(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -287,7 +287,7 @@ static void lanes_that_are_late_with_any_load_are_emptied(void **state)
         w.late_ns[1] = w.late_ns[3] = 30 * MS;
         run(&w, 80);
         assert_true(w.kept >= 1);
-        /* the round took 70 before, and without these lanes it takes 50 */
+        /* a round took 70 ms before; without pieces on these lanes it takes 50 ms */
         assert_true(speed_of_all(&w) < 55 * MS);
     }
 }
@@ -347,7 +347,7 @@ static void a_pause_is_no_long_round(void **state)
     assert_int_equal(w.explore.round.samples, 0);
 }
 
-static void a_lane_more_is_tried_where_lanes_are_even_and_workers_wait(void **state)
+static void an_additional_lane_is_tried_when_lanes_are_even_and_workers_wait(void **state)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct world w;
@@ -359,11 +359,11 @@ static void a_lane_more_is_tried_where_lanes_are_even_and_workers_wait(void **st
         run(&w, 600);
         assert_int_equal(w.kept, 1);
         assert_int_equal(w.last.arm, EXPLORE_OUT);
-        assert_true(speed_of_all(&w) < 76 * MS); /* the round took 85 before */
+        assert_true(speed_of_all(&w) < 76 * MS); /* a round took 85 ms before */
     }
 }
 
-static void a_blind_job_keeps_all_and_tries_no_arms(void **state)
+static void a_blind_job_keeps_every_change_without_a_comparison(void **state)
 {
     struct world w;
     set_up(&w, 4);
@@ -443,7 +443,7 @@ static void means_are_weighted_and_halves_shrink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_happens_where_nothing_is_wrong),
+        cmocka_unit_test(no_change_is_tried_without_a_slow_lane),
         cmocka_unit_test(a_slow_lane_is_relieved_within_five_windows),
         cmocka_unit_test(a_slow_piece_is_left_alone_where_it_is),
         cmocka_unit_test(pieces_return_to_a_lane_that_recovers),
@@ -456,8 +456,8 @@ int main(void)
         cmocka_unit_test(a_change_of_membership_discards_the_experiment),
         cmocka_unit_test(no_decision_is_made_while_tasks_move),
         cmocka_unit_test(a_pause_is_no_long_round),
-        cmocka_unit_test(a_lane_more_is_tried_where_lanes_are_even_and_workers_wait),
-        cmocka_unit_test(a_blind_job_keeps_all_and_tries_no_arms),
+        cmocka_unit_test(an_additional_lane_is_tried_when_lanes_are_even_and_workers_wait),
+        cmocka_unit_test(a_blind_job_keeps_every_change_without_a_comparison),
         cmocka_unit_test(the_same_calls_give_the_same_decisions),
         cmocka_unit_test(reasons_have_lane_times_and_the_decision),
         cmocka_unit_test(nonsense_is_refused),

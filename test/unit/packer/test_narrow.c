@@ -26,7 +26,7 @@ static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
     return tries;
 }
 
-static void the_fewest_are_found_by_halving(void **state)
+static void the_smallest_sufficient_number_is_found_by_halving(void **state)
 {
     struct narrow n = {0};
     assert_int_equal(narrow_next(&n), 0);
@@ -39,7 +39,7 @@ static void the_fewest_are_found_by_halving(void **state)
         }
 }
 
-static void fewer_may_cost_a_part_of_the_limit(void **state)
+static void fewer_lanes_may_cost_a_part_of_the_loss_limit(void **state)
 {
     struct narrow n;
     narrow_begin(&n, 2);
@@ -142,9 +142,9 @@ static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 318000, 319000);
 }
 
-/* On enough lanes the cost of fewer lanes is known. The period alone then shows changes of the
- * job. */
-static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
+/* The job runs on the smallest sufficient number of lanes, and the cost of this number is known.
+ * From then on only a change of the job changes its period. */
+static void on_the_sufficient_lanes_a_new_period_replaces_the_known_one(void **state)
 {
     struct profile p = {0};
     run(&p, 12, 2, 100 * MS, true);
@@ -158,7 +158,7 @@ static void on_enough_lanes_the_mark_goes_with_the_job(void **state)
         assert_in_range(profile_known(&p).period_ns, periods[i] * 98 / 100, periods[i]);
     }
     assert_int_equal(p.narrow.spent_ppm, spent_ppm);
-    run(&p, 40, 1, 430 * MS, false); /* beside other jobs this is a loss */
+    run(&p, 40, 1, 430 * MS, false); /* beside other jobs a longer period counts as a loss */
     assert_in_range(profile_loss_ppm(&p), 75000, 85000);
 }
 
@@ -196,13 +196,13 @@ static void a_recalled_job_knows_the_number_of_lanes_that_it_needs(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(the_fewest_are_found_by_halving),
-        cmocka_unit_test(fewer_may_cost_a_part_of_the_limit),
+        cmocka_unit_test(the_smallest_sufficient_number_is_found_by_halving),
+        cmocka_unit_test(fewer_lanes_may_cost_a_part_of_the_loss_limit),
         cmocka_unit_test(the_fullest_of_enough_lanes_adds_no_cost),
         cmocka_unit_test(no_job_is_judged_beside_others_or_by_few_rounds),
         cmocka_unit_test(another_job_under_its_name_is_sought_anew),
         cmocka_unit_test(a_trial_on_too_few_lanes_is_no_sign_of_another_job),
-        cmocka_unit_test(on_enough_lanes_the_mark_goes_with_the_job),
+        cmocka_unit_test(on_the_sufficient_lanes_a_new_period_replaces_the_known_one),
         cmocka_unit_test(a_stricter_limit_undoes_the_trial_of_a_looser_one),
         cmocka_unit_test(a_recalled_job_knows_the_number_of_lanes_that_it_needs),
     };

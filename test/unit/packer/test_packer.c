@@ -294,7 +294,7 @@ static void memory_may_be_used_to_the_last_byte(void **state)
     fixture_free(f);
 }
 
-static void memory_in_crumbs_is_refused_with_the_piece_that_does_not_fit(void **state)
+static void too_small_parts_of_memory_are_refused_with_the_piece_that_does_not_fit(void **state)
 {
     struct fixture *f = fixture_new(3, 1);
 
@@ -400,7 +400,7 @@ int main(void)
         cmocka_unit_test(a_tensor_is_cut_into_the_fewest_equal_pieces),
         cmocka_unit_test(pieces_start_on_a_cache_line_of_their_tensor),
         cmocka_unit_test(memory_may_be_used_to_the_last_byte),
-        cmocka_unit_test(memory_in_crumbs_is_refused_with_the_piece_that_does_not_fit),
+        cmocka_unit_test(too_small_parts_of_memory_are_refused_with_the_piece_that_does_not_fit),
         cmocka_unit_test(lanes_without_a_limit_never_run_full),
         cmocka_unit_test(thousands_of_tiny_tensors_are_spread_evenly),
         cmocka_unit_test(the_same_request_gives_the_same_plan),

@@ -1,5 +1,5 @@
 /* Tests how a job's pieces are distributed over lanes with known shares (P14). Gradients become
- * ready one after the other. No lane may be idle until the last ones. */
+ * ready one after the other. Every lane must have work until the last gradients are ready. */
 #include "test/unit/packer/packer_fleet.h"
 
 #include <math.h>
@@ -64,8 +64,9 @@ static void small_tensors_open_no_lane(void **state)
     free(f);
 }
 
-/* 51 + 51 and 34 + 34 + 34 fill two lanes of 105. Distributed in order, they need three. */
-static void a_job_of_few_pieces_gets_no_lane_more_for_being_dealt(void **state)
+/* Pieces of 51 + 51 ms and of 34 + 34 + 34 ms fill two lanes of 105 ms. Distributed in order, the
+ * pieces need three lanes. */
+static void the_distribution_of_few_pieces_needs_no_additional_lane(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
     struct packer_plan plan;
@@ -161,7 +162,7 @@ int main(void)
         cmocka_unit_test(a_lane_gets_pieces_from_all_over_the_request),
         cmocka_unit_test(a_large_tensor_that_is_ready_last_is_summed_on_all_lanes),
         cmocka_unit_test(small_tensors_open_no_lane),
-        cmocka_unit_test(a_job_of_few_pieces_gets_no_lane_more_for_being_dealt),
+        cmocka_unit_test(the_distribution_of_few_pieces_needs_no_additional_lane),
         cmocka_unit_test(own_lanes_are_levelled_before_the_limit_is_used_up),
         cmocka_unit_test(no_lane_is_ahead_or_behind_by_more_than_a_few_pieces),
     };

@@ -24,7 +24,7 @@ static struct fleet *fleet_of_job(size_t lanes, uint64_t period_ns)
     return f;
 }
 
-/* --- which lane --- */
+/* --- the lane of each piece --- */
 
 static void the_tightest_open_lane_that_holds_a_piece_gets_it(void **state)
 {
@@ -88,7 +88,7 @@ static void the_lane_that_the_job_is_on_wins_a_tie(void **state)
     free(f);
 }
 
-static void crumbs_stay_where_the_job_is(void **state)
+static void small_tensors_go_to_a_lane_of_the_job(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
     struct packer_plan plan;
@@ -279,9 +279,9 @@ static void nodes_and_residents_that_make_no_sense_are_refused(void **state)
     free(f);
 }
 
-/* --- how many lanes --- */
+/* --- the number of lanes --- */
 
-static void a_job_does_not_use_up_its_lanes_on_crumbs(void **state)
+static void a_job_does_not_use_up_its_lanes_on_lanes_with_little_room(void **state)
 {
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
@@ -361,14 +361,14 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
         assert_int_equal(plan.shares[1].loss_ppm, 0);
         packer_plan_fini(&plan);
     }
-    f->workers = 4; /* the number of lanes */
+    f->workers = 4; /* as many workers as lanes */
     f->lanes[0].state = f->lanes[2].state = PACKER_LANE_UNSTARTED;
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 3);
     packer_plan_fini(&plan);
     fleet_refuse(f, "dedicated", -ENOSPC,
                  "dedicated needs 4 lanes without another job, but only 3 of 4");
-    f->workers = 1; /* the number of running ones */
+    f->workers = 1; /* as many workers as running lanes */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);
     assert_int_equal(plan.shares[0].lane, 3);
@@ -379,7 +379,7 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
     free(f);
 }
 
-/* --- whatever comes --- */
+/* --- random jobs and extreme numbers --- */
 
 static void draw_job(struct fleet *f, uint64_t *seed)
 {
@@ -553,7 +553,7 @@ int main(void)
         cmocka_unit_test(the_tightest_open_lane_that_holds_a_piece_gets_it),
         cmocka_unit_test(a_lane_opens_only_when_no_open_one_will_do),
         cmocka_unit_test(the_lane_that_the_job_is_on_wins_a_tie),
-        cmocka_unit_test(crumbs_stay_where_the_job_is),
+        cmocka_unit_test(small_tensors_go_to_a_lane_of_the_job),
         cmocka_unit_test(earlier_pieces_of_the_job_count),
         cmocka_unit_test(a_large_tensor_is_packed_by_pieces),
         cmocka_unit_test(a_strict_resident_keeps_others_away),
@@ -563,7 +563,7 @@ int main(void)
         cmocka_unit_test(memory_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(network_is_that_of_the_lane_and_of_its_node),
         cmocka_unit_test(nodes_and_residents_that_make_no_sense_are_refused),
-        cmocka_unit_test(a_job_does_not_use_up_its_lanes_on_crumbs),
+        cmocka_unit_test(a_job_does_not_use_up_its_lanes_on_lanes_with_little_room),
         cmocka_unit_test(no_job_gets_more_lanes_than_it_may_have),
         cmocka_unit_test(a_refusal_names_the_scarce_resource_and_the_missing_amount),
         cmocka_unit_test(a_job_that_is_not_measured_gets_lanes_of_its_own),

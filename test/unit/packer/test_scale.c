@@ -7,7 +7,7 @@ static void wish(struct pool *p, uint32_t lanes)
     p->wishes[p->seen.wishes_count++] = (struct scale_wish){900, lanes};
 }
 
-/* --- lanes that are wanted --- */
+/* --- lanes for waiting jobs --- */
 
 static void a_pool_without_jobs_keeps_one_lane_open(void **state)
 {
@@ -290,7 +290,8 @@ static void the_furthest_above_its_limit_is_relieved_first(void **state)
     struct pool *p = crowded();
     p->jobs[0].loss_ppm = 79999;
     p->jobs[2].loss_ppm = 90000;
-    p->jobs[2].timing.loss_limit_ppm = 60000; /* of two equal jobs the first */
+    p->jobs[2].timing.loss_limit_ppm = 60000; /* both jobs exceed their limits equally, so the first
+                                               * is relieved */
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 101);
     pool_obey(p);
@@ -319,24 +320,24 @@ static void relief_that_does_not_help_comes_ever_more_seldom(void **state)
 
 /* --- time, and inconsistent input --- */
 
-static void a_clock_that_leaps_lets_no_hold_time_pass(void **state)
+static void a_leap_of_the_clock_does_not_end_a_hold_time(void **state)
 {
     struct pool *p = pool_sparse();
     pool_look(p);
     p->now_ns += 1000000 * S;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 10 of 30 s */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 10 of the 30 s have passed */
     p->now_ns -= 500000 * S;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* nothing decided */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* a clock that goes back counts no time */
     p->now_ns = UINT64_MAX - WINDOW_NS;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 20 s */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 20 of the 30 s have passed */
     p->now_ns = 0;
     assert_int_equal(pool_look(p), SCALE_NOTHING);
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 25 s */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* 25 of the 30 s have passed */
     assert_int_equal(pool_look(p), SCALE_DRAIN);
     pool_free(p);
 }
 
-static void a_clock_that_stands_lets_none_pass_either(void **state)
+static void a_stopped_clock_does_not_end_a_hold_time(void **state)
 {
     struct pool *p = pool_sparse();
     for (int i = 0; i < 100; i++) {
@@ -346,7 +347,7 @@ static void a_clock_that_stands_lets_none_pass_either(void **state)
     pool_free(p);
 }
 
-static void the_same_is_decided_from_the_same(void **state)
+static void equal_inputs_give_equal_decisions(void **state)
 {
     struct pool *p = pool_sparse(), *q = pool_sparse();
     for (int i = 0; i < 100; i++) {
@@ -370,7 +371,7 @@ static void expect_nonsense(struct pool *p)
     assert_memory_equal(&before, &p->scale, sizeof before);
 }
 
-static void nonsense_is_refused_and_changes_nothing(void **state)
+static void inconsistent_input_is_refused_and_changes_nothing(void **state)
 {
     struct pool *p = pool_sparse();
     pool_look(p);
@@ -427,10 +428,10 @@ int main(void)
         cmocka_unit_test(a_job_that_relief_has_not_helped_waits_for_the_others),
         cmocka_unit_test(the_furthest_above_its_limit_is_relieved_first),
         cmocka_unit_test(relief_that_does_not_help_comes_ever_more_seldom),
-        cmocka_unit_test(a_clock_that_leaps_lets_no_hold_time_pass),
-        cmocka_unit_test(a_clock_that_stands_lets_none_pass_either),
-        cmocka_unit_test(the_same_is_decided_from_the_same),
-        cmocka_unit_test(nonsense_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_leap_of_the_clock_does_not_end_a_hold_time),
+        cmocka_unit_test(a_stopped_clock_does_not_end_a_hold_time),
+        cmocka_unit_test(equal_inputs_give_equal_decisions),
+        cmocka_unit_test(inconsistent_input_is_refused_and_changes_nothing),
         cmocka_unit_test(a_pool_without_lanes_makes_no_decision),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

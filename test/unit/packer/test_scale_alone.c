@@ -39,8 +39,8 @@ static void tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay(void **state)
     pool_free(p);
 }
 
-/* One job is measured, a drain moves it back, and the next job is measured. At the end nothing more
- * happens. */
+/* One job is measured and moved back by a drain. Then the next job is measured. After the last job
+ * no decision follows. */
 static void jobs_are_measured_in_turn_and_return(void **state)
 {
     struct pool *p = together(4);
@@ -63,7 +63,7 @@ static void jobs_are_measured_in_turn_and_return(void **state)
     pool_free(p);
 }
 
-static void an_operator_s_order_holds_against_being_measured(void **state)
+static void an_operator_s_order_prevents_a_measurement_alone(void **state)
 {
     struct pool *p = together(2);
     p->jobs[0].is_ordered = p->jobs[1].is_ordered = true;
@@ -130,7 +130,7 @@ int main(void)
         cmocka_unit_test(a_sharing_job_never_measured_alone_gets_a_lane_without_a_job),
         cmocka_unit_test(tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay),
         cmocka_unit_test(jobs_are_measured_in_turn_and_return),
-        cmocka_unit_test(an_operator_s_order_holds_against_being_measured),
+        cmocka_unit_test(an_operator_s_order_prevents_a_measurement_alone),
         cmocka_unit_test(a_job_stays_where_no_lane_is_free),
         cmocka_unit_test(an_aggregator_starts_for_the_job_where_none_has_a_free_lane),
         cmocka_unit_test(a_job_that_stays_unmeasured_is_tried_more_and_more_rarely),

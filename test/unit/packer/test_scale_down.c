@@ -12,12 +12,12 @@ static void a_low_load_that_lasts_empties_the_lane_of_least_load(void **state)
                 "lane 13 is emptied: for 30 s the load of 3 lanes was low, 0.35 now");
     assert_int_equal(p->last.moves_count, 1);
     pool_obey(p);
-    assert_int_equal(pool_until(p, SCALE_PARK), 3); /* 10 s */
+    assert_int_equal(pool_until(p, SCALE_PARK), 3); /* after 10 s */
     assert_int_equal(p->last.lanes[0], 13);
     pool_free(p);
 }
 
-static void the_next_lane_waits_until_the_first_is_felt(void **state)
+static void a_second_drain_waits_until_measurements_show_the_first(void **state)
 {
     struct pool *p = pool_sparse();
     p->tasks[2].lane_ns = 8 * MS;
@@ -31,7 +31,7 @@ static void the_next_lane_waits_until_the_first_is_felt(void **state)
     pool_free(p);
 }
 
-static void a_window_of_load_begins_the_time_anew(void **state)
+static void a_window_of_high_load_restarts_the_wait(void **state)
 {
     struct pool *p = pool_sparse();
     for (int i = 0; i < 100; i++) {
@@ -53,7 +53,7 @@ static void a_lane_whose_tasks_fit_nowhere_is_not_drained(void **state)
     pool_free(p);
 }
 
-static void a_drain_leaves_a_point_more_than_a_placement(void **state)
+static void a_drain_requires_a_larger_margin_than_a_placement(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 2);
@@ -154,7 +154,7 @@ static void memory_used_by_one_job_is_not_offered_to_the_next(void **state)
     pool_free(p);
 }
 
-static void the_floor_is_not_drained(void **state)
+static void the_minimum_number_of_lanes_is_not_drained(void **state)
 {
     struct pool *p = pool_sparse();
     p->options.lanes_min = 3;
@@ -165,7 +165,7 @@ static void the_floor_is_not_drained(void **state)
 
 /* --- unused lanes and aggregators --- */
 
-static void of_lanes_without_a_job_the_last_park(void **state)
+static void the_last_of_the_lanes_without_a_job_park(void **state)
 {
     struct pool *p = pool_new(8, 2);
     pool_open(p, 5);
@@ -179,7 +179,7 @@ static void of_lanes_without_a_job_the_last_park(void **state)
     pool_free(p);
 }
 
-static void only_so_many_park_as_were_idle_all_the_time(void **state)
+static void only_as_many_lanes_park_as_were_idle_all_the_time(void **state)
 {
     struct pool *p = pool_new(8, 2);
     pool_open(p, 5);
@@ -275,19 +275,19 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_low_load_that_lasts_empties_the_lane_of_least_load),
-        cmocka_unit_test(the_next_lane_waits_until_the_first_is_felt),
-        cmocka_unit_test(a_window_of_load_begins_the_time_anew),
+        cmocka_unit_test(a_second_drain_waits_until_measurements_show_the_first),
+        cmocka_unit_test(a_window_of_high_load_restarts_the_wait),
         cmocka_unit_test(a_lane_whose_tasks_fit_nowhere_is_not_drained),
-        cmocka_unit_test(a_drain_leaves_a_point_more_than_a_placement),
+        cmocka_unit_test(a_drain_requires_a_larger_margin_than_a_placement),
         cmocka_unit_test(all_tasks_of_a_lane_leave_or_none),
         cmocka_unit_test(lanes_with_jobs_that_cannot_be_planned_for_stay),
         cmocka_unit_test(a_drain_waits_until_nothing_changes),
         cmocka_unit_test(a_drain_that_moves_too_much_is_left),
         cmocka_unit_test(memory_bounds_a_drain),
         cmocka_unit_test(memory_used_by_one_job_is_not_offered_to_the_next),
-        cmocka_unit_test(the_floor_is_not_drained),
-        cmocka_unit_test(of_lanes_without_a_job_the_last_park),
-        cmocka_unit_test(only_so_many_park_as_were_idle_all_the_time),
+        cmocka_unit_test(the_minimum_number_of_lanes_is_not_drained),
+        cmocka_unit_test(the_last_of_the_lanes_without_a_job_park),
+        cmocka_unit_test(only_as_many_lanes_park_as_were_idle_all_the_time),
         cmocka_unit_test(an_aggregator_without_open_lanes_stops_in_the_end),
         cmocka_unit_test(an_aggregator_with_a_lane_that_changes_does_not_stop),
         cmocka_unit_test(an_aggregator_started_by_others_is_not_stopped),

@@ -44,7 +44,7 @@ static void half_of_its_lanes_take_all_evenly(void **state)
 }
 
 /* During the trial no task is added to the job's lanes, and none is removed. */
-static void nothing_happens_to_the_job_while_it_is_measured_there(void **state)
+static void during_a_trial_no_task_of_the_job_moves(void **state)
 {
     struct pool *p = alone(4);
     pool_open(p, 6);
@@ -64,7 +64,7 @@ static void nothing_happens_to_the_job_while_it_is_measured_there(void **state)
     pool_free(p);
 }
 
-static void too_few_lanes_are_left_for_more_at_once(void **state)
+static void a_job_on_too_few_lanes_gets_more_at_once(void **state)
 {
     struct pool *p = alone(4);
     pool_until(p, SCALE_NARROW);
@@ -212,7 +212,8 @@ static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
     pool_free(p);
 }
 
-/* The smallest sufficient number of lanes is found, whatever it is. Then nothing more happens. */
+/* The search finds the smallest sufficient number of lanes, for each number from 1 to 8. Then no
+ * decision follows. */
 static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {
@@ -240,8 +241,8 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(half_of_its_lanes_take_all_evenly),
-        cmocka_unit_test(nothing_happens_to_the_job_while_it_is_measured_there),
-        cmocka_unit_test(too_few_lanes_are_left_for_more_at_once),
+        cmocka_unit_test(during_a_trial_no_task_of_the_job_moves),
+        cmocka_unit_test(a_job_on_too_few_lanes_gets_more_at_once),
         cmocka_unit_test(a_job_with_neighbours_or_in_a_move_is_not_tried),
         cmocka_unit_test(a_job_that_finds_no_lane_keeps_its_lanes_and_delays_no_other),
         cmocka_unit_test(a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit),

@@ -151,7 +151,7 @@ static bool place(const struct pool *p, const struct packer_timing *timing, uint
     return true;
 }
 
-/* A job arrives. Without room it waits for a lane. */
+/* Adds an arriving job. Without room the job waits for a lane. */
 static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
 {
     struct pool *p = w->p;
@@ -241,8 +241,8 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
     assert_true(drains > 0);
 }
 
-/* If a lane has a job too many, it is relieved, and no job is placed there soon afterwards. In a
- * random placement a job may be at its limit, so noise can exceed it at any time. This happens
+/* A lane with a job too many is relieved, and no job is placed there soon afterwards. In a random
+ * placement a job may be at its limit, so noise can exceed the limit at any time. This happens
  * once, and a relief follows. The packer itself places no job at its limit: its margin equals this
  * noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
@@ -301,7 +301,7 @@ static void a_load_that_swings_tenfold_is_followed(void **state)
     pool_free(p);
 }
 
-/* --- whatever is seen --- */
+/* --- random input --- */
 
 static void disturb(struct pool *p, uint64_t *seed)
 {

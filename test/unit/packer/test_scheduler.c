@@ -57,7 +57,7 @@ static void growth_below_half_of_its_promise_is_undone_until_the_speed_drifts(vo
     rig_measured(&rig, 2, 1, 1.0);
     rig_job(&rig, SCHEDULER_ENDED, 1);
     rig_expect(&rig, "lanes 2=2, start 2.1 @0");
-    rig_measured(&rig, 2, 2, 0.9); /* 0.55 was promised */
+    rig_measured(&rig, 2, 2, 0.9); /* 0.55 was expected */
     rig_expect(&rig, "leave 2.1");
     rig_out(&rig, 2, 1);
     rig_expect(&rig, "lanes 2=1");

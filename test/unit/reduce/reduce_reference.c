@@ -193,7 +193,7 @@ void reference_any(enum reduce_dtype dtype, void *ret_element)
     uint64_t bits = any_bits();
     double real = any_real();
     float single = (float)real;
-    bool takes_bits = random() % 4 == 0; /* random bits, including denormals and NaN */
+    bool takes_bits = random() % 4 == 0; /* random bits: all values, also denormals and NaN */
     size_t bytes = reduce_element_bytes(dtype);
     uint16_t half;
     memcpy(ret_element, &bits, bytes);

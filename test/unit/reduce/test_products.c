@@ -1,5 +1,5 @@
-/* Sums of products: the same bits with every instruction set, for all lengths and alignments, and
- * without a read beyond the end (R13). */
+/* Tests sums of products: the bits are the same with every instruction set, for all lengths and
+ * alignments, and no byte beyond the end is read (R13). */
 #include "svc/reduce/internal.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@
 #define LENGTHS_MOST 140
 #define LONG 4097
 
-/* The tree by definition. */
+/* Computes the sum by the definition of the tree. */
 static double reference(const float *a, const float *b, size_t elements)
 {
     double strand[STRANDS] = {0};

@@ -40,7 +40,7 @@ static char expected[REDUCE_SOURCES_MAX + 1][VARIANTS][ROOM_BYTES];
 static char source_memory[REDUCE_SOURCES_MAX][ROOM_BYTES], partial_memory[ROOM_BYTES];
 static char target_memory[ROOM_BYTES + 128] __attribute__((aligned(LINE_BYTES)));
 
-/* 1 is among them, and the largest weight of a round. */
+/* These weights include 1 and the largest weight of a round. */
 static const float weights[REDUCE_SOURCES_MAX] = {3, 1, 7, 4194304, 2, 192, 65537, 1};
 
 static size_t bytes_of(enum reduce_dtype dtype, size_t elements)
@@ -494,7 +494,7 @@ static void halves_are_rounded_to_nearest_and_ties_to_even(void **state)
     for_each_half(check_rounding);
 }
 
-/* --- sets --- */
+/* --- instruction sets --- */
 
 static void a_set_is_found_by_name(void **state)
 {

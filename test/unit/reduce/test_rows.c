@@ -88,7 +88,7 @@ static void expect_adagrad(const struct row_case *c, uint32_t i)
     expected_value[i] = value[i] - part;
 }
 
-/* Rule R11: sixteen partial sums, added in halves. */
+/* Computes the mean of squares by R11: sixteen partial sums, added in halves. */
 static float mean_square(const struct row_case *c)
 {
     volatile float strand[16] = {0}, square;

@@ -1,6 +1,6 @@
-/* The part of an aggregator that stores copies (the holder, svc/replica) on a separate thread, and
- * the lanes of its copies. Lanes are listeners polled by the test, which also answers the holder's
- * requests. */
+/* Runs the part of an aggregator that stores copies (the holder, svc/replica) on a thread of its
+ * own, and simulates the lanes of its copies. The test polls the listeners of these lanes, and
+ * answers the holder's requests. */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
@@ -29,7 +29,7 @@
 #define DEADLINE_NS (60 * NS_PER_S)
 #define QUIET_NS (20 * NS_PER_MS)
 
-/* A lane whose connections are made one after the other. */
+/* A simulated lane, which has at most one connection at a time. */
 struct scripted_lane {
     struct fabric *shm, *ofi;
     char shm_address[FABRIC_ADDRESS_BYTES_MAX], ofi_address[FABRIC_ADDRESS_BYTES_MAX];
@@ -136,7 +136,7 @@ static inline void listen_ofi(struct scripted_lane *lane)
     assert_int_equal(fabric_listen(lane->ofi, "127.0.0.1:0", lane->ofi_address), 0);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static inline void note_ask(void *context)
 {

@@ -67,7 +67,7 @@ static void copies_unknown_to_the_coordinator_are_dropped(void **state)
     assert_int_equal(use().copies, 0);
     holder_ask_again(k);
     expect_no_ask();
-    keep(1, copy(1, 1)); /* like any new copy */
+    keep(1, copy(1, 1)); /* the dropped piece is stored again like a new one */
     connect_lane(1);
     expect_told(1, 1);
 }
@@ -79,7 +79,7 @@ static void an_ended_lane_is_awaited_without_requests(void **state)
     refuse(1, -ESTALE);
     expect_no_ask();
     assert_int_equal(use().copies, 1);
-    keep(2, copy(1, 2)); /* the next copy */
+    keep(2, copy(1, 2)); /* the piece moves to lane 2 */
     connect_lane(2);
     expect_told(2, 1);
     assert_int_equal(lanes[1].opened, 0);
@@ -282,7 +282,7 @@ static void a_copy_without_memory_is_refused_and_leaves_nothing(void **state)
     assert_int_equal(expect_told(1, 1)->piece, 1);
 }
 
-static void many_copies_are_reported_one_after_the_other(void **state)
+static void more_copies_than_a_message_holds_are_all_reported(void **state)
 {
     struct holder_copy copies[TOLD_MOST];
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
@@ -297,7 +297,7 @@ static void many_copies_are_reported_one_after_the_other(void **state)
         assert_int_equal(lanes[1].told[i].piece, 1000 * i);
 }
 
-/* ---- given up ---- */
+/* ---- the end of copies ---- */
 
 static void a_lane_that_has_another_holder_is_left(void **state)
 {
@@ -366,7 +366,7 @@ static void a_job_that_ends_is_left_everywhere(void **state)
     expect_ask(2, 0);
     holder_end(k, JOB, NULL, 0, false);
     until(lanes[1].closed == 1);
-    grant(2); /* too late */
+    grant(2); /* the holder has left this job, so the ticket is too late */
     settle();
     assert_int_equal(lanes[2].opened, 0);
     assert_int_equal(use().copies, 1); /* the copy of the second job */
@@ -428,7 +428,7 @@ int main(void)
         CASE(a_new_copy_is_empty),
         CASE(a_piece_of_another_length_is_refused_and_the_rest_stays),
         CASE(a_copy_without_memory_is_refused_and_leaves_nothing),
-        CASE(many_copies_are_reported_one_after_the_other),
+        CASE(more_copies_than_a_message_holds_are_all_reported),
         CASE(a_lane_that_has_another_holder_is_left),
         CASE(a_copy_that_was_stored_again_before_the_drop_stays),
         CASE(a_copy_that_is_whole_stays),

@@ -1,9 +1,9 @@
-/* Tests a piece that moves between lanes while its copy stays in place. No lane may use the place
- * while another one may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
+/* Tests a piece that moves between lanes while its copy stays at the same memory. No lane may use
+ * this memory while another lane may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-/* Number of calls to fence. They would kill a disobedient lane, but here the lane is this
- * process. */
+/* Number of calls to fabric_fence(). A real call may kill a lane that does not end its connection,
+ * but here the lane is this process. */
 static int fences;
 
 void __real_fabric_fence(struct fabric_conn *c);
@@ -76,7 +76,7 @@ static void a_lane_that_gets_a_copy_while_it_is_being_left_is_connected_anew(voi
     assert_int_equal(lanes[1].opened, 2);
 }
 
-/* ---- lost ---- */
+/* ---- pieces of a lost lane ---- */
 
 static void no_message_names_a_copy_that_a_lost_lane_may_still_write(void **state)
 {
@@ -232,13 +232,14 @@ static void memory_that_a_lane_may_write_is_used_for_no_other_piece(void **state
     assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
-    until(use().connections == 1); /* afterwards its room is free */
+    until(use().connections == 1); /* after this the memory of the connection's copies is free */
     keep(2, copy(4, 1));
     next = expect_told(2, 3);
     assert_int_equal(next->offset[0], told.offset[0]);
 }
 
-/* A new copy closes the connection. The lane is lost before it has detected this. */
+/* The holder closes the connection to get a new copy. The lane is lost before it has detected the
+ * end of the connection. */
 static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
 {
     fences = 0;
@@ -278,7 +279,7 @@ static void a_lane_with_an_open_write_gets_a_new_copy_on_another_connection(void
     assert_int_equal(lanes[1].opened, 2);
 }
 
-/* ---- kept by another meanwhile ---- */
+/* ---- copies that another lane gets ---- */
 
 /* The lane may have posted a write before its report. Its other copies are announced to it
  * again. */

@@ -28,7 +28,7 @@ static const struct state_tensor written[TENSORS] = {
     {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
     {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
 };
-/* each tensor starts one element later */
+/* tensor i starts i elements after the usual place, so tensors have different addresses */
 static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX];
 
 static int make_folder(void **context)

@@ -1,5 +1,5 @@
-/* Tests the file of a timeline. It is complete after each batch, and the former file stays until
- * the first batch. A worker's data cannot make it unreadable. */
+/* Tests the file of a timeline. The file is complete after each batch. The former file stays until
+ * the first batch. Data of a worker cannot make the file unreadable. */
 #include "svc/timeline/timeline_file.h"
 #include "svc/wire/record.h"
 #include "svc/wire/trace_ring.h"

@@ -1,5 +1,5 @@
-/* Terms of backup workers: each value out of its range is refused with a text that names the job,
- * the value and the remedy; terms with the same meaning are the same; the text has all values. */
+/* Tests terms of backup workers. Each value out of its range is refused with a text that names the
+ * job, the value and the remedy. Terms with the same meaning are equal. The text has all values. */
 #include "svc/wire/backup_terms.h"
 
 #include <errno.h>
@@ -43,7 +43,9 @@ static void every_rule_has_terms_that_pass(void **state)
                                   .rate = BACKUP_TERMS_PROPORTIONAL,
                                   .gradients = 1},
             WORKERS);
-    accepts((struct backup_terms){.rule = BACKUP_TERMS_AUTO}, 1); /* the default of least is cut */
+    accepts((struct backup_terms){.rule = BACKUP_TERMS_AUTO}, 1); /* the default of `least` is
+                                                                   * reduced to the number of
+                                                                   * workers */
 }
 
 static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
@@ -85,8 +87,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "job 'resnet': backup.rate is 2; set rate to a value of enum gp_backup_rate");
 }
 
-/* Every field that differs, one at a time, makes the terms differ; a default named in full does
- * not. */
+/* Changes one field at a time: each change makes the terms differ. A value that equals the default
+ * makes no difference. */
 static void terms_are_the_same_if_they_mean_the_same(void **state)
 {
     const struct backup_terms named = {
@@ -126,7 +128,7 @@ static void the_text_has_every_value(void **state)
     assert_null(backup_terms_rule_name(UINT32_MAX));
 }
 
-/* For any bytes of a peer, the check ends with 0, or with -EINVAL and a text. */
+/* Checks random bytes, as sent by a hostile peer. The result is 0, or -EINVAL and a text. */
 static void random_terms_are_accepted_or_refused_with_a_text(void **state)
 {
     unsigned seed = 20261130;

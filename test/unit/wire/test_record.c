@@ -214,7 +214,8 @@ static void each_field_of_ready_is_checked(void **state)
     accepts(RECORD_READY, ready.stalled, UINT16_MAX);
     refuses(RECORD_READY, ready.operation, 255);
     refuses(RECORD_READY, ready.operation, RECORD_BARRIER); /* a barrier with input bytes */
-    refuses(RECORD_READY, ready.standing, RECORD_TAKES);    /* with an input */
+    refuses(RECORD_READY, ready.standing, RECORD_TAKES);    /* a record TAKES must not have an
+                                                             * input */
     refuses(RECORD_READY, ready.standing, RECORD_TAKES + 1);
     refuses(RECORD_READY, ready.weight, 0); /* a sum has no weights */
     refuses(RECORD_READY, ready.weight, 2);
@@ -307,12 +308,13 @@ static void the_other_kinds_are_checked_field_by_field(void **state)
     refuses(RECORD_QUERY, query.padding, 1);
     refuses(RECORD_CLOSED, closed.round, RECORD_ROUND_MOST + 1);
     refuses(RECORD_CHOSEN, chosen.round, 0);
-    refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* no rank */
+    refuses(RECORD_CHOSEN, chosen.ranks[0], 0); /* the set has no rank */
     refuses(RECORD_CHOSEN, chosen.round, RECORD_ROUND_MOST + 1);
     accepts(RECORD_CHOSEN, chosen.reason, RECORD_REASON_REPLAY);
     refuses(RECORD_CHOSEN, chosen.reason, RECORD_REASON_REPLAY + 1);
     accepts(RECORD_CHOSEN, chosen.form, RECORD_FORM_COUNTS);
-    refuses(RECORD_CHOSEN, chosen.form, RECORD_FORM_TAKERS); /* for PASSED only */
+    refuses(RECORD_CHOSEN, chosen.form, RECORD_FORM_TAKERS); /* this form is allowed in PASSED
+                                                              * only */
     accepts(RECORD_CHOSEN, chosen.epoch, UINT32_MAX);
     refuses(RECORD_PASSED, chosen.round, 0);
     refuses(RECORD_PASSED, chosen.ranks[0], 0);

@@ -82,7 +82,7 @@ static void every_kind_passes_at_exactly_its_size(void **state)
     }
 }
 
-/* Makes one field of a valid record another value, and expects the verdict. */
+/* Changes one field of a valid record, and expects this result of the check. */
 #define gives(kind_, field, value, verdict)                \
     do {                                                   \
         union record changed = sound(kind_);               \
@@ -142,12 +142,13 @@ static void each_field_of_a_clock_is_checked(void **state)
     refuses(RECORD_CLOCK, clock.reserved_2, 1);
     refuses(RECORD_CLOCK, clock.sequence, RECORD_CLOCK_MOST + 1);
     accepts(RECORD_CLOCK, clock.sequence, 0);
-    refuses(RECORD_CLOCK, clock.form, RECORD_CLOCK_SETTINGS); /* with two tables */
+    refuses(RECORD_CLOCK, clock.form, RECORD_CLOCK_SETTINGS); /* settings are for one table, this
+                                                               * record has two */
     refuses(RECORD_CLOCK, clock.form, RECORD_CLOCK_SETTINGS + 1);
     accepts(RECORD_CLOCK, clock.form, RECORD_CLOCK_STANDING);
     refuses(RECORD_CLOCK, clock.count, 0);
-    refuses(RECORD_CLOCK, clock.count, 1); /* a table more than counted */
-    refuses(RECORD_CLOCK, clock.count, 3); /* table 0 behind table 8 */
+    refuses(RECORD_CLOCK, clock.count, 1); /* the record has more tables than its count */
+    refuses(RECORD_CLOCK, clock.count, 3); /* numbers must ascend, but table 0 follows table 8 */
     refuses(RECORD_CLOCK, clock.count, RECORD_CLOCK_TABLES_MAX + 1);
     refuses(RECORD_CLOCK, clock.count, 255);
     refuses(RECORD_CLOCK, clock.tables[1], 3); /* the same table twice */
@@ -177,14 +178,15 @@ static void settings_of_any_value_pass_to_the_lane(void **state)
 
 static void each_field_of_clocks_is_checked(void **state)
 {
-    refuses(RECORD_CLOCKS, clocks.is_answer, 0); /* with a word */
+    refuses(RECORD_CLOCKS, clocks.is_answer, 0); /* an answer must be marked, because it has a
+                                                  * word */
     refuses(RECORD_CLOCKS, clocks.is_answer, 2);
     refuses(RECORD_CLOCKS, clocks.reserved, 1);
     refuses(RECORD_CLOCKS, clocks.minimum, 0);
     refuses(RECORD_CLOCKS, clocks.minimum, RECORD_CLOCK_MOST + 1);
     refuses(RECORD_CLOCKS, clocks.count, RECORD_CLOCKS_RANKS_MAX + 1);
     refuses(RECORD_CLOCKS, clocks.count, 255);
-    refuses(RECORD_CLOCKS, clocks.count, 1); /* a rank more than counted */
+    refuses(RECORD_CLOCKS, clocks.count, 1); /* the record has more ranks than its count */
     refuses(RECORD_CLOCKS, clocks.behind, 1);
     accepts(RECORD_CLOCKS, clocks.behind, UINT32_MAX);
     refuses(RECORD_CLOCKS, clocks.ranks[1], 0); /* the same rank twice */

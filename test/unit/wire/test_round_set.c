@@ -1,5 +1,5 @@
-/* Sets of ranks in CHOSEN and PASSED: what is written is read again, in each form, and a set that
- * has no form is refused. */
+/* Tests sets of ranks in CHOSEN and PASSED. In each form a written set is read again, and a set
+ * without a possible form is refused. */
 #include "svc/wire/round_set.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Directories of requests for rows: spans within the request pass and are found; each count, shard
- * or order that is wrong is refused, also when the memory changes after the check. */
+/* Tests directories of requests for rows. Valid spans are accepted and found. A wrong count, shard
+ * or order is refused, even if the memory changes after the check. */
 #include "svc/wire/table/row_directory.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ static void a_wrong_entry_is_named(void **state)
     refuses(good, (struct row_span){9, 1, 4, KEYS - 4 + 1}, 1);
     refuses(good, (struct row_span){3, 1, 4, 1}, 1); /* the same shard twice */
     refuses(good, (struct row_span){2, 1, 4, 1}, 1);
-    refuses(good, (struct row_span){9, 1, 3, 1}, 1); /* a key of two shards */
+    refuses(good, (struct row_span){9, 1, 3, 1}, 1); /* this key would belong to two shards */
 }
 
 static void each_shard_is_found_and_no_other(void **state)

@@ -1,5 +1,5 @@
-/* Terms of tables: each value out of its range is refused with a text that names the table, the
- * value and the remedy; terms with the same meaning are the same; the text has all values. */
+/* Tests terms of tables. Each value out of its range is refused with a text that names the table,
+ * the value and the remedy. Terms with the same meaning are equal. The text has all values. */
 #include "svc/wire/table/table_terms.h"
 
 #include <errno.h>

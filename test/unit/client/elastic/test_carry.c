@@ -1,4 +1,5 @@
-/* Tests the state of a deal that a late worker gets, and the words of step records. */
+/* Tests the state of a deal (the distribution of samples to ranks) that a late worker gets, and the
+ * words of step records. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/elastic/step_words.h"
 #include "svc/wire/mixed_key.h"
@@ -101,7 +102,7 @@ static void a_late_worker_deals_as_the_giver_does(void **state)
     }
 }
 
-static void every_other_length_is_refused(void **state)
+static void a_state_of_any_other_length_is_refused(void **state)
 {
     struct step_deal giver, late;
     size_t count;
@@ -135,7 +136,8 @@ static void the_state_of_another_deal_is_refused(void **state)
     deal_fini(&giver);
 }
 
-/* A word of another process has any value. What passes deals samples of the data set only. */
+/* Words come from another process and may have any value. A state that passes the checks deals
+ * samples of the data set only. */
 static void changed_words_are_refused_or_harmless(void **state)
 {
     static const uint64_t values[] = {0, 1, 500, 501, UINT32_MAX, UINT64_MAX};
@@ -196,7 +198,7 @@ static void the_sum_of_the_ranks_words_is_the_record(void **state)
     assert_true(ranks_have(sum.record.leaving, 63) && !ranks_have(sum.record.holds, 700));
 }
 
-static void a_late_rank_with_other_rounds_is_seen_by_all(void **state)
+static void all_ranks_detect_a_late_rank_with_another_number_of_rounds(void **state)
 {
     uint64_t words[STEP_WORDS_COUNT] = {0};
     struct step_sum sum;
@@ -215,7 +217,7 @@ static void late_ranks_get_the_end_of_the_training(void **state)
     add(words, (struct step_word){.rank = 1, .is_end = true, .rounds = 8});
     assert_int_equal(step_words_read(words, 2, 1, 0, &sum), 0);
     assert_true(sum.kind == STEP_END);
-    /* a rank with the state that is not at the end */
+    /* rank 2 has the state, but does not report the end of the training */
     add(words, (struct step_word){.rank = 2, .holds = true, .rounds = 9});
     assert_int_equal(step_words_read(words, 3, 1, 0, &sum), -EPROTO);
 }
@@ -231,7 +233,8 @@ static void sums_that_no_ranks_send_are_refused(void **state)
     assert_int_equal(step_words_read(sound, 2, 1, 5, &sum), 0);
     /* the record belongs to another deal */
     assert_int_equal(step_words_read(sound, 2, 1, 6, &sum), -EINVAL);
-    assert_int_equal(step_words_read(sound, 3, 2, 5, &sum), -EPROTO); /* without this rank */
+    assert_int_equal(step_words_read(sound, 3, 2, 5, &sum), -EPROTO); /* without the word of rank
+                                                                       * 2 */
     /* the record names a rank that the job does not have */
     assert_int_equal(step_words_read(sound, 1, 0, 5, &sum), -EPROTO);
     for (int i = 0; i < STEP_WORDS_DEAL; i++) {
@@ -250,11 +253,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_late_worker_deals_as_the_giver_does),
-        cmocka_unit_test(every_other_length_is_refused),
+        cmocka_unit_test(a_state_of_any_other_length_is_refused),
         cmocka_unit_test(the_state_of_another_deal_is_refused),
         cmocka_unit_test(changed_words_are_refused_or_harmless),
         cmocka_unit_test(the_sum_of_the_ranks_words_is_the_record),
-        cmocka_unit_test(a_late_rank_with_other_rounds_is_seen_by_all),
+        cmocka_unit_test(all_ranks_detect_a_late_rank_with_another_number_of_rounds),
         cmocka_unit_test(late_ranks_get_the_end_of_the_training),
         cmocka_unit_test(sums_that_no_ranks_send_are_refused),
     };

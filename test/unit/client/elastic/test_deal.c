@@ -40,7 +40,8 @@ struct world {
     uint64_t first_step[RANKS]; /* first step that a rank may train; 0: it is a founding member */
     uint32_t deaths_ppm, changes_ppm, alive;
     uint32_t confirmed[EPOCHS_MAX][SAMPLES_MAX], trained[EPOCHS_MAX][SAMPLES_MAX];
-    uint64_t repeated_most; /* number of samples of steps whose results dying ranks may have lost */
+    uint64_t repeated_most; /* number of samples in the last shares of dead ranks; at most so many
+                             * are trained again */
 };
 
 static uint64_t draw(struct world *w, uint64_t below) { return mixed_key(w->state++, 1) % below; }
@@ -115,7 +116,7 @@ static uint32_t holders(const struct world *w)
     return count;
 }
 
-/* Events of ranks between record t - 1 and record t. */
+/* Lets ranks die, leave and join between record t - 1 and record t. */
 static void change_ranks(struct world *w, uint64_t t)
 {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
@@ -148,7 +149,8 @@ static struct deal_record record_of(const struct world *w)
     return record;
 }
 
-/* Shares differ by at most one. Some members have none only if more shares would be too small. */
+/* Shares of a step differ by at most one sample. A member without a share is allowed only if one
+ * more share would make shares smaller than the minimum. */
 static void assert_divided(const struct world *w, const struct deal_step *step)
 {
     uint64_t least = UINT64_MAX, most = 0, sum = 0, sharers = 0;
@@ -263,7 +265,7 @@ static void a_rank_that_leaves_has_its_last_share_in_the_step_before_the_next_de
     deal_fini(&deal);
 }
 
-static void a_leave_that_would_leave_no_member_is_void(void **state)
+static void a_leave_of_the_last_member_has_no_effect(void **state)
 {
     struct step_deal deal;
     struct deal_record record = all_of(2);
@@ -347,7 +349,8 @@ static void no_share_is_smaller_than_the_least(void **state)
     assert_int_equal(deal_share(deal_step(&deal, 1), 2), 2);
     assert_int_equal(deal_share(deal_step(&deal, 1), 3), 0);
     assert_int_equal(deal_apply(&deal, &four), 0);
-    assert_int_equal(deal_step(&deal, 2)->runs.samples, 7); /* with the rest, which is one sample */
+    assert_int_equal(deal_step(&deal, 2)->runs.samples, 7); /* all remaining samples, because one
+                                                             * sample alone would be too few */
     assert_int_equal(deal_share(deal_step(&deal, 2), 0), 3);
     deal_fini(&deal);
 }
@@ -362,7 +365,7 @@ static void a_job_without_members_is_over(void **state)
     deal_fini(&deal);
 }
 
-static void senseless_numbers_are_refused(void **state)
+static void settings_without_sense_are_refused(void **state)
 {
     static const struct deal_spec sound = {.samples = 1, .epochs = 1, .batch = 1};
     struct deal_record one = all_of(1), none = {0};
@@ -397,7 +400,7 @@ static void the_order_of_an_epoch_is_a_permutation_of_its_own(void **state)
             same += spec.samples == 70000 && sample == deal_sample(&spec, 4, place);
         }
     }
-    assert_true(same < 20); /* about one place in two epochs by chance */
+    assert_true(same < 20); /* by chance about one sample has the same place in both epochs */
     free(seen);
 }
 
@@ -437,14 +440,14 @@ int main(void)
         cmocka_unit_test(
             without_a_death_an_epoch_ends_with_as_many_empty_steps_as_records_are_behind),
         cmocka_unit_test(a_rank_that_leaves_has_its_last_share_in_the_step_before_the_next_deal),
-        cmocka_unit_test(a_leave_that_would_leave_no_member_is_void),
+        cmocka_unit_test(a_leave_of_the_last_member_has_no_effect),
         cmocka_unit_test(a_late_rank_has_a_share_once_it_holds_the_state),
         cmocka_unit_test(shares_of_a_lost_rank_are_dealt_at_the_end_of_the_epoch),
         cmocka_unit_test(a_member_that_comes_back_without_the_state_is_lost),
         cmocka_unit_test(a_batch_per_worker_grows_with_the_members),
         cmocka_unit_test(no_share_is_smaller_than_the_least),
         cmocka_unit_test(a_job_without_members_is_over),
-        cmocka_unit_test(senseless_numbers_are_refused),
+        cmocka_unit_test(settings_without_sense_are_refused),
         cmocka_unit_test(the_order_of_an_epoch_is_a_permutation_of_its_own),
         cmocka_unit_test(the_order_of_an_epoch_is_known),
         cmocka_unit_test(the_nth_allocation_fails),

@@ -1,5 +1,6 @@
-/* Batches longer than a request: blocks cover all keys in order, their requests lie one behind the
- * other, gradients of duplicates are summed within a block, and rows reach every position. */
+/* Tests batches that are longer than a request. The blocks of a batch cover all keys in order, and
+ * their requests lie in memory one behind the other. Gradients of duplicate keys are summed within
+ * a block. Every position of the batch gets its row. */
 #include "client/lib/table/batch.h"
 #include "svc/wire/mixed_key.h"
 
@@ -62,7 +63,8 @@ static void sample_fini(struct sample *s)
     free(s->memory.base);
 }
 
-/* Each key twice, at both ends of the batch. */
+/* Returns `count` keys. Each key occurs twice, at the same distance from the start and from the end
+ * of the batch. */
 static uint64_t *twice(size_t count)
 {
     uint64_t *keys = calloc(count, sizeof *keys);

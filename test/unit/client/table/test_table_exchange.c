@@ -1,6 +1,6 @@
-/* Open requests of a worker to tables: each ends when all its lanes have answered, in any order;
- * words are never taken for those of other requests; the number of open ones is limited. A random
- * run is compared with a plain list. */
+/* Tests open requests of a worker to tables. A request ends when all its lanes have answered, in
+ * any order. A word never ends another request than its own. The number of open requests is
+ * limited. Also compares a random run with a plain list. */
 #include "client/lib/table/exchange.h"
 #include "test/lib/extent.h"
 
@@ -129,7 +129,8 @@ static void a_lost_lane_ends_its_parts_only(void **state)
     assert_int_equal(exchanges_room(&all, TABLE, 1), record_row_requests(all.workers) - 2);
     assert_false(exchange_lose(&all, &exchanges[0], 1, -EOWNERDEAD, text));
     assert_true(exchange_lose(&all, &exchanges[1], 1, -EOWNERDEAD, text));
-    assert_false(exchange_lose(&all, &exchanges[2], 1, -EOWNERDEAD, text)); /* has no such part */
+    assert_false(exchange_lose(&all, &exchanges[2], 1, -EOWNERDEAD, text)); /* request 2 has no part
+                                                                             * on lane 1 */
     assert_int_equal(exchanges[0].open, 1);
     assert_int_equal(exchanges[1].open, 0);
     assert_string_equal(exchanges[1].text, "lane 1 is lost");

@@ -1,5 +1,6 @@
-/* The keys of a request: sorted, folded and spread like a plain reference, with random keys, few
- * keys of many positions, and no memory. */
+/* Tests how the keys of a request are sorted, merged and distributed to shards, against a plain
+ * reference. The keys are random, or few keys with many positions. Also tests failed
+ * allocations. */
 #include "client/lib/table/fold.h"
 #include "client/lib/table/keys.h"
 #include "svc/wire/mixed_key.h"
@@ -38,7 +39,7 @@ struct sample {
 
 static uint64_t draw(struct sample *s, uint64_t below) { return mixed_key(s->state++, 0) % below; }
 
-/* `distinct`: keys are drawn from as many, most of them from the first three. */
+/* Draws `count` keys from `distinct` values. Most keys are among the first three values. */
 static void sample_init(struct sample *s, uint64_t seed, size_t count, uint64_t distinct)
 {
     *s = (struct sample){.state = seed << 32, .count = count, .salt = seed * seed};
@@ -88,7 +89,7 @@ static void keys_are_ascending_and_their_positions_too(void **state)
     }
 }
 
-/* Keys that share all high bits after the mix are no danger to the sort. */
+/* After the mix, all these keys have the same high bits. The sort must handle such keys. */
 static void crafted_keys_are_sorted(void **state)
 {
     struct sample s = {.state = 3, .count = 5000, .salt = 77};
@@ -170,7 +171,7 @@ static void the_spans_cover_all_keys_by_shard(void **state)
     free(spans);
 }
 
-/* The sum of one element, position by position, in f32. */
+/* Sums one element over all positions of a key, in order, in f32. */
 static float plain_sum(const struct sample *s, uint32_t run, const float *gradients, uint32_t j)
 {
     float sum = 0;

@@ -1,6 +1,6 @@
-/* Requests to tables as lanes read them: every record and directory passes the checks of a lane,
- * each key belongs to one lane, that of its shard; routes and clocks. Routes of a coordinator are
- * checked. */
+/* Tests requests to tables as lanes read them. Every record and directory passes the checks of a
+ * lane, and each key goes to the lane of its shard. Also tests clocks, and the checks of routes
+ * from a coordinator. */
 #include "client/lib/table/clock.h"
 #include "client/lib/table/request.h"
 #include "svc/wire/mixed_key.h"
@@ -65,7 +65,7 @@ struct sample {
     struct request_part parts[RECORD_SHARDS_MAX];
     struct table_request request;
     char *memory;
-    bool seen[KEYS_MOST]; /* by distinct key */
+    bool seen[KEYS_MOST]; /* by the number of the distinct key */
 };
 
 static struct sample *sample_make(uint64_t seed)
@@ -96,7 +96,7 @@ static void sample_free(struct sample *s)
     free(s);
 }
 
-/* The bytes at a place of the record, as a lane maps them. */
+/* Returns the bytes at an offset of a lent region, as a lane maps them. */
 static const char *mapped(const struct sample *s, uint32_t region, uint64_t offset, uint64_t bytes)
 {
     assert_int_equal(region, REGION);
@@ -104,7 +104,8 @@ static const char *mapped(const struct sample *s, uint32_t region, uint64_t offs
     return s->memory + (offset - OFFSET);
 }
 
-/* All keys of the span are of its shard, which is on the lane under this epoch. */
+/* Checks that all keys of the span belong to its shard, and that the route has the shard on this
+ * lane with the epoch of the span. */
 static void see_span(struct sample *s, const struct row_span *span, const uint64_t *keys,
                      uint32_t lane)
 {

@@ -1,5 +1,6 @@
-/* Tests turns. Operators are first, then the member with the least used time. A member over its
- * budget has to wait. The test sets CPU time and clock. */
+/* Tests the order in which the coordinator serves the connections of its parties. Operators are
+ * first, then the connection with the least used time. A connection over its budget has to wait.
+ * The test sets CPU time and clock. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,8 @@ uint64_t __wrap_clock_thread_cpu_ns(void);
 uint64_t __wrap_clock_now_ns(void) { return now_ns; }
 uint64_t __wrap_clock_thread_cpu_ns(void) { return cpu_ns; }
 
-/* A member. Its turn uses `cost_ns`. With `is_endless` it requests the next turn at once. */
+/* A connection. Each turn uses `cost_ns`. With `is_endless` the connection requests its next turn
+ * at once. */
 struct member {
     struct turn turn;
     uint64_t cost_ns;
@@ -144,7 +146,7 @@ static void a_party_above_its_budget_is_served_when_no_other_waits(void **state)
     assert_true(dear->taken - before >= 5); /* a quarter of the time is about six turns */
 }
 
-static void operators_go_first_within_theirs_and_aggregators_always(void **state)
+static void operators_go_first_within_their_budget_and_aggregators_always(void **state)
 {
     add(0, &one, 100 * US, false);
     struct member *chief = add(1, &operators, 100 * US, false);
@@ -204,7 +206,7 @@ int main(void)
         CASE(a_connection_with_little_used_time_precedes_busy_ones_of_its_party),
         CASE(a_party_above_its_budget_gets_no_turn_while_others_wait),
         CASE(a_party_above_its_budget_is_served_when_no_other_waits),
-        CASE(operators_go_first_within_theirs_and_aggregators_always),
+        CASE(operators_go_first_within_their_budget_and_aggregators_always),
         CASE(the_charged_party_may_change_during_a_turn),
         CASE(a_removed_entry_leaves_no_turn_and_no_charge),
     };

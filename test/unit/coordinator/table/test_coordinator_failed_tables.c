@@ -1,4 +1,5 @@
-/* A table that a lane refuses has failed: no declare brings it back, and operators ignore it. */
+/* Tests a table that a lane has refused. The table stays failed after a new declare. It neither
+ * delays a drain nor the end of an aggregator. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>

@@ -35,7 +35,7 @@ static struct trained tables_start(struct rig *rig, const char *name, struct end
     return job;
 }
 
-/* Runs 12 looks of ten clocks each. `rows_ns`: the part of `lane_ns` for tables. */
+/* Answers 12 requests for counters, with ten clocks between two requests. */
 static void tables_run(struct end *aggregator, struct trained *job, uint64_t lane_ns,
                        uint64_t rows_ns)
 {
@@ -63,7 +63,7 @@ static void a_job_that_has_only_tables_is_measured_by_its_clocks(void **state)
     struct end *worker, *aggregator = rig_aggregator(rig, 2);
     const WIRE(JobView) * view;
     struct trained job = tables_start(rig, "words", &worker);
-    aggregator->ignores = BODY(STATS_REQUEST); /* the last counters stay */
+    aggregator->ignores = BODY(STATS_REQUEST); /* the coordinator keeps the last counters */
     tables_run(aggregator, &job, 4 * NS_PER_MS, 4 * NS_PER_MS);
     envelope *reply = measure_ask_job(rig, "words", &view);
     assert_int_equal(view->period_ns, PERIOD_NS);

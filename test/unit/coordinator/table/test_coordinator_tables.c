@@ -112,7 +112,7 @@ static void declare_terms(struct end *e, uint32_t consistency, uint32_t durabili
 
 /* --- placing --- */
 
-static void every_shard_has_a_lane_and_the_answer_waits_for_all_of_them(void **state)
+static void a_declare_is_answered_when_all_lanes_have_their_shards(void **state)
 {
     struct rig *rig = *state;
     struct end *lanes = rig_aggregator(rig, 2);
@@ -310,7 +310,7 @@ static void a_job_that_workers_enter_has_no_tables(void **state)
     refused(zero.end, -EOPNOTSUPP, "; join without workers_max");
 }
 
-/* A worker in the place of one that has left is late, too. */
+/* A worker that replaces one that has left counts as late, too. */
 static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **state)
 {
     struct rig *rig = *state;
@@ -372,7 +372,7 @@ static void a_rank_without_a_lane_on_its_host_is_refused(void **state)
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOPNOTSUPP, "rank 0 runs on host node9, which has no aggregator");
     end_expect_none(lane, BODY(PLACE_REQUEST));
-    end_declare_one(zero.end, "w", 100); /* tensors travel over the network */
+    end_declare_one(zero.end, "w", 100); /* a tensor may have lanes on other hosts */
     message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
 }
 
@@ -411,7 +411,7 @@ static void a_dead_aggregator_fails_the_table_on_every_rank(void **state)
     told_of_failure(one.end, route.table, -EOWNERDEAD, "table 'users' of job words: aggregator 1");
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOWNERDEAD, text);
-    /* the tensor of the job goes on, and its shards are not placed anew */
+    /* the lost tensor gets another lane, the shards of the table do not */
     envelope *place = end_expect(second, BODY(PLACE_REQUEST));
     assert_null(place->place_request->table);
     message_free(place);
@@ -535,7 +535,7 @@ static void shards_neither_move_nor_leave_a_drained_lane(void **state)
     message_free(reply);
 }
 
-/* The aggregator keeps its rows until its deadline, because they have no other place. */
+/* The aggregator keeps its rows until its deadline, because rows do not move to another lane. */
 static void an_aggregator_that_ends_names_the_rows_that_are_lost(void **state)
 {
     struct rig *rig = *state;
@@ -566,7 +566,7 @@ static void a_snapshot_of_a_job_with_tables_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(every_shard_has_a_lane_and_the_answer_waits_for_all_of_them),
+        CASE(a_declare_is_answered_when_all_lanes_have_their_shards),
         CASE(every_rank_gets_the_same_route),
         CASE(two_tables_have_two_numbers_and_two_salts),
         CASE(a_table_and_a_tensor_may_have_one_name),

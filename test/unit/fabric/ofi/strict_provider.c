@@ -1,6 +1,6 @@
-/* Wraps the `tcp` provider used by fabric_ofi. Replaces the function tables of objects opened on a
- * domain until the object is closed. Posted receives are stored here. tcp itself gets one receive
- * of this file, so that a word can use up a stored one. */
+/* Wraps the `tcp` provider that fabric_ofi uses. All objects opened on a domain get function tables
+ * of this file. This file stores the posted receives, and tcp itself gets only one receive, so that
+ * a word can use up a stored receive. */
 #include "test/unit/fabric/ofi/strict_provider.h"
 
 #include "svc/fabric/ofi/provider/types.h"
@@ -48,7 +48,7 @@ static void wrong(const char *format, ...)
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* Object of a descriptor. */
+/* The object to which a descriptor of registered memory points. */
 struct registration {
     struct fi_ops fid_ops; /* first member, because objects are found by the table in their fid */
     struct fi_ops *true_ops;
@@ -149,7 +149,8 @@ static struct list endpoints = {&endpoints, &endpoints};
 
 static struct endpoint *endpoint_of(struct fid_ep *ep) { return (struct endpoint *)ep->fid.ops; }
 
-/* Finds the endpoint of a connection by the context, which its queue has, too. */
+/* Finds the endpoint of a connection by its context. The completion queue of the connection has the
+ * same context. */
 static struct endpoint *endpoint_by_context(const void *context)
 {
     struct endpoint *found = NULL;
@@ -392,8 +393,8 @@ static void domain_wrap(struct fid_domain *domain)
     domain->mr = &d->mr;
 }
 
-/* Opens the domain again with all requirements that a provider may have. Nothing has been opened
- * on it yet. */
+/* Opens the fabric, and opens its domain again with all requirements that a provider may have. At
+ * this point no other object is open on the domain. */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
     int r = fabric_open("ofi", options, ret_fabric);

@@ -108,7 +108,7 @@ static void send_alone(struct rig *rig, const void *bytes, size_t count)
     fabric_flush(rig->workers[0].fabric);
 }
 
-/* sleep_ms 0: only polls and never sleeps. */
+/* Receives all messages of a burst. `sleep_ms` 0: polls without sleeping. */
 static void take_read_ahead(struct rig *rig, int sleep_ms)
 {
     enum { MESSAGES = 40 };
@@ -130,9 +130,9 @@ static void take_read_ahead(struct rig *rig, int sleep_ms)
     }
 }
 
-/* The provider reads more messages than there are posted receives. Such stored data does not make
- * its descriptor readable. */
-static void messages_that_were_read_ahead_come_without_a_further_sign(void **state)
+/* The provider reads more messages from the socket than there are posted receives. Messages that
+ * are stored in this way do not make the descriptor readable. */
+static void messages_stored_by_the_provider_arrive_without_a_readable_descriptor(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event event;
@@ -182,7 +182,7 @@ static void words_come_after_their_data_and_in_order(void **state)
     region_destroy(&region);
 }
 
-/* The bytes fit into any socket buffer. Only an answer of the peer proves their arrival (W4). */
+/* The bytes fit into any socket buffer, so only an answer of the peer proves their arrival (W4). */
 static void written_waits_until_the_peer_has_the_bytes(void **state)
 {
     struct rig *rig = *state;
@@ -251,7 +251,7 @@ static int raw_connect(const char *address)
     return fd;
 }
 
-static void strangers_on_the_port_do_no_harm(void **state)
+static void connections_of_unknown_peers_do_no_harm(void **state)
 {
     struct rig *rig = *state;
     uint8_t garbage[4096];
@@ -424,12 +424,12 @@ int main(void)
         cmocka_unit_test(a_missing_provider_is_an_error_and_nothing_else_is_tried),
         cmocka_unit_test(an_interface_decides_the_address),
         FABRIC_CASE(a_held_receive_of_64_KiB_lets_the_next_message_arrive),
-        FABRIC_CASE(messages_that_were_read_ahead_come_without_a_further_sign),
+        FABRIC_CASE(messages_stored_by_the_provider_arrive_without_a_readable_descriptor),
         FABRIC_CASE(a_payload_longer_than_the_peer_takes_is_refused_here),
         FABRIC_CASE(words_come_after_their_data_and_in_order),
         FABRIC_CASE(written_waits_until_the_peer_has_the_bytes),
         FABRIC_CASE(fifty_idle_connections_cost_no_cpu),
-        FABRIC_CASE(strangers_on_the_port_do_no_harm),
+        FABRIC_CASE(connections_of_unknown_peers_do_no_harm),
         FABRIC_CASE(a_peer_that_breaks_the_protocol_is_closed),
         FABRIC_CASE(a_missing_listener_is_reported_at_once),
         FABRIC_CASE(a_worker_that_left_before_the_answer_does_no_harm),

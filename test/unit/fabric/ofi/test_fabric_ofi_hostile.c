@@ -131,7 +131,7 @@ static void every_operation_of_a_header_ends_its_own_connection_only(void **stat
     bench_close(&b);
 }
 
-static void lengths_that_cannot_be_end_their_own_connection_only(void **state)
+static void impossible_lengths_end_their_own_connection_only(void **state)
 {
     static const uint64_t lengths[] = {
         0, 1, 15, UINT64_MAX, UINT64_MAX - 15, UINT64_C(1) << 63, UINT64_C(1) << 32};
@@ -181,7 +181,7 @@ static void lend(int fd, uint64_t bytes)
     say(fd, &said, sizeof(said));
 }
 
-/* A partly filled slot would still contain bytes of another job. */
+/* If a short answer counted, the rest of the slot would still contain bytes of another job. */
 static void an_answer_that_is_too_short_is_no_answer(void **state)
 {
     struct bench b;
@@ -302,7 +302,7 @@ static struct wire_header header_by_chance(uint64_t *state)
 }
 
 /* Sends random bytes, most with plausible headers. Connections that stay open are cut. */
-static void bytes_by_chance_touch_no_other_connection(void **state)
+static void random_bytes_affect_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
     uint64_t seed = given ? strtoull(given, NULL, 0) : clock_now_ns();
@@ -348,13 +348,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(this_hosts_libfabric_is_a_known_one),
         cmocka_unit_test(every_operation_of_a_header_ends_its_own_connection_only),
-        cmocka_unit_test(lengths_that_cannot_be_end_their_own_connection_only),
+        cmocka_unit_test(impossible_lengths_end_their_own_connection_only),
         cmocka_unit_test(an_unrequested_acknowledgement_or_answer_ends_only_its_connection),
         cmocka_unit_test(an_answer_that_is_too_short_is_no_answer),
         cmocka_unit_test(an_early_acknowledgement_ends_the_connection),
         cmocka_unit_test(acknowledgements_that_are_not_taken_are_bounded),
         cmocka_unit_test(a_message_that_asks_for_a_commit_ends_its_own_connection_only),
-        cmocka_unit_test(bytes_by_chance_touch_no_other_connection),
+        cmocka_unit_test(random_bytes_affect_no_other_connection),
     };
     return cmocka_run_group_tests_name(real_time.name, tests, NULL, NULL);
 }

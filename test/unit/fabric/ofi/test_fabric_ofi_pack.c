@@ -135,8 +135,8 @@ static void messages_of_a_burst_keep_their_payloads_and_are_given_back_one_by_on
     rig_expect_nothing(&rig, &rig.lane);
 }
 
-/* A message whose buffer is in use occupies its receive. The rest of the pack uses another
- * receive. */
+/* While the buffer of a message is in use, its receive cannot be posted again. The rest of the pack
+ * uses another receive. */
 static void one_message_of_a_pack_may_be_held(void **state)
 {
     enum { COUNT = 200 };
@@ -177,7 +177,7 @@ static void a_single_operation_is_sent_at_once(void **state)
     rig_expect(&rig, &rig.lane, FABRIC_EVENT_WRITTEN);
 }
 
-/* W4: a peer that does not poll has received nothing. */
+/* A peer that does not poll has received nothing, so its writes must not end (W4). */
 static void packed_writes_are_not_over_while_the_peer_is_stopped(void **state)
 {
     enum { COUNT = 20 };
@@ -213,7 +213,8 @@ static void packed_writes_end_with_their_connection(void **state)
     rig_expect_closed(&rig, &rig.lane, &rig.at_lane[0], 0);
 }
 
-/* For the peer these writes have arrived, and it may have reported this. */
+/* The peer disconnects after some of these writes. A write that ends without an error must have
+ * arrived, even if the peer has not read its word. */
 static void writes_before_our_own_goodbye_land_without_a_word(void **state)
 {
     enum { COUNT = 60 };
@@ -233,10 +234,10 @@ static void writes_before_our_own_goodbye_land_without_a_word(void **state)
     }
 }
 
-/* ---- mistrust ---- */
+/* ---- invalid packs ---- */
 
 struct garbage {
-    uint32_t words[10]; /* a frame, then items */
+    uint32_t words[10]; /* a pack: its frame, then its items */
     size_t bytes;
 };
 

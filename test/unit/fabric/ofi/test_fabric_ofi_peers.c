@@ -145,8 +145,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Posts more than the sockets can buffer, just after the lane was allowed to sleep. With sleep_ms 0
- * the lane only polls and never sleeps. */
+/* Posts more bytes than the sockets can buffer, right after fabric_arm() allowed the lane to sleep.
+ * With sleep_ms 0 the lane only polls and never sleeps. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
     enum { WRITES = 4, BYTES = 8 * MIB };
@@ -189,7 +189,7 @@ static void writes_that_fill_the_socket_go_on_by_polling_and_by_sleeping(void **
 
 /* --- peers that stop and die ----------------------------------------------------------------- */
 
-static void a_killed_worker_gives_back_every_operation_and_closes_once(void **state)
+static void every_operation_to_a_killed_worker_ends_before_its_connection_closes_once(void **state)
 {
     enum { OPERATIONS = 16 };
     struct rig rig;
@@ -223,8 +223,8 @@ static void a_killed_worker_gives_back_every_operation_and_closes_once(void **st
     fabric_close(rig.lane.fabric);
 }
 
-/* A child process of the worker survives, with copies of all sockets except those that the worker
- * has abandoned. */
+/* A child process of the killed worker still runs. The child has copies of all sockets that the
+ * worker had not closed. */
 static void a_child_of_a_killed_worker_does_not_keep_the_connection_alive(void **state)
 {
     struct rig rig;
@@ -282,7 +282,7 @@ static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, 
 /* libfabric 1.17 corrupts memory when an endpoint is closed during the response to a read. The
  * victim is stopped during a response, disconnected as at a deadline, and killed afterwards. Every
  * byte of a healthy worker is compared before, during and after this (O2). */
-static void the_eviction_of_a_stopped_worker_never_touches_another_job(void **state)
+static void the_disconnection_of_a_stopped_worker_affects_no_other_job(void **state)
 {
     enum { READS = 8 };
     const int evictions = (int)extent(10, 4, 50);
@@ -373,9 +373,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_reads_of_1_MiB_bring_every_byte),
         cmocka_unit_test(writes_that_fill_the_socket_go_on_by_polling_and_by_sleeping),
-        cmocka_unit_test(a_killed_worker_gives_back_every_operation_and_closes_once),
+        cmocka_unit_test(every_operation_to_a_killed_worker_ends_before_its_connection_closes_once),
         cmocka_unit_test(a_child_of_a_killed_worker_does_not_keep_the_connection_alive),
-        cmocka_unit_test(the_eviction_of_a_stopped_worker_never_touches_another_job),
+        cmocka_unit_test(the_disconnection_of_a_stopped_worker_affects_no_other_job),
         cmocka_unit_test(closing_beside_a_stopped_worker_is_bounded),
         cmocka_unit_test(a_lane_that_dies_is_seen_by_its_worker),
     };

@@ -1,6 +1,6 @@
 /* Tests fabric_ofi with sockets that connect and send nothing, half a request, or invalid bytes
- * (README, O8). They are disconnected, delay no other peer, and never use up resources that others
- * need. */
+ * (README, O8). The lane disconnects such sockets. They delay no other peer, and never use up
+ * resources that others need. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 
@@ -133,7 +133,7 @@ static void fifty_half_connected_strangers_delay_no_other_peer(void **state)
 
 /* --- disconnected strangers ----------------------------------------------------------------- */
 
-static void nonsense_and_another_order_of_bytes_are_shown_out_at_once(void **state)
+static void requests_with_invalid_bytes_or_byte_order_are_disconnected_at_once(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
     struct rig rig;
@@ -147,7 +147,7 @@ static void nonsense_and_another_order_of_bytes_are_shown_out_at_once(void **sta
     rig_close(&rig);
 }
 
-static void silence_ends_after_five_seconds(void **state)
+static void a_silent_stranger_is_disconnected_after_five_seconds(void **state)
 {
     struct rig rig;
     (void)state;
@@ -163,7 +163,7 @@ static void silence_ends_after_five_seconds(void **state)
 }
 
 /* The request arrives in parts, as over a slow network. */
-static void a_request_in_pieces_is_taken_when_it_is_whole(void **state)
+static void a_request_that_arrives_in_parts_is_accepted_when_complete(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
     size_t bytes = stranger_request(1, request);
@@ -194,7 +194,7 @@ static struct rlimit descriptors_limited_to(rlim_t most)
     return before;
 }
 
-static void the_oldest_goes_when_too_many_wait(void **state)
+static void the_oldest_stranger_is_disconnected_when_too_many_wait(void **state)
 {
     enum { DESCRIPTORS = 256, AT_ONCE = DESCRIPTORS / 8, MORE = 4 };
     struct rig rig;
@@ -223,9 +223,9 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* No stranger can be disconnected: the listener is not polled for a while, and the thread
- * sleeps. */
-static void without_descriptors_the_lane_sleeps_and_takes_callers_later(void **state)
+/* The process has no descriptor for a new connection, and no stranger that the lane could
+ * disconnect. The lane then stops polling its listener for a while, and the thread sleeps. */
+static void without_free_descriptors_the_lane_sleeps_and_accepts_peers_later(void **state)
 {
     struct rig rig;
     (void)state;
@@ -252,11 +252,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fifty_half_connected_strangers_delay_no_other_peer),
-        cmocka_unit_test(nonsense_and_another_order_of_bytes_are_shown_out_at_once),
-        cmocka_unit_test(silence_ends_after_five_seconds),
-        cmocka_unit_test(a_request_in_pieces_is_taken_when_it_is_whole),
-        cmocka_unit_test(the_oldest_goes_when_too_many_wait),
-        cmocka_unit_test(without_descriptors_the_lane_sleeps_and_takes_callers_later),
+        cmocka_unit_test(requests_with_invalid_bytes_or_byte_order_are_disconnected_at_once),
+        cmocka_unit_test(a_silent_stranger_is_disconnected_after_five_seconds),
+        cmocka_unit_test(a_request_that_arrives_in_parts_is_accepted_when_complete),
+        cmocka_unit_test(the_oldest_stranger_is_disconnected_when_too_many_wait),
+        cmocka_unit_test(without_free_descriptors_the_lane_sleeps_and_accepts_peers_later),
     };
     return cmocka_run_group_tests_name(real_time.name, tests, NULL, NULL);
 }

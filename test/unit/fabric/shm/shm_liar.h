@@ -9,7 +9,7 @@
 /* maximum of shared bytes of a connection in the rig */
 #define LIAR_BYTES_MAX (1 << 20)
 
-/* A case. Its `*state` is a rig of fabric_shm. */
+/* Defines a case. Its `*state` is a rig of fabric_shm. */
 #define LIAR_CASE(name) cmocka_unit_test_setup_teardown(name, liar_set_up, liar_tear_down)
 int liar_set_up(void **state);
 int liar_tear_down(void **state);

@@ -273,7 +273,7 @@ static int connect_when_it_listens(struct fabric *f, const char *address)
     return r;
 }
 
-/* Returns the next event. Only the bell can end the sleep in time. */
+/* Returns the next event. Sleeps so long that only the bell can end the sleep in time. */
 static enum fabric_event_kind next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -343,7 +343,7 @@ static void a_fence_kills_a_lane_that_keeps_the_memory(void **state)
     region_destroy(&region);
 }
 
-static void a_lane_that_is_left_has_time_until_it_is_fenced(void **state)
+static void a_lane_that_its_worker_leaves_is_not_killed_before_a_fence(void **state)
 {
     struct fabric *f = ((struct rig *)*state)->workers[0].fabric;
     struct fabric_conn *c;
@@ -374,7 +374,7 @@ static void expect_standing(struct rig *rig)
 }
 
 /* The lane has read CLOSED, but may still write through its mappings until its next poll. */
-static void a_fence_stands_until_the_lane_polls_again(void **state)
+static void a_lane_stays_fenced_until_its_next_poll(void **state)
 {
     struct rig *rig = *state;
 
@@ -399,7 +399,7 @@ static void a_fence_holds_though_the_lane_has_sent_a_goodbye(void **state)
     for (int i = 0; i < 500; i++)
         rig_send(rig->at_lane[0], "before that");
     fabric_disconnect(rig->at_lane[0]);
-    while (fabric_send(c, "x", 1, NULL, 0) == 0) { /* until the worker has detected the end */
+    while (fabric_send(c, "x", 1, NULL, 0) == 0) { /* sends until the worker has detected the end */
         assert_int_equal(fabric_poll(rig->workers[0].fabric, &event, 1), 1);
         fabric_message_done(c, event.data);
         poll(NULL, 0, 1);
@@ -427,7 +427,7 @@ static void a_sleeping_worker_is_woken_when_its_lane_is_killed(void **state)
     waitpid(lane, NULL, 0);
 }
 
-static void a_forked_child_that_lets_go_changes_nothing(void **state)
+static void a_forked_child_that_closes_its_copy_has_no_effect(void **state)
 {
     struct rig *rig = *state;
     int status;
@@ -509,7 +509,7 @@ static uint32_t rings_of_worker(const struct rig *rig)
     return shm_bell_value(((struct shm_fabric *)rig->workers[0].fabric)->bell);
 }
 
-/* Many chunks of a large tensor and many small tensors arrive in one turn of the lane. */
+/* Writes many chunks of a large tensor and many small tensors in one turn of the lane. */
 static void a_round_of_many_chunks_wakes_its_worker_once(void **state)
 {
     enum { CHUNKS = 128, CHUNK_BYTES = 4096 };
@@ -587,10 +587,10 @@ int main(void)
         FABRIC_CASE(a_sleeping_worker_is_woken_when_its_lane_is_killed),
         FABRIC_CASE(a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive),
         FABRIC_CASE(a_fence_kills_a_lane_that_keeps_the_memory),
-        FABRIC_CASE(a_lane_that_is_left_has_time_until_it_is_fenced),
-        FABRIC_CASE(a_fence_stands_until_the_lane_polls_again),
+        FABRIC_CASE(a_lane_that_its_worker_leaves_is_not_killed_before_a_fence),
+        FABRIC_CASE(a_lane_stays_fenced_until_its_next_poll),
         FABRIC_CASE(a_fence_holds_though_the_lane_has_sent_a_goodbye),
-        FABRIC_CASE(a_forked_child_that_lets_go_changes_nothing),
+        FABRIC_CASE(a_forked_child_that_closes_its_copy_has_no_effect),
         FABRIC_CASE(another_user_is_refused_unless_allowed),
         FABRIC_CASE(a_round_of_many_chunks_wakes_its_worker_once),
         FABRIC_CASE(a_worker_that_is_awake_is_not_woken),

@@ -33,8 +33,8 @@ static void *map_shared(void *at)
     return base;
 }
 
-/* Runs in the child. Pages are absent in its own memory, at an address where the parent has other
- * memory. */
+/* Runs in the child. The child has memory with absent pages at an address where its parent has
+ * other memory. */
 static void be_child(void *at)
 {
     map_shared(at);
@@ -75,7 +75,8 @@ static size_t count_pages(void *base)
     return there;
 }
 
-/* Every second page is absent, with or without the first and the last page. */
+/* Tests memory of which every second page is absent. The first and the last page may exist or
+ * not. */
 static void a_touch_leaves_absent_pages_out(void **state)
 {
     (void)state;

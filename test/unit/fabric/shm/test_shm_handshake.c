@@ -132,8 +132,8 @@ static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-/* Such a message looks like the end of the connection. Its descriptors must not remain open in the
- * lane. */
+/* A packet without a byte looks like the end of the connection. The lane must still close its
+ * descriptors. */
 static void descriptors_that_come_without_a_byte_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -186,7 +186,7 @@ static size_t count_descriptors(void)
 }
 
 /* For each accepted peer a lane needs a socket and a descriptor of the process. */
-static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **state)
+static void at_most_four_peers_are_accepted_in_a_poll_and_then_the_listener_pauses(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event events[8];
@@ -208,7 +208,7 @@ static void strangers_are_taken_four_a_look_and_then_the_listener_rests(void **s
     shm_fds_close(sockets, 40);
 }
 
-static void without_descriptors_a_lane_turns_away_and_goes_on(void **state)
+static void a_lane_without_free_descriptors_refuses_peers_and_continues(void **state)
 {
     struct rig *rig = *state;
     struct rlimit before, tight;
@@ -266,8 +266,8 @@ int main(void)
         LIAR_CASE(garbage_instead_of_hello_is_refused_and_leaks_nothing),
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
         LIAR_CASE(silent_sockets_are_bounded_in_number),
-        LIAR_CASE(strangers_are_taken_four_a_look_and_then_the_listener_rests),
-        LIAR_CASE(without_descriptors_a_lane_turns_away_and_goes_on),
+        LIAR_CASE(at_most_four_peers_are_accepted_in_a_poll_and_then_the_listener_pauses),
+        LIAR_CASE(a_lane_without_free_descriptors_refuses_peers_and_continues),
         LIAR_CASE(a_worker_cannot_write_the_sleep_flag_of_a_lane),
     };
     return cmocka_run_group_tests_name("shm_handshake", cases, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Tests memory shared by workers over shm. The lane's mapping must never add a page (S12, S14).
- * Accesses to absent pages fail, or are checked before. */
+/* Tests memory that workers share over shm. The lane's mapping must never add a page (S12, S14).
+ * The lane must fail on absent pages, or check for them first. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -51,7 +51,7 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    /* without userfaultfd these cases only repeat those with checks */
+    /* without userfaultfd these cases equal those in which the lane checks for absent pages */
     kernel_helps = shm_absent_can_fail();
     return set_up(state);
 }
@@ -169,8 +169,8 @@ static void memory_that_is_announced_without_its_pages_ends_the_connection_(void
     region_destroy(&region);
 }
 
-/* An access to such a page reads zeros from a page of the lane. */
-static void pages_that_go_after_the_announcement_are_not_added_again_(void **state)
+/* A lane that reads a removed page gets zeros from a page of its own. */
+static void pages_removed_after_the_announcement_are_not_added_again_(void **state)
 {
     struct rig *rig = *state;
     struct region region = rig_lend(rig, 0, 0, BYTES);
@@ -200,7 +200,7 @@ static void wait_until_warm(struct rig *rig)
 }
 
 /* Pages returned by their owner are skipped. Pages after them are still accessed. */
-static void known_pages_become_warm_and_no_page_is_added_for_it_(void **state)
+static void existing_pages_are_mapped_early_and_no_page_is_added_(void **state)
 {
     struct rig *rig = *state;
     struct region region = lend_untouched(rig, 0);
@@ -231,7 +231,7 @@ static void a_large_region_without_pages_costs_nothing_(void **state)
     region_destroy(&region);
 }
 
-static void a_region_that_goes_while_it_is_mapped_is_no_harm_(void **state)
+static void a_region_withdrawn_while_it_is_mapped_does_no_harm_(void **state)
 {
     struct rig *rig = *state;
     struct fabric_wait wait;
@@ -245,7 +245,7 @@ static void a_region_that_goes_while_it_is_mapped_is_no_harm_(void **state)
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
 }
 
-static void a_connection_that_ends_while_its_region_is_mapped_is_no_harm_(void **state)
+static void a_connection_that_ends_while_its_region_is_mapped_does_no_harm_(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event events[4];
@@ -267,11 +267,11 @@ static void a_connection_that_ends_while_its_region_is_mapped_is_no_harm_(void *
     CASE(a_region_is_mapped_up_to_its_first_absent_page_, how),                         \
         CASE(pages_that_come_later_are_mapped_before_the_record_that_names_them_, how), \
         CASE(memory_that_is_announced_without_its_pages_ends_the_connection_, how),     \
-        CASE(pages_that_go_after_the_announcement_are_not_added_again_, how),           \
-        CASE(known_pages_become_warm_and_no_page_is_added_for_it_, how),                \
+        CASE(pages_removed_after_the_announcement_are_not_added_again_, how),           \
+        CASE(existing_pages_are_mapped_early_and_no_page_is_added_, how),               \
         CASE(a_large_region_without_pages_costs_nothing_, how),                         \
-        CASE(a_region_that_goes_while_it_is_mapped_is_no_harm_, how),                   \
-        CASE(a_connection_that_ends_while_its_region_is_mapped_is_no_harm_, how)
+        CASE(a_region_withdrawn_while_it_is_mapped_does_no_harm_, how),                 \
+        CASE(a_connection_that_ends_while_its_region_is_mapped_does_no_harm_, how)
 
 int main(void)
 {

@@ -28,7 +28,7 @@ static void expect_expulsion(struct rig *rig, struct liar *l, int error)
     rig_expect_text(rig, &rig->lane, "honest");
 }
 
-static void a_counter_that_cannot_be_ends_the_connection(void **state)
+static void an_impossible_counter_ends_the_connection(void **state)
 {
     static const uint32_t tails[] = {SHM_RING_RECORDS + 1, UINT32_MAX, 1u << 31};
     struct rig *rig = *state;
@@ -155,7 +155,7 @@ static void a_region_id_is_lent_once(void **state)
 }
 
 /* An honest worker that shares too much memory gets an error. */
-static void regions_count_against_a_limit_and_withdrawing_gives_back(void **state)
+static void regions_count_against_a_limit_until_they_are_withdrawn(void **state)
 {
     struct rig *rig = *state;
     struct region half, more;
@@ -185,7 +185,8 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     rig_expect_nothing(rig, &rig->lane);
     int before = open_descriptors();
     send_raw(l.socket, "garbage", 7, (const int[]){0, 0, 0, 0}, 4);
-    rig_expect_nothing(rig, &rig->lane); /* read only after a record about a region */
+    rig_expect_nothing(rig, &rig->lane); /* the lane reads the socket only after a record about a
+                                          * region */
     assert_int_equal(shm_push(&l.out, SHM_RECORD_LEND, 0, &bytes, sizeof bytes), 0);
     rig_expect_closed(rig, &rig->lane, rig, -EBADMSG);
     liar_drop(&l);
@@ -193,7 +194,8 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* A packet without bytes replaces the packet of a region. One packet remains at the end. */
+/* Sends packets without bytes where the lane expects the packets of regions. One packet stays in
+ * the socket at the end. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -334,7 +336,7 @@ static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
     }
 }
 
-static void a_fault_elsewhere_still_kills(void **state)
+static void a_fault_outside_guarded_memory_kills_the_process(void **state)
 {
     int status;
     pid_t child = fork();
@@ -378,8 +380,9 @@ static void a_region_that_fails_ends_the_connection_not_the_process(void **state
     region_destroy(&region);
 }
 
-/* Although the memory is sealed, a worker can return its pages (S8). */
-static void a_region_punched_full_of_holes_still_counts_in_full(void **state)
+/* A worker can return pages of sealed memory to the kernel (S8). The region still counts with its
+ * full size. */
+static void a_region_with_returned_pages_counts_with_its_full_size(void **state)
 {
     enum { BYTES = 768 << 10 };
     struct rig *rig = *state;
@@ -400,13 +403,13 @@ static void a_region_punched_full_of_holes_still_counts_in_full(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        LIAR_CASE(a_counter_that_cannot_be_ends_the_connection),
+        LIAR_CASE(an_impossible_counter_ends_the_connection),
         LIAR_CASE(a_head_beyond_the_tail_ends_the_connection),
         LIAR_CASE(records_that_make_no_sense_end_the_connection),
         LIAR_CASE(a_record_longer_than_a_record_ends_the_connection),
         LIAR_CASE(a_region_with_a_false_description_ends_the_connection),
         LIAR_CASE(a_region_id_is_lent_once),
-        LIAR_CASE(regions_count_against_a_limit_and_withdrawing_gives_back),
+        LIAR_CASE(regions_count_against_a_limit_until_they_are_withdrawn),
         LIAR_CASE(garbage_among_the_descriptors_ends_the_connection),
         LIAR_CASE(descriptors_without_a_byte_in_a_regions_place_are_closed),
         LIAR_CASE(records_after_a_goodbye_are_ignored),
@@ -414,9 +417,9 @@ int main(void)
         LIAR_CASE(a_former_worker_wakes_no_lane),
         LIAR_CASE(a_page_that_fails_reads_as_zeros_and_is_reported),
         LIAR_CASE(tens_of_thousands_of_mappings_are_guarded_each),
-        LIAR_CASE(a_fault_elsewhere_still_kills),
+        LIAR_CASE(a_fault_outside_guarded_memory_kills_the_process),
         LIAR_CASE(a_region_that_fails_ends_the_connection_not_the_process),
-        LIAR_CASE(a_region_punched_full_of_holes_still_counts_in_full),
+        LIAR_CASE(a_region_with_returned_pages_counts_with_its_full_size),
     };
     return cmocka_run_group_tests_name("shm_mistrust", cases, NULL, NULL);
 }

@@ -124,7 +124,7 @@ static void counters_may_wrap(void **state)
     free(p.ring);
 }
 
-static void a_tail_that_cannot_be_is_refused(void **state)
+static void an_impossible_tail_is_refused(void **state)
 {
     static const uint32_t tails[] = {SHM_RING_RECORDS + 11, UINT32_MAX, 9, 0, 1u << 31};
     struct shm_record record;
@@ -137,7 +137,7 @@ static void a_tail_that_cannot_be_is_refused(void **state)
     }
 }
 
-static void a_head_that_cannot_be_is_refused(void **state)
+static void an_impossible_head_is_refused(void **state)
 {
     static const uint32_t heads[] = {9, 15, 0, UINT32_MAX, 1u << 31};
     bool room;
@@ -164,7 +164,7 @@ static void a_length_that_does_not_fit_is_refused(void **state)
 }
 
 /* A side never reads its published counter again, because the other side may have changed it. */
-static void a_side_does_not_believe_its_own_published_counter(void **state)
+static void a_side_never_reads_its_own_published_counter(void **state)
 {
     struct pair p = make_pair(0);
 
@@ -207,7 +207,7 @@ static void random_memory_never_leads_out_of_the_ring(void **state)
     free(p.ring);
 }
 
-static void of_several_wakers_one_rings(void **state)
+static void one_of_several_wakers_rings_the_bell(void **state)
 {
     struct shm_bell bell = {0};
 
@@ -324,8 +324,9 @@ static void no_record_and_no_wake_up_is_lost_between_two_threads(void **state)
     free(x.pair.ring);
 }
 
-/* Tests W8 alone. Both sides start at the same moment. Either the waker detects the sleeper, or the
- * sleeper detects the record. If one of the fences is removed, this fails even on x86. */
+/* Tests only the race between a sleeper and a waker (W8). Both sides start at the same moment.
+ * Either the waker detects the sleeper, or the sleeper detects the record. Without one of the two
+ * fences, this test fails even on x86. */
 #define DUELS 200000u
 
 struct duel {
@@ -390,12 +391,12 @@ int main(void)
         cmocka_unit_test(a_full_ring_refuses_and_requests_a_wake_up),
         cmocka_unit_test(room_counts_only_when_the_consumer_has_published_it),
         cmocka_unit_test(counters_may_wrap),
-        cmocka_unit_test(a_tail_that_cannot_be_is_refused),
-        cmocka_unit_test(a_head_that_cannot_be_is_refused),
+        cmocka_unit_test(an_impossible_tail_is_refused),
+        cmocka_unit_test(an_impossible_head_is_refused),
         cmocka_unit_test(a_length_that_does_not_fit_is_refused),
-        cmocka_unit_test(a_side_does_not_believe_its_own_published_counter),
+        cmocka_unit_test(a_side_never_reads_its_own_published_counter),
         cmocka_unit_test(random_memory_never_leads_out_of_the_ring),
-        cmocka_unit_test(of_several_wakers_one_rings),
+        cmocka_unit_test(one_of_several_wakers_rings_the_bell),
         cmocka_unit_test(no_record_and_no_wake_up_is_lost_between_two_threads),
         cmocka_unit_test(waker_and_sleeper_never_miss_each_other),
     };

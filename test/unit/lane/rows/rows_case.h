@@ -1,4 +1,4 @@
-/* The table of the tests of rules: a lane, rows of two elements, rule SGD with rate 0.25. */
+/* A table for tests of its rules: one lane, rows of two elements, rule SGD with rate 0.25. */
 #ifndef GRADPOOL_TEST_ROWS_CASE_H
 #define GRADPOOL_TEST_ROWS_CASE_H
 
@@ -19,13 +19,13 @@ void start(uint32_t workers);
 struct rig_worker *worker(uint32_t rank);
 /* Pushes a gradient of ones for all keys. */
 void push_ones(uint32_t rank);
-/* Takes the pull of all keys; all elements of all rows have the value. */
+/* Waits for the pull of all keys, and checks that all elements of all rows have the value. */
 void rows_are(struct rows_asked *pull, float value);
-/* Settings of the table from clock 1 on. */
+/* Returns a record with settings of the table, valid from clock 1 on. */
 struct record_clock settings_record(double rate);
-/* The job fails with this text on the lane, and worker 1 receives the failure. */
+/* Checks that the job fails on the lane with this text, and that worker 1 receives the failure. */
 void fails_in_midst(int code, const char *words);
-/* The same; no row is new. Stops the rig. */
+/* Like fails_in_midst(). Also checks that no row was created, and stops the rig. */
 void fails(int code, const char *words);
 
 #endif

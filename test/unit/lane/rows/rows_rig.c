@@ -120,7 +120,7 @@ void rows_set(struct rows_rig *r, const struct row_settings *s)
         rows_send(r, lane, 0, &record, sizeof record);
 }
 
-/* The memory of a request: the same place of the worker's region on every lane. */
+/* Returns the memory of a request. It has the same offset in the worker's region on every lane. */
 static struct request_memory rows_memory(struct rows_rig *r, uint32_t rank, uint32_t keys)
 {
     struct rows_worker *w = &r->workers[rank];
@@ -132,7 +132,7 @@ static struct request_memory rows_memory(struct rows_rig *r, uint32_t rank, uint
     return memory;
 }
 
-/* Gradients are rounded to the wire's dtype once, as by a client. */
+/* Rounds gradients to the wire's dtype once, like a client. */
 static void rows_fold(const struct rows_rig *r, const struct rows_asked *asked,
                       const float *gradients)
 {
@@ -247,7 +247,8 @@ void rows_wait(struct rows_rig *r, const struct rows_asked *asked)
     }
 }
 
-/* Each lane has written the rows of its shards to the same place of its own mapping. */
+/* Copies the rows of a pull together. Each lane has written the rows of its shards to the same
+ * offset of its own mapping. */
 static void rows_gather(const struct rows_rig *r, const struct rows_asked *pull, char *ret_rows)
 {
     size_t row_bytes = r->terms.dim * reduce_element_bytes(r->terms.wire);

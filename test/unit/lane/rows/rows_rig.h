@@ -40,14 +40,14 @@ struct rows_rig {
 /* Starts lanes and workers, and places the table. */
 void rows_start(struct rows_rig *r, uint32_t lanes, uint32_t workers,
                 const struct table_terms *terms);
-/* The same for one lane, over "shm" or "ofi". */
+/* Like rows_start() with one lane, over "shm" or "ofi". */
 void rows_start_over(struct rows_rig *r, const char *kind, uint32_t workers,
                      const struct table_terms *terms);
 void rows_stop(struct rows_rig *r);
 /* Sends the settings of rank 0 for its clock, to all lanes. */
 void rows_set(struct rows_rig *r, const struct row_settings *settings);
-/* Begins a push or a pull of `count` keys; gradients are f32 in the caller's order. Ended with
- * rows_asked_free(). */
+/* Begin a push or a pull of `count` keys. Gradients are f32 in the caller's order. The caller ends
+ * the request with rows_asked_free(). */
 struct rows_asked *rows_push(struct rows_rig *r, uint32_t rank, const uint64_t *keys, size_t count,
                              const float *gradients);
 struct rows_asked *rows_pull(struct rows_rig *r, uint32_t rank, const uint64_t *keys, size_t count);
@@ -60,20 +60,20 @@ bool rows_is_done(const struct rows_rig *r, const struct rows_asked *asked);
 void rows_wait(struct rows_rig *r, const struct rows_asked *asked);
 /* Waits for a pull and writes its rows, in the caller's order, as f32. */
 void rows_take(struct rows_rig *r, const struct rows_asked *pull, float *ret_rows);
-/* All memory of the rank's region is free again. */
+/* Marks all memory of the rank's region as free. */
 void rows_forget_memory(struct rows_rig *r, uint32_t rank);
 /* Sends a record to a lane. */
 void rows_send(struct rows_rig *r, uint32_t lane, uint32_t rank, const void *record, size_t bytes);
-/* The record of a request for a lane. */
+/* Returns the record of a request for a lane. */
 struct record_rows rows_record(const struct rows_rig *r, const struct rows_asked *asked,
                                uint32_t lane, enum record_rows_operation operation);
-/* Lays a request out without sending it. */
+/* Writes a request into the worker's memory, without sending its records. */
 struct rows_asked *rows_lay(struct rows_rig *r, uint32_t rank, const uint64_t *keys, size_t count,
                             const float *gradients);
 void rows_turn_all(struct rows_rig *r);
 /* Runs all lanes until nothing more happens. */
 void rows_settle(struct rows_rig *r);
-/* Rows that the lanes store. */
+/* Returns the number of rows that the lanes store. */
 uint64_t rows_stored(const struct rows_rig *r);
 
 #endif

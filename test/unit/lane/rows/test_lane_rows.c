@@ -110,7 +110,8 @@ static void a_query_names_the_ranks_behind(void **state)
     assert_int_equal(clocks->ranks[0], 0);
     assert_int_equal(clocks->ranks[1], 2);
     assert_int_equal(clocks->clocks[1], 1);
-    query.piece = 99; /* an unknown table: no answer, and no eviction */
+    query.piece = 99; /* an unknown table: the query gets no answer, and the connection stays
+                       * open */
     rows_send(&rig, 0, 1, &query, sizeof query);
     rows_are(rows_pull(&rig, 0, keys, KEYS), START);
     assert_int_equal(worker(1)->clocks_count, 1);
@@ -218,7 +219,7 @@ static void a_gradient_that_is_not_finite_skips_its_row(void **state)
     rows_stop(&rig);
 }
 
-/* Each gradient is finite, their sum is not: both ranks learn of the row. */
+/* Each gradient is finite, but their sum is infinite, so both ranks get the error. */
 static void a_sum_that_overflows_is_an_error_of_all_its_pushes(void **state)
 {
     const float large[DIM] = {3e38f, 3e38f};
@@ -311,7 +312,7 @@ static void a_lost_worker_fails_the_job(void **state)
     rows_stop(&rig);
 }
 
-/* Value of the first element of a stored row; NaN: absent. */
+/* Returns the first element of a stored row; NaN: the row does not exist. */
 static float stored_value(uint64_t key)
 {
     const struct lane_job *job = job_find(rig.lanes[0].lane, RIG_JOB);
@@ -373,7 +374,7 @@ static void terms_and_shards_are_checked(void **state)
     rows_stop(&rig);
 }
 
-/* With less memory than a table needs, nothing of the table stays. */
+/* When memory for a part of the table is missing, no other part stays allocated. */
 static void a_table_that_does_not_fit_leaves_no_memory(void **state)
 {
     const struct lane_shard_spec shards[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};

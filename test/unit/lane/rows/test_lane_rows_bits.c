@@ -1,6 +1,7 @@
-/* A lane's table against a replay: random pushes of several workers, with duplicates, over some
- * clocks. Every pulled row has the bits of a plain loop over keys, ranks, pushes and positions, for
- * every rule, any shards and lanes, and lengths beyond windows and batches. */
+/* Compares a lane's table with a replay: random pushes of several workers, with duplicates, over
+ * some clocks. Every pulled row must have the bits of a plain loop over keys, ranks, pushes and
+ * positions. The cases cover every rule, several numbers of shards and lanes, and lengths beyond
+ * windows and batches. */
 #include "svc/lane/rows/types.h"
 #include "svc/wire/mixed_key.h"
 #include "test/lib/extent.h"
@@ -26,7 +27,7 @@ static const struct row_settings settings = {.rate = 0.1,
                                              .l1 = 0.01,
                                              .l2 = 0.1};
 
-/* One clock of one rank: pushes in order. */
+/* A push of a rank. */
 struct push {
     size_t count;
     uint64_t *keys;
@@ -36,8 +37,8 @@ struct push {
 
 struct world {
     struct rows_rig rig;
-    uint64_t keys_count; /* keys are below */
-    size_t push_max;     /* positions of one push */
+    uint64_t keys_count; /* each key is smaller */
+    size_t push_max;     /* maximum number of positions in one push */
     uint64_t clock;
     struct push pushes[RIG_WORKERS_MAX][PUSHES_MAX];
     uint32_t pushes_count[RIG_WORKERS_MAX];
@@ -110,8 +111,8 @@ static void round_to(struct world *w, float *values, size_t count)
     free(wire);
 }
 
-/* Adds the push's gradients of the key: rounded to the wire's dtype each, summed in f32, rounded.
- * Returns whether there are any. */
+/* Sums the push's gradients of the key: each is rounded to the wire's dtype, the sum in f32 is
+ * rounded again. Returns whether the push has the key. */
 static bool replay_push(struct world *w, const struct push *push, uint64_t key, float *ret_sum)
 {
     uint32_t dim = w->rig.terms.dim, found = 0;
@@ -186,7 +187,7 @@ static uint64_t replayed_rows(const struct world *w)
     return count;
 }
 
-/* Every key twice, in two orders. */
+/* Pulls every key twice, in two orders, and compares all rows. */
 static void compare(struct world *w, uint32_t rank)
 {
     uint32_t dim = w->rig.terms.dim;
@@ -285,7 +286,7 @@ static void halves_are_rounded_once_when_pushed_and_once_when_pulled(void **stat
     }
 }
 
-/* More gradients of one shard than a stripe has, and more keys than one window. */
+/* One shard gets more gradients than a stripe holds, and more keys than a window holds. */
 static void long_pushes_are_cut_into_stripes(void **state)
 {
     struct table_terms terms = terms_of(TABLE_TERMS_SGD);
@@ -328,7 +329,7 @@ static void long_pushes_are_cut_into_stripes(void **state)
     free(w);
 }
 
-/* Sums of one stripe take more than one batch. */
+/* The sums of one stripe need more than one batch. */
 static void long_rows_are_applied_in_batches(void **state)
 {
     struct table_terms terms = terms_of(TABLE_TERMS_ADAGRAD_ONE);

@@ -1,5 +1,5 @@
-/* Records and memory that break the rules of tables: the worker is cut off, or its request has an
- * error. No row changes. */
+/* Tests records and memory that break the rules of tables. The lane disconnects the worker, or
+ * answers its request with an error. No row changes. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/rows/types.h"
@@ -46,7 +46,7 @@ static void more_changes_of_settings_than_fit_fail_the_job(void **state)
 
 /* ---- broken requests ---- */
 
-/* A push of rank 0 with one field changed is refused, and its job fails. */
+/* Changes one field in a push of rank 0. The push must be refused, and the job must fail. */
 #define evicts(field, value, words)                                           \
     do {                                                                      \
         start(2);                                                             \
@@ -119,7 +119,8 @@ static void a_standing_is_refused(void **state)
     fails(-EPROTO, "a standing of tables came without a query; use one version");
 }
 
-/* The lent memory of a request, which the worker may change at any time. */
+/* Returns an address in the lent memory of a request. A worker may change this memory at any
+ * time. */
 static char *lent(const struct rows_asked *asked, uint64_t at)
 {
     return asked->request.memory.base + at;
@@ -191,7 +192,8 @@ static void an_epoch_that_the_lane_does_not_have_is_an_error_of_the_request(void
     rows_stop(&rig);
 }
 
-/* The job of the only rank has failed, because the lane cannot map the memory of the rank. */
+/* Checks that the job of the only rank has failed, because the lane cannot map the rank's
+ * memory. */
 static void fails_over_a_network(void)
 {
     const struct lane_job *job = job_find(rig.lanes[0].lane, RIG_JOB);
@@ -258,8 +260,8 @@ static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
     fails(-EPROTO, "a clock has fewer requests than the worker sent; use one version");
 }
 
-/* The worker takes back the memory of its requests. */
-static void memory_that_is_taken_back_is_not_read(void **state)
+/* The worker withdraws the memory of its open requests. */
+static void withdrawn_memory_is_not_read(void **state)
 {
     start(2);
     push_ones(0);
@@ -271,7 +273,7 @@ static void memory_that_is_taken_back_is_not_read(void **state)
     fails(-EPROTO, "a request lies in memory that the worker does not lend; use one version");
 }
 
-static void births_beyond_the_memory_fail_the_job(void **state)
+static void new_rows_beyond_the_memory_fail_the_job(void **state)
 {
     enum { MANY = 60000 };
     uint64_t *many = calloc(MANY, sizeof *many);
@@ -310,8 +312,8 @@ int main(void)
         cmocka_unit_test(a_table_fails_the_job_of_a_worker_over_a_network),
         cmocka_unit_test(settings_for_clocks_that_have_passed_are_refused),
         cmocka_unit_test(a_clock_is_of_known_tables_and_counts_all_requests),
-        cmocka_unit_test(memory_that_is_taken_back_is_not_read),
-        cmocka_unit_test(births_beyond_the_memory_fail_the_job),
+        cmocka_unit_test(withdrawn_memory_is_not_read),
+        cmocka_unit_test(new_rows_beyond_the_memory_fail_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* A worker that breaks every rule: random fields in its records, and writes to its lent memory at
- * any moment of an apply or a pull. The lane goes on, every stored row has its place, and either
- * the job fails with a reason or the other worker's requests are answered. */
+/* Tests a worker that breaks every rule: its records have random fields, and it writes to its lent
+ * memory at any moment of an apply or a pull. The lane continues, and every stored row has its
+ * place. Either the job fails with a reason, or the other worker's requests are answered. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/table.h"
 #include "svc/wire/mixed_key.h"
@@ -48,7 +48,7 @@ static struct rows_asked *ask(uint32_t rank, bool pushes)
 
 /* ---- the hostile worker, rank 0 ---- */
 
-/* Limits of types, and what is near to a sound value. */
+/* Returns a limit of an integer type, or a value near a valid one. */
 static uint64_t strange(uint64_t value)
 {
     const uint64_t limits[] = {0,          1,          value + 1,      value - 1, UINT32_MAX,
@@ -98,7 +98,7 @@ static void send_spoiled(void)
 
 /* ---- one run ---- */
 
-/* Every row of the store has a key of its shard, and is found. */
+/* Checks that every stored row has a key of its shard, and is found by this key. */
 static void check_store(void)
 {
     const struct lane_table *table = table_find(job(), ROWS_TABLE);

@@ -1,5 +1,5 @@
-/* The rules of tables with SSP and ASP on a lane: pushes are applied on arrival, and pulls wait for
- * ranks that are too far behind, or for none. */
+/* Tests tables with SSP and ASP on a lane. Pushes are applied on arrival. Pulls wait for ranks that
+ * are too far behind (SSP), or for no rank (ASP). */
 #include "svc/lane/lane.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/wire/table/table_load.h"
@@ -54,7 +54,7 @@ static void a_pull_has_the_earlier_pushes_of_its_rank(void **state)
     rows_stop(&rig);
 }
 
-static void a_pull_waits_exactly_beyond_the_staleness(void **state)
+static void a_pull_waits_only_for_ranks_beyond_the_staleness(void **state)
 {
     start_with(TABLE_TERMS_SSP, 2, 2);
     for (int clock = 0; clock < 3; clock++) {
@@ -76,7 +76,8 @@ static void a_pull_waits_exactly_beyond_the_staleness(void **state)
     rows_stop(&rig);
 }
 
-/* The last push and the end of its clock arrive together, and pulls go before pushes. */
+/* The last push and the end of its clock arrive together. The lane usually handles pulls before
+ * pushes. */
 static void a_pull_has_the_pushes_of_all_clocks_that_it_waits_for(void **state)
 {
     start_with(TABLE_TERMS_SSP, 1, 3);
@@ -145,7 +146,7 @@ static void a_clock_without_settings_fails_the_job(void **state)
     fails(-EINVAL, "table 'users' of job 'job' has no settings for clock 1");
 }
 
-/* More changes than a lane stores, by a rank that is far ahead. */
+/* A rank that is far ahead changes the settings more often than a lane can store changes. */
 static void settings_may_change_in_each_clock_of_a_rank_that_is_ahead(void **state)
 {
     const struct row_settings other = {.rate = 0.5};
@@ -192,7 +193,7 @@ static void a_worker_with_ssp_that_leaves_behind_others_fails_the_job(void **sta
     fails(-EPIPE, "rank 2 has left job 'job' before the end of clock 1 of table 'users'");
 }
 
-/* The lost worker is the slowest one, in the midst of its first clock. */
+/* The lost worker is the slowest one, and is still in its first clock. */
 static void a_lost_worker_frees_the_minimum(void **state)
 {
     start_with(TABLE_TERMS_SSP, 1, 3);
@@ -242,7 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_push_is_applied_on_arrival),
         cmocka_unit_test(a_pull_has_the_earlier_pushes_of_its_rank),
-        cmocka_unit_test(a_pull_waits_exactly_beyond_the_staleness),
+        cmocka_unit_test(a_pull_waits_only_for_ranks_beyond_the_staleness),
         cmocka_unit_test(a_pull_has_the_pushes_of_all_clocks_that_it_waits_for),
         cmocka_unit_test(a_pull_with_asp_never_waits),
         cmocka_unit_test(a_push_of_one_key_changes_its_row_alone),

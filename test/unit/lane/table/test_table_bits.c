@@ -1,5 +1,5 @@
-/* Tests store and row rules together. Clocks of pushes are applied in stripes. Every row must have
- * the bits of a replay without shards and stripes. */
+/* Tests the row store together with the row rules. The table applies the clocks of pushes in
+ * stripes. Every row must have the bits of a replay without shards and stripes. */
 #include "svc/lane/table/clock.h"
 #include "svc/lane/table/stripe.h"
 #include "svc/reduce/rows/rows.h"
@@ -99,7 +99,7 @@ static void replay(void)
     }
 }
 
-/* ---- the same through shards and stripes ---- */
+/* ---- the table: shards and stripes ---- */
 
 struct table {
     struct rig memory;
@@ -141,7 +141,8 @@ static void table_end(void)
     assert_int_equal(table.memory.blocks, 0);
 }
 
-/* Returns the gradient of a source. Uses its position in the whole push instead of the window. */
+/* Returns the gradient of a source, found by its position in the whole push instead of the
+ * window. */
 static const void *table_gradient(int clock, const struct stripe_source *source)
 {
     const struct stripe_part *part = &table.stripe.parts[source->part];
@@ -167,7 +168,7 @@ static void table_apply_key(const struct row_step *step, int clock, const struct
                                     shard_moments(shard, stripe->rows[k])));
 }
 
-/* Adds the shard's part of each push. All windows are complete. */
+/* Adds the shard's part of each push. Each part is one complete window. */
 static void table_add_parts(int clock, uint32_t s)
 {
     stripe_clear(&table.stripe);

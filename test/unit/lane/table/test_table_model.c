@@ -1,5 +1,5 @@
-/* Compares a shard with a simple model of the same rows at random. Also tests millions of
- * births. */
+/* Compares a shard with a simple model of the same rows, for random operations. Also tests millions
+ * of new rows. */
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/table/table_rig.h"
 
@@ -74,7 +74,7 @@ static void check_find(const struct rig *rig)
     }
 }
 
-/* Creates rows with new values. If memory ends, none may be created. */
+/* Creates rows with new values. If the memory does not suffice, no row may be created. */
 static void check_bear(struct rig *rig)
 {
     size_t positions[BATCH], births = 0;

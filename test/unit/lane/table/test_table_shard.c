@@ -53,7 +53,7 @@ static void a_new_row_has_its_initial_values_and_no_moments(void **state)
     rig_fini(&rig);
 }
 
-static void a_key_that_stands_twice_is_born_once(void **state)
+static void a_key_that_occurs_twice_gets_one_row(void **state)
 {
     uint64_t keys[100];
     uint32_t rows[100];
@@ -105,7 +105,8 @@ static void rows_of_every_length_keep_apart(void **state)
             uint32_t lists = rows.blocks_room;
             assert_int_equal(table_rows_add(&rows, i, &row[i]), 0);
             memset(rows_at(&rows, row[i]) + 8, (int)i, lengths[l] - 8);
-            if (lists == rows.blocks_room) /* otherwise the list has grown, too */
+            if (lists == rows.blocks_room) /* only without a growth of the list: a longer list uses
+                                            * memory, too */
                 assert_int_equal(rig.allowance.used_bytes - used, left ? 0 : next);
         }
         for (uint32_t i = 0; i < 200; i++) {
@@ -139,7 +140,7 @@ static void assert_unchanged(struct rig *rig, const uint64_t *keys, uint64_t row
 }
 
 /* In each turn the quota allows one row less than the push needs. */
-static void a_full_quota_bears_no_row(void **state)
+static void a_full_quota_creates_no_row(void **state)
 {
     static uint64_t keys[BATCH];
     uint32_t rows[BATCH];
@@ -219,7 +220,8 @@ static void the_nth_allocation_fails(void **state)
         if (!has_failed)
             break;
     }
-    assert_true(failures > 15); /* the failures include blocks, pages, lists, directories */
+    assert_true(failures > 15); /* each kind of allocation failed: blocks, pages, lists,
+                                 * directories */
 }
 
 static void keys_with_the_same_tag_are_distinguished(void **state)
@@ -329,11 +331,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_of_an_absent_key_creates_nothing),
         cmocka_unit_test(a_new_row_has_its_initial_values_and_no_moments),
-        cmocka_unit_test(a_key_that_stands_twice_is_born_once),
+        cmocka_unit_test(a_key_that_occurs_twice_gets_one_row),
         cmocka_unit_test(a_row_never_moves),
         cmocka_unit_test(rows_of_every_length_keep_apart),
         cmocka_unit_test(a_layout_has_room_for_its_parts),
-        cmocka_unit_test(a_full_quota_bears_no_row),
+        cmocka_unit_test(a_full_quota_creates_no_row),
         cmocka_unit_test(a_lowered_allowance_keeps_existing_rows),
         cmocka_unit_test(an_allowance_is_short_from_three_quarters_on),
         cmocka_unit_test(the_nth_allocation_fails),

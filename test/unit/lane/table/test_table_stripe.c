@@ -1,5 +1,5 @@
-/* Tests stripes. A stripe is a range of keys in the pushes of a clock. Also tests the order of its
- * sources, and how a stripe starts. */
+/* Tests stripes. A stripe is a range of keys, with the gradients of these keys in all pushes of a
+ * clock (its sources). Tests the order of sources, and the start of a stripe. */
 #include "svc/lane/table/clock.h"
 #include "svc/lane/table/stripe.h"
 #include "test/unit/lane/table/table_rig.h"
@@ -128,7 +128,7 @@ static void wrong_keys_of_a_worker_are_refused(void **state)
     assert_int_equal(stripe.parts[0].count, 0);
 }
 
-static void parts_beyond_the_room_are_refused(void **state)
+static void more_parts_than_fit_are_refused(void **state)
 {
     static const uint64_t keys[] = {1};
     for (uint32_t part = 0; part < PARTS; part++)
@@ -225,7 +225,7 @@ static void the_nth_allocation_of_a_stripe_fails(void **state)
     assert_int_equal(memory.blocks, 0);
 }
 
-/* ---- at random: any windows and any room give the sums of a naive model ---- */
+/* ---- random windows and random room, against a naive model ---- */
 
 #define RANKS 4
 #define PUSHES 2
@@ -366,7 +366,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stripe_ends_where_a_window_ends, begin, end),
         cmocka_unit_test_setup_teardown(a_stripe_takes_no_more_gradients_than_fit, begin, end),
         cmocka_unit_test_setup_teardown(wrong_keys_of_a_worker_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(parts_beyond_the_room_are_refused, begin, end),
+        cmocka_unit_test_setup_teardown(more_parts_than_fit_are_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_lost_rank_is_dropped_whole, begin, end),
         cmocka_unit_test_setup_teardown(keys_that_are_applied_already_are_skipped, begin, end),
         cmocka_unit_test_setup_teardown(the_largest_keys_of_all_have_a_stripe, begin, end),
