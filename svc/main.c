@@ -27,13 +27,13 @@ static void start_log(const char *who)
         log_info("configuration file %s", cli_config_file());
 }
 
-/* Length of a time slice of the service's threads. With short slices, a lane that wakes up gets its
- * core soon, and a long request of one tenant does not delay another's round. */
+/* Length of a time slice of the service's threads. With short slices, a lane gets its core soon
+ * after it wakes up, and a long request of one tenant does not delay rounds of another. */
 #define SLICE_NS (100 * NS_PER_US)
 
-/* Blocks the signals that the coordinator reads from a descriptor, and ignores SIGPIPE and SIGXFSZ.
- * A write to a lost peer, or beyond the limit of a file (ulimit -f), then returns an error instead
- * of ending the program. */
+/* Blocks the signals that the coordinator reads from a descriptor. Also ignores SIGPIPE and
+ * SIGXFSZ, so that a write to a lost peer or beyond the limit of a file (ulimit -f) returns an
+ * error instead of ending the program. */
 static void prepare_signals(void)
 {
     sigset_t set = signals_that_end();
@@ -49,8 +49,8 @@ static int exit_code(int error)
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
-/* Warns instead of failing, because both options may come from an environment for another
- * policy. */
+/* Warns about options that have no effect under this policy. Both may come from an environment that
+ * was made for another policy, so the program continues. */
 static void warn_without_limit(const struct cli_serve *o)
 {
     const struct packer_resident nobody = {0};
@@ -125,9 +125,9 @@ static int serve(int argc, char **argv)
     return ended < 0 ? CLI_FAILED : ended == 0 ? CLI_OK : 128 + ended;
 }
 
-/* Saves 16 MiB a lane. libfabric 2 reserves 16 KiB for each of 1,024 messages that may arrive on a
- * lane's first connection before a receive is posted. gradpool's messages are shorter. The value 0
- * reserves the length of an inline message, as in libfabric 1. */
+/* Saves 16 MiB a lane. Before a receive is posted, libfabric 2 reserves 16 KiB for each of 1,024
+ * messages that may arrive on a lane's first connection. gradpool's messages are shorter. The value
+ * 0 reserves the length of an inline message, as libfabric 1 did. */
 static void limit_message_memory(void) { (void)setenv("FI_TCP_MAX_RX_SIZE", "0", 0); }
 
 static int aggregator(int argc, char **argv)
@@ -197,9 +197,9 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-/* Protects processes that may have keys. Other processes of the user cannot read their memory, they
- * write no core dump, and their children gain no privileges. `run` is not protected, because it has
- * no key and starts programs of the user. */
+/* Protects processes that may have keys: other processes of the user cannot read their memory, they
+ * write no core dump, and their children gain no privileges. `run` has no key and starts programs
+ * of the user, so it is not protected. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

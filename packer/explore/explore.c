@@ -1,6 +1,6 @@
-/* Owns the states of one experiment: the end of a window, the choice of an arm, the verdict on a
- * try. A try that is not significantly better is always undone (X5), and no try begins unless
- * workers wait (X3, X6). */
+/* Owns the states of one experiment: the end of a window, the choice of a method, the verdict on a
+ * try. A try that is not significantly better is always undone (X5). No try begins unless workers
+ * wait (X3, X6). */
 #include "packer/explore/explore.h"
 
 #include <errno.h>
@@ -100,7 +100,7 @@ static bool take(struct explore *e, const struct explore_options *o,
            e->round.samples >= (o->samples ? o->samples : EXPLORE_SAMPLES);
 }
 
-/* --- the choice of an arm --- */
+/* --- the choice of a method --- */
 
 static double stalled(const struct explore *e)
 {
@@ -149,8 +149,8 @@ static bool is_uneven(const struct explore *e, const struct explore_view *view)
     return slowest_ns - half_of(e, id) > explore_view_even_time(view) * EXPLORE_UNEVEN_PPM / PPM;
 }
 
-/* Plans a move off a slow lane if workers wait and the gain is large enough (X3). The first choice
- * is EXPLORE_EVEN; while that arm is not allowed, EXPLORE_IN. */
+/* Plans a move off a slow lane if workers wait and the gain is large enough (X3). The method is
+ * EXPLORE_EVEN. While X5 suspends that method, the method is EXPLORE_IN. */
 static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
                     struct explore_move *ret_moves, struct explore_decision *d)
 {
@@ -166,7 +166,7 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
         return false;
     snprintf(d->reason, sizeof d->reason,
              "lane %u takes %.2f ms a round, %.2f when all are even, and a worker waits %.2f of "
-             "%.2f ms: arm %s; pieces that move: %zu",
+             "%.2f ms: method %s; pieces that move: %zu",
              view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
              e->round.mean / MS, explore_arm_name(arm), moves);
     try_arm(e, arm, moves, d);
@@ -188,7 +188,7 @@ static uint64_t chance_ppm(const struct explore *e)
     return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
 }
 
-/* Tries an arm at random (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
+/* Tries a method at random (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
  * EXPLORE_SHIFT. */
 static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
                         struct explore_move *ret_moves, struct explore_decision *d)
@@ -204,7 +204,7 @@ static bool explore_one(struct explore *e, const struct explore_view *view, uint
     if (moves == 0)
         return false;
     snprintf(d->reason, sizeof d->reason,
-             "a worker waits %.2f of %.2f ms: arm %s is tried; pieces that move: %zu",
+             "a worker waits %.2f of %.2f ms: method %s is tried; pieces that move: %zu",
              stalled_ns / MS, e->round.mean / MS, explore_arm_name(arm), moves);
     try_arm(e, arm, moves, d);
     return true;
@@ -235,7 +235,7 @@ static void judge(struct explore *e, const struct explore_options *o, struct exp
     d->after_ns = e->round.mean;
     d->verb = is_better || o->is_blind ? EXPLORE_KEEP : EXPLORE_BACK;
     snprintf(d->reason, sizeof d->reason,
-             "arm %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
+             "method %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
              explore_arm_name(e->arm), e->round.mean / MS, half / MS, e->before.mean / MS,
              half_before / MS, d->verb == EXPLORE_KEEP ? "kept" : "rolled back");
     e->phase = d->verb == EXPLORE_BACK ? EXPLORE_RETURNING : EXPLORE_WATCHING;

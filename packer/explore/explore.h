@@ -20,7 +20,7 @@
 /* X6 applies if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000
 #define EXPLORE_CHANCE_MOST_PPM 100000 /* highest probability of a try by X6 in a window */
-/* number of windows in which an arm is not tried after its first roll-back */
+/* number of windows in which a method is not tried after its first roll-back */
 #define EXPLORE_HOLD_WINDOWS 4
 #define EXPLORE_HOLDS_MAX 5 /* number of consecutive roll-backs that double EXPLORE_HOLD_WINDOWS */
 /* a pause between looks that is longer than this ends the window */
@@ -37,7 +37,7 @@ enum explore_arm {
 
 enum explore_verb {
     EXPLORE_NOTHING,
-    EXPLORE_MOVE, /* try `arm` with `moves` */
+    EXPLORE_MOVE, /* try method `arm` with `moves` */
     EXPLORE_KEEP, /* the last experiment was successful, so its moves are kept */
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
@@ -50,8 +50,8 @@ struct explore_options {
 
 struct explore_lane {
     uint32_t id;
-    /* Counts since the previous look: time in which the job had work on the lane (X3); waits for a
-     * last result from this lane, summed over the workers. */
+    /* Counts since the previous look. handled_ns: time in which the job had work on the lane (X3).
+     * stalled_ns: waits for a last result from this lane, summed over the workers. */
     uint64_t handled_ns, stalled_ns;
     uint64_t room_bytes; /* bytes of the job that the lane has room for; 0: none */
 };
@@ -101,7 +101,7 @@ enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_R
 
 struct explore {
     enum explore_phase phase;
-    enum explore_arm arm; /* arm of the current try */
+    enum explore_arm arm; /* method of the current try */
     uint64_t membership, last_ns;
     uint64_t windows, tries; /* counted since the start, also over explore_reset() */
     /* the next look is ignored, because its counts begin before a change */
@@ -112,7 +112,7 @@ struct explore {
     size_t rates_count;
     struct {
         uint32_t failed; /* number of consecutive tries without gain */
-        uint64_t until;  /* first window in which the arm may be tried again */
+        uint64_t until;  /* first window in which the method may be tried again */
     } arms[EXPLORE_ARMS];
 };
 
@@ -134,7 +134,7 @@ void explore_meter_add(struct explore_meter *meter, double weight, double value)
 /* Returns half of the 95 % confidence interval of the mean; HUGE with fewer than two samples. */
 double explore_meter_half(const struct explore_meter *meter);
 
-/* --- plan.c: the moves of an arm --- */
+/* --- plan.c: the moves of a method --- */
 
 struct explore_view {
     const struct explore *explore;
@@ -154,7 +154,7 @@ double explore_view_time(const struct explore_view *view, size_t lane);
 double explore_view_even_time(const struct explore_view *view);
 /* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);
-/* Plans the moves of the arm and applies them to `view`. Returns their number. */
+/* Plans the moves of the method and applies them to `view`. Returns their number. */
 size_t explore_plan(enum explore_arm arm, struct explore_view *view,
                     struct explore_move *ret_moves);
 

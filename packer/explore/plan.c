@@ -1,6 +1,6 @@
-/* Owns the moves of each arm: greedy, the largest piece first (X7). Of equal pieces the first
+/* Owns the moves of each method: greedy, the largest piece first (X7). Of equal pieces the first
  * moves. After a failed try the last moves instead, because one of the pieces may cause the slow
- * lane. No move exceeds the room of a lane, or the time limit that the arm sets for targets. */
+ * lane. No move exceeds the room of a lane, or the time limit of the method for targets. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>
@@ -135,7 +135,7 @@ static void lighten(struct plan *plan, size_t source, double most)
     }
 }
 
-/* --- arms --- */
+/* --- methods --- */
 
 /* Equalizes the times of all lanes. Pieces are not cut, so the even time can seldom be reached
  * exactly. The limit therefore grows by 3 %, twice. */

@@ -25,7 +25,8 @@ struct cli_command {
     const char *name, *summary; /* the table ends with a NULL name */
     int (*run)(int argc, char **argv);
     bool has_help; /* the command accepts --help */
-    /* The command writes no log, so unknown variables are reported before it runs. */
+    /* The command writes no log. Unknown variables are therefore reported before the command
+     * runs. */
     bool is_question;
 };
 /* Runs the subcommand that the first argument names, and returns its exit code. If standard output

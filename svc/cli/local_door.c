@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Time to connect and exchange Hello and Welcome. It is short, because a stopped service must not
- * delay a command for another one. */
+/* Time to connect and exchange Hello and Welcome. A stopped service must not delay a command that
+ * is meant for another service, so the time is short. */
 #define DOOR_NS NS_PER_S
 
 /* Returns the address without its port, or "" for a socket that listens on all addresses. */

@@ -6,9 +6,9 @@
 #include "svc/channel/channel.h"
 #include "svc/endpoint/endpoint.h"
 
-/* Connects to the socket at `path` and exchanges Hello and Welcome, if that service listens at
- * `endpoint`. Waits for a second at most. Returns 0, -ENXIO if another service uses the socket, or
- * another negative errno. */
+/* Connects to the socket at `path` and exchanges Hello and Welcome. Waits for a second at most.
+ * Returns 0, -ENXIO if the service there does not listen at `endpoint`, or another negative
+ * errno. */
 int local_door_open(const struct endpoint *endpoint, const char *path,
                     struct channel **ret_channel);
 /* Like local_door_open(), for the socket in the state directory of this user's `gradpool serve`:

@@ -69,8 +69,8 @@ static const char *after_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-/* Parses the operand. A number is sent both as a job and as a task: the service knows the names of
- * jobs. */
+/* Parses the operand. A bare number may be a job or a task, so it is sent as both: only the service
+ * knows the names of jobs. */
 static bool read_what(const char *what, Gradpool__Wire__MoveRequest *ask)
 {
     const char *job = after_prefix(what, "job:"), *task = after_prefix(what, "task:");

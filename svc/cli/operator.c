@@ -68,7 +68,7 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));
     if (has_key)
-        /* a failure of this call is reported by channel_greet() */
+        /* if this call fails, channel_greet() reports the error */
         (void)channel_use_key(*ret_channel, &key);
     key_forget(&key);
     return 0;
@@ -99,8 +99,7 @@ static uint64_t deadline_in(int timeout_ms)
     return clock_deadline_ns(clock_now_ns(), timeout_ms ? timeout_ms : ASK_TIMEOUT_MS);
 }
 
-/* Adds the endpoint to an error, because an error of channel_greet() has only the peer's
- * address. */
+/* Adds the endpoint to the error text, because channel_greet() writes only the peer's address. */
 static int name_service(const char *endpoint, const struct channel *channel, int error,
                         struct err *err)
 {
@@ -164,7 +163,8 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
     return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
-/* The channel's state is checked, because a Failure reply may have the same code. */
+/* Explains an error of the channel. The same code may be in a Failure reply, so the state of the
+ * channel is checked first. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err)
 {

@@ -219,7 +219,7 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);
 }
 
-/* Frees the fetch. Closing the connection resumes the job after any error. */
+/* Frees the fetch. The job continues when the connection closes, even after an error. */
 static void fetch_free(struct fetch *f)
 {
     channel_destroy(f->conversation.channel);

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Returns whether the service is healthy. A tenant sees only the lanes of its own jobs, so an empty
- * list is no fault. */
+/* Returns whether the service is healthy. A list without lanes is no fault for a tenant, because a
+ * tenant sees only the lanes of its own jobs. */
 static bool is_healthy(const struct view_status *status)
 {
     size_t lanes = 0;

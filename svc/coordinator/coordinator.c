@@ -1,6 +1,6 @@
-/* Creation and destruction of the coordinator. The code turns options into a running service with
- * the restored state. It owns struct service, and the order in which the rooms are created and
- * destroyed. */
+/* Creation and destruction of the coordinator. Turns the options into a running service with the
+ * restored state. Owns struct service, and the order in which rooms (folders of coordinator/) are
+ * created and destroyed. */
 #include "svc/coordinator/coordinator.h"
 
 #include "packer/packer.h"
@@ -138,7 +138,7 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Returns whether every tensor has at least one piece, as all other code assumes. */
+/* Returns whether every tensor has at least one piece. All other code relies on this. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -216,7 +216,7 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
-/* Frees the state of the rooms. All jobs, peers and aggregators are freed already, or
+/* Frees the state of the rooms. The jobs, peers and aggregators were freed before, or
  * create_service() has failed. */
 static void destroy_service(struct service *s)
 {
@@ -280,7 +280,7 @@ static bool create_plain(struct service *s)
     return true;
 }
 
-/* Creates the state of each room, in an order in which a room follows the rooms that it needs. */
+/* Creates the state of each room. A room is created after the rooms that it uses. */
 static int create_rooms(struct service *s)
 {
     static int (*const rooms[])(struct service * s) = {
@@ -389,7 +389,7 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Frees the provisioner and the display, which coordinator_create() owns even if it fails. */
+/* Frees the provisioner and the display: coordinator_create() owns both, even if it fails. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -35,14 +35,15 @@ struct coordinator_options {
     uint32_t network_gbit;  /* bandwidth for local lanes; 0: the value that the kernel reports */
     uint16_t data_port;     /* port of the first local lane; 0: any free ports */
     const char *allow_uids; /* user ids whose workers may use shared memory, such as "1000,1001" */
-    /* A local aggregator that has lost the coordinator for this time ends; 0: never. */
+    /* A local aggregator ends after this time without a connection to a coordinator; 0: never. */
     uint64_t orphan_timeout_ns;
     /* Longest time for which an ending local aggregator may move its tasks to others; 0: none. */
     uint64_t leave_timeout_ns;
     /* SIGTERM ends all jobs, even those in training (--stop jobs). */
     bool ends_jobs;
-    /* SIGTERM ends no job; the next start of the service continues them. This holds even if local
-     * aggregators seem to end together with this process (--stop service). */
+    /* SIGTERM ends no job, and the next start of the service continues the jobs (--stop service).
+     * The jobs are kept even if local aggregators are expected to end together with this
+     * process. */
     bool keeps_jobs;
     uint64_t aggregator_timeout_ns; /* silence after which an aggregator is lost; 0: never */
     /* silence after which a local aggregator is lost although its process is alive; 0: the same as
@@ -50,12 +51,12 @@ struct coordinator_options {
     uint64_t local_timeout_ns;
     /* silence of a worker's host after which the worker is lost; 0: only TCP detects the loss */
     uint64_t worker_timeout_ns;
-    /* longest time for which a join waits until a former job of the same name has ended; 0: 8 s */
+    /* longest wait of a join for the end of a former job with the same name; 0: 8 s */
     uint64_t job_end_ns;
     uint64_t measure_ns; /* time between two measurements of jobs; 0: 1 s */
     uint64_t idle_ns;    /* time without a round after which a job counts as idle; 0: 1 minute */
-    /* The numbers of open lanes and of local aggregators follow the load. A policy with a loss
-     * limit is required. */
+    /* The numbers of open lanes and of local aggregators follow the load. Requires a policy with a
+     * loss limit. */
     bool scales;
     uint32_t aggregators_min; /* number of local aggregators that always run; 0: 1 */
     uint32_t lanes_min, lanes_max, lanes_spare; /* see struct scale_options */
@@ -63,14 +64,15 @@ struct coordinator_options {
     /* Only for benchmarks: load is divided by measured rates, and a moved task never moves back. */
     bool explores_blindly;
     uint64_t scale_hold_ns; /* time with low load after which a lane is drained; 0: 30 s */
-    /* after an order has moved a job, growth does not move the job for this time; 0: no pause */
+    /* for this time after an operator's order has moved a job, growth does not move the job; 0: no
+     * pause */
     uint64_t order_hold_ns;
     /* Longest time for which a declare waits for a new lane; 0: the time in the worker's request,
      * or 10 s. */
     uint64_t start_wait_ns;
     const char *name;     /* service name that a joining aggregator must send; NULL: any */
     struct limits limits; /* all zero: defaults of limits_init() */
-    /* Owned by the coordinator once coordinator_create() is called, even if that fails. NULL:
+    /* Owned by the coordinator once coordinator_create() is called, even after a failure. NULL:
      * aggregators are local processes. */
     struct provisioner *provisioner;
     struct display display;   /* owned like `provisioner`; all zero: no display */

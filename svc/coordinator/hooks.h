@@ -15,7 +15,7 @@ struct peer_hooks {
     /* Sends the answer of one waiting request of the peer if the answer is ready. Returns whether
      * an answer was sent. */
     bool (*answer_is_ready)(struct peer *p);
-    /* The process of the peer's session is dead, and all messages from it have been handled. */
+    /* The process of the session has ended, and all its messages have been handled. */
     void (*is_read_out)(struct peer *p);
     /* The peer is about to be freed. The listener drops every pointer to it. */
     void (*ends)(struct peer *p);
@@ -51,7 +51,7 @@ struct aggregator_hooks {
 };
 
 struct job_hooks {
-    /* The job is about to end. The store still has the job's rows. */
+    /* The job is about to end. Its rows are still in the store. */
     void (*is_ending)(const struct job *job);
     /* The store has deleted the job. The listener informs lanes and waiting workers. The job is
      * freed afterwards. */
@@ -59,7 +59,7 @@ struct job_hooks {
     /* The job is about to be freed. When the whole service ends, no messages are sent for the
      * job. */
     void (*ends)(struct job *job);
-    /* Some pieces or shards have become ready or have failed. Declares that wait for these can be
+    /* Some pieces or shards have become ready or have failed. Declares that wait for them can be
      * answered. */
     void (*tensors_are_settled)(struct job *job);
     /* A change of the job's ranks that was waiting may begin. */
@@ -70,8 +70,8 @@ struct job_hooks {
     void (*session_is_lost)(struct session *session);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
-    /* Returns whether `keeper` is becoming the replica holder of pieces that move to `lane` (NULL:
-     * to any lane). */
+    /* Returns whether `keeper` is becoming the replica holder of pieces that are moving to `lane`
+     * (NULL: to any lane). */
     bool (*keeps_what_moves)(const struct job *job, const struct aggregator *keeper,
                              const struct lane *lane);
     /* `keeper` cannot connect to `lane` (NULL: to any lane). Uncommitted moves of this job that

@@ -1,7 +1,7 @@
 /* End of the service, in one of three ways. In order: jobs end first, then aggregators, then the
- * process. At once: all are killed. Left: jobs and local aggregators continue at the next start. A
- * job that a later start could continue ends only if an operator requests it. Owns the phase of the
- * service after SERVICE_UP. RULES.md: K91 to K93, K107. */
+ * process. At once: all processes are killed. Left: jobs and local aggregators continue at the next
+ * start. A job that a later start could continue is ended only if an operator requests it. Owns the
+ * phase of the service after SERVICE_UP (RULES.md: K91 to K93, K107). */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
@@ -42,9 +42,9 @@ static size_t count_live_jobs(const struct service *s)
     return count;
 }
 
-/* Ends the process without ending its jobs. Aggregators that are still starting are ended first,
- * because no job uses them yet. A move, snapshot or request in progress is interrupted as by a
- * crash. */
+/* Ends the process without its jobs. Aggregators that are still starting are ended first, because
+ * no job uses them yet. For a move, snapshot or request in progress this is the same as a crash of
+ * the coordinator. */
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";
@@ -101,8 +101,8 @@ void service_give_up(struct service *s, int code)
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Ends the service. A timer calls this function, because a caller of service_give_up() may still
- * use a job that this function frees (K5). */
+/* Ends the service. Called by a timer, because the caller of service_give_up() may still use a
+ * job that is freed here (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
@@ -153,7 +153,7 @@ static void drain_overdue(struct timer *timer)
 /* --- tasks and state move away first, if local aggregators end with this process --- */
 
 /* Continues the end after all tasks and states have moved away. If no aggregator remains, all jobs
- * end, because they could not get a lane. */
+ * end, because no lane is left for them. */
 static void departed(struct service *s)
 {
     size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;

@@ -1,5 +1,5 @@
-/* Checks of `gradpool doctor`. Each function adds its results to `checks`. It takes some seconds at
- * most, even if there is a fault. */
+/* Checks of `gradpool doctor`. Each function adds its results to `checks`, and returns after some
+ * seconds at most, even if there is a fault. */
 #ifndef GRADPOOL_CLI_DOCTOR_DOCTOR_H
 #define GRADPOOL_CLI_DOCTOR_DOCTOR_H
 
@@ -21,8 +21,8 @@ void doctor_cores(struct view_checks *checks, const struct cli_machine *machine)
 void doctor_memory(struct view_checks *checks);
 /* Connects this process to itself over each transport. */
 void doctor_fabrics(struct view_checks *checks);
-/* Checks that the first python3 in PATH finds the package in this version. If the system's python3
- * is another one, it is checked, too. */
+/* Checks that the first python3 in PATH finds the package in this version. The system's python3 is
+ * checked as well if it is a different one. */
 void doctor_python(struct view_checks *checks, const char *version);
 /* Shows version, commit, protocol and compiler, and the kernels of this machine; the kernels in use
  * come first. */

@@ -34,8 +34,8 @@ static void read_clock_source(char *buffer, size_t buffer_bytes)
         fclose(file);
 }
 
-/* Returns the time for reading the clock, as the minimum over several batches, because other
- * processes may use this core. 0: the clock went backwards. */
+/* Returns the time for reading the clock: the minimum over several batches, because other processes
+ * may use this core. Returns 0 if the clock went backwards. */
 static uint64_t clock_cost_ns(void)
 {
     uint64_t least = UINT64_MAX;

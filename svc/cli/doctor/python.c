@@ -130,8 +130,9 @@ static bool find_in_path(char ret_python[PATH_MAX])
     return false;
 }
 
-/* Returns whether the interpreter is the system's. Folders are compared, not files: the python3 of
- * a virtual environment is a link to the system's file, but finds other packages. */
+/* Returns whether the interpreter is the system's. The folders are compared. A comparison of files
+ * would be wrong: the python3 of a virtual environment is a link to the system's file, but finds
+ * other packages. */
 static bool is_of_system(const char *python)
 {
     char folder[PATH_MAX];

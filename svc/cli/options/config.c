@@ -60,8 +60,8 @@ static const struct config_part *config_find_part(const struct config_reader *c,
     return NULL;
 }
 
-/* Checks a heading. inih reports a section only with its first key, and ignores everything after
- * "]". */
+/* Checks a heading here, because inih reports a section only together with its first key, and
+ * ignores the text after "]". */
 static void config_check_heading(struct config_reader *c, const char *line)
 {
     char expected[64];
@@ -79,8 +79,8 @@ static void config_check_heading(struct config_reader *c, const char *line)
             c, "the line has text after the section's name; put the text on a line of its own");
 }
 
-/* Skips the rest of a long comment, and shortens the part that was read, because inih from release
- * 58 on refuses lines that fill its buffer. */
+/* Skips the rest of a long comment, and shortens the part that was read. Since release 58, inih
+ * refuses a line that fills its buffer. */
 static void config_skip_comment(FILE *stream, char *buffer)
 {
     for (int c; (c = fgetc(stream)) != EOF && c != '\n';)
@@ -88,8 +88,8 @@ static void config_skip_comment(FILE *stream, char *buffer)
     memcpy(buffer, "#\n", sizeof "#\n");
 }
 
-/* Removes blanks before a key, because inih would treat the line as a continuation of the previous
- * one. */
+/* Removes blanks before a key. With blanks, inih would treat the line as a continuation of the
+ * previous line. */
 static void config_trim(char *line, bool is_first)
 {
     bool has_mark = is_first && strncmp(line, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)) == 0;

@@ -33,8 +33,8 @@ struct config_part {
 };
 
 /* Reads and checks the whole file. Returns 0, -ENOENT if there is no file, or another negative
- * errno. A file that other users than root and this user may write is refused, because they could
- * take over the service. */
+ * errno. A file is refused if users other than root and this user may write it, because such a user
+ * could control the service. */
 int config_read(const char *path, const struct config_part *parts, size_t parts_count,
                 struct err *err);
 /* Like config_read(), for an open file. `path` is for error texts. */

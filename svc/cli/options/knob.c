@@ -1,5 +1,5 @@
-/* An option: its variable, its default, and the types of values. This file names no particular
- * option. */
+/* An option: its variable, its default, and the types of values. No particular option is named
+ * here. */
 #include "svc/cli/options/knob.h"
 
 #include "svc/base/text.h"

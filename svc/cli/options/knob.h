@@ -13,8 +13,8 @@
 
 #define KNOBS_MAX 80
 
-/* Sources of a value apart from the command line. Child processes inherit a variable, even those
- * for which it is not intended. Therefore an option that destroys something, needs privileges or
+/* Sources of a value in addition to the command line. Child processes inherit variables, even if a
+ * variable is not intended for them. So an option that destroys something, needs privileges or
  * applies once has no variable (I1). */
 enum knob_source {
     KNOB_AS_COMMAND, /* the file, and the variable if knob_command.reads_variables */
@@ -37,9 +37,9 @@ struct knob {
     const char *help; /* one line of help; backticks enclose code */
     enum knob_source source;
     int section; /* index in knob_command.sections */
-    /* The default. `preset`: as it is typed; NULL: the field's value before parsing. `shown`: as a
-     * page shows it; NULL: `preset` with its `unit`. `find_preset` writes a default that depends on
-     * this host to a buffer. */
+    /* The default. `preset`: as a user would type it; NULL: the field's value before parsing.
+     * `shown`: as a page shows it; NULL: `preset` with its `unit`. `find_preset` writes a
+     * default that depends on this host to a buffer. */
     const char *preset, *shown, *unit;
     const char *(*find_preset)(char *buffer, size_t buffer_bytes);
     knob_read_fn read;    /* NULL: knob_command.set stores the value */
@@ -69,15 +69,15 @@ struct knob_command {
     int (*set)(void *options, int index, const char *value, struct err *err);
     /* Stores an operand. NULL: the command has no operands. */
     int (*operand)(void *options, const char *value, struct err *err);
-    /* Receives the first operand and all arguments after it, because they belong to another
-     * program. The list ends with NULL. NULL: the command starts no program. */
+    /* Receives the first operand and all arguments after it: the program to start, and its
+     * arguments. The list ends with NULL. NULL: the command starts no program. */
     void (*program)(void *options, char **program);
     /* Checks all values together after the last one was stored. NULL: no check. */
     int (*check)(void *options, struct err *err);
     /* The following fields are only for commands that read the configuration file. */
     /* section of the file, such as "serve"; NULL: the command reads no file */
     const char *part;
-    const struct knob_command *other; /* the command whose section is the other one in the file */
+    const struct knob_command *other; /* the other command that has a section in the file */
     const struct knob_section *sections;
     int sections_count;
     size_t options_bytes; /* size of the options struct */

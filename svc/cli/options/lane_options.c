@@ -1,5 +1,5 @@
-/* Parses values of options that `serve` and `aggregator` have in common. Mistakes are found before
- * anything starts. Otherwise a local aggregator would refuse the value later. */
+/* Parses values of options that `serve` and `aggregator` have in common. `serve` checks them
+ * before it starts anything. A local aggregator would otherwise refuse the value later. */
 #include "svc/cli/options/lane_options.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* The four sources of an option's value: default, configuration file, environment and command line.
- * Each takes precedence over those before it. The source of each value in force is recorded. */
+ * A later source takes precedence over an earlier one. The source of each value in force is
+ * recorded. */
 #ifndef GRADPOOL_CLI_OPTIONS_LAYERS_H
 #define GRADPOOL_CLI_OPTIONS_LAYERS_H
 

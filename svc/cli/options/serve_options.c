@@ -230,8 +230,8 @@ static int check_bounds(const char *least_name, uint32_t least, const char *most
                                    most_name, most);
 }
 
-/* Checks options against each other. An option that is not set conflicts with no other, and neither
- * does --aggregators-min 1. */
+/* Checks options against each other. An option with its default never conflicts, nor does
+ * --aggregators-min 1. */
 static int serve_check(void *options, struct err *err)
 {
     const struct cli_serve *o = options;

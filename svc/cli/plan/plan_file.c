@@ -1,5 +1,5 @@
 /* Reads tables of tensors. Owns the tensors until plan_file_free(). An unknown value is an error
- * with file and line, and never ignored. */
+ * with file and line; no value is ignored. */
 #include "svc/cli/plan/plan_file.h"
 
 #include "svc/base/text.h"
@@ -67,8 +67,8 @@ static int dtype_of(const char *name)
 
 static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
-/* The text does not contain the tensor's name, because a name may have control bytes for
- * terminals. */
+/* Returns the mistake in a row, or NULL. The text does not contain the tensor's name, because a
+ * name may have control bytes for terminals. */
 static const char *fault_of(const struct table *t, const char *name, uint64_t elements, int dtype)
 {
     static const uint64_t element_bytes[] = {0, 4, 8, 2, 2, 4, 8};

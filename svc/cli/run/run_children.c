@@ -1,5 +1,5 @@
 /* Starts processes, forwards their output, and ends all of them when one fails or a signal arrives.
- * Owns the processes. None can outlive this process, because the kernel then kills them. */
+ * Owns the processes: the kernel kills them at the end of this process. */
 #include "svc/cli/run/run_children.h"
 
 #include "svc/base/clock.h"
@@ -22,7 +22,7 @@
 /* Seconds in which the processes have to end: after the forwarded signal, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* A signal that is sent to both a process and its group arrives twice within this time. */
+/* A signal that was sent to a process and to its group arrives twice within this time. */
 #define ECHO_NS (200 * NS_PER_MS)
 
 /* Steps by which the processes are ended, in this order. */
@@ -170,8 +170,8 @@ static void reap(struct children *c)
                 note_end(c, i, status);
 }
 
-/* Forwards a signal. A terminal sends SIGINT to all processes of the foreground group. This one is
- * not forwarded, because a second SIGINT would interrupt the workers' handlers. */
+/* Forwards a signal to the workers, except the SIGINT of a terminal. The terminal sends SIGINT to
+ * the workers as well, and a second SIGINT would interrupt their handlers. */
 static void pass_on(const struct children *c, const struct signalfd_siginfo *info)
 {
     bool is_key = info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL;

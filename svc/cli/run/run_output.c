@@ -76,8 +76,8 @@ static void show(struct run_output *o, size_t bytes)
 
 /* --- complete text --- */
 
-/* Returns the number of bytes up to the last line end. CR is a line end only if the next byte is
- * known. */
+/* Returns the number of bytes up to the last line end. Whether CR is a line end is known only after
+ * the next byte. */
 static size_t whole_lines(const struct run_output *o)
 {
     size_t end = o->have;

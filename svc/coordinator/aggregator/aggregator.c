@@ -1,6 +1,6 @@
-/* States of aggregator processes: up, away, lost. Owns struct aggregator and struct lane. A local
- * aggregator is lost only when its process is dead. A process that may still write to workers'
- * memory must not be replaced (wire W5, K4). */
+/* States of aggregator processes: up, away (disconnected), lost. Owns struct aggregator and struct
+ * lane. A local aggregator becomes lost only after its process has ended: a live process may still
+ * write to workers' memory, so no other process may replace it (wire W5, K4). */
 #include "svc/coordinator/aggregator/aggregator.h"
 
 #include "svc/base/log.h"
@@ -94,15 +94,16 @@ static void lost(struct aggregator *a)
     s->on->aggregator->is_lost(a);
 }
 
-/* Makes the aggregator lost while its process may still run. A child process is killed. */
+/* Changes the aggregator's state to LOST although its process may still run. A process that this
+ * coordinator started is killed. */
 static void lost_alive(struct aggregator *a)
 {
     a->service->on->aggregator->is_cut_off(a);
     lost(a);
 }
 
-/* Handles the Goodbye. A process on this host ends at once, and its pidfd reports the end more
- * reliably (K4). */
+/* Handles the Goodbye, the last message of an aggregator. The process is about to end. For a
+ * process on this host the pidfd reports the end, so nothing else is done (K4). */
 void aggregator_left(struct aggregator *a)
 {
     log_info("%s has no tasks left, and leaves", AGGREGATOR_NAME(a));
@@ -119,7 +120,7 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
-        /* the process ends without a further request */
+        /* the process ends without a further request, so the aggregator is lost at once */
         timer_start(a->service->loop, &a->timer, 0);
 }
 
@@ -132,7 +133,7 @@ void aggregator_hung(struct aggregator *a)
                        : "the aggregator counts as lost; see its host");
     if (!is_local)
         return lost_alive(a);
-    process_kill(a->process.fd, SIGKILL); /* process_ended() is called later */
+    process_kill(a->process.fd, SIGKILL); /* the pidfd reports the end; then process_ended() runs */
 }
 
 static void process_ended(struct source *source, uint32_t events)
@@ -151,11 +152,12 @@ static void expired(struct timer *timer)
         return lost_alive(a);
     log_error("%s runs, but has not renewed its control connection: the service kills the process",
               name);
-    process_kill(a->process.fd, SIGKILL); /* process_ended() is called later */
+    process_kill(a->process.fd, SIGKILL); /* the pidfd reports the end; then process_ended() runs */
 }
 
-/* A live aggregator reconnects at once. If a connection to another host ends and no new one
- * arrives, the process has nearly always ended. */
+/* Returns how long the coordinator waits for a new connection. A live aggregator reconnects at
+ * once. If an aggregator on another host does not reconnect, its process has nearly always
+ * ended. */
 uint64_t aggregator_grace_ns(const struct aggregator *a)
 {
     uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;

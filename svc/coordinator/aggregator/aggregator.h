@@ -9,9 +9,9 @@
 
 enum lane_use {
     LANE_OPEN,
-    LANE_CLOSING, /* tasks are leaving the lane, and no new task is placed on it */
-    LANE_PARKED,  /* no tasks; no task is placed here until the lane opens again */
-    /* drained by an operator; no task is placed here until the operator undoes the drain */
+    LANE_CLOSING, /* tasks are moving to other lanes, and no new task is placed on this lane */
+    LANE_PARKED,  /* the lane has no tasks and receives none until growth opens the lane again */
+    /* drained by an operator; the lane receives no tasks until the operator undoes the drain */
     LANE_WITHHELD,
 };
 
@@ -22,25 +22,26 @@ struct lane {
     char *shm, *ofi;
     struct aggregator *aggregator;
     enum lane_use use; /* not stored: every lane is open after a restart */
-    uint32_t leaving;  /* number of jobs whose tasks growth is moving away from this lane */
+    uint32_t leaving;  /* number of jobs whose tasks growth is moving to other lanes */
     uint32_t arriving; /* number of moves to this lane that are in progress */
     /* Busy time of the lane when growth measured last, and the time of that measurement. */
     uint64_t worked_ns, worked_at_ns;
-    /* Busy share of the lane between the last two measurements of growth, in millionths. */
+    /* Busy share of the lane between the last two measurements by growth, in millionths of the
+     * time. */
     uint64_t load_ppm;
     uint64_t load_bytes; /* bytes of all pieces on the lane */
     /* `shards`: number of pieces that are shards of tables. `planned`: number of pieces that the
-     * declare in progress adds. */
+     * declare now being handled will add. */
     uint32_t jobs, pieces, shards, planned;
     uint64_t ranks; /* sum over all pieces of the number of workers of the piece's job */
-    /* memory that a piece costs, and that each rank of a piece costs; 0: unknown */
+    /* bytes of memory for each piece, and for each rank of a piece; 0: unknown */
     uint64_t piece_bytes, rank_bytes;
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
     uint64_t network_bytes_per_s;
     uint64_t shared_ns;   /* last time at which several jobs had pieces on the lane; 0: never */
     uint64_t withheld_by; /* number of the drain that has closed this lane for new tasks */
-    /* Time of the last reply with rows of jobs. Later replies omit the rows, because none has
-     * changed (K61). */
+    /* Time of the last reply that contained rows about jobs. Later replies have no rows, because no
+     * row has changed (K61). */
     uint64_t rows_ns;
 };
 
@@ -64,8 +65,8 @@ struct aggregator {
     uint64_t pinged_ns;      /* time of the ping that is not answered yet; 0: none */
     uint32_t periods_silent; /* number of consecutive ping periods without an answer */
     uint64_t silent_ns;      /* total length of the silent periods */
-    /* Until this time the aggregator is not chosen as a replica holder, because it had no memory or
-     * could not connect to a lane. */
+    /* The aggregator had no memory for replicas, or could not connect to a lane. It is not chosen
+     * as a replica holder before this time. */
     uint64_t unfit_until_ns;
     struct list calls;
     struct lane *lanes;

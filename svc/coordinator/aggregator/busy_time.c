@@ -1,7 +1,7 @@
-/* Measurements of lanes: requests for them, and the stored replies. Busy time includes waits for a
- * core. Only this file corrects it to the time for which a lane had its core, so views, samples and
- * bills agree (K15). Owns the stored measurements of each aggregator. Requests carry digests of the
- * stored rows, so that lanes send only changed rows (K61). */
+/* Requests for measurements of lanes, and the stored replies. A lane's busy time includes waits for
+ * a core. Only this file reduces it to the time for which the lane had its core, so views, samples
+ * and bills agree (K15). Owns the stored measurements of each aggregator. Each request has digests
+ * of the stored rows, so that lanes send only changed rows (K61). */
 #include "svc/coordinator/aggregator/busy_time.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Finds the row of a lane. `place` is tried first, because rows keep their order while the set of
- * lanes does not change. */
+/* Finds the row of a lane. The row at index `place` is compared first, because rows keep their
+ * order while the set of lanes does not change. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
@@ -70,8 +70,8 @@ static void show_job(const WIRE(JobUse) * before, const WIRE(JobUse) * was, doub
         use->pieces_busy_ns[i] = (uint64_t)((double)use->pieces_busy_ns[i] * of_all);
 }
 
-/* Corrects the counters of a lane. `before` has the corrected values of the earlier counters
- * `was`. */
+/* Corrects the counters of a lane in `use`. `was`: the counters of the earlier reply as received;
+ * `before`: the same counters after their correction. */
 static void show_lane(const WIRE(LaneUse) * before, const WIRE(LaneUse) * was, WIRE(LaneUse) * use)
 {
     static const WIRE(LaneUse) nothing;
@@ -92,8 +92,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Returns whether this coordinator stores every row that the reply omits. If two requests overlap,
- * the stored rows may differ from those of the request. */
+/* Returns whether this coordinator has stored each row that the reply omits. A stored row may be
+ * newer than the row whose digest the request had, if two requests were open at the same time. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
@@ -120,7 +120,7 @@ static void note_news(struct aggregator *a, uint32_t lane)
             a->lanes[i].rows_ns = a->measured_ns;
 }
 
-/* Moves the unchanged rows to the new reply, with their corrected values. */
+/* Copies the rows that the new reply omits, with their corrected values, from the stored reply. */
 static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counted,
                       WIRE(LaneUse) * use)
 {

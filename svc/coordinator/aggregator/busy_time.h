@@ -1,4 +1,5 @@
-/* The last measurements of each aggregator. RULES.md: K15. */
+/* The last measurements of each aggregator, with busy time corrected to CPU time (RULES.md:
+ * K15). */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_BUSY_TIME_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_BUSY_TIME_H
 

@@ -1,5 +1,6 @@
-/* Calls to aggregators and their answers. Owns struct call. The event loop delivers every answer,
- * even "not connected", so `done` never runs before call_send() has returned. */
+/* Calls to aggregators and their answers. Owns struct call. The event loop calls `done` for each
+ * answer and each failure, also if no aggregator is connected. So `done` never runs before
+ * call_send() has returned. */
 #include "svc/coordinator/aggregator/call.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -29,7 +30,7 @@ static void call_free(struct call *call)
 
 static void call_end(struct call *call, const envelope *reply, int code, const char *text)
 {
-    /* Removes the call from the list first, because `done` may end all calls of this aggregator. */
+    /* The call leaves the list first, because `done` may end all calls of this aggregator. */
     list_remove(&call->link);
     call->done(call->aggregator->service, call->data, reply, code, text);
     call_free(call);
@@ -88,7 +89,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* An answer without a call is ignored: the call ended at its deadline. */
+    /* An answer to a call that has ended at its deadline is ignored. */
 }
 
 bool call_went_unanswered(int code)

@@ -24,8 +24,8 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
  * could be read. */
 int lane_connect(const struct lane *lane, uint32_t job, uint32_t rank,
                  struct record_connect *ret_connect);
-/* Returns whether `code` means that no answer arrived. In this case the aggregator has perhaps
- * carried out the request. */
+/* Returns whether `code` means that no answer arrived. In that case the aggregator may or may not
+ * have carried out the request. */
 bool call_went_unanswered(int code);
 void call_answer(struct aggregator *a, const envelope *reply);
 /* Ends all calls to the aggregator: each `done` receives `code` and `text`. */

@@ -1,6 +1,6 @@
-/* Measurements of all aggregators, shared by all readers. One look reads the counters of all
- * aggregators. Between the beginnings of two looks lie at least PAUSE_NS, because a look costs
- * every lane one turn of its loop. RULES.md: K100. */
+/* Measurements of all aggregators, shared by all readers. A look is one request for the counters of
+ * each aggregator. Two looks begin at least PAUSE_NS apart, because each look delays every lane by
+ * one turn of its loop (RULES.md: K100). */
 #include "svc/coordinator/aggregator/looks.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"

@@ -1,6 +1,7 @@
 /* Pings to aggregators. Owns the timer of the pings. The control thread and each lane of an
- * aggregator handle a ping, so one blocked thread makes the aggregator silent. Time in which this
- * process did not run, or had not read an answer yet, does not count as silence (K14). */
+ * aggregator answer a ping, so the aggregator counts as silent if one of its threads is blocked.
+ * Time does not count as silence while this process did not run, or while an answer waited to be
+ * read (K14). */
 #include "svc/coordinator/aggregator/ping.h"
 
 #include "svc/base/log.h"
@@ -13,8 +14,9 @@
 #include <stdlib.h>
 
 #define PERIODS 3 /* number of silent periods after which an aggregator is treated as hung */
-/* Number of silent periods for local aggregators, if there are no others. A longer period means
- * fewer pings. Pings wake threads, which is most of the cost of an idle service. */
+/* Number of silent periods after which a local aggregator is treated as hung, if all aggregators
+ * are local. Periods are then longer, so fewer pings wake threads. These wake-ups are most of the
+ * cost of an idle service. */
 #define PERIODS_LOCAL 6
 
 struct pings {
@@ -44,7 +46,7 @@ static void ping(struct aggregator *a)
     peer_reply(a->peer, ++a->service->door->next_id, PING_REQUEST, ping_request);
 }
 
-/* Returns whether the socket has an answer that the event loop has not read. Such an aggregator is
+/* Returns whether an answer is in the socket and not read yet. An aggregator with such an answer is
  * not silent. */
 static bool has_unread(const struct peer *p)
 {
@@ -52,15 +54,16 @@ static bool has_unread(const struct peer *p)
     return poll(&fd, 1, 0) > 0 && fd.revents;
 }
 
-/* Returns the longest silence that is allowed. A local process is known to be alive. Its limit only
- * has to exceed the time for which it may wait for a core on a loaded machine. */
+/* Returns the longest permitted silence. The kernel reports the end of a local process, so the
+ * limit for a local aggregator only has to exceed a wait for a core on a loaded machine. */
 static uint64_t limit_ns(const struct aggregator *a)
 {
     const struct coordinator_options *o = a->service->options;
     return has_own_limit(a) ? o->local_timeout_ns : o->aggregator_timeout_ns;
 }
 
-/* Adds a silent period. Periods differ in length, so the limit applies to their sum. */
+/* Adds a period without an answer. Periods differ in length, so the sum of their lengths is
+ * compared with the limit. */
 static void silent_period(struct aggregator *a, uint64_t length_ns)
 {
     uint64_t enough_ns = limit_ns(a) - length_ns / 2;
@@ -89,7 +92,7 @@ static void begin_period(struct service *s, uint64_t now_ns)
 }
 
 /* Ends a period and begins the next. A period that ends late is not counted, because the whole
- * machine may have been suspended. */
+ * machine may have been suspended during the period. */
 static void period_ended(struct timer *timer)
 {
     struct service *s = container_of(timer, struct pings, timer)->service;

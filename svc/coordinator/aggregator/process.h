@@ -1,4 +1,4 @@
-/* Other processes on this host. RULES.md: K7. */
+/* Processes on this host, by number and identity (RULES.md: K7). */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_PROCESS_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_PROCESS_H
 

@@ -1,6 +1,7 @@
 /* Declares of tensors. The first rank that names a tensor creates it. All other ranks must declare
- * the same shape, dtype and terms. A declare is answered after every lane has confirmed its pieces
- * (K3), so a lane knows a piece before an announcement of it arrives. */
+ * the same shape, dtype and terms. A declare is answered after every lane has confirmed the
+ * tensor's pieces (K3), so each lane knows a piece before it receives an announcement of the
+ * piece. */
 #include "svc/coordinator/declare/declaration.h"
 
 #include "svc/base/cleanup.h"
@@ -113,8 +114,8 @@ void declare_check_waits(struct job *job)
 
 /* --- the declare of one rank --- */
 
-/* A declare while its message is handled. If storing fails, undo() removes the new tensors from the
- * job. */
+/* A declare whose message is being handled. If the store fails, undo() removes the new tensors from
+ * the job. */
 struct declare {
     struct peer *peer;
     struct job *job;
@@ -166,8 +167,8 @@ static const char *ranks_text(const struct tensor *tensor, char *buffer, size_t 
     return buffer;
 }
 
-/* Returns whether a late worker declares a tensor that other ranks have declared. An error of the
- * late worker must not make the tensor fail for the others (K50). */
+/* Returns whether a late worker declares a tensor that other ranks have declared. A wrong declare
+ * of a late worker must not make the tensor fail for the other ranks (K50). */
 static bool is_newcomer(const struct declare *d, const struct tensor *tensor)
 {
     return tensor->ranks_count > 0 && !tensor_has_rank(tensor, d->peer->session->rank) &&
@@ -348,8 +349,8 @@ static void adopt(struct declare *d)
     d->job->service->on->service->training_may_begin(d->job->service);
 }
 
-/* Loads the measurements of earlier runs of the same job. The tensors of its first declare identify
- * the job. */
+/* Loads the measurements of earlier runs of the same job. A job is recognized by the tensors of its
+ * first declare. */
 static void recall(struct declare *d)
 {
     if (d->job->terms->layout == 0)
@@ -423,7 +424,8 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
-/* Removes the new tensors. Their pieces have lanes, but are not attached to these lanes yet. */
+/* Removes the new tensors. Their pieces have a chosen lane, but are not attached to the lane
+ * yet. */
 static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {

@@ -1,7 +1,7 @@
-/* `gradpool plan` shows where the service would place a job now, with the predicted losses, or
- * why it would refuse the job. A dry run creates a job and handles it like a declare (K34). The job
- * is in the list of jobs only while limits are checked. Other jobs, lanes, numbers and the store do
- * not change. */
+/* `gradpool plan` shows where the service would place a job now, with the predicted losses, or why
+ * the service would refuse the job. A dry run creates a job and handles it like a declare (K34).
+ * The job is in the list of jobs only while limits are checked. Other jobs, lanes, numbers and the
+ * store do not change. */
 #include "svc/coordinator/declare/dry_run.h"
 
 #include "svc/base/cleanup.h"
@@ -38,7 +38,7 @@ static struct job *create(struct peer *p, const WIRE(PlanRequest) * request)
     return job;
 }
 
-/* Frees the job of the dry run. Its pieces were never attached to lanes. */
+/* Frees the job of the dry run, whose pieces were never attached to lanes. */
 static void destroy(struct job *job)
 {
     for (size_t i = 0; i < job->tensors_count; i++)
@@ -118,8 +118,8 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
-/* Sets the times of the job from the request, or else from an earlier run. If the request has no
- * lane time, the mean lane time per byte of the measured jobs is used. */
+/* Sets the times of the job from the request, or from an earlier run. Without a lane time from
+ * either, the mean lane time per byte of the measured jobs is used. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -139,8 +139,8 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
                        &(struct narrow){0});
 }
 
-/* Checks the limits. The job is added to the list of jobs for the check, because a tenant's use is
- * the sum over this list. */
+/* Checks the limits. The use of a tenant is a sum over the list of jobs, so the job is in this list
+ * during the check. */
 static int check_quota(struct job *job, struct err *err)
 {
     list_append(&job->service->jobs, &job->link);

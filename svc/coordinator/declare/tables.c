@@ -1,6 +1,7 @@
 /* Declares of tables. The first rank that names a table creates it and its shards. All other ranks
  * must declare the same terms. A declare is answered after every lane has confirmed its shards
- * (K3). Lanes serve tables over shared memory in this version, so all else is refused. */
+ * (K3). Lanes of this version serve tables over shared memory only, so a table with a worker on
+ * another host is refused. */
 #include "svc/coordinator/declare/tables.h"
 
 #include "svc/base/cleanup.h"
@@ -99,15 +100,16 @@ void tables_check_waits(struct job *job)
 
 /* --- checks --- */
 
-/* A declare while its message is handled. */
+/* A declare whose message is being handled. */
 struct tables_asked {
     struct peer *peer;
     struct job *job;
     uint64_t request;
     struct job_table **wanted; /* one table for each spec */
     size_t wanted_count;
-    uint32_t next_table; /* counter of the job before the declare; later tables are new */
-    bool fails_job;      /* the ranks disagree, so no clock would end */
+    /* number of the job's next table before this declare; tables from this number on are new */
+    uint32_t next_table;
+    bool fails_job; /* the ranks disagree, so no clock could end, and the job fails */
 };
 
 /* Returns why lanes cannot serve a table with these terms, or NULL. */
@@ -121,7 +123,7 @@ static const char *table_lack(const struct table_terms *terms)
 }
 
 /* Returns why the job cannot have a table with these terms, or NULL. Without BSP no update waits
- * for a worker, so a lost one only frees the minimum. */
+ * for a worker, so the loss of a worker only releases ranks that wait for the slowest clock. */
 static const char *job_lack(const struct job *job, const struct table_terms *terms)
 {
     bool takes_late = job->workers > job->ranks->founding;
@@ -149,8 +151,8 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
                 : error;
 }
 
-/* Refuses a worker that cannot share memory with a lane of the table. Without the worker no clock
- * of the table ends, so the job fails. */
+/* Refuses a worker that cannot share memory with a lane of the table. No clock of the table ends
+ * without this worker, so the job fails. */
 static int table_check_host(struct tables_asked *d, struct job_table *table, struct err *err)
 {
     const struct session *session = d->peer->session;
@@ -181,8 +183,8 @@ static size_t lanes_near(const struct service *s, const char *node)
     return count;
 }
 
-/* Checks the hosts of the workers before the shards of a new table are placed. If the service
- * has no lane, the job waits for a lane, as with tensors. */
+/* Checks the hosts of the workers before the shards of a new table are placed. If the service has
+ * no lane, the job waits for a lane, as a job with tensors does. */
 static int hosts_check(const struct tables_asked *d, const char *name, struct err *err)
 {
     const struct session *first = d->peer->session;
@@ -285,7 +287,7 @@ static bool table_is_new(const struct tables_asked *d, const struct job_table *t
     return table->id >= d->next_table;
 }
 
-/* Chooses a lane, a task and an epoch for each shard of a new table. The counts of the lanes change
+/* Chooses a lane, a task and an epoch for each shard of a new table. The sums of the lanes change
  * later, in table_adopt(). */
 static int table_plan(struct job_table *table, struct lane **lanes, struct err *err)
 {
@@ -307,8 +309,8 @@ static int tables_plan(const struct tables_asked *d, struct err *err)
     return error;
 }
 
-/* Adds or removes the rank in the wanted tables that lack it. `had`: whether a table had the rank
- * before the declare. */
+/* Adds the rank to the wanted tables that lack it, or (`on` false) removes it from these tables.
+ * `had[i]`: table i had the rank before the declare. */
 static void tables_set_rank(const struct tables_asked *d, const bool *had, bool on)
 {
     uint32_t rank = d->peer->session->rank;
@@ -368,7 +370,7 @@ static int tables_settle(struct tables_asked *d, struct err *err)
     return 0;
 }
 
-/* Removes the new tables. Their shards have lanes, but are not attached to these lanes yet. */
+/* Removes the new tables. Their shards have a chosen lane, but are not attached to the lane yet. */
 static void tables_undo(struct tables_asked *d)
 {
     list_for_each_safe_entry (struct job_table, table, &d->job->index->tables.list, link) {
@@ -396,7 +398,7 @@ static void tables_answer_when_ready(const struct tables_asked *d)
     tables_check_waits(d->job);
 }
 
-/* Ends the wait for lanes, unless the job still has to wait. */
+/* Ends the job's wait for lanes, unless `error` says that the wait continues. */
 static int tables_end_wait(struct job *job, int error)
 {
     if (error == 0)

@@ -1,6 +1,6 @@
-/* Local aggregators that end because another process sent SIGTERM. Such an end is not a crash. The
- * process is watched until its end, while its slot already has a new process. Owns struct farewell.
- * RULES.md: K94. */
+/* Local aggregators that end after a SIGTERM from outside the service. Such an end is not a crash.
+ * The slot gets a new process at once, and the ending process is watched until its end. Owns struct
+ * farewell (RULES.md: K94). */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"
@@ -43,7 +43,7 @@ static void take_process(struct slot *slot)
     struct service *s = slot->service;
     struct farewell *f = calloc(1, sizeof *f);
     if (!f)
-        return; /* without memory for a farewell, the slot waits for the end of this process */
+        return; /* without memory for a farewell, the slot waits until this process has ended */
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);

@@ -1,4 +1,4 @@
-/* Local aggregators that leave the service without an order of this coordinator. RULES.md: K94. */
+/* Local aggregators that leave the service without an order of this coordinator (RULES.md: K94). */
 #ifndef GRADPOOL_COORDINATOR_FLEET_FAREWELL_H
 #define GRADPOOL_COORDINATOR_FLEET_FAREWELL_H
 
@@ -6,8 +6,8 @@
 #include "svc/coordinator/fleet/fleet.h"
 
 /* Frees the slot of a local aggregator that is about to end. If the slot is still wanted, its next
- * process starts at once. With fixed ports (--data-port), the next process starts only after this
- * one has ended. */
+ * process starts at once. With fixed ports (--data-port), the next process starts after the present
+ * process has ended. */
 void fleet_leaves(struct aggregator *a);
 /* Returns whether a leaving aggregator still uses the ports of this slot. */
 bool fleet_lacks_port(const struct slot *slot);

@@ -1,6 +1,6 @@
-/* Local aggregators. Each slot has one aggregator and a share of the cores. Owns the slots. Missing
- * processes are started, at most RESTARTS_MAX a minute for each slot. A process never starts while
- * the slot's former aggregator may still be alive (K4). */
+/* Local aggregators. A slot is the place of one aggregator, with a share of the cores. Owns the
+ * slots. Missing processes are started, at most RESTARTS_MAX a minute for each slot. A new process
+ * never starts while the former aggregator of the slot may still be alive (K4). */
 #include "svc/coordinator/fleet/fleet.h"
 
 #include "svc/base/log.h"
@@ -41,8 +41,8 @@ static bool is_manned(const struct slot *slot)
     return a && !a->is_stopping;
 }
 
-/* Returns whether jobs use an aggregator that is not lost. If so, a failing slot does not end the
- * service. */
+/* Returns whether jobs use an aggregator that is not lost. A failing slot ends the service only if
+ * no job does. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -152,8 +152,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* Continues to stop a released aggregator. First its replicas are copied to other holders (K57).
- * Then it is drained. At the deadline it is killed. */
+/* Continues to stop an aggregator after fleet_release(). First other holders copy its replicas
+ * (K57). Then the aggregator is drained. At the deadline its process is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
@@ -203,8 +203,8 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Marks slot 0 as wanted if otherwise no aggregator would remain. New jobs and jobs without lanes
- * need one. */
+/* Marks slot 0 as wanted if no aggregator would remain: new jobs, and jobs without lanes, need
+ * one. */
 static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
@@ -259,7 +259,8 @@ size_t fleet_wanted(const struct service *s)
     return count;
 }
 
-/* Replicas need at least 2 aggregators, because a replica holder must not be the owner. */
+/* Replicas need at least 2 aggregators, because the replica holder of a piece must not be the
+ * owner. */
 size_t fleet_least(const struct service *s)
 {
     size_t least = s->options->aggregators_min;
@@ -280,7 +281,7 @@ void fleet_want_another(struct service *s)
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* Does not count a slot that pauses after too many starts. */
+/* Returns false for a slot that pauses after too many starts. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -298,8 +299,8 @@ bool fleet_is_any_coming(const struct service *s)
 
 bool fleet_may_start(const struct slot *slot) { return !slot->is_wanted && !is_manned(slot); }
 
-/* If the former aggregator of the slot is still ending, the next aggregator starts after that
- * end. */
+/* If the former aggregator of the slot is still ending, the next aggregator starts after the end of
+ * the former. */
 void fleet_want(struct slot *slot, size_t open_count)
 {
     slot->is_wanted = true;
@@ -324,7 +325,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* An aggregator that has joined receives the request over its connection instead. */
+        /* an aggregator that has joined receives the request over its connection */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);

@@ -43,8 +43,8 @@ struct fleet {
     size_t slots_count;
     struct list farewells; /* ending processes whose slots were freed (farewell.c) */
     struct timer leave_timer;
-    /* Called when all aggregators that end with the service have moved their tasks and state away
-     * (order/leaving.c). NULL: no such move is in progress. */
+    /* Called when all aggregators that end with the service have moved their tasks and replicas to
+     * other aggregators (order/leaving.c). NULL: no such move is in progress. */
     void (*leave_done)(struct service *s);
 };
 
@@ -67,7 +67,7 @@ bool fleet_may_stop(const struct service *s);
 size_t fleet_least(const struct service *s);
 /* Marks more slots as wanted, until fleet_least() slots are wanted. */
 void fleet_want_another(struct service *s);
-/* Returns whether an aggregator will probably join in this slot soon. */
+/* Returns whether an aggregator is expected to join in this slot soon. */
 bool fleet_is_coming(const struct slot *slot);
 bool fleet_is_any_coming(const struct service *s);
 /* Returns whether growth may start the slot: it is free and not wanted. */

@@ -1,5 +1,5 @@
-/* Aggregators join, join again, and leave. An aggregator joins again after it has lost its
- * connection, or after a restart of the coordinator. */
+/* Aggregators join, reconnect, and leave. An aggregator reconnects after a lost connection and
+ * after a restart of the coordinator. */
 #include "svc/coordinator/fleet/join.h"
 
 #include "svc/base/cleanup.h"
@@ -19,7 +19,7 @@
 #define OFFERS_MAX 4096
 
 /* Sets the number and the identity of the process. On a Unix socket the kernel supplies the number.
- * Otherwise the number from the message is used, only for display. */
+ * On other sockets the number in the message is used, for display only. */
 static void identify(struct aggregator *a, struct peer *p, uint32_t told_pid)
 {
     int pid;
@@ -62,7 +62,7 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* Frees the lost aggregator whose slot the new aggregator uses, so that `status` shows one row for
+/* Frees the lost aggregator of the slot that the new aggregator uses. So `status` shows one row for
  * each slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
@@ -114,8 +114,8 @@ static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * 
     return true;
 }
 
-/* Sets the memory costs from the join. They depend on the version of the program, so they are not
- * stored. */
+/* Sets the memory costs from the join message. The costs depend on the version of the program, so
+ * they are not stored. */
 static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     for (size_t i = 0; i < a->lanes_count; i++) {
@@ -166,8 +166,8 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     return !wrong;
 }
 
-/* Returns whether the aggregator was started for this service. Another service may use the port by
- * now, and must not receive the gradients. */
+/* Returns whether the aggregator was started for this service. Another service may use the former
+ * port of the aggregator's service, and must not receive its gradients. */
 static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
 {
     const char *name = p->service->options->name ? p->service->options->name : "";

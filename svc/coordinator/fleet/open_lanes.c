@@ -6,8 +6,8 @@
 #define SLOT_FIRST UINT32_C(0x80000000) /* larger than the number of any existing lane */
 #define SLOT_LANES_MAX 4096
 
-/* Returns whether the aggregator is lost or about to end. Its lanes do not count against the
- * limit. */
+/* Returns whether the aggregator is lost or about to end. The lanes of such an aggregator are not
+ * counted. */
 static bool is_no_more(const struct aggregator *a)
 {
     return a->state == AGGREGATOR_LOST || a->is_stopping;

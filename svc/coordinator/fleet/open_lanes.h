@@ -7,13 +7,13 @@
 
 /* Returns how many more lanes may open. Lanes of starting aggregators count as open. */
 size_t lanes_room(const struct service *s);
-/* Like lanes_room(), but lanes of starting aggregators do not count as open. Used for jobs that
- * cannot wait. */
+/* Like lanes_room(), but lanes of starting aggregators do not count as open. For jobs that need a
+ * lane at once. */
 size_t lanes_room_now(const struct service *s);
 /* Opens a lane because a task is placed on it or moved to it. */
 void lane_open(struct lane *lane);
-/* Returns a number for a lane of a slot without an aggregator. Only the rules of growth use such
- * numbers. */
+/* Returns a number for a future lane of a slot without an aggregator. Only the rules of growth use
+ * such numbers. */
 uint32_t slot_lane(const struct slot *slot, uint32_t index);
 struct slot *slot_of_lane(struct service *s, uint32_t lane);
 

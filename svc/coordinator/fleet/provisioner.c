@@ -62,9 +62,9 @@ static void become(const struct command *command, char **environment, int pipe_e
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads them from a signalfd. Otherwise
-     * these signals would end the process without a message while the program loads, because a
-     * library's constructor installs handlers for both. */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads both from a signalfd. A library's
+     * constructor installs handlers for both signals, so a signal during the load of the program
+     * would end the process without a message. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
@@ -184,7 +184,7 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        /* this process has not reaped the child, so no other process can have its number */
+        /* this process has not reaped the child, so the number cannot belong to another process */
         kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);

@@ -1,5 +1,5 @@
 /* Interface that starts and stops aggregator processes. The only implementation uses fork and exec
- * on this host; one for a cluster manager could be added. fleet.c decides which processes should
+ * on this host; one for a cluster manager could be added. fleet.c decides how many processes
  * run. */
 #ifndef GRADPOOL_COORDINATOR_FLEET_PROVISIONER_H
 #define GRADPOOL_COORDINATOR_FLEET_PROVISIONER_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Command line of an aggregator. Each field is one option. */
+/* Options of an aggregator's command line. Each field is one option. */
 struct provision {
     const char *join, *service; /* service: name of the service; NULL: none */
     const char *cores;
@@ -34,7 +34,7 @@ struct provisioner_ops {
      * "exit code 1". Returns whether the exit code was other than 0. */
     bool (*collect)(struct provisioner *p, const struct provisioned *it, char *buffer,
                     size_t buffer_bytes);
-    /* Requests that the process drains and ends, or kills it if `now`. */
+    /* Requests that the process drains and ends (SIGTERM), or kills it if `now`. */
     void (*stop)(struct provisioner *p, const struct provisioned *it, bool now);
     void (*destroy)(struct provisioner *p);
 };

@@ -1,6 +1,7 @@
-/* Moves load away from slow lanes, with at most one experiment at a time for each job (K46).
- * packer/growth/explore.h decides. This file describes the job to the rules, splits tasks of which
- * only some pieces move, moves pieces, and moves them back. Owns struct exploring. */
+/* Moves load from slow lanes to faster ones, with at most one experiment at a time for each job
+ * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, splits
+ * tasks of which only some pieces move, moves pieces, and moves them back. Owns struct
+ * exploring. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"
@@ -33,16 +34,16 @@ struct origin {
 
 struct exploring {
     struct explore state;
-    /* membership: increases when code outside this file has changed the job (X8). moved_ns: time of
-     * the job's last move that this file knows. */
+    /* membership: increases when code outside this file has changed the job's ranks or lanes (X8).
+     * moved_ns: time of the job's last move that this file knows. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
-    /* Pieces of the experiment and their former lanes, stored until no piece is left to move
-     * back. */
+    /* Pieces of the experiment and their former lanes. The list is freed when no piece is left to
+     * move back. */
     struct origin *origins;
     size_t origins_count;
-    /* pause: number of looks between two attempts. pause_left: looks left until the next
-     * attempt. */
+    /* `pause`: number of measurements between two attempts. `pause_left`: measurements until the
+     * next attempt. */
     uint32_t pause, pause_left;
     bool is_under_way; /* tasks of the experiment are moving */
 };
@@ -205,8 +206,8 @@ static int see_pieces(struct job *job, struct sight *sight)
     return 0;
 }
 
-/* Returns a hash of the job's lanes and training workers. The state of a lane is left out, because
- * a closed lane may open again. */
+/* Returns a hash of the job's lanes and training workers. The states of the lanes are left out,
+ * because a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
     /* the layout also differs if other ranks train, even with the same number of ranks */
@@ -217,8 +218,8 @@ static uint32_t layout_of(const struct job *job, const struct sight *sight)
     return hash;
 }
 
-/* Resets the rules for this job if other rooms have moved its tasks, or if its lanes or workers
- * have changed (X8). */
+/* Resets the rules for this job if code outside this file has moved its tasks, or if its lanes or
+ * workers have changed (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -265,8 +266,8 @@ struct leaver {
     struct lane *target;
 };
 
-/* Lists the pieces of the experiment that have not returned to their former lane. Pieces that are
- * undeclared, have no lane, or whose former lane is not open are skipped. `ret_leavers` has room
+/* Lists the pieces of the experiment that have not returned to their former lane. Skips pieces that
+ * are undeclared or have no lane, and pieces whose former lane is not open. `ret_leavers` has room
  * for all origins, or is NULL. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
@@ -285,8 +286,8 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* Called when the moves have ended. If some pieces could not return, the next look tries again
- * (X4). */
+/* Called when the moves have ended. Pieces that could not return are moved again after the next
+ * measurement (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
     struct job *job = jobs_find_id(s, job_id);
@@ -294,7 +295,7 @@ static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
         return;
     struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    /* the job's last move was part of the experiment itself */
+    /* the last move was part of the experiment itself, so it does not reset the rules */
     x->moved_ns = job->figures->moved_ns;
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
@@ -374,8 +375,8 @@ static void move_back(struct job *job)
             job->name, err_text(error));
 }
 
-/* Tries again to move the pieces back, first at the next look, then after pauses of doubling
- * length. */
+/* Tries again to move the pieces back: first after the next measurement, then after pauses of
+ * doubling length. */
 static void try_again(struct job *job)
 {
     struct exploring *x = job->growth->exploring;
@@ -415,8 +416,9 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether the aggregator of a lane of the job, or of its experiment, is away. Before the
- * aggregator has returned or is lost, a decision could not be carried out. */
+/* Returns whether an aggregator is away (disconnected) on which the job, or its experiment, has a
+ * lane. Decisions wait until the aggregator is connected or lost, because its lanes can carry out
+ * none. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;
@@ -428,8 +430,8 @@ static bool waits_for_lanes(const struct job *job)
     return waits;
 }
 
-/* Returns whether the rules may examine the job now. A snapshot or another move in progress
- * prevents this. A job that has only tables has nothing to move. */
+/* Returns whether the rules may examine the job now: no snapshot and no other move is in progress,
+ * and the job has tensors. A job with tables only has nothing to move. */
 static bool is_due(struct job *job)
 {
     struct err err;

@@ -1,4 +1,5 @@
-/* Moves load away from slow lanes. packer/growth/explore.h has the rules. RULES.md: K46. */
+/* Moves load from slow lanes to faster ones. packer/explore/explore.h has the rules (RULES.md:
+ * K46). */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 #define GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 
@@ -7,8 +8,8 @@
 struct exploring;
 struct job;
 
-/* Handles a look (one measurement) at the job: `rounds` rounds were measured in `elapsed_ns`. At
- * most one decision is made for the job. */
+/* Handles a measurement of the job: `rounds` rounds ended in `elapsed_ns`. Begins at most one move
+ * of the job's pieces. */
 void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns);
 void exploring_free(struct exploring *exploring);
 

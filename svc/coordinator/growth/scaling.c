@@ -1,6 +1,6 @@
-/* Growth calls the rules (packer/growth/scale.h) once in each measured window. It opens and parks
- * lanes, moves tasks, and starts and stops local aggregators. Owns the state of the rules. Only a
- * job that arrives between two windows is handled without the rules (K31). */
+/* Growth: opens and parks lanes, moves tasks, and starts and stops local aggregators. The rules
+ * (packer/growth/scale.h) are called once in each measured window. Owns the state of the rules.
+ * Only a job that arrives between two windows is handled without the rules (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -101,7 +101,7 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
     }
 }
 
-/* Lanes with pieces stay open, even if --lanes-max is lower than before the restart. */
+/* Lanes with pieces stay open, even if --lanes-max was higher before the restart. */
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
@@ -117,8 +117,9 @@ void scaling_restored(struct service *s)
 
 /* --- tasks --- */
 
-/* Called when no more tasks are leaving a closing lane. If some tasks stayed, the lane opens again.
- * Its hold time then starts again, so that a failed drain is not repeated in every window. */
+/* Called when no more tasks are leaving a closing lane. If some tasks could not move, the lane
+ * opens again, and its hold time starts again. So a failed drain is not repeated in every
+ * window. */
 static void left(struct lane *lane)
 {
     if (lane->leaving > 0 || lane->use != LANE_CLOSING)
@@ -137,8 +138,8 @@ void scaling_left(struct service *s, uint32_t id)
     left(lane);
 }
 
-/* Moves tasks, with one trip for each job. `moves` are sorted by task, so the moves of a job are
- * adjacent. Returns the number of trips that have begun. */
+/* Moves tasks, with one trip (a list of moves) for each job. `moves` are sorted by task, so the
+ * moves of a job are adjacent. Returns the number of trips that have begun. */
 static uint32_t move_all(const struct scaling_look *look, const struct scale_decision *d,
                          uint32_t source)
 {
@@ -234,8 +235,7 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Logs the reason why a job above its loss limit stays on its lanes. Each new reason is logged
- * once. */
+/* Logs why a job above its loss limit stays on its lanes. The same reason is logged once. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];

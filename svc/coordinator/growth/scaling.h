@@ -1,6 +1,6 @@
-/* Growth decides which lanes are open and which local aggregators run. Pure functions have the
- * rules (packer/growth/scale.h: G1 to G13). This room describes the service to the rules and
- * carries out their decisions. RULES.md: K30. */
+/* Growth decides which lanes are open and which local aggregators run. The rules are pure functions
+ * (packer/growth/scale.h: G1 to G13). This room describes the service to the rules and carries out
+ * their decisions (RULES.md: K30). */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 #define GRADPOOL_COORDINATOR_GROWTH_SCALING_H
 
@@ -26,9 +26,10 @@ void scaling_destroy(struct service *s);
 uint64_t scaling_hold_ns(uint64_t named_ns);
 /* Parks empty lanes in excess of --lanes-max after a restart (K33). */
 void scaling_restored(struct service *s);
-/* Handles a measured window. At most one decision is made, and its execution begins. */
+/* Handles a measured window: asks the rules for at most one decision, and begins to carry it
+ * out. */
 void scaling_window(struct service *s);
-/* Returns whether measurements are needed although no job trains, because a lane may park or an
+/* Returns whether growth needs measurements although no job trains: a lane may park, or an
  * aggregator may stop. */
 bool scaling_is_due(const struct service *s);
 /* Parks the lanes of a new aggregator that are not wanted. `slot` is NULL if an operator started
@@ -40,8 +41,8 @@ void scaling_joined(struct aggregator *a, const struct slot *slot);
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes);
 const char *scaling_verb_name(enum scale_verb verb);
 
-/* Called when a job's tasks have left the lane, or could not be moved. Decrements the number of
- * jobs that are leaving the lane. */
+/* Called when a job's tasks have moved away from the lane, or could not be moved. The lane then
+ * counts one leaving job fewer. */
 void scaling_left(struct service *s, uint32_t lane);
 
 #endif

@@ -1,7 +1,7 @@
 /* Moves tasks for growth, or for an experiment with slow lanes. A trip is the list of all moves of
- * one job. It moves the tasks in batches, so that as little state is frozen at a time as for an
+ * one job. The tasks move in batches, so that at any time as little state is frozen as for an
  * operator's order (K21). Owns struct trip. A failed trip is not repeated; the rules decide
- * again. */
+ * anew. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"

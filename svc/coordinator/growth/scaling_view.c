@@ -43,9 +43,9 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* Adds the lane to the description. A withheld lane can neither open nor close, nor can a lane
- * whose aggregator is away or about to end. Tasks on such a lane, and tasks that move to it, are
- * still counted. */
+/* Adds the lane to the description. Growth can neither open nor close a withheld lane, nor a lane
+ * whose aggregator is away or about to end. Tasks on such a lane, and tasks that move to such a
+ * lane, are counted as well. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
@@ -171,9 +171,9 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Returns the lane time of the task. The measured lane time of all tasks of the job's tensors on
- * this lane is divided in proportion to the measured times of their tensors, or to bytes while
- * these times are unknown. */
+/* Returns the lane time of the task. The measured lane time of the job's tensors on this lane is
+ * divided among its tasks, in proportion to the measured times of their tensors. Before these times
+ * are known, bytes are used. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -238,8 +238,7 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* Returns whether the job was measured only on lanes that it shares with other jobs, so that its
- * loss is unknown. */
+/* Returns whether the job was measured only beside other jobs. Its loss is then unknown. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
@@ -247,8 +246,8 @@ static bool wants_alone(const struct job *job)
 }
 
 /* Returns the number of lanes that is enough for the job; 0: unknown. An idle job cannot be
- * measured. With --explore the number is not determined, because both sets of rules would undo each
- * other's moves. */
+ * measured. With --explore the number stays unknown, because growth would undo the moves of
+ * experiments. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =

@@ -4,7 +4,7 @@
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* Lanes, jobs, tasks and wishes, in the form that the rules take. */
+/* Lanes, jobs, tasks and wanted lanes, in the form that the rules read. */
 struct scaling_look {
     struct scale_seen seen;
     struct scale_lane *lanes;

@@ -1,5 +1,5 @@
-/* A claim gives one operation the right to all pieces of a job. The lanes have released the pieces
- * for it, or are about to. Other operations on the job wait until the claim ends. */
+/* A claim reserves all pieces of a job for one operation. The lanes have released the pieces, or
+ * are about to release them. Other operations on the job wait until the claim ends. */
 #ifndef GRADPOOL_COORDINATOR_JOB_CLAIM_H
 #define GRADPOOL_COORDINATOR_JOB_CLAIM_H
 

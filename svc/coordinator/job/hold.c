@@ -1,5 +1,5 @@
-/* Holds: times after an operator's order in which growth does not move the job. Owns
- * job->growth->ordered_until_ns. A hold prevents neither a new placement after the loss of a lane
+/* Holds: for some time after an operator's order, growth does not move the job. Owns
+ * job->growth->ordered_until_ns. A hold does not delay the new placement of pieces of a lost lane,
  * nor a later order. */
 #include "svc/coordinator/job/hold.h"
 
@@ -35,8 +35,8 @@ void order_hold_begin(struct job *job, const struct lane *lane)
             job->name, err.text);
 }
 
-/* A stored hold counts from the host's start: after a reboot it may end too late, but never later
- * than --order-hold from now. */
+/* The end of a hold is stored as a time since the start of the host. After a reboot the hold may
+ * therefore end too late, but never later than --order-hold from now. */
 uint64_t order_hold_ns(const struct job *job)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = job->growth->ordered_until_ns;

@@ -1,5 +1,5 @@
-/* Hold: after an operator has moved tasks of a job, growth and exploring do not move the job for
- * some time. RULES.md: K105. */
+/* Hold: after an operator has moved tasks of a job, growth and experiments do not move the job for
+ * some time (RULES.md: K105). */
 #ifndef GRADPOOL_COORDINATOR_JOB_HOLD_H
 #define GRADPOOL_COORDINATOR_JOB_HOLD_H
 

@@ -183,8 +183,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .ordered_until_ns = job->growth->ordered_until_ns};
 }
 
-/* Reads the terms that the first worker requested. The join checked them, but the file may have
- * changed since. */
+/* Reads the terms of backup workers that the first worker requested. The join checked them, but the
+ * file may have changed since. */
 static int restore_backup(const struct store_job *row, struct backup_terms *ret_terms)
 {
     struct err err;
@@ -278,7 +278,8 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
     job->service->on->job->tensors_are_settled(job);
 }
 
-/* If the deletion fails, the next start restores the job without workers, and ends it. */
+/* Deletes the job from the store. If this fails, the next start restores the job without workers
+ * and ends it. */
 void jobs_forget(struct job *job)
 {
     struct store_row row = {.table = STORE_JOB, .job.job = job->id};
@@ -342,8 +343,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
     return 0;
 }
 
-/* Returns the index of the last tensor whose id is at most `id`, or -1. With `by_piece`, the number
- * of the tensor's first piece is compared instead. */
+/* Returns the index of the last tensor whose number is at most `id`, or -1. With `by_piece`, the
+ * number of each tensor's first piece is compared with `id`. */
 static ptrdiff_t tensor_at(const struct job *job, uint32_t id, bool by_piece)
 {
     size_t low = 0, high = job->tensors_count;

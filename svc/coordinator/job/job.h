@@ -17,7 +17,7 @@
 
 enum piece_state {
     PIECE_STRANDED, /* no lane serves the piece */
-    PIECE_PLACED,   /* a lane was chosen, but has not received the piece */
+    PIECE_PLACED,   /* a lane was chosen, but no PlaceRequest was sent */
     PIECE_ASKED,    /* a PlaceRequest was sent and is not answered */
     PIECE_READY,
 };
@@ -26,7 +26,7 @@ enum piece_state {
  * calls a holder a keeper. */
 struct keeping {
     uint32_t keeper; /* number of the aggregator that is the replica holder; 0: none */
-    uint32_t former; /* previous replica holder; the lane may not have read its copy yet; 0: none */
+    uint32_t former; /* previous replica holder, while the lane may still need its copy; 0: none */
     bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
     bool keeper_knows, former_knows, lane_knows; /* was informed of the piece's lane and holder */
@@ -74,15 +74,15 @@ struct seen {
     uint64_t lane_busy_ns, core_wait_ns; /* sums over all jobs of the lane */
 };
 
-/* Why the lane was chosen, at the job's last placement there. */
+/* Reason for the choice of the lane, at the job's last placement there. */
 enum share_how {
     SHARE_UNKNOWN,   /* the placement was made by an earlier coordinator */
     SHARE_BY_POLICY, /* chosen by a policy without loss limits */
     SHARE_ALONE,     /* placed for measurement on a lane without other jobs */
     SHARE_BESIDE,    /* placed for measurement beside other jobs, because no lane was free */
     SHARE_FITS,      /* every job on the lane stays within its loss limit */
-    SHARE_OVER,      /* every lane exceeds a limit, and the job must not be refused */
-    SHARE_MOVED,     /* the former lane was lost, and every other lane exceeds a limit */
+    SHARE_OVER,      /* every lane would exceed a limit, and the job must not be refused */
+    SHARE_MOVED,     /* the former lane was lost, and each other lane would exceed a limit */
     SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
     SHARE_ORDERED,   /* an operator has ordered the move to this lane */
     /* growth emptied the former lane, and all jobs stay within their loss limits */
@@ -147,12 +147,12 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (rooms membership/ and session/). */
 struct job_ranks {
-    uint32_t founding, wanted; /* ranks at the start; ranks of the last resize (K45) */
+    uint32_t founding, wanted; /* ranks at the start; ranks that the last resize requested (K45) */
     uint32_t version;          /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
-    bool told_shrinking; /* the advice of placement/shrinking.c was logged */
+    bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* some ranks have left, and the lanes are not informed yet */
-    bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks */
+    bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks to join */
     uint32_t grower;
     uint32_t claims;               /* current claims, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
@@ -262,8 +262,8 @@ void jobs_destroy(struct job *job);
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
 /* Finds the job that a request names. An operator may name any job, a tenant only its own. `tenant`
- * is the text that the user typed ("": any tenant, "-": the local tenant). Returns NULL if there is
- * no such job; the failure was then sent to the peer. */
+ * is the text that the user typed ("": any tenant, "-": the local tenant). If there is no such job,
+ * sends the failure to the peer and returns NULL. */
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
 /* Returns whether every initial rank that is still a member has joined. */
 bool jobs_is_complete(const struct job *job);

@@ -1,5 +1,5 @@
-/* Members: the ranks that belong to a job, and the ranks whose pushes complete the rounds of a
- * tensor (K40 to K45). */
+/* Members: the ranks that belong to a job, and the ranks of a tensor whose pushes complete its
+ * rounds (K40 to K45). */
 #ifndef GRADPOOL_COORDINATOR_JOB_MEMBERS_H
 #define GRADPOOL_COORDINATOR_JOB_MEMBERS_H
 
@@ -9,20 +9,20 @@
  * `wanted` that has not joined yet. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
-/* Returns the number of training ranks, at least 1. A counter that adds up all workers is divided
- * by this number. */
+/* Returns the number of training ranks, at least 1. To get the value of one worker, a counter that
+ * sums over all workers is divided by this number. */
 uint32_t members_training(const struct job *job);
-/* Returns whether this rank of an elastic job has left or was lost. Its declares no longer
- * count. */
+/* Returns whether this rank of an elastic job has left or was lost. Its declares are then
+ * ignored. */
 bool members_is_gone(const struct job *job, uint32_t rank);
 /* Sets the members of a new tensor: all members of the job that are in the tensor's set of
  * ranks. */
 void members_begin(struct tensor *tensor);
-/* Returns the terms of the tensor that lanes receive: their set of ranks has the present members.
- * The result is the tensor's own terms, or `buffer`. */
+/* Returns the terms of the tensor as they are sent to lanes, with the present members as the set of
+ * ranks. The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* Returns whether the worker takes part in the tensor's rounds. A late worker takes part after the
- * lanes have added its rank. */
+/* Returns whether the worker takes part in the tensor's rounds. A late worker does after the lanes
+ * have added its rank. */
 bool members_has_entered(const struct tensor *tensor, const struct session *session);
 /* Returns whether the rank is a late worker that has not entered any tensor yet. No lane knows such
  * a rank. */

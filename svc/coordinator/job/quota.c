@@ -1,5 +1,5 @@
-/* Computes the use of jobs and tenants, and refuses requests that exceed a limit. Owns no counters.
- * A job has its own, and a tenant's use is the sum over its jobs. RULES.md: K13. */
+/* Computes the use of jobs and tenants, and refuses requests that exceed a limit. Owns no counters:
+ * a job has its own, and the use of a tenant is the sum over its jobs (RULES.md: K13). */
 #include "svc/coordinator/job/quota.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -54,7 +54,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Sums over all lanes once, for all jobs of a reply. */
+/* Sums over all lanes once. All jobs of one reply use the sums. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)
@@ -91,8 +91,8 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
                                     quota.used[LIMIT_TENANT_WORKERS], workers, err);
 }
 
-/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: of the new tensors.
- * `counted`: the part of `more` that the sums of the job already include. */
+/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: numbers of the new
+ * tensors. `counted`: the part of `more` that is already in the sums of the job. */
 struct quota_news {
     uint64_t more[3], counted[3];
 };

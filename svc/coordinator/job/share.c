@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share and the sums of each lane (jobs, pieces, bytes). Therefore
- * only this file attaches pieces to lanes and detaches them. */
+/* Shares of lanes. Owns struct share, and the sums of each lane over its jobs, pieces and bytes.
+ * For the sums to be right, no other file attaches pieces to lanes or detaches pieces. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -11,7 +11,8 @@
 
 #define SHARD_ROW_BYTES 25u /* key and index of a row */
 #define SHARD_BYTES_LEAST (UINT64_C(64) << 10)
-#define SHARD_BYTES_MOST (UINT64_C(1) << 40) /* a hint may be any number */
+/* upper limit, because a user's hint may be any number */
+#define SHARD_BYTES_MOST (UINT64_C(1) << 40)
 
 struct share *jobs_share(struct job *job, struct lane *lane)
 {
@@ -32,8 +33,8 @@ const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *shar
     return is_current ? stats_of_job(share->lane, job->id) : NULL;
 }
 
-/* Adds the counters of an ended share to the job's sums, so that a job's totals never decrease
- * (K15). */
+/* Adds the counters of an ended share to the sums of the job. Without this the job's totals would
+ * decrease (K15). */
 static void leave(struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = jobs_use_of(job, share);
@@ -55,7 +56,8 @@ const struct share *share_in_use(const struct job *job, const struct lane *lane)
     return NULL;
 }
 
-/* Lane times of a job on one lane since its pieces and shards were placed, and the pieces. */
+/* Lane times of a job on one lane, measured since its pieces and shards were placed there. Also the
+ * number of pieces. */
 struct share_times {
     double pieces_ns, shards_ns;
     size_t pieces;

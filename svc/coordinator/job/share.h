@@ -13,8 +13,9 @@ struct share *jobs_share(struct job *job, struct lane *lane);
 const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
-/* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. If lanes
- * have not sent the times of pieces yet, only a share without pieces of tensors counts. */
+/* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. Before
+ * lanes have sent the times of pieces, the part is known only for a share without pieces of
+ * tensors. */
 uint64_t share_rows_ns(const struct job *job, const struct share *share);
 /* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
  * without pieces yet. */
@@ -28,7 +29,7 @@ void jobs_forget_shares(struct job *job, const struct aggregator *a);
  * piece stays stranded and is placed again after RETRY_NS. */
 void piece_attach(struct tensor *tensor, struct piece *piece, struct lane *lane);
 void piece_detach(struct tensor *tensor, struct piece *piece);
-/* The same for a shard of a table, which counts as a piece of its lane. */
+/* Attaches and detaches a shard of a table. A shard counts as a piece of its lane. */
 void shard_attach(struct job_table *table, struct job_shard *shard, struct lane *lane);
 void shard_detach(struct job_table *table, struct job_shard *shard);
 /* Returns the bytes of a shard with the hinted number of rows, or of a small shard without a

@@ -1,5 +1,5 @@
-/* Tables of keyed rows: the ranks that declared them, their rows in the store, their routes in
- * messages. Owns struct job_table and its shards. */
+/* Tables of keyed rows: the ranks that declared each table, the table's rows in the store, its
+ * routes in messages. Owns struct job_table and its shards. */
 #include "svc/coordinator/job/table.h"
 
 #include "svc/base/log.h"
@@ -14,7 +14,7 @@
 
 _Static_assert(sizeof((struct job_table *)0)->ranks == STORE_RANKS_BYTES, "stored as they are");
 
-/* Terms, salt and failure of a table in the store, in the place of the terms of a tensor. */
+/* Terms, salt and failure of a table, stored in the column for the terms of a tensor. */
 struct table_stored {
     struct table_terms terms;
     uint64_t salt;
@@ -171,7 +171,8 @@ void job_table_put(const struct job_table *table, bool with_shards)
     }
 }
 
-/* Checks terms that were checked before they were stored, because the file may have changed. */
+/* Checks the terms again. They were checked before they were stored, but the file may have
+ * changed. */
 static bool table_row_is_sound(const struct store_tensor *row, const struct table_terms *terms)
 {
     struct err err;

@@ -12,7 +12,9 @@ struct job_shard {
     uint32_t task, epoch;
     struct lane *lane;
     enum piece_state state;
-    uint64_t busy_ns; /* lane time of all clocks: an equal part of the time of the job's tables */
+    /* lane time since the start; the time of the job's tables is divided equally among the shards
+     * of a lane */
+    uint64_t busy_ns;
 };
 
 struct job_table {
@@ -20,7 +22,7 @@ struct job_table {
     struct job *job;
     uint32_t id; /* from job.next_tensor, so that no tensor of the job has the same number */
     uint64_t salt;
-    struct table_terms *terms; /* filled */
+    struct table_terms *terms; /* with default values filled in */
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the table has not failed */
     int failure_code;
@@ -46,11 +48,10 @@ struct job_table *job_table_find(const struct job *job, uint32_t id);
 struct job_table *job_table_named(const struct job *job, const char *name);
 /* Returns the first table that has not failed and has a shard on the lane, or NULL. */
 const struct job_table *job_table_on(const struct job *job, const struct lane *lane);
-/* The same for all lanes of the aggregator. */
+/* Like job_table_on(), for all lanes of the aggregator. */
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a);
 
-/* Puts the table, and its shards if `with_shards`, into the transaction that the caller has
- * begun. */
+/* Adds the table to the transaction that the caller has begun; `with_shards`: its shards, too. */
 void job_table_put(const struct job_table *table, bool with_shards);
 int job_table_restore(struct service *s, const struct store_tensor *row);
 int job_shard_restore(struct job_table *table, const struct store_piece *row);

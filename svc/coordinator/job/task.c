@@ -15,13 +15,13 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Bytes that move in one batch. The rounds of a batch wait while its state is transferred. The
- * first round on the new lane is slower, because the lane touches new memory. */
+/* Bytes that move in one batch. Rounds of a batch wait while its state is transferred. The first
+ * round on the new lane is slower, because the lane writes to memory for the first time. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
 /* Returns the bytes of parameters and moments. Without an update rule, the state is the last
- * result, or the last results, which a late rank may still fetch. */
+ * results of rounds, because a rank may still pull one. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)

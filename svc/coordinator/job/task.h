@@ -8,7 +8,7 @@ struct task {
     uint32_t id;
     uint64_t bytes;
     uint64_t state_bytes; /* bytes of state that exists only on the lane and moves with the task */
-    /* number of the lane, because the lane itself may end before the move; 0: none */
+    /* number of the lane; a pointer could become invalid before the move; 0: none */
     uint32_t lane;
 };
 
@@ -23,7 +23,7 @@ int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context
 size_t tasks_batch(const struct task *tasks, size_t count);
 /* Like tasks_batch(), with limits of `times` as many bytes. */
 size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times);
-/* A piece, and the number of the part to which it is assigned; the first part is 0. */
+/* A piece, and the index of the part of its task to which the piece is assigned. */
 struct spot_of_task {
     struct tensor *tensor;
     struct piece *piece;

@@ -9,8 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Maximum number of events between two turns. Handling an event is cheap, and delaying it would
- * delay a connection. */
+/* Maximum number of events between two turns. Events are cheap to handle, and a delay would delay a
+ * connection. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)
@@ -81,8 +81,8 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* Handles due timers. The time is read once, so a timer without delay that a handler starts fires
- * in the next step only. */
+/* Handles due timers. The time is read once. A timer with delay 0 that a handler starts therefore
+ * fires in the next step. */
 static void expire_timers(struct loop *loop)
 {
     uint64_t now_ns = clock_now_ns();

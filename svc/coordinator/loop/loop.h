@@ -31,7 +31,7 @@ struct timer {
 int loop_init(struct loop *loop);
 
 int loop_watch(struct loop *loop, struct source *source, uint32_t events);
-/* Watches the descriptor for one event of another set. After that event the descriptor is not
+/* Watches the descriptor for one event of the set `events`. After this event the descriptor is not
  * watched until the next call. */
 int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events);
 /* Stops watching. The descriptor stays open and source->fd keeps its value. A source that is not

@@ -1,22 +1,22 @@
-/* Chooses the next turn: first the party, then its connection, with the least recent CPU time. A
- * running handler is not interrupted. Therefore expensive work waits until no cheap work has
- * arrived for a while. Owns the records of CPU time, but not the objects that embed turns.
- * RULES.md: K99, K100. */
+/* Chooses the next turn: the party with the least recent CPU time, then the connection of this
+ * party with the least. A running handler is not interrupted, so expensive work waits until no
+ * cheap work has arrived for a while. Owns the records of CPU time, but not the objects that embed
+ * turns (RULES.md: K99, K100). */
 #include "svc/coordinator/loop/turns.h"
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/view/pool.h"
 
 #define WINDOW_NS NS_PER_S
-/* Upper end of level 0, in recent CPU time. Each further level ends at twice the time of the level
- * before. */
+/* Upper end of level 0, in recent CPU time. The upper end of each further level is twice as
+ * high. */
 #define LEVEL_NS (256 * NS_PER_US)
 /* From this level on (131 ms of recent CPU time), a connection's work counts as expensive. */
 #define HEAVY_LEVEL 10
-/* Recent CPU time per percent of budget. The halved sum of a party that uses a share S of the
- * thread is at most 2 S of a window. */
+/* Limit of recent CPU time for each percent of budget. A party that uses a share S of the thread
+ * has recent CPU time of at most 2 S of a window, because recent time is halved in each window. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* A client sends its next request within this time after an answer, even on a loaded host. */
+/* Time within which a client sends its next request after an answer, even on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
 /* Classes of turns. A lower key is served first. KEY_OVER: the party has exceeded its budget. Such
@@ -107,8 +107,8 @@ struct turn *turns_bill(struct turns *turns, struct turn *payer)
 
 /* --- queues --- */
 
-/* Moves waiting turns one level down for each window that has passed: their recent CPU time was
- * halved in each. */
+/* Moves waiting turns one level down for each past window, because each window has halved their
+ * recent CPU time. */
 static void shift_levels(struct party *party, uint64_t window)
 {
     uint64_t passed = window - party->window;
@@ -180,7 +180,7 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
     return is_heavy ? KEY_HEAVY : KEY_LIGHT;
 }
 
-/* Returns the time from which a turn of this class may be served: REST_NS after the last turn of a
+/* Returns the time from which a turn of class `key` may be served: REST_NS after the last turn of a
  * lower class. */
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
@@ -191,8 +191,7 @@ static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
     return last_ns ? last_ns + REST_NS : 0;
 }
 
-/* Returns the party with the lowest class. Of several, the party with the least recent CPU time is
- * chosen; if that is equal, too, the one that has waited longest. */
+/* Returns the party to serve: lowest class first, then least recent CPU time, then longest wait. */
 static struct party *choose(struct turns *turns, uint64_t now_ns, enum turn_key *ret_key)
 {
     uint64_t window = window_at(now_ns);
@@ -220,8 +219,8 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* Records the end of a turn. Turns of aggregators are not recorded, because an aggregator's answer
- * is not followed by another request. */
+/* Records the time at which a turn ended. Turns of aggregators are left out: an answer of an
+ * aggregator is not followed by another request. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)

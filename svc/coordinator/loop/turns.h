@@ -1,5 +1,5 @@
-/* Turns on the coordinator's thread. They decide which connection is served next and which
- * connection the CPU time is charged to (K99, K100). */
+/* Turns on the coordinator's thread. A turn decides which connection is served next, and is charged
+ * for the CPU time of the service (K99, K100). */
 #ifndef GRADPOOL_COORDINATOR_LOOP_TURNS_H
 #define GRADPOOL_COORDINATOR_LOOP_TURNS_H
 
@@ -50,17 +50,17 @@ struct turn {
 struct turns {
     struct list parties;
     uint64_t served_ns[TURN_KEYS]; /* time at which the last turn of each class ended */
-    /* turn that is charged for CPU time since `since_ns`; NULL: the service itself */
+    /* the turn to which CPU time since `since_ns` will be charged; NULL: the service itself */
     struct turn *payer;
     uint64_t since_ns;
 };
 
 void turns_init(struct turns *turns);
 void party_init(struct party *party, enum party_kind kind, uint32_t budget_percent);
-/* Removes the party. No turn of the party may be waiting. */
+/* Removes the party. None of its turns may be waiting. */
 void party_fini(struct party *party);
 void turn_init(struct turn *turn, struct party *party, void (*take)(struct turn *turn));
-/* Removes the turn. It no longer waits and is no longer charged. */
+/* Removes the turn from its queue. No more CPU time is charged to the turn. */
 void turn_fini(struct turns *turns, struct turn *turn);
 
 /* Queues the turn to be served, if it is not queued yet. */

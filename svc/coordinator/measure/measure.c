@@ -1,6 +1,6 @@
 /* Measures jobs while they train. Requests counters from aggregators at intervals. The difference
- * between two replies is a sample for the job's profile. Owns the timer. Never blocks for an
- * answer, and measures rarely while no job trains (K15). */
+ * between two replies is a sample for the job's profile. Owns the timer. Never blocks until an
+ * answer arrives, and measures rarely while no job trains (K15). */
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -36,8 +36,8 @@ struct window {
     bool is_alone; /* no other job had pieces on the lane during the window */
 };
 
-/* Returns whether the counters continue the earlier ones: the pieces and the process are the same,
- * and no counter has decreased. */
+/* Returns whether the two sets of counters may be subtracted: the lane serves the same pieces in
+ * the same process, and no counter has decreased. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
@@ -55,8 +55,8 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
-/* Returns the job's share of the time for which the lane waited for its core, in proportion to busy
- * time. */
+/* Returns the job's share of the time for which the lane waited for its core. The time is divided
+ * among jobs in proportion to their busy time. */
 static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
@@ -67,8 +67,8 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
 }
 
 /* Sets `feedback_ns`, the time from the first join to the end of the first round. A lane on this
- * host has the same clock as the coordinator, and its process has a pidfd. For other lanes the time
- * of the message's arrival is used. */
+ * host (its process has a pidfd) has the same clock as the coordinator. For other lanes the arrival
+ * of the message counts as the end of the round. */
 static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
 {
     bool is_ours = share->lane->aggregator->process.fd >= 0;
@@ -81,8 +81,8 @@ static void note_first_round(struct job *job, const struct share *share, const W
         job->figures->feedback_ns = feedback_ns;
 }
 
-/* Computes the window since the last measurement with rounds. Returns false if there is none.
- * Measurements from before the job's last move belong to other lanes and are skipped. */
+/* Computes the window since the last measurement with rounds. Returns false if there is no window.
+ * Measurements from before the job's last move are skipped, because the job was on other lanes. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
@@ -124,9 +124,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return is_next(&was, &is);
 }
 
-/* Adds a sample of lane time. A job needs more lane time beside other jobs than alone (R3 of
- * packer), so the estimate restarts when other jobs arrive or leave. Until there are enough
- * samples, the earlier or predicted value is used. */
+/* Adds a sample of lane time. Beside other jobs a job needs more lane time than alone (R3 of
+ * packer), so the estimate restarts when other jobs arrive or leave. The earlier or predicted value
+ * is used until there are enough samples. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -137,9 +137,8 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* Records waiting times. A lane that waits for its core does not notice arrivals. Therefore its
- * busy and waiting time counts as handled time, even if the round began before the last
- * measurement. */
+/* Records waiting times. A lane that waits for its core does not see arrivals. So its busy and
+ * waiting time counts as handled time, even if the round began before the last measurement. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
     uint64_t least_ns = window->busy_ns + window->core_wait_ns;
@@ -151,9 +150,9 @@ static void note_waits(struct share *share, const struct window *window, uint32_
         window->handled_ns > least_ns ? (window->handled_ns - least_ns) / window->rounds : 0;
 }
 
-/* Divides the lane time of the job's tensors among them, in proportion to the busy time of their
- * pieces. Known proportions are kept after a move, because the counters of moved pieces begin at
- * 0. */
+/* Divides the lane time of the job's tensors among the tensors, in proportion to the busy time of
+ * their pieces. Proportions are not changed after a move, because the counters of moved pieces
+ * begin at 0. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -195,8 +194,8 @@ static void note(struct job *job, enum profile_news news)
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
-/* Measures one job. Returns whether the job has trained since the last measurement. The lane with
- * the most lane time determines the period of a round. */
+/* Measures one job. Returns whether the job has trained since the last measurement. The period of a
+ * round is the one of the lane with the most lane time. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -212,7 +211,7 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            /* predicted values are not added */
+            /* a predicted value is not part of the sum */
             lanes_ns += share->seen.reference ? share->lane_ns : 0;
             is_alone &= share->lane->jobs == 1;
             continue;
@@ -241,9 +240,9 @@ static bool measure(struct job *job)
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_take(job->profile, &sample));
-    /* An earlier run may not have measured the tensors, and a reply may be lost. Therefore the
-     * request is repeated until their times are known. A job that has only tables has no pieces,
-     * and would repeat the request forever, in place of other jobs. */
+    /* Requests the times of pieces until the times of the tensors are known: an earlier run may not
+     * have measured them, and a reply may be lost. A job that has only tables has no pieces, so its
+     * request would be repeated forever and delay the requests of other jobs. */
     job->figures->wants_pieces |=
         job->tensors_count > 0 && job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
@@ -330,8 +329,8 @@ static bool has_work(const struct aggregator *a)
     return false;
 }
 
-/* Returns the next job whose pieces have to be measured. A request names one job only, because the
- * number of pieces has no limit. */
+/* Returns the next job whose pieces have to be measured. A request names one job only, because a
+ * reply for several jobs could be too long. */
 static uint32_t job_with_wish(struct service *s)
 {
     list_for_each_entry (struct job, job, &s->jobs, link) {
@@ -410,8 +409,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* A running timer keeps its time: a job that declares one tensor after another calls this function
- * often, and would postpone the timer forever. */
+/* Does not postpone a running timer: a job that declares one tensor after another calls this
+ * function often, and the timer would never fire. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

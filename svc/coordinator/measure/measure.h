@@ -7,7 +7,7 @@
 
 #define MEASURE_NS NS_PER_S            /* time between two measurements while jobs train */
 #define EXPLORE_LOOK_NS (NS_PER_S / 4) /* with --explore: four measurements in each window */
-/* while no job trains, the pause grows up to this multiple of its usual length */
+/* largest factor by which the time between two measurements grows while no job trains */
 #define MEASURE_IDLE_TIMES 8
 
 struct service;
@@ -16,7 +16,7 @@ int measuring_create(struct service *s);
 void measuring_destroy(struct service *s);
 /* Returns whether no job has trained during the last measurements. */
 bool measuring_is_idle(const struct service *s);
-/* Schedules a measurement soon, because a job may begin to train. */
+/* Schedules a measurement soon, because a job may be about to train. */
 void measuring_wake(struct service *s);
 
 /* Requests a measurement of the aggregator and stores the reply. The reply has the lane time of

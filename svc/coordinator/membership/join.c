@@ -76,7 +76,8 @@ static bool backup_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReq
     return false;
 }
 
-/* Ranks with different rules would close different rounds. */
+/* Compares the backup terms of the join with those of the job: ranks with different terms would
+ * close different rounds. */
 static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t request,
                               const WIRE(JoinRequest) * join)
 {
@@ -94,7 +95,8 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
     return false;
 }
 
-/* Returns the name of the first term that lanes do not support; NULL: lanes support all. */
+/* Returns the name of the first backup term that some lane does not support; NULL: all lanes
+ * support all terms. */
 static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
                                const struct backup_terms *terms)
 {
@@ -178,8 +180,8 @@ static const struct session *find_in(const struct job *job, bool is_in)
     return NULL;
 }
 
-/* Returns whether the existing job of this name is ending. If so, the join waits for the end and
- * then starts a new job. */
+/* Returns whether the existing job of this name is ending. If so, the join waits until the job has
+ * ended, and then starts a new job. */
 static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
 {
     const struct session *taken = session_of(job, join->rank);
@@ -188,8 +190,8 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the join contradicts the present job. A late worker may fit even if other ranks
- * have left. */
+/* Returns whether the job that now has this name cannot accept the join. A late worker may be
+ * accepted even if other ranks have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);
@@ -261,8 +263,9 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     return false;
 }
 
-/* Finds the worker's process through the Unix socket, where the kernel names the connected process.
- * Behind a proxy, that process is not the worker. Returns the identity, or 0 if it is unknown. */
+/* Finds the worker's process through the Unix socket: the kernel reports the process that is
+ * connected. If a proxy is connected instead of the worker, the numbers differ. Returns the
+ * identity, or 0 if it is unknown. */
 static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
 {
     if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
@@ -272,8 +275,8 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
 }
 
 /* Returns the identity of the worker's process if the process is on this host and in the same PID
- * namespace. Otherwise returns 0: the number may be another process's (K59), and only the end of
- * the connection shows the end of the worker. */
+ * namespace. Otherwise returns 0, because another process may have this number (K59); then only the
+ * end of the connection shows the end of the worker. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -380,9 +383,9 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Delays the join until a former job has ended. Returns false if the join has waited too long.
- * After 3/4 of the time a disconnected rank counts as lost; in the rest of the time lanes and ranks
- * are informed. */
+/* Delays the join until the former job has ended. Returns false if the join has waited too long.
+ * After 3/4 of the time a disconnected rank counts as lost; the rest of the time is for messages to
+ * lanes and ranks. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -440,7 +443,7 @@ static void join_new(struct peer *p, const envelope *message)
     members_tell(job, NULL);
 }
 
-/* Only confirmed routes are sent. The others follow once the lane has confirmed the pieces (K3). */
+/* Selects confirmed routes. Other routes are sent once the lane has confirmed the pieces (K3). */
 static bool is_confirmed(const struct piece *piece, const void *context)
 {
     return piece->state == PIECE_READY;
@@ -508,9 +511,9 @@ void join_handle(struct peer *p, const envelope *request)
     keeping_check(session->job); /* from here on the durability of the job is known (K57) */
 }
 
-/* Notes the rounds that a rank reports when it leaves: they count, even if other ranks have not
- * received their COMMIT. Unknown tensors are ignored. The next regrouping stores the rounds
- * (K41). */
+/* Records the rounds that a leaving rank reports. These rounds are committed, even if other ranks
+ * have not received their COMMIT. Unknown tensors are ignored. The next regrouping stores the
+ * rounds (K41). */
 static void note_last_rounds(struct job *job, const WIRE(LeaveRequest) * leave)
 {
     for (size_t i = 0; i < leave->n_tensors && i < leave->n_committed; i++) {

@@ -1,10 +1,10 @@
-/* Reports of lanes: a job has failed there, or the connection to a worker has ended. A report is
- * ignored if the lane has no pieces of the job. Owns job_ranks.said.
+/* Reports of lanes: a job has failed on the lane, or the connection to a worker has ended. A report
+ * is ignored if the lane has no pieces of the job. Owns job_ranks.said.
  *
- * A process that dies closes its connections to lanes before the coordinator can see its end. Other
- * ranks may end because of it, and lanes may report these first. So a lost connection fails the job
- * SAID_NS later, unless the end of a process has failed the job meanwhile, with the name of the
- * process that ended first (session.c). */
+ * The connections of a dead process to lanes end before the coordinator can see the end of the
+ * process. Other ranks may then end as well, and a lane may report one of these first. So a lost
+ * connection fails the job only SAID_NS later. If the end of a process is seen before, it fails the
+ * job, and the reason names the process that ended first (session.c). */
 #include "svc/coordinator/membership/lane_report.h"
 
 #include "svc/coordinator/aggregator/lane.h"
@@ -49,7 +49,7 @@ static void said_is_due(struct timer *timer)
     lane_said_forget(job);
 }
 
-/* Fails the job, now or SAID_NS later. If several lanes report, the first report counts. */
+/* Fails the job at once or after SAID_NS. If several lanes report, the first report is used. */
 static void job_fails_as_said(struct job *job, int code, const char *text)
 {
     if (job->failure || job->ranks->said)

@@ -1,7 +1,7 @@
-/* Late workers enter all tensors between the same two iterations. For this purpose one rank is held
- * at the end of an iteration while lanes add the late workers. If no rank can be held, late workers
- * enter each tensor at its open round; in a job with step records they wait, because a step has one
- * set of ranks. This file decides when the ranks change; regroup.c changes them. RULES.md: K52. */
+/* Late workers enter all tensors between the same two iterations: one rank is held at the end of an
+ * iteration while lanes add the late workers. If no rank can be held, late workers enter each
+ * tensor at its open round. In a job with step records they wait instead, because a step has one
+ * set of ranks. This file decides when the ranks change; regroup.c changes them (RULES.md: K52). */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -81,8 +81,8 @@ static bool enter_without_hold(struct job *job, const char *why)
     return enter_at_once(job);
 }
 
-/* Returns whether the rank has entered some of its tensors, and has declared others later that it
- * has not entered. */
+/* Returns whether the rank has entered some of its tensors, but has later declared others and not
+ * entered these. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -98,8 +98,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Returns whether a rank has entered only some of its tensors. The other ranks' rounds wait for
- * this rank, so no rank can reach the end of an iteration. */
+/* Returns whether a rank has entered only some of its tensors. Rounds of these tensors wait for the
+ * rank, so no rank can reach the end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -168,8 +168,8 @@ void entering_waits(struct job *job)
         job->ranks->entering = ENTERING_NOT;
 }
 
-/* Called after the ranks have changed. A late worker without all tensors is about to declare the
- * rest, so the held rank waits for DECLARE_NS more. */
+/* Called after the ranks have changed. A late worker that has not declared all tensors will declare
+ * the rest soon, so the held rank waits for another DECLARE_NS. */
 void entering_went_on(struct job *job)
 {
     job->ranks->entering = ENTERING_NOT;

@@ -1,5 +1,5 @@
-/* Membership of elastic jobs: leave, loss, resize. This file decides which ranks are members.
- * membership/regroup.c then informs lanes and workers. RULES.md: K40 to K45. */
+/* Membership of elastic jobs: leave, loss, resize. Decides which ranks are members;
+ * membership/regroup.c then informs lanes and workers (RULES.md: K40 to K45). */
 #include "svc/coordinator/membership/membership.h"
 
 #include "svc/base/log.h"
@@ -61,9 +61,9 @@ void members_leave(struct session *session)
 
 /* --- resizing --- */
 
-/* Returns the number of initial ranks that count after a resize. The job waits for an initial rank
- * below the new size that has not joined. A resize to the current size ends this wait, because the
- * missing rank may have ended before its join, unnoticed (K45). */
+/* Returns the number of initial ranks after a resize. The job waits for each initial rank below
+ * this number that has not joined. A resize to the current size ends the wait: the missing rank may
+ * have ended before its join, unseen by the service (K45). */
 static uint32_t founding_after(const struct job *job, uint32_t workers)
 {
     uint32_t rank = 0;

@@ -1,5 +1,5 @@
-/* Membership of elastic jobs: the ranks that belong to the job, and the ranks whose pushes complete
- * the rounds of each tensor (K40 to K45). */
+/* Membership of elastic jobs: the ranks that belong to the job, and the ranks of a tensor whose
+ * pushes complete its rounds (K40 to K45). */
 #ifndef GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 #define GRADPOOL_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H
 
@@ -19,16 +19,16 @@ void members_handle_resize(struct peer *p, const envelope *message);
 /* --- late_join.c --- */
 
 /* Returns whether late workers enter only between two iterations, because the job has step records.
- * Leaving ranks are then not awaited together with late workers. */
+ * A regrouping then handles leaving ranks without a wait for late workers. */
 bool entering_is_strict(const struct job *job);
 /* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
- * being held at the end of its iteration; regrouping_check() is called again once the rank is
+ * about to be held at the end of its iteration. regrouping_check() is called again once the rank is
  * held. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* Called after a resize that adds ranks. The rank behind the resize waits for the reply, so the
- * coordinator can hold this rank at once. */
+/* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
+ * the coordinator can hold it at once. */
 void entering_asked_for(struct job *job);
-/* Called when no regrouping is needed or possible now. */
+/* Called when no regrouping is needed, or none can begin now. */
 void entering_waits(struct job *job);
 /* Called at the end of a regrouping. The held rank continues when the late workers have entered all
  * tensors. */

@@ -1,7 +1,7 @@
-/* Regrouping brings the lanes and workers of a job to its current membership, for all tensors
- * together. Lanes release the pieces. The pieces then receive the new ranks with the next epoch,
- * and workers receive the routes. This file does not decide about membership. A released piece is
- * always placed again. RULES.md: K41, K42. */
+/* Regrouping: brings the lanes and workers of a job to the current membership, for all tensors
+ * together. Lanes release the pieces. Then lanes receive the pieces with the new ranks and the next
+ * epoch, and workers receive the routes. Membership itself is decided in membership.c. A released
+ * piece is always placed again (RULES.md: K41, K42). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A regrouping. A job has at most one. Its ranks and tensors are fixed at the beginning, so that
- * all lanes receive the same ones. */
+/* A regrouping. A job has at most one. Its ranks and tensors do not change after the beginning,
+ * so that all lanes receive the same ones. */
 struct regrouping {
     uint64_t id;
     uint32_t version, epoch;
@@ -192,8 +192,8 @@ static void thaw_all(struct job *job)
     }
 }
 
-/* Ends a regrouping that has not switched. Lanes continue to serve the pieces with the former
- * ranks. The regrouping is tried again after RETRY_NS. */
+/* Ends a regrouping whose new ranks are not stored yet. Lanes continue to serve the pieces with the
+ * former ranks. A new attempt follows after RETRY_NS. */
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
@@ -247,8 +247,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        /* The lane did not answer. Its pieces are sent again, at the latest when its aggregator is
-         * connected again (K9). */
+        /* The lane did not answer. The pieces are sent again, at the latest when the lane's
+         * aggregator is connected again (K9). */
         !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
@@ -340,8 +340,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* Switches to the new ranks after all pieces are released. The transaction is the switch: it is the
- * point of no return. */
+/* Switches to the new ranks after all pieces are released. Once the transaction has succeeded, the
+ * regrouping is not undone. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -352,7 +352,8 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    /* counts the loop itself, so that no answer ends the step before all calls are sent */
+    /* Counted as one more call, so that an early answer does not end the step before all calls are
+     * sent. */
     r->pending = 1;
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
@@ -362,8 +363,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* The aggregator may have lost the releases, and its pieces may move without a release. Therefore
- * the regrouping begins anew. */
+/* Begins the regrouping again: the aggregator may have lost the releases, and its pieces may move
+ * without a release. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -419,7 +420,7 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
 }
 
 /* Sends a release to the lane, even without pieces, because each lane of the job needs the list of
- * ranks that are gone. */
+ * lost and left ranks. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -433,9 +434,9 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Informs lanes of ranks that were lost after the beginning of the regrouping. Otherwise a piece
- * would wait for such a rank, because a released piece completes its round first. The next
- * regrouping removes these ranks. */
+/* Sends to lanes the ranks that were lost after the beginning of the regrouping. A piece completes
+ * its open round before its release, and would wait for such a rank. The next regrouping removes
+ * these ranks. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};

@@ -1,5 +1,5 @@
-/* Messages of a migration to lanes. Each message has the pieces of one lane. A late answer to a
- * finished group of calls is dropped. Owns struct migration_asked. Decides nothing. */
+/* Messages of a migration to lanes, each with the pieces of one lane. An answer to a call of an
+ * earlier step is dropped. Owns struct migration_asked. Decides nothing. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -31,8 +31,8 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
     return order == m->by_source ? t->source : t->target;
 }
 
-/* Returns whether one message may contain both pieces: they have the same lane and, in messages to
- * targets, the same replica holder. */
+/* Returns whether one message may contain both pieces: their lane is the same and, in messages to
+ * targets, their replica holder is the same. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
     bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
@@ -77,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* If all pieces were undeclared, `then` is called at once without a message. */
+/* Calls `then` at once, without a message, if all pieces were undeclared. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {

@@ -1,6 +1,6 @@
-/* Calls of a migration to lanes, and their answers. A message names pieces of one lane that still
- * exist, at most MESSAGE_PIECES_MAX. Each call has a deadline. migration.c decides the order of the
- * steps. */
+/* Calls of a migration to lanes, and their answers. A message names pieces of one lane, at most
+ * MESSAGE_PIECES_MAX, without pieces that were undeclared in the meantime. Each call has a
+ * deadline. migration.c decides the order of the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -35,8 +35,8 @@ static bool has_connection(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->peer;
 }
 
-/* Returns whether the target may wait for the workers' connections. A rank that is away would make
- * the wait time out. A source that is about to end has no time for the wait. */
+/* Returns whether the target may wait for the workers' connections. If a rank is away, the wait
+ * would reach its timeout. A source that is about to end has no time for the wait. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -51,8 +51,8 @@ static bool may_await(const struct migration *m, const struct migration_asked *a
     return true;
 }
 
-/* Informs workers early of the target. A worker's request for a ticket reaches the lane after the
- * pieces, because both use the same connection. */
+/* Sends the target lane to the workers before the move. A worker's request for a ticket reaches the
+ * lane after the pieces, because both use the same connection. */
 static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
                                const struct lane *lane)
 {
@@ -164,8 +164,8 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* Handles the answer of a source. The migration does not wait for a disconnected or lost source; K9
- * repeats the drop when the aggregator returns. */
+/* Handles the answer of a source. The migration does not wait for a disconnected or lost source:
+ * when its aggregator returns, K9 makes it drop the pieces. */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -196,7 +196,7 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Closes the connections to sources that could not be sent a message for lack of memory. After the
+/* Closes the connections to sources to which no message could be sent for lack of memory. After the
  * reconnect, the sources drop the pieces (K9). */
 static void meet_again(struct migration *m)
 {

@@ -1,5 +1,5 @@
 /* Replicas of moving pieces whose replica holder changes with the move (K57). The new holder begins
- * to copy before the release. It has the whole copy before the routes are stored, so at any time
+ * to copy before the release, and has the whole copy before the routes are stored. So at any time
  * two processes have the state. replica/replica.c chooses the holder. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"

@@ -33,7 +33,7 @@ struct migration {
     uint32_t turn;
     uint32_t pending;  /* number of unanswered calls of the current group */
     migration_fn then; /* function of the next step */
-    /* passes an event to the migration's state machine */
+    /* sends an event to the migration's state machine */
     void (*feed)(struct migration *m, enum migrator_event event);
     bool asks_release;     /* a request to release the pieces was sent */
     struct state_way *way; /* transfer of the state (state.c); NULL: none */
@@ -59,12 +59,12 @@ static inline bool migration_is_over(const struct migration *m)
 /* Finds a migration. Returns NULL if none has this number, or if it has ended. */
 struct migration *migration_find(struct service *s, uint64_t id);
 struct job *migration_job(const struct migration *m);
-/* Passes a failure to the state machine: a refusal by a lane, a missing answer (-ETIMEDOUT), or a
- * lost lane. The migration is aborted unless it has switched. */
+/* Reports a failure to the state machine: a refusal by a lane, a missing answer (-ETIMEDOUT), or a
+ * lost lane. The migration is aborted unless its new routes are stored. */
 void migration_refused(struct migration *m, int code, const char *text);
 
-/* Context of a call: the pieces of one message, the migration, and the number of the group of
- * calls. */
+/* Context of a call: the migration, the number of the group of calls, and the pieces of the
+ * message. */
 struct migration_asked {
     uint64_t migration;
     uint32_t turn;
@@ -81,7 +81,8 @@ typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_a
 /* Sends messages about all pieces before the switch, to sources (`order`: by_source) or targets
  * (by_target). Calls `then` when all are answered. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
-/* Handles the answer of such a message. Done is counted; a failure aborts the migration. */
+/* Handles the answer of such a message. An answer without an error is counted; a failure aborts the
+ * migration. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
 /* Lists the numbers of the pieces. The caller frees the list. Returns 0 or -ENOMEM. */
@@ -103,11 +104,11 @@ struct migration *migration_awaiting(struct service *s, const struct migration_a
 void migration_prepare(struct migration *m, migration_fn then);
 void migration_release(struct migration *m, migration_fn then);
 void migration_install(struct migration *m, migration_fn then);
-/* Orders the sources to drop the moved pieces, or the whole job if they have no other piece of
- * it. */
+/* Orders the sources to drop the moved pieces. A source without other pieces of the job drops the
+ * whole job. */
 void migration_let_go(struct migration *m);
-/* Orders the targets to drop the pieces; with `only_gone`, only the pieces that were undeclared in
- * the meantime. `job` is NULL if the job has ended. */
+/* Orders the targets to drop the pieces. With `only_gone` they drop only pieces that were
+ * undeclared during the move. `job` is NULL if the job has ended. */
 void migration_drop_targets(struct migration *m, struct job *job, bool only_gone);
 void migration_thaw_sources(struct migration *m, struct job *job);
 

@@ -1,6 +1,6 @@
-/* Migrations: beginning, steps, end. Carries out the actions of migrator_step(), and switches
- * routes in one transaction (K19). calls.c has the messages. The store names the owner of each
- * piece at any time. done() is called from the event loop only. */
+/* Migrations: beginning, steps, end. Carries out the actions of migrator_step(), and stores all new
+ * routes in one transaction (K19). calls.c has the messages. At any time the store names the owner
+ * of each piece. Only the event loop calls done(). */
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
@@ -91,8 +91,8 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Counts the moving tasks at their targets, so that growth does not treat a target as empty before
- * the switch. */
+/* Counts the moving tasks as tasks of their targets. Otherwise growth could park a target before
+ * the routes are stored. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -110,8 +110,8 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* The epoch is reserved here and stored with the switch. A recovery in between receives a higher
- * one. */
+/* The epoch is reserved here and stored with the new routes. A recovery between both gets a higher
+ * epoch. */
 void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
@@ -220,8 +220,8 @@ static int write_route(struct migration *m)
     return error;
 }
 
-/* Moves a part of the source's lane time to the target, in proportion to bytes. The target uses
- * this value until it is measured. */
+/* Moves a part of the source's lane time to the target, in proportion to bytes. The value is used
+ * until the target is measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -253,8 +253,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->keeper, t->is_copied);
 }
 
-/* Assigns all pieces to their targets. Samples from the former lanes are invalid, so all shares are
- * measured anew (K20). */
+/* Assigns all pieces to their targets. Samples from the former lanes are no longer valid, so all
+ * shares are measured anew (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -273,8 +273,8 @@ static bool has_moved(const struct piece *piece, const void *context)
     return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
-/* Sends the routes to the workers. The target needs no message, because workers send to it
- * first. */
+/* Sends the routes to the workers. The target needs no message: it becomes active when workers send
+ * to it. */
 static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -351,8 +351,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Without a holder no
- * round completes, and a moving piece is not assigned a new holder (K57). */
+/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Such a migration ends,
+ * because no round completes without the holder, and a moving piece gets no new holder (K57). */
 static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {

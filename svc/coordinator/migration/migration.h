@@ -1,6 +1,6 @@
 /* Migration moves tasks of a job to other lanes while the job trains. It carries out the migrator's
- * state machine (see its README) with calls to lanes. Only a migration changes the route of a task
- * whose lane is alive. A task moves as a whole, keeps its number, and receives the job's next
+ * state machine (migrator/README.md) with calls to lanes. Only a migration changes the route of a
+ * task whose lane is alive. A task moves as a whole, keeps its number, and gets the job's next
  * epoch. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 #define GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
@@ -32,10 +32,10 @@ struct task_move {
 };
 
 /* Begins to move tasks of the job: all of them, or none. Tasks that are already on their target are
- * skipped. Returns 0 or an error; nothing has begun then. -EBUSY: tasks of the job are moving, or a
- * snapshot is in progress. -ENOENT: no such task or lane. -ENOMEM. -EAGAIN: the cause is temporary.
- * An aggregator or a worker is away, a target is withheld or about to end, a task is being placed,
- * workers join or leave, or the job has failed. */
+ * skipped. Returns 0 or an error; after an error nothing has begun. -EBUSY: tasks of the job are
+ * moving, or a snapshot is in progress. -ENOENT: no such task or lane. -ENOMEM. -EAGAIN: the cause
+ * is temporary. An aggregator or a worker is away, a target is withheld or about to end, a task is
+ * being placed, workers join or leave, or the job has failed. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
 /* Checks whether tasks of the job may move now, to any target. Returns 0, or -EBUSY or -EAGAIN as
@@ -55,11 +55,12 @@ void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
                          const struct lane *lane);
 /* Ends the migration of a job that is ending. The targets drop the pieces. */
 void moving_end_job(struct job *job);
-/* Called when a worker leaves the job. Uncommitted moves of the job are aborted, because only the
- * sources know that the worker has left. */
+/* Called when a worker leaves the job. Moves of the job whose routes are not stored are aborted,
+ * because only the sources know that the worker has left. */
 void moving_worker_leaves(const struct job *job);
-/* Called when an aggregator is disconnected. Moves to and from its lanes are undone unless they
- * have switched. When the aggregator returns, K9 decides about its pieces. */
+/* Called when an aggregator is disconnected. Moves to and from its lanes are aborted, unless their
+ * new routes are stored. When the aggregator returns, its list of pieces is compared with the store
+ * (K9). */
 void moving_aggregator_away(struct aggregator *a);
 /* Like moving_aggregator_away(), for a lost aggregator. Called before recovery_aggregator_lost(),
  * which places the aggregator's pieces again. */

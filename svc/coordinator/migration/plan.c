@@ -1,5 +1,5 @@
-/* Plan of a migration: the pieces that move, and checks whether they may move now. Nothing changes
- * unless all checks have passed. migration.c has the steps. */
+/* Plan of a migration: the pieces that move, and checks whether they may move now. A failed check
+ * leaves everything unchanged. migration.c has the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/claim.h"
@@ -55,8 +55,8 @@ int moving_check(const struct job *job, struct err *err)
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s join or leave; try again later",
                        job->name);
-    /* A disconnected worker may miss the route change, and would not know that the lane has
-     * released the pieces (K20). */
+    /* A disconnected worker may miss the new route, and would not learn that the lane has released
+     * the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(
@@ -221,8 +221,8 @@ static struct migration *migration_create(struct job *job, struct search *search
     return m;
 }
 
-/* Adds no further piece to the moving tasks. All pieces of a task are on one lane, so tensors that
- * are declared during the move form new tasks. */
+/* Closes the moving tasks for new pieces. All pieces of a task are on one lane, so tensors that are
+ * declared during the move form new tasks. */
 static void close_tasks(struct job *job, const struct search *search)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -230,8 +230,8 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Drops the pieces of failed tensors. No worker uses them, and they would keep the lane from
- * becoming empty. */
+/* Drops the pieces of failed tensors. No worker uses these pieces, and a lane with pieces never
+ * counts as empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
     job_each_piece (piece, tensor, job) {

@@ -1,7 +1,7 @@
 /* Planned ends of aggregators. An aggregator announces its end. Its tasks move to other lanes, job
  * after job, in as many orders as needed (order.c). Other holders copy its replicas
  * (replica/replica.c). Then the aggregator is drained. At the deadline it is drained even if tasks
- * remain, and the log names the jobs that lose state. Owns struct leaving. RULES.md: K94. */
+ * remain, and the log names the jobs that lose state. Owns struct leaving (RULES.md: K94). */
 #include "svc/coordinator/order/leaving.h"
 
 #include "svc/base/log.h"
@@ -75,8 +75,8 @@ static bool has_tasks(const struct aggregator *a)
     return false;
 }
 
-/* Shards do not move, so the aggregator keeps its tables until its deadline or the end of their
- * jobs. */
+/* Returns whether the aggregator has shards of tables. Shards do not move, so the aggregator runs
+ * until its deadline, or until these jobs have ended. */
 static bool has_tables(const struct aggregator *a)
 {
     list_for_each_entry (const struct job, job, &a->service->jobs, link)
@@ -95,9 +95,9 @@ static size_t count_others_up(const struct service *s)
 
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
-/* Returns whether the aggregator holds replicas that another aggregator could hold. If all local
- * aggregators leave and only one other remains, this one may own the piece, and cannot hold the
- * piece's replica. */
+/* Returns whether another aggregator could hold the replicas that this aggregator holds. The owner
+ * of a piece cannot hold its replica. So if only one other aggregator remains, pieces of that
+ * aggregator get no holder. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -227,7 +227,7 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* Handles the end of an order. Another order follows if jobs were busy or lanes were full. */
+/* Handles the end of an order. If jobs were busy or lanes were full, another order follows. */
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);
@@ -242,8 +242,8 @@ static void moved(struct service *s, const struct order *order)
     look_again(a, 0);
 }
 
-/* Returns whether tasks should wait for the next local aggregator. Otherwise all of them would move
- * to the aggregators that run now. */
+/* Returns whether tasks should wait for the next local aggregator. Without the wait all tasks would
+ * move to the aggregators that run now. */
 static bool waits_for_next(const struct aggregator *a)
 {
     return clock_now_ns() < a->leaving->start_by_ns && fleet_is_any_coming(a->service);

@@ -17,8 +17,9 @@
 
 #define ORDER_DEADLINE_NS (600 * NS_PER_S) /* deadline of the answer; the order has no deadline */
 #define BUSY_NS (10 * NS_PER_S)            /* longest wait for a job that is busy or cannot move */
-#define BUSY_ENDING_NS NS_PER_S            /* the same if the order's aggregator is about to end */
-#define TIMES_MOST 16                      /* largest factor for the size of a batch */
+/* longest wait for a busy job if the order's aggregator is about to end */
+#define BUSY_ENDING_NS NS_PER_S
+#define TIMES_MOST 16 /* largest factor for the size of a batch */
 /* pause before the second attempt; doubles before each further attempt */
 #define AGAIN_NS (50 * NS_PER_MS)
 #define AGAIN_MOST_NS NS_PER_S /* longest pause; one log line an attempt */
@@ -50,8 +51,8 @@ void orders_destroy(struct service *s)
         order_free(list_entry(node, struct order, link));
 }
 
-/* Returns the length of the hold for the answer. 0 without growth and --explore, because a hold
- * only affects these. */
+/* Returns the length of the hold, for the answer. Returns 0 if neither growth nor --explore is on,
+ * because the hold delays only their moves. */
 static uint64_t hold_told_ns(const struct service *s)
 {
     return s->scaling->is_on || s->options->explores ? s->options->order_hold_ns : 0;
@@ -77,12 +78,12 @@ static void hold_moved(const struct order *order)
     }
 }
 
-/* Opens the lanes of a failed drain again. A withheld lane that still has tasks could neither get
- * new tasks nor be stopped (K95). */
+/* Opens the lanes of a failed drain again. A lane that stays withheld with tasks gets no new tasks,
+ * and cannot be stopped either (K95). */
 static void undo_drain(struct order *order)
 {
     struct service *s = order->service;
-    /* removes the order from the list first, so that orders_lane_back() skips it */
+    /* the order leaves the list first, so that orders_lane_back() skips it */
     list_remove(&order->link);
     list_for_each_entry (struct aggregator, a, &s->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count && a->state != AGGREGATOR_LOST; i++) {
@@ -204,7 +205,7 @@ static void be_patient(struct order *order)
 }
 
 /* Starts the timer of another attempt, unless the job has been busy for too long. Returns whether
- * there will be another attempt. */
+ * the timer was started. */
 static bool try_later(struct order *order, const char *why)
 {
     uint64_t now_ns = clock_now_ns();
@@ -249,16 +250,16 @@ static void tell_progress(const struct order *order)
                    .tasks = order->moved, .bytes = order->state_bytes);
 }
 
-/* Returns whether the error may be temporary: a job is busy, an aggregator or worker is away, or a
- * piece no longer exists, which the next plan takes into account. */
+/* Returns whether the error may be temporary: a job is busy, or an aggregator or worker is away.
+ * Also if a piece no longer exists, because the next plan leaves it out. */
 static bool may_pass(int error)
 {
     return error == -EBUSY || error == -ECANCELED || error == -EAGAIN || error == -ENOENT ||
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
-/* Doubles the size of batches if most of the time was spent waiting for an idle moment of the job.
- * Each batch needs such a moment (K39). */
+/* Doubles the size of batches if the order spent most of its time waiting for a moment without
+ * rounds. Each batch needs such a moment (K39). */
 static void choose_batch(struct order *order, const struct moved *moved)
 {
     bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;
@@ -368,7 +369,7 @@ void orders_lane_back(const struct lane *lane)
     }
 }
 
-/* Makes a new plan, because tasks and lanes may have changed. */
+/* Makes a new plan, because tasks and lanes may have changed since the last attempt. */
 static void try_again(struct timer *timer)
 {
     struct order *order = container_of(timer, struct order, again);

@@ -9,7 +9,7 @@
 #define ORDER_TEXT_BYTES 1024
 
 struct order;
-/* Receives the end of an order. Called by the event loop or by order_leave(). */
+/* Receives the end of an order. The event loop or order_leave() calls this function. */
 typedef void (*order_done_fn)(struct service *s, const struct order *order);
 
 struct order {
@@ -34,8 +34,8 @@ struct order {
     uint64_t patience_ns; /* time until which the order waits for a busy job */
     uint64_t pause_ns;    /* pause before the next attempt */
     struct timer again;   /* timer of the next attempt */
-    /* `from_aggregator` is about to end. The order skips a busy job sooner, because another order
-     * will try it again. */
+    /* `from_aggregator` is about to end. The order waits less for a busy job, because a further
+     * order will try the job again. */
     bool ends;
     uint64_t times;     /* factor by which batches are larger than usual */
     uint64_t began_ns;  /* time at which the current batch began */
@@ -56,11 +56,11 @@ void order_begin(struct order *order, struct peer *p, uint64_t request);
 /* Moves all tasks of an aggregator that is about to end to other lanes. Returns false if memory is
  * missing. */
 bool order_leave(struct aggregator *a, order_done_fn done);
-/* Ends the drain of a withheld lane. The lane is open or parked afterwards. */
+/* Ends the drain of a withheld lane, which is then open or parked. */
 void order_give_back(struct lane *lane, const char *why);
 
-/* Called when the drain of a lane has ended. Drains in progress leave the remaining tasks on this
- * lane. */
+/* Called when the drain of a lane has ended. An order that is draining other lanes as well moves no
+ * more tasks from this lane. */
 void orders_lane_back(const struct lane *lane);
 
 void orders_destroy(struct service *s);

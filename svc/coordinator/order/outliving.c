@@ -1,6 +1,6 @@
-/* Determines which aggregators end with this process, and which jobs can continue without it. The
- * only state, service_end.takes_along and service_end.ends_container, is set when the service
- * starts. RULES.md: K93, K107. */
+/* Determines which aggregators end with this process, and which jobs can continue without the
+ * process. The only state, service_end.takes_along and service_end.ends_container, is set when the
+ * service starts (RULES.md: K93, K107). */
 #include "svc/coordinator/order/outliving.h"
 
 #include "svc/base/system/process.h"
@@ -14,8 +14,8 @@
 /* Inode of the host's first PID namespace (PROC_PID_INIT_INO in the kernel). */
 #define HOST_NAMESPACE UINT64_C(0xeffffffc)
 
-/* Returns whether the container ends with this process. This process is the first of the container,
- * or the child of a first process such as tini. */
+/* Returns whether the container ends with this process: the process is the first of the container,
+ * or a child of a first process such as tini. */
 static bool is_first_of_container(void)
 {
     uint64_t namespace = process_namespace();
@@ -60,8 +60,8 @@ void outliving_destroy(struct service *s)
     free(s->ending);
 }
 
-/* This process has a pidfd of the other process, so both are in the same PID namespace and the same
- * container. */
+/* Returns whether the aggregator ends with this process. A pidfd of the aggregator shows that both
+ * are in the same PID namespace, and so in the same container. */
 bool ends_with_service(const struct aggregator *a)
 {
     bool is_local = a->slot > 0 || a->former_slot > 0;

@@ -10,7 +10,7 @@ struct service;
 struct service_end {
     struct service *service;
     struct timer drain_timer, give_up_timer;
-    /* text with the reason why local aggregators end with the service; NULL: they continue */
+    /* reason why local aggregators end with the service, as text; NULL: they continue */
     const char *takes_along;
     bool ends_container; /* the container ends together with this process */
     /* 0: the service ends in order. Positive: number of a second signal. Negative: errno value of
@@ -22,8 +22,8 @@ struct service_end {
  * may end later. Returns 0 or -ENOMEM. */
 int outliving_create(struct service *s);
 void outliving_destroy(struct service *s);
-/* Returns whether the aggregator ends with this process. A local aggregator does. In a container,
- * an aggregator that was started by hand there does, too. */
+/* Returns whether the aggregator ends with this process. This is so for a local aggregator. In a
+ * container it is also so for an aggregator that was started by hand in the container. */
 bool ends_with_service(const struct aggregator *a);
 /* Returns whether an aggregator continues after the end of this process. */
 bool outliving_has_any(const struct service *s);

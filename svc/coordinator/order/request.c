@@ -41,7 +41,7 @@ static bool has_task(const struct job *job, uint32_t task)
     return false;
 }
 
-/* Returns whether the request names this job. `-' is the local tenant, as in views. */
+/* Returns whether the request names this job. The tenant `-' is the local tenant. */
 static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
 {
     const char *tenant = strcmp(wanted->tenant, "-") == 0 ? "" : wanted->tenant;
@@ -52,8 +52,9 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     return wanted->task == 0 || has_task(job, wanted->task);
 }
 
-/* Returns whether the number of a task could also be the name of a job. The operator then has to
- * choose. Otherwise a task of another tenant could move by mistake. */
+/* Returns whether the number of a task could also be the name of a job. If so, the request is
+ * refused and the operator has to choose, because a task of another tenant could move by
+ * mistake. */
 static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     if (wanted->task == 0)
@@ -109,8 +110,9 @@ static bool lane_is_fit(struct peer *p, uint64_t request, uint32_t id)
     return false;
 }
 
-/* Returns the table of which the task is a shard, or, without a number of a task, the first table
- * of the named job. Failed tables do not count. NULL: there is none. */
+/* Returns the table to which the task belongs as a shard. If the request has no number of a task,
+ * returns the first table of the named job. Failed tables are skipped. NULL: there is no such
+ * table. */
 static const struct job_table *find_table(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {

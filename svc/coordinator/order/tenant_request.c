@@ -82,7 +82,7 @@ static void reply_added(struct peer *p, uint64_t request, const struct key *key)
     explicit_bzero(text, sizeof text);
 }
 
-/* The tenant is stored first; it takes effect afterwards (K1). */
+/* The tenant is stored before it takes effect (K1). */
 static int add(struct service *s, const WIRE(TenantAddRequest) * wanted, struct err *err)
 {
     struct tenant added = {.is_operator = wanted->is_operator,

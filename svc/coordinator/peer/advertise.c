@@ -14,7 +14,7 @@
 
 #define LOOKUP_NS (2 * NS_PER_S)
 
-/* Finds the source address of the default route. Connecting a datagram socket sends no packet. The
+/* Finds the source address of the default route. The connected datagram socket sends no packet; the
  * target address is reserved for documentation. */
 static int default_route_address(char *buffer, size_t buffer_bytes)
 {
@@ -43,8 +43,8 @@ static bool is_loopback_name(const char *host, char address[INET6_ADDRSTRLEN])
     return endpoint_name_is_loopback(host, clock_now_ns() + LOOKUP_NS, address, INET6_ADDRSTRLEN);
 }
 
-/* Chooses the address of local lanes. Debian resolves a host's own name to 127.0.1.1. Other hosts
- * could not connect to lanes there, so such a name is not used. */
+/* Chooses the address of local lanes. Debian resolves a host's own name to 127.0.1.1, to which
+ * other hosts cannot connect. So a name with a loopback address is not used. */
 static void choose_data_host(struct service *s, const char *host)
 {
     char loopback[INET6_ADDRSTRLEN], *found = s->identity->data_host;
@@ -58,8 +58,8 @@ static void choose_data_host(struct service *s, const char *host)
              host, loopback, found);
 }
 
-/* Returns whether only this host can connect to the service, although --listen names another
- * host. */
+/* Returns whether only this host can connect to the service although --listen does not name a
+ * loopback address. */
 static bool listens_in_vain(const struct service *s)
 {
     const struct endpoint *e = &s->door->tcp->endpoint;

@@ -19,13 +19,14 @@ enum door_party {
 struct door {
     struct listener *tcp, *local;
     struct party *parties; /* array of DOOR_PARTIES parties */
-    /* reserved descriptor; if no other is left, it is closed, so that a connection can be accepted
-     * and closed */
+    /* descriptor in reserve: if all others are in use, it is closed to accept and close a new
+     * connection */
     int spare_fd;
     struct list peers, tenants, waits;
     struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */
     uint64_t frame_bytes;       /* bytes reserved for long messages */
-    /* TCP connections without a job; the one with the oldest last message is first (visitors.c). */
+    /* TCP connections without a job, in the order of their last messages, oldest first
+     * (visitors.c) */
     struct list visitors;
     size_t visitors_count;
     /* number of descriptors of TCP connections and watched workers */

@@ -1,7 +1,7 @@
-/* Memory for long control messages while they arrive. When the length of a message is known, memory
- * for the whole message is reserved, so the message can be completed. Tenants and the service have
- * limits. A peer that would exceed a limit waits until memory is free. Aggregators never wait.
- * RULES.md: K101. */
+/* Memory for long control messages while they arrive. Once the length of a message is known, memory
+ * for the whole message is reserved, so that an accepted message can always be completed. Tenants
+ * and the service have limits. A peer waits while its message would exceed a limit. Aggregators
+ * never wait (RULES.md: K101). */
 #include "svc/coordinator/peer/frames.h"
 
 #include "svc/coordinator/job/quota.h"
@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-/* Largest sum for all connections. While several tenants exist, each may use half of it. */
+/* Largest sum over all connections. If there are several tenants, each may use half of this sum. */
 #define FRAMES_BYTES_MAX (UINT64_C(1) << 30)
 
 static bool has_room(const struct peer *p, uint32_t bytes)

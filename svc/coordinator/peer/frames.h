@@ -4,7 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-/* The rest of a longer message is read only after memory for the whole message is reserved. */
+/* Longest message without reservation. The rest of a longer message is read after memory for the
+ * whole message is reserved. */
 #define FRAME_BYTES_FREE (64u << 10)
 /* Time for the rest of a message after memory for it is reserved. */
 #define FRAME_DEADLINE_NS (30 * NS_PER_S)

@@ -1,6 +1,6 @@
 /* Control connections: accepts them, checks the first message, passes messages to handlers, and
- * closes connections. Owns struct peer. Only a timer of the peer frees it, never a handler, so a
- * handler may close any peer at any time (K5). Messages are read only in the peer's turn (K99). */
+ * closes connections. Owns struct peer. A peer is freed by its own timer, never by a handler, so a
+ * handler may close any peer at any time (K5). Messages are read in the peer's turn (K99). */
 #include "svc/coordinator/peer/peer.h"
 
 #include "svc/base/hash.h"
@@ -34,7 +34,7 @@
 #define ACCEPTS_A_TURN 4
 /* Maximum number of unanswered requests of an operator's connection. */
 #define REQUESTS_AT_A_TIME 4
-/* Messages of a peer are not read while more bytes than this are queued for it. */
+/* While more bytes than this are queued for a peer, its messages are not read. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
 
 bool text_is_plain(const char *text) { return !strchr(text, '"') && text_is_harmless(text); }
@@ -72,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, was_closed);
 }
 
-/* Handles a missed deadline. If the peer waits for its turn, the coordinator is late and not the
- * peer, so the deadline is extended. */
+/* Handles a missed deadline. While the peer waits for its turn, the coordinator causes the delay,
+ * so the deadline is extended. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -108,9 +108,9 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer waits for a turn or reading is paused. A waiting peer whose
- * connection has ended is not watched at all, because epoll would report the end again and
- * again. */
+/* Watches for input, unless the peer waits for a turn or reading is paused. While a peer waits
+ * whose connection has ended, its descriptor is not watched at all, because epoll would report the
+ * end again and again. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
@@ -230,9 +230,9 @@ bool peer_is_operator(struct peer *p, uint64_t request, const char *what)
     return p->is_operator;
 }
 
-/* Adds the service's other address to the Welcome. An operator's command connects a second time
- * over the Unix socket. It compares `listen` to check that both addresses belong to the same
- * service. */
+/* Adds to the Welcome the other address of the service: the Unix socket, or the TCP address. An
+ * operator's command compares both before it connects to the Unix socket, because the socket may
+ * belong to another service. */
 static void name_doors(const struct peer *p, char *listen, size_t listen_bytes,
                        WIRE(Welcome) * welcome)
 {
@@ -394,8 +394,8 @@ static void peer_ready(struct source *source, uint32_t events)
     update_events(p);
 }
 
-/* Returns the party of an unidentified peer, chosen by its address. A flood of connections from one
- * address then does not affect other addresses. */
+/* Returns the party of an unidentified peer, chosen by its address. So many connections from one
+ * address do not delay other addresses. */
 static struct party *party_of_stranger(struct peer *p)
 {
     const char *text = channel_peer(p->channel), *port = strrchr(text, ':');
@@ -440,8 +440,8 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Accepts and closes a connection by means of the reserved descriptor. Otherwise the waiting
- * connection would wake the event loop again and again. */
+/* Accepts and closes a connection, for which the reserved descriptor is freed. A connection that is
+ * not accepted would wake the event loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely(

@@ -1,6 +1,6 @@
-/* Tenants and their rows in the store. Owns struct tenant, which is freed only with the service. A
- * revoked tenant stays in the list, so that a refusal can name the reason, and the tenant may
- * receive a new key. Secrets are never logged. RULES.md: K10 to K12. */
+/* Tenants and their rows in the store. Owns struct tenant, which is freed only at the end of the
+ * service. A revoked tenant stays in the list, so that a refusal can name the reason and the tenant
+ * can receive a new key. Secrets are never logged (RULES.md: K10 to K12). */
 #include "svc/coordinator/peer/tenant.h"
 
 #include "svc/coordinator/service.h"

@@ -26,8 +26,8 @@ struct tenant {
     /* memory regions that its workers have registered on the lane that is being counted */
     uint64_t regions;
     uint64_t regions_most; /* largest number of regions on one lane, at the last count */
-    /* bytes that its workers lend to the aggregator that is being counted, and the most for one
-     * aggregator */
+    /* bytes that its workers lend to the aggregator that is being counted; largest such sum over
+     * all aggregators */
     uint64_t lent, lent_most;
     uint64_t added_s;        /* creation in seconds since 1970; 0: the local tenant */
     uint32_t loss_limit_ppm; /* loss limit for each of its jobs, in millionths; 0: none */
@@ -42,8 +42,7 @@ struct tenant *tenants_local(struct service *s);
 bool tenants_have_keys(struct service *s);
 /* Returns the tenant, even if it is revoked, or NULL if it was never added. */
 struct tenant *tenants_find(struct service *s, const char *name);
-/* Returns whether the local tenant is the only one, so that no share has to be reserved for
- * others. */
+/* Returns whether the local tenant is the only one. Nothing is then reserved for other tenants. */
 bool tenants_has_one(const struct service *s);
 /* Writes the prefix of a job's name to `buffer` (TENANT_PREFIX_BYTES): "" or, for example, "acme/".
  * Returns `buffer`. */

@@ -1,6 +1,6 @@
-/* Limits the number of TCP control connections, and chooses one to close when there are too many.
- * Some descriptors are reserved for the Unix socket, so that operators can always connect. A
- * connection that has joined a job is never closed. RULES.md: K23. */
+/* Limits the number of TCP control connections, and closes one when there are too many. Some
+ * descriptors are reserved for the Unix socket, so that operators can always connect. A
+ * connection that has joined a job is never closed (RULES.md: K23). */
 #include "svc/coordinator/peer/visitors.h"
 
 #include "svc/base/log.h"
@@ -14,7 +14,7 @@
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
 /* A visitor whose last message is younger than this may be about to join a job. Such a visitor is
- * closed only if descriptors run out. */
+ * closed only when no descriptor is left. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -25,8 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* Descriptors are counted, because the number of the newest descriptor shows nothing: the kernel
- * reuses low numbers. */
+/* The descriptors are counted: the number of the newest descriptor is no measure, because the
+ * kernel reuses low numbers. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();
@@ -73,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Returns the visitor to close: the one with the oldest last message. Visitors with the newcomer's
- * address are chosen first, so that one address cannot displace others. */
+/* Returns the visitor to close, the one with the oldest last message. Visitors with the address of
+ * the new connection come first, so that one address cannot displace others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
@@ -107,7 +107,8 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* While several tenants exist, each may use half of the descriptors. */
+/* Returns the number of descriptors that one tenant may use: half of them, if there are several
+ * tenants. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

@@ -149,7 +149,8 @@ int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, 
         return error;
     note_shares(job, &answer, ASK_FOR_SHARDS);
     deciding_log(job, "shard goes", "shards go", count, true, &answer);
-    /* the first piece of a shard counts, if a policy cuts tensors that are whole */
+    /* the lane of a shard is that of its first piece, in case a policy has cut the shard into
+     * several pieces */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         ret_lanes[answer.plan.pieces[i].tensor] =
             lane_find(job->service, answer.plan.pieces[i].lane);

@@ -1,5 +1,5 @@
-/* Calls the packer with a description of jobs and lanes. The packer chooses the lanes. This file
- * only decides whether a refusal is final (K17). */
+/* Calls the packer with a description of jobs and lanes. The packer chooses the lanes; this file
+ * decides only whether a refusal is final (K17). */
 #include "svc/coordinator/placement/ask_packer.h"
 
 #include "svc/base/cleanup.h"
@@ -162,16 +162,16 @@ static bool is_for_new(enum ask_for why) { return why == ASK_FOR_NEW || why == A
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Returns whether the packer may use the lane. Tasks that must leave their lane may also use a
- * closing lane, which then stays open. */
+/* Returns whether the packer may use the lane. For tasks that must leave their lane, a closing lane
+ * is also offered; it then stays open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Returns whether a drained lane of a connected aggregator may be used. It is used only if no other
- * lane can be, because otherwise the job would fail (K21). */
+/* Returns whether a drained lane of a connected aggregator may be used. This is so only if no other
+ * lane is left and the job would fail otherwise (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -215,8 +215,8 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* The period in a request means the period without other jobs, on as many lanes as a measurement
- * would use. On fewer lanes the job would slow itself down (L3 of packer). */
+/* The period in a request is the period without other jobs, on as many lanes as a measurement would
+ * use. On fewer lanes the job would delay its own rounds (L3 of packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -244,7 +244,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Removes closed lanes from the offer until the rest may be opened. */
+/* Removes closed lanes from the offer, until `room` is enough to open all that remain. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -316,8 +316,8 @@ static bool somebody_is_there(const struct packer_request *request)
 }
 
 /* Returns whether a refusal by the packer is final. A refusal is ignored if the job is not
- * measured, trains already, or has lost its lane; also if no lane has another job, or if there is
- * no loss limit. Tasks that only leave a drained lane may stay on that lane. */
+ * measured, trains already, or has lost its lane. It is also ignored if no lane has another job, or
+ * without a loss limit. Tasks that leave a drained lane may stay on that lane. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -409,8 +409,8 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Returns whether the job may wait for an aggregator. Growth is off, so none starts for the job.
- * But one may be about to join after a start of the service, or after the loss of the last
+/* Returns whether the job may wait for an aggregator. Growth is off, so no aggregator is started
+ * for the job. But one may join soon after a start of the service, or after the loss of the last
  * aggregator. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
@@ -418,8 +418,8 @@ static bool waits_for_any(struct job *job, const struct packer_request *request,
            waiting_for_any(job);
 }
 
-/* Returns whether the job should wait, because another job will be measured after a few rounds, and
- * the packer may then accept this job. */
+/* Returns whether the job should wait for the measurement of another job, which takes a few rounds.
+ * The packer may then accept this job. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -499,8 +499,8 @@ int ask_packer(struct job *job, const struct packer_tensor *items, size_t items_
         .tensors = items,
         .tensors_count = items_count,
         .timing = why == ASK_FOR_SHARDS ? (struct packer_timing){0} : job_timing(job)};
-    /* A job whose tasks have to leave their lane would fail if memory were too small. Therefore
-     * memory is unlimited for these tasks. */
+    /* Memory is treated as unlimited for tasks that have to leave their lane: a refusal would make
+     * their job fail. */
     for (size_t i = 0; i < offer.count && !is_for_new(why); i++)
         offer.lanes[i].memory_bytes = UINT64_MAX;
     if (is_for_new(why)) {

@@ -21,10 +21,12 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
-    ASK_FOR_SHARDS,  /* shards of a new table, on lanes of the host of all workers */
-    ASK_FOR_LOST,    /* tasks of a lost lane; without another lane the job fails */
-    ASK_FOR_LEAVING, /* tasks of a drained lane; they stay on their lane if there is no other */
-    ASK_FOR_ENDING,  /* tasks of an ending aggregator; without another lane their state is lost */
+    ASK_FOR_SHARDS, /* shards of a new table, on lanes of the host of all workers */
+    ASK_FOR_LOST,   /* tasks of a lost lane; if there is no other lane, the job fails */
+    /* tasks of a drained lane; if there is no other lane, they stay on their lane */
+    ASK_FOR_LEAVING,
+    /* tasks of an ending aggregator; if there is no other lane, their state is lost */
+    ASK_FOR_ENDING,
 };
 /* Chooses lanes for `items`. Returns 0, or -ENOSPC, -ENOMEM or -EINVAL with the reason in `err`.
  * -EINPROGRESS: an aggregator is starting, or a measurement is in progress. The declare is handled

@@ -1,5 +1,5 @@
-/* Free memory and bandwidth of lanes, for the packer. They are estimates. quota.c checks the final
- * plan, in which all pieces are known (K35). */
+/* Free memory and bandwidth of lanes, as estimates for the packer. quota.c checks the final plan,
+ * when all pieces are known (K35). */
 #include "svc/coordinator/placement/budget.h"
 
 #include "svc/base/cleanup.h"
@@ -46,8 +46,8 @@ static uint64_t left_of(uint64_t all, uint64_t taken) { return all > taken ? all
 
 /* --- network --- */
 
-/* Returns the number of ranks on other hosts. A rank that has not joined counts as one of them if
- * any joined rank is on another host. */
+/* Returns the number of ranks on other hosts. If any joined rank is on another host, ranks that
+ * have not joined are counted as well. */
 static uint32_t remote_ranks(const struct job *job, const char *host)
 {
     uint32_t here = 0, elsewhere = 0;
@@ -115,8 +115,8 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
 {
     uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
-    /* The limit of a lane applies to the memory computed from pieces, as in quota.c. The reported
-     * memory includes temporary buffers. */
+    /* The limit of a lane applies to the memory that is computed from pieces, as in quota.c. The
+     * memory that the lane reports includes temporary buffers. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
     ret_lane->memory_bytes = left_of(most, counted);
     if (node->memory_bytes != UINT64_MAX)

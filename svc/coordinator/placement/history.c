@@ -1,5 +1,5 @@
-/* Measurements of earlier runs. Owns their list, which is also in the store. They only improve
- * placement. After an error here no request fails, and the job is measured again (K16). */
+/* Measurements of earlier runs. Owns their list, which is also in the store. An error here makes no
+ * request fail: without a measurement the job is measured again (K16). */
 #include "svc/coordinator/placement/history.h"
 
 #include "svc/base/hash.h"
@@ -98,8 +98,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* A tensor that is missing in a complete list took almost no time. Its time is set to 1,
-     * because 0 means unknown: unknown tensors are assigned the rest of the job's time. */
+    /* A complete list lacks only tensors that took almost no time, so the time of a missing tensor
+     * is set to 1. The value 0 would mean that the time is unknown. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -117,8 +117,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- storing --- */
 
-/* Returns the present lane time of the job's tensors, divided by the sum of their lane times, which
- * were measured only once. */
+/* Returns the factor from the stored lane times of the tensors, which are measured once, to the
+ * present lane time of the job. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;

@@ -105,7 +105,7 @@ bool job_is_idle(const struct job *job)
 }
 
 /* An idle job that was never measured needs no lane time and has no limit, so any period is
- * correct. An idle job that was measured keeps its limit, because it may continue. */
+ * correct. An idle job that was measured keeps its loss limit, because it may continue to train. */
 struct packer_timing job_resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);

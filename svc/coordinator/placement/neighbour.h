@@ -1,5 +1,5 @@
-/* Residents: the measured jobs on each lane. They are listed with their predicted losses, for the
- * packer and for views. The list is a copy of the present state. */
+/* Residents: the measured jobs on each lane, with their predicted losses, for the packer and for
+ * views. The list is a copy of the present state. */
 #ifndef GRADPOOL_COORDINATOR_PLACEMENT_NEIGHBOUR_H
 #define GRADPOOL_COORDINATOR_PLACEMENT_NEIGHBOUR_H
 
@@ -43,8 +43,8 @@ bool residents_predicted(const struct residents *residents, const struct job *jo
 struct packer_timing job_timing(const struct job *job);
 /* Returns the lane time of a round, summed over all lanes; 0: unknown. */
 uint64_t job_lane_ns(const struct job *job);
-/* Returns the lane time of a round of all tensors, which may move to other lanes; shards of tables
- * may not. 0: unknown, or the job has only tables. */
+/* Returns the lane time of a round of all tensors; 0: unknown, or the job has only tables. Tensors
+ * may move to other lanes; shards of tables may not. */
 uint64_t job_tensors_ns(const struct job *job);
 bool job_is_idle(const struct job *job);
 /* Like job_timing(), but for an idle job that was never measured, the times of a job without any

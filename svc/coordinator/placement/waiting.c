@@ -1,4 +1,4 @@
-/* Waits of jobs. Timeouts of the worker are the deadlines: its connect timeout for a lane, its
+/* Waits of jobs. The deadlines are timeouts of the worker: the connect timeout for a lane, the
  * request timeout for a measurement. A job that has lanes never waits here. */
 #include "svc/coordinator/placement/waiting.h"
 

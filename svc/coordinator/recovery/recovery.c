@@ -1,6 +1,6 @@
-/* Recovery of pieces after an aggregator was lost or is back. This file handles a lost aggregator
- * only after the aggregator can no longer write (K4). Tasks move as a whole, keep their numbers,
- * and receive the job's next epoch. */
+/* Recovery of pieces after an aggregator was lost or has returned. A lost aggregator is handled
+ * only when its process can no longer write to workers' memory (K4). Tasks move as a whole, keep
+ * their numbers, and get the job's next epoch. */
 #include "svc/coordinator/recovery/recovery.h"
 
 #include "svc/base/cleanup.h"
@@ -76,7 +76,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     keeping_placed(tensor->job, piece, piece->keeping.keeper);
 }
 
-/* Stores the new routes before they take effect (K1). If storing fails, the job waits, and the
+/* Stores the new routes before they take effect (K1). If the store fails, the job waits, and the
  * tasks are placed again after RETRY_NS. */
 static int keep_moved(struct job *job, struct stranded *list)
 {
@@ -220,8 +220,8 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
     piece->state = PIECE_PLACED;
 }
 
-/* Returns whether the lane released the piece for a change of ranks, but was away when the new
- * ranks were sent. No lane was lost in between, so only the ranks of the piece have changed
+/* Returns whether the lane released the piece for a change of ranks, but was disconnected when the
+ * new ranks were sent. If no lane was lost in between, only the ranks of the piece have changed
  * (K41). */
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)

@@ -1,6 +1,6 @@
-/* Messages about replicas. Lanes receive the holders of their pieces, and holders receive the
- * lanes. Pieces with the same lane and holder share a message. A message without an answer is sent
- * again. */
+/* Messages about replicas: to lanes the holders of their pieces, to holders the lanes of the
+ * pieces. Pieces with the same lane and holder share a message. A message is sent again until it is
+ * answered. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -71,8 +71,8 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
-/* Collects the pieces of the next message. The receiver is assumed to know them, unless the answer
- * is a failure. */
+/* Collects the pieces of the next message, and marks them as known to the receiver. A failure
+ * removes the mark. */
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
@@ -104,7 +104,7 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             keeper_of(piece, told->whom) != told->keeper)
             continue;
         *knows(piece, told->whom) = false;
-        /* a holder that did not answer has perhaps begun to copy */
+        /* a holder that did not answer may have begun to copy */
         piece->keeping.begins |= is_unfit;
         piece->keeping.is_unfit |= is_unfit;
     }

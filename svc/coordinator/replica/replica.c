@@ -1,7 +1,7 @@
-/* Replicas: chooses the holder of each piece, and decides which lanes and holders must be informed.
- * The holder is stored before a lane relies on it. A holder is kept while it is alive and in
- * another process than the owner. A copy in the process of the owner would be lost together with
- * the piece. RULES.md: K57; svc/wire/README.md: W20. */
+/* Replicas: chooses the holder of each piece, and decides which lanes and holders receive a
+ * message. The holder is stored before a lane relies on it. A holder is kept while it is alive and
+ * is not the process of the owner: a copy there would be lost together with the piece (RULES.md:
+ * K57; svc/wire/README.md: W20). */
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/cleanup.h"
@@ -28,7 +28,7 @@ static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
 }
 
 /* Returns whether the job may have holders. After a restart this is unknown until a worker is
- * back. */
+ * connected again. */
 static bool may_have_keepers(const struct job *job)
 {
     return job->terms->durability == DURABILITY_REPLICA ||
@@ -38,7 +38,7 @@ static bool may_have_keepers(const struct job *job)
 /* --- choice --- */
 
 /* Returns whether an operator has drained all lanes of the aggregator. Such an aggregator will end,
- * and is the last choice as a replica holder. */
+ * so it is chosen as a holder only if there is no other. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -54,9 +54,9 @@ static bool may_keep(const struct aggregator *a, const struct lane *lane)
 }
 
 /* Returns the score of a candidate; the highest is chosen. Drained aggregators have the lowest
- * scores. An aggregator on another host is preferred, because all processes of a host fail
- * together. Otherwise a hash of owner and job decides. Then the choice stays the same while other
- * aggregators join and leave. */
+ * scores. Aggregators on other hosts have higher scores, because all processes of a host fail
+ * together. Among equals a hash of owner and job decides, so the choice does not change when other
+ * aggregators join or leave. */
 static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     char text[64];
@@ -104,7 +104,7 @@ static void set(struct piece *piece, uint32_t keeper, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
-    /* a former holder becomes the holder again; the lane may still need its copy */
+    /* a former holder becomes the holder again; its copy may be needed by the lane */
     bool returns = keeper == now->former;
     if (now->keeper != keeper)
         *now = (struct keeping){.keeper = keeper, .begins = !returns};
@@ -181,9 +181,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
     return count;
 }
 
-/* Returns the former holder after the change. The oldest former holder stays while it is alive,
- * because the lane may not have read its copy yet. A holder without a connection to the lane is
- * left out, because the lane would wait for it forever. */
+/* Returns the former holder after the change. The oldest living former holder stays, because the
+ * lane may still have to read its copy. A holder that cannot connect to the lane is left out: the
+ * lane would wait for it forever. */
 static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
 {
     if (!is_lost(aggregator_find(s, now->former)))
@@ -299,8 +299,8 @@ static void forget_formers(struct job *job, const struct lane *lane)
     keeping_tell(job, TELL_LANE);
 }
 
-/* Ignores counters that were requested before the lane received its holders, because they may
- * describe copies of former holders. An aggregator handles requests in order. */
+/* Ignores counters that were requested before the lane received its holders: they may describe
+ * copies of former holders. An aggregator handles requests in order. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
@@ -339,8 +339,7 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Informs holders before they are replaced, because a new owner may need the copy of such a
- * holder. */
+/* Sends to holders before they are replaced, because a new owner may need their copies. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))

@@ -21,7 +21,7 @@ void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool i
  * holder. */
 int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
                      struct err *err);
-/* Chooses a new holder for a piece whose holder is lost, or is now the process that owns the piece.
+/* Chooses a new holder for each piece whose holder is lost, or has become the owner of the piece.
  * Sends messages that lanes and holders have not received. Called whenever a lane or holder may
  * have changed. */
 void keeping_check(struct job *job);
@@ -30,8 +30,8 @@ void keeping_check_all(struct service *s);
 void keeping_aggregator_back(struct aggregator *a);
 /* Called when an aggregator is lost, after its pieces were placed again or stranded. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* Functions that order holders to drop copies: of an ending job, of an undeclared tensor, of a
- * piece with a new holder. */
+/* Order holders to drop copies: of an ending job, of an undeclared tensor, of a piece with a new
+ * holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
@@ -40,8 +40,8 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 /* Called when an aggregator cannot connect to the lane. The aggregator is not chosen as a holder,
  * and the job's pieces on the lane receive other holders. */
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane);
-/* Handles counters of the lane, requested at `asked_ns`. If whole copies of all states exist,
- * former holders drop theirs. */
+/* Handles counters of the lane, requested at `asked_ns`. If the present holders have whole copies
+ * of all states, former holders drop theirs. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns);
 /* Returns whether the aggregator holds, or begins to hold, replicas of the job. With `lane`, only
  * pieces on that lane count. */

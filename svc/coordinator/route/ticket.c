@@ -1,6 +1,6 @@
 /* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket and
- * sends it first to the lane, then to the worker. A lane that may come back is not reported as lost
- * to the worker, because no other route would follow (K56). */
+ * sends it first to the lane, then to the worker. While a lane may come back, the worker does not
+ * receive "lost": no other route would follow (K56). */
 #include "svc/coordinator/route/ticket.h"
 
 #include "svc/coordinator/aggregator/call.h"

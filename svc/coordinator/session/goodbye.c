@@ -1,5 +1,5 @@
-/* Informs the lanes of a job which ranks have left. Otherwise a lane without a connection to such a
- * rank would wait for it until a deadline. Owns the timer. RULES.md: K55. */
+/* Sends to the lanes of a job which ranks have left. A lane without a connection to such a rank
+ * would otherwise wait for the rank until a deadline. Owns the timer (RULES.md: K55). */
 #include "svc/coordinator/session/goodbye.h"
 
 #include "svc/base/log.h"
@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Delay of the message: the ranks of a job usually end together, and then the message is not
+/* Delay of the message. The ranks of a job usually end together, and the message is then not
  * needed. */
 #define TELL_NS (200 * NS_PER_MS)
 

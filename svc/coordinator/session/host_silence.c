@@ -1,6 +1,6 @@
-/* Detects that a worker's host is down. Owns the timer of the checks. The worker's kernel answers
- * the checks. A worker that is stopped or does not read is late, not lost, so no message from the
- * worker itself is required (K53). */
+/* Detects that a worker's host is down. Owns the timer of the checks. The kernel of the worker's
+ * host answers a check, so no message from the worker itself is required: a worker that is stopped
+ * or does not read counts as late, not as lost (K53). */
 #include "svc/coordinator/session/host_silence.h"
 
 #include "svc/coordinator/service.h"
@@ -21,17 +21,17 @@ struct silence {
 
 static uint64_t period_ns(const struct service *s) { return s->options->worker_timeout_ns / LOOKS; }
 
-/* Returns the period of TCP keep-alive probes, in seconds. Probes are rare, but a live host answers
- * at least one within 5 checks. */
+/* Returns the period of TCP keep-alive probes, in seconds. A live host answers at least one probe
+ * within 5 checks. */
 static unsigned ask_s(const struct service *s)
 {
     uint64_t half_s = s->options->worker_timeout_ns / 2 / NS_PER_S;
     return half_s > 0 ? (unsigned)half_s : 1;
 }
 
-/* Counts a check without an answer. The ping only makes the kernel send a TCP segment. The kernel
- * repeats a lost segment several times; a single lost probe would count as a lost worker. The
- * worker need not read the ping. */
+/* Counts a check without an answer, and sends a ping, which makes the kernel send a TCP segment.
+ * The kernel repeats a lost segment several times, so a single lost probe does not make the worker
+ * lost. The worker need not read the ping. */
 static void judge(struct peer *p, uint64_t silent_ns)
 {
     if (p->silent_looks++ == 0)
@@ -56,7 +56,7 @@ static void look_at(struct peer *p, uint64_t now_ns)
 }
 
 /* Runs the checks. After a late check the next one follows a full period later, so that an answer
- * in between is counted. If no peer is checked, the timer is off and an idle service does not wake
+ * in between is counted. The timer is off if no peer is checked, so an idle service does not wake
  * up. */
 static void looks(struct timer *timer)
 {

@@ -1,5 +1,5 @@
-/* Holds one rank of a job at the end of an iteration. Owns struct holding. The rank is held no
- * longer than the operation needs. RULES.md: K51. */
+/* Holds one rank of a job at the end of an iteration. Owns struct holding. A hold ends as soon as
+ * the operation no longer needs it (RULES.md: K51). */
 #include "svc/coordinator/session/iteration_hold.h"
 
 #include "svc/coordinator/job/members.h"
@@ -16,9 +16,9 @@
 /* prefix of tensors that the client library declares for itself */
 #define NAME_RESERVED "gradpool."
 
-/* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that is idle this long is
- * assumed to be at the end of one. A snapshot needs certainty, so its times are long. Late workers
- * need a short wait. */
+/* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that begins no round for
+ * this time is assumed to be at the end of an iteration. The times for snapshots are long, because
+ * a wrong assumption would spoil the snapshot. Late workers need a short wait. */
 static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
@@ -66,8 +66,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Prefers the rank that waits in gp_job_resize(). This rank may already be at the end of an
- * iteration, and the other ranks need it to reach the end. */
+/* Prefers the rank that waits in gp_job_resize(). That rank may be at the end of an iteration
+ * already, and no other rank can reach the end without it. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =
@@ -202,8 +202,8 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* The end of an iteration was never observed. A rank that begins no round for this time is assumed
- * to be at the end of one. */
+/* Handles a rank for which no end of an iteration was observed. If the rank begins no round for
+ * rest_ns, it is assumed to be at the end of an iteration. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -225,7 +225,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* later messages describe the time before the hold */
+        return; /* a message that describes the time before the hold is ignored */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;

@@ -1,5 +1,5 @@
-/* Requests that cannot be answered yet. An aggregator is starting (K31) or away (K56), or a rank is
- * about to leave (K40). Owns copies of the requests. Decides nothing. */
+/* Requests that cannot be answered yet: an aggregator is starting (K31) or disconnected (K56), or a
+ * rank is about to leave (K40). Owns copies of the requests. Decides nothing. */
 #include "svc/coordinator/session/kept.h"
 
 #include "svc/coordinator/service.h"
@@ -59,8 +59,8 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     gradpool__wire__envelope__pack(request, kept->request);
     struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
     if (wait)
-        /* Kept requests do not count as open requests. Otherwise kept requests, which wait until
-         * fewer are open, would prevent each other. */
+        /* A kept request does not count as an open request. Some requests are kept until fewer
+         * requests are open, and would wait for each other forever. */
         wait_uncount(wait);
 }
 
@@ -77,8 +77,8 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
     return NULL;
 }
 
-/* Handles only requests that are kept at the time of the call. A handler may end any wait, and a
- * request that is kept again gets a higher number. */
+/* Handles the requests that are kept at the time of the call. A handler may end any wait. A
+ * request that is kept again gets a higher number and is not handled twice. */
 void kept_check(struct service *s, kept_handler handler)
 {
     uint64_t newest = s->door->next_id;

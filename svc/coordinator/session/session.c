@@ -1,5 +1,5 @@
 /* Sessions of workers. Owns struct session. A lost worker fails its job, because sums without its
- * gradient would be wrong. Some jobs are declared to continue after losses (K6). */
+ * gradient would be wrong. Only a job that was declared to continue after losses continues (K6). */
 #include "svc/coordinator/session/session.h"
 
 #include "svc/base/log.h"
@@ -19,8 +19,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The kernel closes all connections of a dead process at once. The reports about them arrive within
- * this time. */
+/* Time within which the reports about the connections of a dead process arrive. The kernel closes
+ * all its connections at once. */
 #define ENDS_TOGETHER_NS NS_PER_S
 
 const char *session_state_name(enum session_state state)
@@ -59,8 +59,8 @@ static void unwatch_process(struct session *session)
     session->process.fd = -1;
 }
 
-/* Separates session and connection. The connection may continue without a job. Its open requests
- * end. */
+/* Separates session and connection. The connection may continue without a job. Open requests of the
+ * session end. */
 static void detach(struct session *session)
 {
     struct peer *p = session->peer;
@@ -110,8 +110,8 @@ static int keep(const struct session *session, struct err *err)
     return store_put_one(session->job->service->store, &row, err);
 }
 
-/* Returns the session whose process was the first of the job to end, without sessions that have
- * left or are lost; NULL: no process has ended. */
+/* Returns the session whose process was the first of the job to end; NULL: no process has ended.
+ * Sessions that have left or are lost are skipped. */
 static struct session *first_to_end(const struct job *job)
 {
     struct session *first = NULL;
@@ -167,9 +167,9 @@ static void lost_because(struct session *session, const char *why)
 
 static void lost(struct session *session) { lost_because(session, ""); }
 
-/* When a process dies, other ranks of its job get an error and may end, too. A turn may serve such
- * a rank first. The error of the job must name the process that ended first, so the other sessions
- * wait for the end of that one. */
+/* Ends sessions in the order in which their processes ended. When a process dies, other ranks of
+ * its job get an error and may end, too, and a turn may serve such a rank first. The error of the
+ * job must name the process that ended first. */
 static void lost_in_order(struct session *session)
 {
     if (first_to_end(session->job) == session)
@@ -267,8 +267,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
 }
 
-/* After a restart of the coordinator, all workers are away with a longer deadline, which is
- * kept. */
+/* Shortens the deadline of a disconnected worker. After a restart of the coordinator all workers
+ * are disconnected and have a longer deadline, which is not shortened. */
 void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;

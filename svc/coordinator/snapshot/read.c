@@ -1,6 +1,6 @@
-/* Reads the arrays of one tensor after another from lanes, several parts at a time. The caller
- * receives them unchanged. Owns the cursor and the parts in transit. At most one answer is in
- * memory. RULES.md: K47. */
+/* Reads the arrays of one tensor after another from lanes, several parts at a time, and sends them
+ * unchanged to the caller. Owns the cursor and the parts in transit. At most one answer is in
+ * memory (RULES.md: K47). */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/snapshot/internal.h"

@@ -36,8 +36,8 @@ int state_dir_whole(const char *path, char *buffer, size_t buffer_bytes, struct 
     return 0;
 }
 
-/* Checks a parent of the state directory. Other users must not be able to replace its entries. The
- * sticky bit, as on /tmp, also prevents this. */
+/* Checks a parent of the state directory: other users must not be able to replace its entries. The
+ * sticky bit (as on /tmp) prevents this as well. */
 static int check_above(const char *path, struct err *err)
 {
     struct stat folder;

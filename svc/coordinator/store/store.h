@@ -1,5 +1,5 @@
-/* The state that survives a restart, behind an interface that does not depend on SQLite: a
- * key-value server could store it as well.
+/* The state that survives a restart, behind an interface that does not depend on SQLite, so that a
+ * key-value server could store it.
  *
  * A change consists of store_begin(), puts and erases, and store_commit(). Puts and erases return
  * no errors. The commit returns the first error; the store is then unchanged. */
@@ -15,7 +15,7 @@
 #define STORE_TERMS_BYTES 112
 #define STORE_BACKUP_BYTES 28
 
-/* In the order of load(): a row follows the rows to which it refers. */
+/* In the order of load(): each row is loaded after the rows to which it refers. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,

@@ -42,7 +42,7 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
         m->is_of_this_boot = strcmp(boot, now) == 0;
     } else {
         m->changes = m->synced =
-            /* A power failure has truncated the line. The file then proves only that the database
+            /* A power failure has truncated the line. The file then shows only that the database
              * was in use. */
             1;
     }

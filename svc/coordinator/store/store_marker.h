@@ -1,6 +1,6 @@
-/* The marker is a file beside the database ("state.db-used"). It contains the number of
- * changes that were made to the database. With it, a database that has lost its write-ahead log is
- * not mistaken for an older one, nor a missing database for a new one. */
+/* The marker is a file beside the database ("state.db-used") with the number of changes that were
+ * made to the database. It shows that a database has lost its write-ahead log, or that a missing
+ * database is not a new one. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 
@@ -13,8 +13,8 @@ struct store_marker {
     int fd;          /* -1: not open for writing */
     char path[4096]; /* path of the marker */
     bool is_there;   /* a marker exists, so the database was in use before */
-    /* The marker was written since the host's last boot. All counted changes were passed to the
-     * kernel then, even if not all are on the disk. */
+    /* The marker was written since the host's last boot. So all counted changes were passed to the
+     * kernel, even if some are not on the disk. */
     bool is_of_this_boot;
     uint64_t changes; /* number of changes that were written */
     uint64_t synced;  /* number of changes that are certainly in the database file */

@@ -58,7 +58,7 @@ static int errno_of(int code)
 }
 
 /* Returns a negative errno if a limit of file size or descriptors was exceeded, or 0. SQLite's
- * codes do not distinguish these limits, and not all of its failed writes preserve errno. */
+ * codes do not distinguish these limits, and after some failed writes errno has changed. */
 static int limit_of(const struct store_sqlite *s, int code)
 {
     int error = s->db ? sqlite3_system_errno(s->db) : 0;
@@ -350,11 +350,11 @@ static int check_whole(struct store_sqlite *s, struct err *err)
     return error;
 }
 
-/* The cache is large enough for a declare of 262,144 tensors, which are then written once, at the
- * commit. With a smaller cache, SQLite would write pages early and read them again. With
- * synchronous=NORMAL, a power failure can lose the last changes; the end of the process cannot.
- * After a power failure all local aggregators are gone, too, so none contradicts the older
- * state. */
+/* Sets the size of the cache and other options. The cache has room for a declare of 262,144
+ * tensors, which are then written once, at the commit. With a smaller cache, SQLite would write
+ * pages early and read them again. With synchronous=NORMAL, a power failure can lose the last
+ * changes; the end of the process cannot. A power failure also ends all local aggregators, so none
+ * has a newer state. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];

@@ -1,5 +1,6 @@
 /* Shards of tables on lanes. A shard is PIECE_ASKED between request and answer. In this version
- * shards neither move nor have copies, so the loss of their aggregator fails the table. */
+ * shards neither move nor have copies, so the loss of an aggregator fails the tables with shards
+ * there. */
 #include "svc/coordinator/table/place.h"
 
 #include "svc/base/cleanup.h"
@@ -207,8 +208,8 @@ static void shards_take_held(struct job_table *table, const struct lane *lane,
     }
 }
 
-/* A lane has no request to drop one table. A table that the coordinator does not know stays on its
- * lane until the end of its job. */
+/* Compares the returning aggregator's tables with the store. No request makes a lane drop a single
+ * table, so a table that is not in the store stays on its lane until its job ends. */
 void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     struct service *s = a->service;

@@ -5,12 +5,12 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/timeline/timeline.h"
 
-/* A worker or an aggregator that sends records. Its number is stored, because it may end at any
- * time. */
+/* A worker or an aggregator that sends records. Its number is stored instead of a pointer,
+ * because it may end at any time. */
 struct timeline_source {
     struct list link;
     bool is_aggregator, is_here, has_answered;
-    /* the last request, after the end of the recording, has returned the remaining records */
+    /* the last request, sent after the end of the recording, has returned the remaining records */
     bool is_dry;
     uint32_t number, pid;
     char node[HOST_NAME_MAX + 1];

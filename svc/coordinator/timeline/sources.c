@@ -1,6 +1,6 @@
-/* Sources of a timeline. Each source is requested to send batches of records. The times of request
- * and answer also yield the offset of its clock. Each source has at most one open request and one
- * batch, so memory is bounded. RULES.md: K54. */
+/* Sources of a timeline. A source sends a batch of records for each request. The times of request
+ * and answer are also used to estimate the offset of its clock. Each source has at most one open
+ * request and one batch, so memory is bounded (RULES.md: K54). */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/timeline/internal.h"
 #include "svc/wire/trace_ring.h"
@@ -64,9 +64,10 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 
 /* --- answers --- */
 
-/* Estimates the offset. The source's clock showed `its_ns` at some time between request and answer.
- * The estimate with the smallest error is kept; the error grows with time because of drift. An
- * offset smaller than its error is treated as 0, because processes on one host share one clock. */
+/* Estimates the offset of a source's clock, which showed `its_ns` at some time between request and
+ * answer. The estimate with the smallest error is kept. The error grows with time because of drift.
+ * An offset smaller than its error is treated as 0, because processes on one host share one
+ * clock. */
 static void judge_clock(struct timeline_source *s, uint64_t its_ns)
 {
     uint64_t now_ns = clock_now_ns(), error_ns = (now_ns - s->asked_ns) / 2 + 1;
@@ -188,8 +189,8 @@ static WIRE(TimelineTake) what_to_take(const struct timeline *tl, const struct j
                         .rounds_max = tl->end_ns ? most : 0);
 }
 
-/* Returns whether a request may be sent to the source. It may not if the caller has not fetched
- * earlier records, nor soon after an unanswered request. */
+/* Returns whether a request may be sent to the source. No request is sent before the caller has
+ * fetched the earlier records, nor soon after an unanswered request. */
 static bool is_due(const struct timeline *tl, const struct timeline_source *s)
 {
     if (tl->end_ns == 0)

@@ -46,7 +46,8 @@ static void run_due(struct timer *timer)
     run(container_of(timer, struct showing, run_timer)->service);
 }
 
-/* Requests measurements while measure/ does not (K15). The next state contains them. */
+/* Requests measurements if measure/ has not requested any recently (K15). The next state contains
+ * the results. */
 static void ask_for_figures(struct service *s, uint64_t now_ns)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -94,7 +95,7 @@ static void send_report(struct peer *p, const envelope *request, char *text, siz
     peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }
 
-/* Builds a new state if the last one is old. The cost is that of a request for status and jobs,
+/* Builds a new state if the last one is old. This costs as much as requests for status and jobs,
  * which any peer may send. */
 void report_handle(struct peer *p, const envelope *request)
 {

@@ -250,7 +250,7 @@ static int add_job(const struct job *job, const struct residents *residents,
     return error < 0 ? error : add_tasks(job, to);
 }
 
-/* A tenant sees its own jobs, an operator all jobs. */
+/* Fills the reply. A tenant sees its own jobs, an operator all jobs. */
 static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * reply)
 {
     const struct service *s = p->service;

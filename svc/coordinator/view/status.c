@@ -31,7 +31,7 @@ struct view {
 
 /* --- figures --- */
 
-/* Adds the counters of the newest round. A lane that reports an older round is skipped. */
+/* Adds the counters of the newest round. Lanes that report an older round are skipped. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (use->squares_round < total->squares_round)
@@ -45,7 +45,8 @@ static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
     total->loss_sum = use->loss_sum + (is_newer ? 0 : total->loss_sum);
 }
 
-/* Every lane reports the same memory of the workers, so it is counted once. */
+/* Adds the counters of a lane. The memory of the workers is counted once, because every lane
+ * reports the same memory. */
 static void add_use(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (!use)
