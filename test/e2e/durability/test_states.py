@@ -118,8 +118,8 @@ class States(python_case.Case):
         jobs[0].leave()
         late = self.client.join(jobs[0].name, 0, 2, on_worker_loss='continue')
         tensor = late.declare_all({'v': 7, 'w': SIZE}, rule=RULE)[1]
-        with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 came late',
-                         ' and has not counted all updates; give the number of steps'):
+        with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 joined late',
+                         ' and has not counted all updates; pass the number of steps'):
             states.restore(late, tensor, RULE, zeros(arrays=2))
         self.wait([states.restore(late, tensor, RULE, zeros(arrays=2), steps=5),
                    states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])

@@ -110,7 +110,7 @@ class Doors(unittest.TestCase):
         self.assertEqual(loopback(service, 'status', environment=known).returncode, 0)
         answer = loopback(service, 'status')
         self.assertEqual(answer.returncode, 1)
-        self.assertIn('asks for a key', answer.stderr)
+        self.assertIn('needs a key', answer.stderr)
 
     def test_a_tenant_s_status_shows_its_own_jobs_only(self):
         service = self.service(aggregators=1)

@@ -267,7 +267,7 @@ class ByHand(Case):
         self.begin('joins', 'tcp')
         self.train(0, 20)
         first.signal(signal.SIGTERM)
-        self.said('is to end')
+        self.said('begins to end: its tasks and copies move to others')
         self.by_hand('second')
         self.train(20, STEPS)
         self.assertEqual(first.wait(), 0)

@@ -446,7 +446,7 @@ class Training(test_ddp.Case):
         self.assertIn(' where there is one tensor and no next round: expected none, fp16 or bf16',
                       found[0]['refused'])
         self.assertIn('DistributedOptimizer', found[0]['refused'])
-        self.assertIn("2 of 2 travel as they are, such as 'weight'", found[0]['told'])
+        self.assertIn("2 of 2 are sent unchanged, such as 'weight'", found[0]['told'])
 
     def test_a_rank_in_join_adds_nothing_and_keeps_its_residual(self):
         for moved, wanted in self.run_ranks('rank_joins'):
