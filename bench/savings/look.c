@@ -48,8 +48,8 @@ static void print_failure(const char *command, const char *errors_path, int code
     free(text);
 }
 
-/* Returns the exit code; negative: the command could not run. A complete answer counts even if
- * it reports an unhealthy service. */
+/* Returns the exit code; negative: the command could not run. A complete answer about an
+ * unhealthy service counts, too. */
 static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
 {
     unlink(path);

@@ -17,8 +17,8 @@ struct pushes {
     struct ledger_push of[LEDGER_RANKS]; /* count 0: the rank was not in the round */
 };
 
-/* Computes the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END is 0; the caller may set
- * it. */
+/* Computes the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END is 0, and
+ * the caller may set this element. */
 void pushes_draw(uint64_t seed, uint32_t rank, struct ledger_push push, float *ret_values);
 /* Computes the gradients of all ranks of the round, in rank order, one after the other in `memory`,
  * which has room for LEDGER_RANKS. Returns their number. */

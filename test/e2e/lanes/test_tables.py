@@ -1,5 +1,5 @@
-"""Tests tables against a real service: with any number of ranks and lanes all rows have the bits
-that the workers compute in a replay; after a death or a refusal every rank gets an error."""
+"""Tests tables against a real service: with any number of ranks and lanes all rows have the bits of
+a replay in the workers; after a death or a refusal every rank gets an error."""
 import os
 import pathlib
 import re

@@ -433,8 +433,8 @@ class Wrong(Case):
                     self.raises(other.wait)
 
     def test_a_rank_that_dies(self):
-        """The coordinator must report the death, because the rank has no lane that could report
-        it first."""
+        """The coordinator must report the death, because the rank has no lane.
+        With a lane, the lane could report the death first."""
         with gradpool.connect() as client, client.join('dies', 0, 2) as job:
             tensor, other = job.declare('w', 100), wrong_calls.idle_rank('dies', 1, 2)
             self.addCleanup(other.communicate)
