@@ -433,8 +433,7 @@ class Wrong(Case):
                     self.raises(other.wait)
 
     def test_a_rank_that_dies(self):
-        """The coordinator must report the death, because the rank has no lane.
-        With a lane, the lane could report the death first."""
+        """The coordinator reports the death, because the rank has no lane."""
         with gradpool.connect() as client, client.join('dies', 0, 2) as job:
             tensor, other = job.declare('w', 100), wrong_calls.idle_rank('dies', 1, 2)
             self.addCleanup(other.communicate)

@@ -1,7 +1,7 @@
 """Tests a tenant that uses as much of the coordinator as the limits allow. Meanwhile jobs of other
 tenants join, operators query and revoke, and the service shows the cost of each tenant. Also
-checks that `gradpool-bench fences` prints all figures: with three loads, or with GRADPOOL_TEST_LONG with
-all loads. Measured figures are never tested."""
+checks that `gradpool-bench fences` prints all figures, with three loads or, with
+GRADPOOL_TEST_LONG, with all loads. Measured figures are never tested."""
 import json
 import os
 import re

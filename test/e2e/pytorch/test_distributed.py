@@ -56,8 +56,7 @@ class Rank:
         return found
 
     def expect(self, what, found, wanted):
-        """Compares results. Differences in NaNs and shapes count as well. Stores each
-        difference."""
+        """Compares results, also NaNs and shapes. Stores each difference."""
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
             if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
@@ -100,8 +99,7 @@ def compare_bitwise(of):
 
 
 def compare_sums_of_fractions(of):
-    """Sums must have the bits of a sum in rank order. A mean must have the bits of this sum,
-    divided once."""
+    """Sums must have the bits of a sum in rank order; a mean is this sum, divided once."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
     mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
@@ -228,8 +226,7 @@ def compare_subgroups(of):
 
 
 def compare_many_sizes(of):
-    """Uses more sizes of tensors than the group keeps declared, several times, while earlier
-    operations still run."""
+    """Uses more sizes than the group keeps declared, while earlier operations still run."""
     group = of.dist.distributed_c10d._get_default_group()
     group._names._names_max = 4
     for _ in range(3):
