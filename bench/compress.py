@@ -99,7 +99,7 @@ def wait(condition, seconds, what):
 
 
 class Worker:
-    """One rank of all turns."""
+    """One rank, in all turns."""
 
     def __init__(self, options):
         import sklearn.datasets

@@ -66,7 +66,7 @@ static void crowd_round(struct crowd *c)
     }
 }
 
-/* Reports sums of gradients whose noise is 30 times the signal. */
+/* Reports measurements of a round whose noise is about 30 times the signal. */
 static void crowd_close(struct crowd *c)
 {
     struct backup_view view;

@@ -7,7 +7,7 @@
 
 /* Prints one JSON line for each row, rule and seed. */
 void report_rows(const struct study *study);
-/* Prints the table of ratios: for all targets, or with `is_deepest` for the last one. */
+/* Prints the table of ratios: for all targets, or for the last target only if `is_deepest`. */
 void report_table(const struct study *study, bool is_deepest);
 struct report_kind {
     bool is_fast_rate; /* the grid with rate 2 */
@@ -15,14 +15,15 @@ struct report_kind {
     bool is_json;
 };
 
-/* Prints the figures and whether they meet their bars, as text or as one JSON line. `decisions`:
- * time of a decision with one gradient of a rank, and with several. */
+/* Prints the figures and whether they meet their bars, as text or as one JSON line. decisions[0]
+ * has the decision times with one gradient a rank, decisions[1] with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
                  const struct decisions decisions[2]);
 /* Returns whether a run has the result of a check, to the digits of the check. */
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
- * with a static k that differ; the other runs are only printed. Returns -errno. */
+ * with a static k whose result differs from the check. Runs of other rules are printed but not
+ * counted. Returns -errno. */
 int report_checks(const struct study *study, bool are_digits_read);
 
 #endif

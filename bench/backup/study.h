@@ -33,7 +33,8 @@ void study_fini(struct study *study);
 
 const struct virtual_result *study_result(const struct study *study, const struct study_row *row,
                                           size_t rule, size_t seed);
-/* Returns the time of the target; for a missed one the grid's time_unreached. */
+/* Returns the time at which the run reached the target; the grid's time_unreached if the run
+ * missed the target. */
 double study_time(const struct study *study, const struct study_row *row, size_t rule, size_t seed);
 /* Returns the static rule with the smallest mean time. STUDY_ALL: the grid has none, or none
  * reaches the target. */

@@ -102,7 +102,7 @@ static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool count
     return r;
 }
 
-/* Accesses all memory, fills caches and windows, and measures the length of a round. */
+/* Accesses all memory, fills the caches, and measures the length of a round. */
 static int warm_up(struct comparison *c, size_t i)
 {
     const struct compare_options *o = c->options;

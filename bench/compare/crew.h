@@ -54,7 +54,8 @@ struct segment {
     uint64_t *round_ns; /* times of workers * rounds rounds */
 };
 
-/* Starts the processes and returns at once. crew_await() waits for the connections of all. */
+/* Starts the processes and returns at once. crew_await() waits until all processes have
+ * connected. */
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);

@@ -15,7 +15,7 @@
 struct peer {
     gp_client *client;
     gp_job *job;
-    gp_item *items; /* slices of the two areas */
+    gp_item *items; /* one for each tensor: its gradient and its result */
     gp_request **requests;
     uint32_t tensors, rank;
     const struct gradpool_way *way;

@@ -14,7 +14,7 @@ const struct system *system_find(const char *name, const char *transport);
 /* Ways in which a worker of gradpool pushes. */
 struct gradpool_way {
     const char *transport;
-    bool is_foreign;    /* gradients and results are in plain memory */
+    bool is_foreign;    /* gradients and results are in memory that gradpool did not allocate */
     bool is_one_by_one; /* one request for each tensor, instead of one for all */
     bool is_shuffled;   /* each worker has its own order of tensors */
 };

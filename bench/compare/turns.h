@@ -8,7 +8,8 @@
 #define TURNS_SYSTEMS_MAX 4
 #define TURNS_ROUNDS_MAX 1000
 
-/* Mean round of a turn. CPU is that of the workers, and of the service if the system uses it. */
+/* Means over the rounds of a turn. `cpu_ms`: CPU time of the workers, and of the service if the
+ * system uses it. */
 struct turn_figures {
     double round_ms, cpu_ms;
 };
@@ -23,7 +24,7 @@ struct turns {
 };
 
 /* Starts the workers of every system. Returns a negative errno, with a text on standard error;
- * turns_end() is due then, too. */
+ * The caller calls turns_end() also after an error. */
 int turns_start(struct turns *turns, const struct service *service);
 /* `bytes`: sum over the `tensors` of a round. */
 int turns_resize(struct turns *turns, size_t system, uint64_t bytes, uint32_t tensors);

@@ -172,7 +172,7 @@ class Children:
                 for child in bad))
 
     def wait_ended(self, children, timeout_s):
-        """Waits until all of them have ended and all their output is read."""
+        """Waits until all `children` have ended and all their output is read."""
         self.wait(' and '.join(child.name for child in children) + ' end',
                   lambda: all(child.process.poll() is not None for child in children), [],
                   timeout_s, children)

@@ -11,7 +11,7 @@ NAME, KIND = 'elastic', 'digits'
 WORKERS, WORKERS_MAX = 2, 3
 BATCH = 64
 ACCURACY = 0.95
-STEPS_BETWEEN = 100     # between two changes
+STEPS_BETWEEN = 100     # between two changes of the number of workers
 
 
 class Elastic:
@@ -37,7 +37,7 @@ class Elastic:
         return f'{NAME} starts'
 
     def workers(self):
-        """Returns the numbers of workers in order, as rank 0 got them."""
+        """Returns the successive numbers of workers, as reported by rank 0."""
         return [e['workers'] for e in self._runner.events
                 if e['event'] == 'workers' and e['rank'] == 0]
 
@@ -47,7 +47,7 @@ class Elastic:
 
     def accuracy(self):
         """Returns the smallest accuracy of the workers that trained to the end, and the required
-        one."""
+        accuracy."""
         return min(e['accuracy'] for e in self._runner.events
                    if e['event'] == 'done' and e['ending'] != 'left'), ACCURACY
 

@@ -23,7 +23,8 @@ def shares_of(path):
 
 
 def count(shares, samples):
-    """Returns (epochs, samples without a step in their epoch, samples with more than one)."""
+    """Returns (epochs, samples without a step in their epoch, samples with several steps in their
+    epoch)."""
     of_epochs = collections.defaultdict(lambda: numpy.zeros(samples, int))
     for _, _, epoch, indices in shares:
         numpy.add.at(of_epochs[epoch], indices, 1)
@@ -44,7 +45,7 @@ def compare(net, optimizer, data, shares, results):
     wrong = elements = 0
     for step, indices in steps_of(shares):
         weights = [len(share) for share in indices]
-        divisor = math.gcd(*weights)    # the service divides weights by it
+        divisor = math.gcd(*weights)    # the service divides the weights by this number, too
         means = reference.mean_in_rank_order(
             [reference.gradients(net, data.at(share)) for share in indices],
             [weight // divisor for weight in weights])

@@ -55,8 +55,8 @@ class Log:
 
 
 def is_last(run, folder, epoch):
-    """Returns whether the training is over. Workers differ by one step at most, so the worker that
-    sees `stop` names an epoch that no worker has reached."""
+    """Returns whether the training is over. Workers differ by one step at most, so the first worker
+    chooses as last epoch one that no worker has reached."""
     end = folder / 'end'
     if run.is_first and (folder / 'stop').exists() and not end.exists():
         (folder / 'new').write_text(str(epoch + 2))

@@ -9,7 +9,7 @@ from children import Failed
 
 START_TIMEOUT_S = 90
 TRAIN_TIMEOUT_S = 120
-WARM_STEPS = 10     # steps without timing, because of first allocations and new buckets of DDP
+WARM_STEPS = 10     # slow steps without timing: DDP allocates memory and rebuilds its buckets
 
 
 @dataclasses.dataclass(frozen=True)

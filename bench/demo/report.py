@@ -6,7 +6,7 @@ import time
 
 PLAIN_EVERY_S = 5.0
 TTY_EVERY_S = 0.2
-CORES_A_SERVER = 1      # cores of a dedicated server; usually there are as many servers as workers
+CORES_A_SERVER = 1      # cores of a dedicated parameter server; a job has one for each worker
 
 
 class Progress:

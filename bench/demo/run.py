@@ -32,8 +32,8 @@ from service import Meter, Service
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CUT_S = 2.0
 CUT_NODE = 'c'
-# Fractions of the training at which workers wait for a disturbance. On a busy host a command of
-# this process may take longer than the jobs.
+# Fractions of the training at which workers wait for a disturbance. Otherwise the jobs could end on
+# a busy host before the command of the disturbance.
 CUT_HOLDS, DISTURB_HOLDS = (0.5,), (0.5, 0.75, 1)
 STEPS_BEFORE_STOP = 40
 STEPS_WITHOUT_END = 1000000

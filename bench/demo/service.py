@@ -21,7 +21,7 @@ class Service:
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
             '--aggregators', str(place.local_aggregators), '--orphan-timeout', '60',
-            # longer than the disconnection
+            # longer than the disconnection of the node
             '--worker-timeout', '10', '--aggregator-timeout', '10']))]
         if place.aggregator_nodes:
             self._wait_up(0)
@@ -40,7 +40,8 @@ class Service:
         self._children.wait('the service starts', is_up, self._processes, START_TIMEOUT_S)
 
     def _key(self, tenant, *options):
-        """Returns the variable with the tenant's key. The first call creates the key."""
+        """Returns {name of the environment variable: the tenant's key}. The first call creates
+        the key."""
         if tenant not in self._keys:
             made = subprocess.run([self._program, 'tenant', 'add', tenant, *options, '--state-dir',
                                    self._state], capture_output=True, timeout=START_TIMEOUT_S,
@@ -51,7 +52,7 @@ class Service:
         return {'GRADPOOL_KEY_FILE': str(self._keys[tenant])}
 
     def environment(self, tenant):
-        """Returns variables with endpoint and key for a tenant's workers."""
+        """Returns the environment variables of a tenant's workers: endpoint and key."""
         key = self._key(tenant) if self._place.needs_keys() else {}
         return {'GRADPOOL_ENDPOINT': self.endpoint, **key}
 

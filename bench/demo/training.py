@@ -40,7 +40,7 @@ TRAININGS = {'digits': Training(make_cnn, 32, 0.05), 'cancer': Training(make_mlp
 
 
 class Data:
-    """The data of one kind, read from the file of datasets.prepare(). `trained`: the number of its
+    """The data of one kind, read from the file of datasets.prepare(). `trained`: the number of
     training samples."""
 
     def __init__(self, path, kind):

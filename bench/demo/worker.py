@@ -2,8 +2,8 @@
 """One worker of a job of the demo: an ordinary DDP script with one line of gradpool in it.
 
 run.py starts the worker with rank, size, job and endpoint in the environment. The worker reports
-its progress in JSON lines on standard output. A line on standard input starts the training, and
-another one continues the training after each step of --hold."""
+its progress in JSON lines on standard output. A line on standard input starts the training. Each
+further line continues the training after a step of --hold."""
 import argparse
 import itertools
 import json

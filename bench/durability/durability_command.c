@@ -23,7 +23,8 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Figures of a round, each the median or mean of a turn. Lane time includes lanes with copies. */
+/* Figures of a round: medians or means of a turn. Lane time includes the lanes that store
+ * copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;
 };

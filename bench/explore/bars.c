@@ -1,5 +1,5 @@
-/* The bars of `explore --simulate`. Each compares a figure of our policy with the same figure of
- * another policy in the same run. */
+/* The bars (limits) of `explore --simulate`. Each bar compares a figure of our policy with the
+ * same figure of another policy in the same run. */
 #include "bench/explore/explore.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static const char *const bars_names[] = {"feedback p50", "feedback p95", "speed"
                                          "wait of a stage"};
 
 struct bars_spec {
-    /* prefixes of policies; the best policy with the prefix `against` is compared */
+    /* the best policy with the prefix `subject` is compared with the best one with `against` */
     const char *subject, *against;
     enum bars_figure figure;
     double limit;

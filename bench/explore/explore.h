@@ -21,7 +21,7 @@ struct explore_rows {
  * errno. */
 int explore_run(const struct trial_stream *stream, const struct stream_trace *trace,
                 struct explore_rows *ret_rows);
-/* Runs the stage of 8 workers among narrow jobs. */
+/* Runs the stream with stages of 8 workers among jobs with few workers (narrow jobs). */
 int explore_run_stages(const struct trial_stream *stream, struct explore_rows *ret_rows);
 
 /* A ratio between two policies, or a figure of one policy, with the limit that it must keep. */

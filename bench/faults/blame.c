@@ -1,12 +1,13 @@
 /* Stores the last strikes and the last ends of processes, to find the cause of a failure. Must
- * never excuse a failure that came before its cause. */
+ * never excuse a failure that happened before its cause. */
 #include "bench/faults/blame.h"
 
 #include "svc/base/clock.h"
 
-/* A strike may cause failures for this time: the deadline of a wait, with a margin. */
+/* Time after a strike in which failures count as its effect: the deadline of a wait, with a
+ * margin. */
 #define HURT_NS (10 * NS_PER_S)
-#define COPY_NS (3 * NS_PER_S)  /* time in which another aggregator starts and gets a copy */
+#define COPY_NS (3 * NS_PER_S)  /* time in which another aggregator starts and receives a copy */
 #define LOSS_NS (15 * NS_PER_S) /* a loss is reported within this time */
 
 void blame_hurt(struct blame_hurts *h, uint64_t at_ns)

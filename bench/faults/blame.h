@@ -1,5 +1,5 @@
 /* Times of strikes against workers and of ends of aggregators. These causes excuse a failure. The
- * time of the failure counts, not that of its detection. */
+ * time of the failure is compared, not the time of its detection. */
 #ifndef GRADPOOL_BENCH_FAULTS_BLAME_H
 #define GRADPOOL_BENCH_FAULTS_BLAME_H
 
@@ -24,17 +24,17 @@ bool blame_was_hurt(const struct blame_hurts *hurts, uint64_t failed_ns, uint64_
 struct blame_losses {
     struct blame_end {
         uint64_t from_ns, to_ns; /* the aggregator ended between these two times */
-        uint64_t still_ns;       /* total standstill of the service until this end */
+        uint64_t still_ns;       /* total time without progress of the service, until this end */
     } ends[BLAME_ENDS];
     size_t count;
     uint64_t still_ns;
 };
 void blame_ended(struct blame_losses *losses, uint64_t from_ns, uint64_t to_ns);
-/* Adds a standstill: a time without a coordinator or with a stopped process, in which no copy can
+/* Adds a time without progress: without a coordinator or with a stopped process, no copy can
  * begin or complete. */
 void blame_stood_still(struct blame_losses *losses, uint64_t ns);
 /* Returns whether the failure may be a lost copy: two aggregators, owner and replica holder, ended
- * so shortly after each other that no other copy was complete, at most 15 s before `failed_ns`. */
+ * at most 15 s before `failed_ns`, and the second one ended before another copy was complete. */
 bool blame_is_bereft(const struct blame_losses *losses, uint64_t failed_ns);
 
 #endif

@@ -1,5 +1,6 @@
 /* Owns all worker processes of `faults`. Restarts a failed job. In an elastic job it restarts each
- * ended member. Must wait for the end of every worker: a worker without an end is a hang. */
+ * ended member. Must wait for the end of every worker; a worker that does not end counts as a
+ * hang. */
 #include "bench/faults/company.h"
 
 #include "bench/faults/ends.h"
@@ -74,8 +75,8 @@ bool company_may_strike(const struct company *c, size_t job)
     return !is_elastic(job) || c->jobs[job].has_begun;
 }
 
-/* Returns the seed of the job's gradients. It changes with each start, except for an elastic job,
- * whose gradients identify themselves. */
+/* Returns the seed of the job's gradients. The seed changes with each start of the job. An elastic
+ * job keeps its seed, because each of its gradients contains its rank and number. */
 uint64_t company_seed(const struct company *c, size_t job)
 {
     return c->about->seed + (is_elastic(job) ? 0 : c->jobs[job].number);
@@ -163,7 +164,8 @@ static int start_job(struct company *c, size_t job)
     return r;
 }
 
-/* Chooses the name of a new elastic job. Pages of the former job must not match its first state. */
+/* Chooses the name of a new elastic job. Its first state must differ from the pages of the former
+ * job. */
 static void name_elastic(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -183,7 +185,7 @@ static bool have_all_results(const struct company *c, size_t job)
     return all;
 }
 
-/* Starts the first members together; each later start is a late worker or a restarted one. */
+/* Starts the first members together. Later calls start late workers, and restart ended ones. */
 static int start_members(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -209,8 +211,8 @@ static bool was_hurt_itself(const struct company *c, size_t job, uint32_t rank,
                           failed->patience_ns);
 }
 
-/* Returns whether a strike may be the cause. A strike against one worker ends a job of two workers,
- * but in an elastic job only this member. */
+/* Returns whether a strike may be the cause. A strike against one worker ends both workers of a job
+ * of two, but only the struck member of an elastic job. */
 static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
 {
     const struct victim_board *board = company_board(c, job, rank);
@@ -294,8 +296,8 @@ static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
     company_note_crash(c, who, t->pid, status);
 }
 
-/* The time of the next start is not from the seed, because the time of this end is not
- * reproducible. */
+/* The absence is computed from rank and number of starts, not drawn from the seed, because the
+ * time of this end is not reproducible either. */
 static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];

@@ -57,7 +57,7 @@ int company_tend(struct company *c, bool starts_anew);
 /* Sleeps until `until_ns` or until a worker ends. */
 void company_sleep(const struct company *c, uint64_t until_ns);
 size_t company_alive(const struct company *c);
-/* Asks all workers to end. Members without a result are killed, because their first round would
+/* Sends all workers the order to end. Kills members without a result: their first round would
  * wait for members that end. */
 void company_order_end(struct company *c);
 
@@ -72,7 +72,8 @@ void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
 void company_kill(struct company *c, size_t job, uint32_t rank);
 /* Reports an unexpected end of a process, which fails the run. */
 void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
-/* Called before a worker is killed: its last result need not agree with those of other members. */
+/* Called before a worker is killed. The worker's last result need not agree with the results of
+ * other members. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 
 #endif

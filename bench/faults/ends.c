@@ -1,5 +1,6 @@
-/* Judges the ends of processes. Owns the table of running aggregators. Must report each end that is
- * neither caused by the bench nor documented, although the service replaces the process. */
+/* Judges the ends of processes. Owns the table of running aggregators. The service replaces an
+ * ended process, but this file must still report each end that the bench did not cause and that is
+ * not documented. */
 #include "bench/faults/ends.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* Ends of processes during `faults`, and which of them are crashes. The coordinator logs the ends
- * of its children; the bench waits for the other processes of the service. A status is an exit
- * code, or 128 + signal. */
+/* Ends of processes during `faults`, and the decision which of them are crashes. The coordinator
+ * logs the ends of its children; the bench waits for the other processes of the service. A
+ * status is an exit code, or 128 + signal. */
 #ifndef GRADPOOL_BENCH_FAULTS_ENDS_H
 #define GRADPOOL_BENCH_FAULTS_ENDS_H
 
@@ -37,8 +37,8 @@ void ends_retire(struct ends *ends, pid_t pid);
 bool ends_was_struck(const struct ends *ends, pid_t pid);
 /* Returns whether the end with this status was planned. A planned end loses no copy. */
 bool ends_was_planned(const struct ends *ends, pid_t pid, int status);
-/* Judges the end of an aggregator. False: a crash. The coordinator kills some aggregators, and a
- * failed start is in the log. */
+/* Judges the end of an aggregator. False: a crash. Not a crash: an aggregator that the coordinator
+ * killed, or whose failed start is in the log. */
 bool ends_of_aggregator(struct ends *ends, pid_t pid, int status);
 /* Called repeatedly at the end of a run. Returns an aggregator without a reported end, or 0.
  * Struck aggregators are skipped, because their coordinator may have been killed before it

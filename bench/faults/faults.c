@@ -85,8 +85,8 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
-/* Returns an aggregator that is up. The last remaining one is excluded, because the jobs need
- * one. */
+/* Returns an aggregator that is up. Returns none if only one is up, because the jobs need one
+ * aggregator. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
@@ -103,7 +103,8 @@ struct chosen {
     struct trainer *trainer;
 };
 
-/* Returns a random worker. An absent worker has pid 0, and must not be struck. */
+/* Returns a random worker. The pid is 0 if the worker is absent; the caller must then not
+ * strike. */
 static struct chosen some_worker(struct conductor *c)
 {
     static struct trainer nobody;
@@ -194,7 +195,7 @@ static int kill_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGKILL, 128 + SIGKILL);
 }
 
-/* Restarts the coordinator as planned; the jobs continue with the next coordinator. */
+/* Restarts the coordinator with SIGTERM; the jobs continue with the next coordinator. */
 static int restart_coordinator(struct conductor *c)
 {
     tell(c, "restarted", "the coordinator", c->service.coordinator);
@@ -202,8 +203,8 @@ static int restart_coordinator(struct conductor *c)
     return end_and_start_coordinator(c, SIGTERM, 0);
 }
 
-/* Stops a process for some time. Its pid stays valid, because the bench calls wait() for the
- * process only later. */
+/* Stops a process for some time. The pid cannot belong to another process meanwhile, because the
+ * bench calls wait() only later. */
 static void hold_still(struct conductor *c, pid_t pid)
 {
     const uint64_t stop_ns = (100 + draw(c, STOP_MS_MAX - 100)) * NS_PER_MS;
@@ -251,7 +252,8 @@ static int cut_worker(struct conductor *c)
     return 0;
 }
 
-/* The peer of the connection is unknown, so failures of every worker are excused for 10 s (B16). */
+/* The bench does not know the peer of the cut connection, so it excuses failures of all workers for
+ * 10 s (B16). */
 static int cut_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);
@@ -271,7 +273,7 @@ static int cut_somebody(struct conductor *c)
     return draw(c, 3) == 0 ? cut_aggregator(c) : cut_worker(c);
 }
 
-/* Asks a random member to resize its job by one. The member may be absent. */
+/* Asks a random member to resize its job by one. No effect if the member is absent. */
 static int resize_elastic(struct conductor *c)
 {
     size_t job = ELASTIC + draw(c, JOBS - ELASTIC);
@@ -427,7 +429,7 @@ static int train(struct conductor *c)
         r = rage(c);
     end_hostile(c);
     roam_end(&c->roam);
-    snapshots_end(&c->snapshots); /* the job of the snapshot still exists */
+    snapshots_end(&c->snapshots); /* the snapshot's job must still exist */
     int ended = let_end(c);
     drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
     take_operated(c);

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define PORTS 16384 /* below the ports that the kernel assigns */
-/* the kernel's usual first port, used if no lower port is free */
+/* the kernel's usual first port; used if no lower port is free */
 #define PORT_FIRST 49152
 #define KINDS_MAX 32
 #define TENANT_NS (20 * NS_PER_S)

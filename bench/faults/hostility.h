@@ -22,12 +22,12 @@ struct hostile_pace {
     uint64_t slot_ms, rest_ms;
 };
 
-/* Finds an address for `serve --listen`. Its port is free, also after a restart, because the kernel
- * never assigns it. */
+/* Finds an address for `serve --listen`. The kernel never assigns its port, so the port is still
+ * free after a restart of the service. */
 void hostile_find_listen(char *ret_listen);
-/* Creates the tenant and starts its process. `listen`: address of the service. Without
- * gradpool-bench-hostile, as in an installation, there is no tenant. Returns a negative errno, with
- * a text on standard error. */
+/* Creates the tenant and starts its process. `listen`: address of the service. An installation has
+ * no gradpool-bench-hostile; then the call starts nothing. Returns a negative errno, with a text on
+ * standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
 /* Ends the process and reads its counts. */

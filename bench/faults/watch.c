@@ -29,8 +29,8 @@ int watch_init(struct watch *w, struct service *service, struct company *company
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
-/* The process may have ended at any time since the last check, and a copy may have been lost
- * at that time. */
+/* Records an aggregator's end, which may have happened at any time since the last check. A copy
+ * may have been lost at that time. */
 static void judge(struct watch *w, pid_t pid, int status)
 {
     if (!ends_was_struck(&w->ends, pid) && !ends_was_planned(&w->ends, pid, status))
@@ -54,7 +54,7 @@ static void take_line(struct watch *w, const char *line)
     }
 }
 
-/* An incomplete last line is read again at the next check. */
+/* An incomplete last line of the log is read again at the next check. */
 static void read_log(struct watch *w)
 {
     char line[LINE_BYTES];
@@ -98,8 +98,8 @@ static void reap_orphans(struct orphans *o, bool ends)
     }
 }
 
-/* Collects ends, reads the log, then judges: the log has the reason of a failed start before its
- * end. */
+/* Collects ended processes, then reads the log, then judges: the log has the reason of a failed
+ * start before its end. */
 static void look(struct watch *w, bool ends)
 {
     struct orphans orphans;

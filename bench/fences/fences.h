@@ -1,5 +1,5 @@
 /* One row of `fences`: a victim job beside one load, over one transport. Turns with the load
- * alternate with turns with its control. */
+ * alternate with turns with the load's control. */
 #ifndef GRADPOOL_BENCH_FENCES_FENCES_H
 #define GRADPOOL_BENCH_FENCES_FENCES_H
 

@@ -193,7 +193,7 @@ static int run_all(struct fences *f)
     return r;
 }
 
-/* Warns of other processes: they change both figures of a ratio and delay visits. */
+/* Warns if other processes use the cores: they change both figures of a ratio and delay visits. */
 static void warn_of_others(void)
 {
     double load = 0;

@@ -51,7 +51,7 @@ static void join_new_job(const char *endpoint, uint32_t number, struct visited *
     gp_disconnect(client);
 }
 
-/* Joins in a separate process, so that this one does not keep the key. */
+/* Joins in a separate process, so that this process does not keep the tenant's key. */
 static int join_jobs(const char *endpoint, const char *key, uint32_t count, struct visited *shared,
                      enum visit visit)
 {

@@ -29,8 +29,8 @@ struct visited {
 };
 
 const char *visit_name(enum visit visit);
-/* Makes `count` visits of each kind. A negative errno: none was possible. Refused visits are
- * counted, with a text on standard error. */
+/* Makes `count` visits of each kind. Returns a negative errno if no visit was possible. Refused
+ * visits are counted, with a text on standard error. */
 int visits_make(const struct visitor *visitor, uint32_t count, struct visited *ret_visited);
 
 #endif

@@ -1,5 +1,5 @@
-/* Control connections of a hostile tenant. Must never wait beyond the end of its attack, nor end
- * before it: the coordinator may be restarting. */
+/* Control connections of a hostile tenant. Must try to connect until the end of the attack, because
+ * the coordinator may be restarting, and never wait longer. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -79,7 +79,7 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    /* sometimes no goodbye is sent, so the service has to detect the end */
+    /* sometimes sends no identity, so the service has to detect the worker's end */
     if (tenant_draw(t, 4) > 0) {
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);

@@ -25,7 +25,7 @@ struct tenant {
 struct attack {
     const char *name;
     uint32_t slots; /* length in time slots */
-    uint64_t begun; /* from this count on the attack has its full effect */
+    uint64_t begun; /* number of requests at which the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
@@ -43,9 +43,9 @@ struct attack {
 
 void attack_plans(struct tenant *t);     /* dry runs of a tensor of 512 GiB */
 void attack_lists(struct tenant *t);     /* many lists of jobs at a time */
-void attack_halves(struct tenant *t);    /* messages without their last byte */
+void attack_halves(struct tenant *t);    /* messages without a last byte */
 void attack_greetings(struct tenant *t); /* connections that never complete a greeting */
-void attack_storms(struct tenant *t);    /* joins, with or without a goodbye */
+void attack_storms(struct tenant *t);    /* joins of workers that leave, or end without leaving */
 void attack_untouched(struct tenant *t); /* huge regions without pages */
 void attack_lends(struct tenant *t);     /* the same memory lent and withdrawn */
 void attack_punches(struct tenant *t);   /* removes pages from memory that a lane reads */
@@ -57,8 +57,8 @@ void attack_junk(struct tenant *t);      /* random records and overwritten rings
 bool tenant_has_time(const struct tenant *t);
 uint32_t tenant_draw(struct tenant *t, uint32_t below);
 void tenant_pause_us(uint64_t us);
-/* Writes a job name that no earlier attack has used, because the service stores workers that left
- * without a goodbye. */
+/* Writes a job name that no earlier attack has used, because the service still knows workers that
+ * ended without leaving. */
 #define TENANT_JOB_BYTES 48
 const char *tenant_name_job(const char *attack, size_t number, char *ret_name);
 

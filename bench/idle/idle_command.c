@@ -61,7 +61,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Each job runs some rounds, so that it is idle after use. */
+/* Runs some rounds of a job, so that the job is idle after use. */
 static int run_some_rounds(struct crew *crew)
 {
     uint64_t round_ns[2 * CREW_WORKERS_MAX];

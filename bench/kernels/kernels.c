@@ -1,6 +1,6 @@
-/* gradpool-bench kernels: speed of each kernel relative to memcpy. Each measurement of a kernel
- * follows one of memcpy over the same sources, so that a slow moment of the machine affects both.
- * Prints medians of CPU time, which excludes other processes. test_reduce_kernels checks the
+/* gradpool-bench kernels: speed of each kernel relative to memcpy. A measurement of memcpy over the
+ * same sources precedes each measurement of a kernel, so that a slow moment of the machine affects
+ * both. Prints medians of CPU time, which excludes other processes. test_reduce_kernels checks the
  * results. */
 #include "bench/commands.h"
 
@@ -231,8 +231,8 @@ static void measure_set(const struct arrays *a, const struct kernels_options *o,
     }
 }
 
-/* Allocates whole pages. Each array has another offset in its page, because equal offsets would use
- * the same cache sets. */
+/* Allocates whole pages. The arrays have different offsets in their pages, because equal offsets
+ * would use the same cache sets. */
 static char *make_array(size_t bytes, int number)
 {
     size_t offset = (size_t)number * 576;

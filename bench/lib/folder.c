@@ -55,7 +55,7 @@ static struct keeper *keeper_of(const char *path)
     return NULL;
 }
 
-/* Starts the keeper. Without one a signal leaves the folder, but measurements are possible. */
+/* Starts the keeper. If the start fails, measurements go on, but a signal leaves the folder. */
 static void keep(const char *path)
 {
     struct keeper *k = keeper_of("");

@@ -61,8 +61,7 @@ static int spawn(struct service *s, const struct service_setting *setting)
     return 0;
 }
 
-/* `gradpool status` returns whether all lanes are up, and `gradpool jobs` whether the coordinator
- * answers. */
+/* `gradpool status` succeeds if all lanes are up, `gradpool jobs` if the coordinator answers. */
 static int is_up(struct service *s, const char *command)
 {
     char *argv[] = {s->program, (char *)command, (char *)"--endpoint", s->endpoint, NULL};

@@ -1,5 +1,5 @@
 /* A separate gradpool service for the bench, with its own state directory and a free port. The
- * program `gradpool` is in the folder of this one. */
+ * program `gradpool` is in the folder of gradpool-bench. */
 #ifndef GRADPOOL_BENCH_OWN_SERVICE_H
 #define GRADPOOL_BENCH_OWN_SERVICE_H
 
@@ -24,7 +24,7 @@ struct service_setting {
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    /* NULL: `--stop jobs`, because SIGTERM comes when the bench ends, and no next start follows */
+    /* NULL: `--stop jobs`, because the bench sends SIGTERM at its end, and no next start follows */
     const char *stop;
     const char *program; /* NULL: gradpool */
 };

@@ -1,6 +1,6 @@
 /* Owns the order of a comparison and both services: scales tensors, measures the jobs, simulates
  * them, and replays the trace twice, on separate lanes for each job and on shared lanes. The
- * simulation must never get a result of the two replays. */
+ * simulation must never use a result of the two replays. */
 #include "bench/live/live.h"
 
 #include "bench/lib/host.h"
@@ -38,8 +38,8 @@ static double pushed_bytes(const struct live *live, const struct turn *turn)
     return bytes;
 }
 
-/* Measures twice with the jobs of the largest group: first to scale the tensors, then the lane time
- * of a byte at that scale. */
+/* Measures twice with the jobs of the largest group: first to scale the tensors, then to find
+ * the lane time of a byte at that scale. */
 static int find_scale(struct live *live, const struct service *service)
 {
     live->plan.bytes_scale = SCALE_FIRST;
@@ -133,7 +133,7 @@ static int play(struct live *live, const struct service *service, struct turn **
         return -ENOMEM;
     turn_all(turn);
     for (size_t i = 0; i < live->plan.jobs_count; i++) {
-        uint32_t least = turn->jobs[i].rounds; /* number of rounds from step times alone */
+        uint32_t least = turn->jobs[i].rounds; /* number of rounds computed from step times alone */
         double rounds = round(live->plan.jobs[i].stay_ns / live->periods_ns[i]);
         turn->jobs[i].rounds = rounds < least ? (uint32_t)fmax(rounds, 1) : least;
     }

@@ -12,7 +12,7 @@
 
 #define HOURS_MAX 100000
 #define LINE_GBIT 1000 /* workers on one machine have no network limit */
-/* factor on the number of lanes: jobs arrive while late ones still run */
+/* factor on the number of lanes, because new jobs arrive while late jobs still run */
 #define LANES_ROOM 1.5
 #define LANES_MAX 96
 #define GIB ((double)(1 << 30))
@@ -94,7 +94,7 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Each job counts with the time in which it runs. */
+/* Each job is weighted with the time in which it runs. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;

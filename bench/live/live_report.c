@@ -9,7 +9,7 @@
 
 struct sums {
     double live, simulated, predicted; /* mean losses */
-    /* told: number of jobs with a prediction; predicted_near: those of them within 2 points */
+    /* told: jobs with a prediction; predicted_near: jobs with a prediction within 2 points */
     size_t jobs, near, told, predicted_near;
 };
 

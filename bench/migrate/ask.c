@@ -52,7 +52,8 @@ int ask_drain(const struct service *service, uint32_t lane, bool undoes)
     return run(service, argv);
 }
 
-/* Waits for the second aggregator, because the start of the service does not. */
+/* Waits until the second aggregator has joined, because the start of the service does not wait
+ * for it. */
 int ask_lanes(const struct service *service, uint32_t ret_lanes[2])
 {
     struct look look = {0};

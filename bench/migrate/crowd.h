@@ -28,7 +28,8 @@ int crowd_go_on(struct crowd *c);
 /* Returns the length of the iteration, from the first start to the last end of a worker. */
 double crowd_lap_ms(const struct crowd *c, uint32_t iteration);
 double crowd_aggregation_ms(const struct crowd *c, uint32_t iteration);
-/* Returns the time from the first end of aggregation until the last worker has obeyed the order. */
+/* Returns the time from the first worker's end of aggregation until the last worker has obeyed
+ * the order. */
 double crowd_pause_ms(const struct crowd *c, uint32_t iteration);
 /* Returns the CPU time of all workers for aggregation. */
 double crowd_cpu_ms(const struct crowd *c, uint32_t iteration);

@@ -17,7 +17,7 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
-/* If the state is larger, each iteration trains only a part of this size, so that iterations stay
+/* If the state is larger, each iteration trains only a part of this size, so that iterations are
  * short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
@@ -76,7 +76,8 @@ static int migrate_live(struct conductor *c, struct migrate_window *w, size_t la
     return r;
 }
 
-/* Stops all workers. The job trains until the order arrives, and that time does not count. */
+/* Stops all workers. The pause begins when the order arrives at the job, because the job trains
+ * until then. */
 static int stop_all(struct conductor *c, struct migrate_window *w, enum trainee_order order)
 {
     int r = crowd_order(&c->crowd, order);
@@ -115,8 +116,8 @@ static struct migrate_window *add_window(struct conductor *c)
     return w;
 }
 
-/* Ends a window after the iteration that follows the migration, which shows the cost of a new
- * lane. */
+/* Ends a window after the iteration that follows the migration, because this iteration shows the
+ * cost of the new lane. */
 static int close_window(struct conductor *c, struct migrate_window *w)
 {
     w->last = crowd_iterations(&c->crowd) + 1;
@@ -202,7 +203,8 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
 }
 
 /* Finds the load beside the parameters with which the aggregation time is AGGREGATION_MS. The
- * computing time is nearly twice as long, if iterations stay short. */
+ * computing time is nearly twice the aggregation time, but at most so long that an iteration lasts
+ * ITERATION_MS. */
 static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;

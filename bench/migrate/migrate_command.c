@@ -179,7 +179,8 @@ static int start(struct migrate *m, const char *piece_max)
                                           /* During a migration the state exists on both lanes. */
                                           .job_memory_max = "2G",
                                           .lane_memory_max = "4G",
-                                          .stop = "service"}; /* jobs outlive a restart */
+                                          .stop = "service"}; /* so that jobs continue after a
+                                                               * restart */
     return service_start_as(&m->service, &m->setting);
 }
 
@@ -206,7 +207,7 @@ static void print_planned(const struct migrate *m, enum planned_event event, con
     fflush(stdout);
 }
 
-/* Runs on a separate service, without measurements of the jobs. */
+/* Measures planned events, on a separate service and without calibration of the jobs. */
 static int run_planned(struct migrate *m, enum planned_event event, const char *transport)
 {
     struct planned_row row;

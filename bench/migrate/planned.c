@@ -25,8 +25,8 @@
 /* elements of the sum with which rank 0 sends the conductor's orders */
 #define LOAD_ELEMENTS 1024
 #define JOB_TASKS_MAX 64
-/* Computing time of each iteration, a fixed value. It results in short iterations of 100 to 200 ms,
- * because a pause is a smaller fraction of a longer one (B15). */
+/* Computing time of each iteration, a fixed value. It results in iterations of 100 to 200 ms.
+ * Longer iterations would make each pause a smaller fraction (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define EVENTS_MAX 64
@@ -88,7 +88,8 @@ static void open_window(const struct planned *p, struct window *w)
         w->first[job] = crowd_iterations(&p->crowds[job]);
 }
 
-/* Ends a window after the iteration that follows the event, which shows the cost of a new lane. */
+/* Ends a window after the iteration that follows the event, because this iteration shows the
+ * cost of the new lane. */
 static int close_window(struct planned *p, struct window *w)
 {
     int r = 0;
@@ -111,7 +112,7 @@ static int open_lane(struct planned *p)
     return ask_drain(p->service, p->lanes[p->count % 2], true);
 }
 
-/* Finds the aggregator whose lane has tasks. Aggregators and lanes are sorted alike. */
+/* Finds the aggregator whose lane has tasks. Aggregators and lanes are in the same order. */
 static pid_t find_busy(const struct planned *p)
 {
     static struct look look;
@@ -243,7 +244,8 @@ static double median_ms(const struct planned *p, size_t job)
     return count ? statistics_quantile(laps, count, 0.5) : 1;
 }
 
-/* Returns the longest iteration of a window in ms, each divided by its job's value in `units`. */
+/* Returns the longest iteration of a window in ms, each divided by the value of its job in
+ * `units`. */
 static double worst_lap(const struct planned *p, const struct window *w, const double *units)
 {
     double worst = 0;

@@ -1,5 +1,5 @@
 /* Computes medians over windows and over the iterations without a migration. Time in which workers
- * stood still must never count as hidden. */
+ * were stopped must never count as hidden. */
 #include "bench/migrate/reckon.h"
 
 #include "bench/savings/statistics.h"
@@ -22,7 +22,7 @@ static bool is_near(const struct migrate_window *windows, size_t count, uint32_t
     return false;
 }
 
-/* Adds iterations without a migration, among them those of windows without one. */
+/* Adds iterations without a migration, including those of windows without a migration. */
 static void note_quiet(const struct crowd *c, const struct migrate_window *windows, size_t count,
                        struct migrate_row *row)
 {

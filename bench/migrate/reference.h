@@ -22,8 +22,8 @@ struct reference {
 /* Settings of Adam, equal in every round. */
 extern const struct update_settings reference_settings;
 
-/* reference_fill() writes the gradient of `rank` before round 0. reference_stamp() changes it
- * to that of `round`. */
+/* reference_fill() writes the gradient of `rank` before round 0. reference_stamp() changes these
+ * values to the gradient of `round`. */
 void reference_fill(const struct reference *r, uint32_t rank, float *values);
 void reference_stamp(const struct reference *r, uint32_t rank, uint32_t round, float *values);
 /* Writes the first parameters for an update rule. */

@@ -209,8 +209,8 @@ static int restore(struct worker *w)
     return r < 0 ? complain(w, "restore", r) : 0;
 }
 
-/* Moves the job by a restart: snapshot, end, new job on a lane with room, restore. A job without
- * state saves nothing. */
+/* Moves the job by a restart: snapshot, end, new job on a lane with room, restore. Skips
+ * snapshot and restore if the job has no state. */
 static int restart(struct worker *w)
 {
     int r = save(w);

@@ -13,7 +13,8 @@
 #define TRAINEE_ITERATIONS_MAX 16384
 #define TRAINEE_PARTS_MAX 16
 
-/* All workers get an order at the end of the same iteration: rank 0 sends it with the load. */
+/* All workers obey an order at the end of the same iteration, because rank 0 sends the order to
+ * all in the result of the load. */
 enum trainee_order { TRAINEE_GO = 0, TRAINEE_PAUSE = 1, TRAINEE_RESTART = 2, TRAINEE_END = 3 };
 
 /* Memory shared with the conductor, one struct for each worker. */
@@ -38,8 +39,8 @@ struct trainee {
     uint64_t compute_ns, seed;
     enum gp_durability durability; /* 0: no copies */
     struct trainee_board *board;
-    /* Socket to the conductor. The worker sends 'i' when an iteration has ended (rank 0), and 'p'
-     * when it pauses; it receives one byte to continue. */
+    /* Socket to the conductor. Rank 0 sends 'i' at the end of an iteration; each worker sends
+     * 'p' when it pauses, and receives one byte to continue. */
     int fd;
 };
 

@@ -1,5 +1,5 @@
-/* `names`: pushes many named tensors, in another order on each rank, and compares this with one
- * tensor of the same bytes. Owns the service and the workers of each way. */
+/* `names`: pushes many named tensors, in a different order on each rank, and compares the times
+ * with one tensor of the same size. Owns the service and the workers of each way. */
 #include "bench/commands.h"
 #include "bench/compare/interpreter.h"
 #include "bench/compare/systems.h"

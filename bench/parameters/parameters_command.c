@@ -1,5 +1,6 @@
-/* `parameters`: trains a model of very many small parameters at each door, and without
- * communication. Owns the service and the workers (peers/parameters_worker.py). */
+/* `parameters`: trains a model of very many small parameters with each integration (the doors:
+ * hook, backend, Horovod's API), and without communication. Owns the service and the workers
+ * (peers/parameters_worker.py). */
 #include "bench/commands.h"
 #include "bench/compare/interpreter.h"
 #include "bench/compare/turns.h"

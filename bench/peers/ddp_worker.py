@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gloo_worker import fork_all, join_gloo, Seat
 
-BATCHES = 8         # number of batches of each rank, which the steps use in turn
+BATCHES = 8         # batches of each rank, used one after the other
 CLASSES = 10
 PICTURE = 28
 
@@ -39,7 +39,7 @@ MODELS = {40 << 20: (mlp, 4), 4 << 20: (cnn, 8)}
 
 
 def batches(rank, shape):
-    """Returns the training data of a rank. Every rank can compute those of the others."""
+    """Returns the training data of a rank. Every rank can also compute the data of the others."""
     generator = torch.Generator().manual_seed(1000 + rank)
     return [(torch.randn(*shape, generator=generator),
              torch.randint(CLASSES, shape[:1], generator=generator)) for _ in range(BATCHES)]
@@ -94,7 +94,7 @@ class Trainer(Seat):
 
     def check(self):
         """Compares one more gradient with the mean of all ranks' gradients, at this rank's
-        parameters. Different parameters on the ranks thus count as wrong, too."""
+        parameters. So parameters that differ between ranks count as wrong, too."""
         number = self.first % BATCHES
         self.optimizer.zero_grad()
         self.derive(self.model, self.data[number])
@@ -104,7 +104,8 @@ class Trainer(Seat):
         self.say(f'wrong {wrong}')
 
     def means(self, number):
-        """With two ranks both systems compute the same bits, although gloo's DDP divides first."""
+        """Returns the means, as both systems compute them with two ranks, although gloo's DDP
+        divides first."""
         total = None
         for rank in range(self.workers):
             twin = copy.deepcopy(self.net)

@@ -53,7 +53,7 @@ class Stepper(Trainer):
         self.optimizer.step()
 
     def check(self):
-        """Compares every parameter with the steps so far."""
+        """Compares every parameter with the value after all steps so far."""
         mean = self.rank + 1 if self.door == 'alone' else (self.workers + 1) / 2
         found = torch.stack(list(self.net.all))
         self.say(f'wrong {int((found != 1 - self.steps * RATE * mean).sum())}')

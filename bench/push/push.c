@@ -119,8 +119,8 @@ static void tear_down(struct worker *w)
     free(w->round_us);
 }
 
-/* Returns the tensor at a position in the rank's order. With the option each rank has another
- * order: forwards, backwards, or rotated. */
+/* Returns the tensor at a position in the rank's order. With is_shuffled the order differs between
+ * ranks: forwards, backwards, or rotated. */
 static uint32_t order(const struct push_options *o, uint32_t position)
 {
     if (!o->is_shuffled)
@@ -252,7 +252,7 @@ int push_report(const struct push_options *options)
     struct push_result result;
     int r = push_run(options, &result);
     if (r == 0 || result.rounds > 0)
-        /* a worker without a round has printed the reason already */
+        /* a worker without a completed round has already printed the reason */
         print_result(options, &result);
     return r < 0 || result.wrong ? 1 : 0;
 }

@@ -1,5 +1,5 @@
-/* Runs `gradpool` and reads its answers. Owns the process and its output. The figures of allocated
- * and used cores must come from these answers. */
+/* Runs `gradpool` and reads its answers. Owns the process and its output. Figures of allocated and
+ * used cores must come from these answers only. */
 #include "bench/savings/look.h"
 
 #include "bench/lib/host.h"
@@ -48,8 +48,8 @@ static void print_failure(const char *command, const char *errors_path, int code
     free(text);
 }
 
-/* Returns the exit code; negative: the command could not run. Any complete answer counts, also an
- * unhealthy one. */
+/* Returns the exit code; negative: the command could not run. A complete answer about an
+ * unhealthy service counts, too. */
 static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
 {
     unlink(path);

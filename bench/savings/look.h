@@ -67,8 +67,8 @@ int look_parse_shares(const char *text, struct look_share *ret_shares, size_t mo
 int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
-/* Returns the CPU time of all lanes between two measurements, and that of the busiest lane. Lanes
- * are matched by number, because aggregators start and end. */
+/* Returns the CPU time of all lanes between two measurements, and the CPU time of the busiest
+ * lane. Lanes are matched by number, because aggregators start and end. */
 double look_cpu_s(const struct look *first, const struct look *last, double *ret_most_s);
 
 #endif

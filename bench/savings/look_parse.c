@@ -83,7 +83,7 @@ int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most)
     return r;
 }
 
-/* Stores the newest events if there are too many; the newest come last. */
+/* Stores only the newest events if there are too many. In the JSON the newest event is the last. */
 int look_parse_events(const char *text, struct look_events *ret_events)
 {
     json_t *root = json_loads(text, 0, NULL), *event;

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define FORWARD_PART (1.0 / 3)
-/* Jobs arrive in this part of a turn, and leave in an equal part at its end. */
+/* Part of a turn in which jobs arrive, and part at its end in which jobs leave. */
 #define COMING_PART 0.25
 #define ROUNDS_LEAST 8
 #define WARM_ROUNDS 2

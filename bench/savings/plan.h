@@ -9,8 +9,8 @@
 
 #define PLAN_JOBS_MAX 32
 #define PLAN_WORKERS_MAX 16
-/* A profile needs 25 rounds and three looks at intervals of a second (packer, R1). Some looks are
- * late, and one more is needed before the job leaves. */
+/* A profile needs 25 rounds and three looks at intervals of a second (packer, R1). These numbers
+ * are larger, because some looks are late, and one more is needed before the job leaves. */
 #define PLAN_PROFILE_ROUNDS 36
 #define PLAN_PROFILE_NS 7e9
 
@@ -50,8 +50,8 @@ uint32_t plan_rounds(const struct plan_job *job, double stay_ns);
 /* Returns the time of one worker's step in that round, with jitter. */
 double plan_step_ns(const struct plan *plan, const struct plan_job *job, uint32_t rank,
                     uint32_t round);
-/* Returns the mean step time of the slowest worker over the measured rounds, from the random
- * numbers. A shorter stay has other random numbers. */
+/* Returns the mean step time of the slowest worker over the measured rounds, computed from the
+ * random numbers of the plan. A shorter stay uses other random numbers. */
 double plan_drawn_ns(const struct plan *plan, const struct plan_job *job, uint32_t rounds);
 /* Returns the time from the start of the step until the gradient is ready. As in simulate, a
  * backward pass takes twice as long as the forward pass. */

@@ -139,7 +139,7 @@ static void keep_parts(const struct savings *s, struct savings_series *series,
     }
 }
 
-/* Records the predictions of jobs; a new job has none. */
+/* Records the predicted losses of jobs; a job without measurements has none. */
 static void keep_predicted(struct savings *s, const struct turn *turn)
 {
     for (size_t i = 0; i < s->plan.jobs_count; i++) {
@@ -185,7 +185,8 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the period for the other random numbers of the longer stays in the other settings. */
+/* Corrects the period of a job alone for the random step times, which differ in the longer stays
+ * of the other settings. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];
@@ -212,8 +213,8 @@ static int run_each_alone(struct savings *s, uint32_t alternation)
     return r;
 }
 
-/* Runs the settings in turns. The first setting alternates, so a machine that becomes slower
- * favours neither. */
+/* Runs the settings in turns. The first setting alternates, so a machine that becomes slower during
+ * the run favours no setting. */
 static int alternate(struct savings *s)
 {
     int r = 0;

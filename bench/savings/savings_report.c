@@ -99,7 +99,7 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 struct losses {
     /* Loss of the shared period, compared with the dedicated period and with the period alone. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
-    /* told: number of jobs with a prediction; near: number of those within 2 points */
+    /* told: jobs with a prediction; near: jobs with a prediction within 2 points */
     size_t told, near;
 };
 
@@ -116,7 +116,8 @@ static void print_interval(const struct savings *s, enum savings_setting setting
         printf("  %s %8.2f [%.2f, %.2f]", name, median, low, high);
 }
 
-/* Returns the loss 1 - d / d', the lost part of the present round time. */
+/* Returns the loss 1 - d / d': the part of the present round time d' that was lost compared with
+ * d. */
 static double loss(const struct interval *before, const struct interval *now)
 {
     return 1 - before->median / now->median;

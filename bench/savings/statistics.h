@@ -22,8 +22,7 @@ double statistics_quantile(double *values, size_t count, double part);
  * `at`. Each turn has `width` values. */
 #define STATISTICS_TURNS_MAX 64
 double statistics_turns_median(const void *figures, size_t width, size_t turns, size_t at);
-/* Returns the median of the ratios of each turn to the previous turn of the other system; 0 without
- * one. */
+/* Returns the median of the ratios of each turn to the other system's turn; 0 without a ratio. */
 double statistics_turns_ratio(const void *figures, const void *others, size_t width, size_t turns,
                               size_t at);
 double statistics_mean(const double *values, size_t count);

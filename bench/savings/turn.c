@@ -91,7 +91,7 @@ static int start_worker(struct conductor *c, size_t job, uint32_t rank)
     return 0;
 }
 
-/* Starts the jobs that are due. Returns the time of the next one. */
+/* Starts the jobs that are due. Returns the start time of the next job. */
 static int let_come(struct conductor *c, uint64_t now_ns, uint64_t *ret_next_ns)
 {
     int r = 0;
@@ -138,8 +138,8 @@ static bool are_all_there(const struct conductor *c)
 }
 
 /* Returns the number of allocated lanes. A lane counts as allocated from one measurement to the
- * next. On a service that parks no lanes only lanes with tasks count, because the others belong to
- * absent jobs. */
+ * next. On a service that parks no lanes only lanes with tasks count, because a lane without tasks
+ * belongs to an absent job. */
 static uint32_t count_allocated(const struct turn *turn, const struct look *now)
 {
     uint32_t lanes = 0;
@@ -195,7 +195,7 @@ static int complain_of(const struct conductor *c, int code)
 }
 
 /* Waits for the end of a worker, at most until the given time. Collects the results of all ended
- * ones. */
+ * workers. */
 static int await_ends(struct conductor *c, uint64_t until_ns)
 {
     struct pollfd fds[CHILDREN_MAX];

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bandwidth of a lane in units of a worker's: 100 and 25 Gbit/s. */
+/* Bandwidth of a lane divided by the bandwidth of a worker: 100 and 25 Gbit/s. */
 #define SETTING_LANE_LINES 4
 
 struct setting {
@@ -21,7 +21,8 @@ struct setting {
     uint32_t windows;         /* number of windows that are simulated chunk by chunk */
     double window_s;
     bool moves;    /* whether tasks move to empty lanes */
-    bool is_known; /* whether all jobs are measured before, so that they are placed at once */
+    bool is_known; /* whether the service knows all jobs from earlier starts, so that they are
+                    * placed at once */
     /* true: pieces are sent during the backward pass; false: all are sent at its end */
     bool overlaps;
     uint64_t seed;

@@ -13,7 +13,7 @@
 
 #define NEAR 0.02
 
-/* Order of events at the same time: room is freed before it is used. */
+/* Order of events at the same time: lanes are freed before they are used. */
 enum event_kind { EVENT_LEAVE, EVENT_ARRIVE, EVENT_PLACE };
 
 struct event {
@@ -35,7 +35,7 @@ struct simulation {
     bool *is_refused;
     struct window_sums *sums;
     uint64_t now_ns;
-    double own_lanes;          /* number of lanes of jobs that are measured or were refused */
+    double own_lanes;          /* lanes of jobs that are being measured or were refused */
     uint32_t window;           /* number of the next window */
     struct trail_part present; /* cores of the present jobs: used lane time, dedicated servers */
     struct trail *trail;       /* NULL: no trail */
@@ -148,7 +148,7 @@ static void advance(struct simulation *s, uint64_t to_ns)
 }
 
 /* Returns the time of a window. The run is divided into as many equal parts as there are windows.
- * Each part has a window at a random time. */
+ * Each part has one window at a random time. */
 static uint64_t window_ns(const struct simulation *s, uint32_t window)
 {
     uint64_t state = chance_hash(s->setting->seed, UINT64_C(1) << 32 | window);

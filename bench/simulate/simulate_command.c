@@ -15,7 +15,7 @@ struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
     double hours;                         /* 0: length of the trace, or a week of random jobs */
     const char *live;                     /* path of a trace that is also run on a real service */
-    /* an option without a meaning for the live comparison; NULL: none */
+    /* name of an option that has no effect on the live comparison; NULL: none */
     const char *not_live;
     double live_s, live_load;
     bool is_json, wants_rows;
@@ -217,8 +217,7 @@ static int run(struct arguments *a, const struct workload *workload, struct trai
     return 0;
 }
 
-/* Steps take only a third of the usual time, so that a short stay has many steps. Windows are
- * short, too. */
+/* Divides step times by three, so that a short stay has many steps. Windows are short, too. */
 static int run_live(const struct arguments *a)
 {
     struct live *live = calloc(1, sizeof *live);

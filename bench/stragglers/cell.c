@@ -20,7 +20,7 @@
 #define SLOW_WINDOWS_SHORT 3 /* number of windows for a policy that does not adapt */
 /* number of windows of the two policies that are compared without an injector */
 #define QUIET_WINDOWS 6
-#define DETECT_WINDOWS 2 /* number of windows after which the stop-the-world baseline acts */
+#define DETECT_WINDOWS 2 /* windows until the stop-the-world baseline drains the slow lane */
 #define COMMAND_NS (60 * NS_PER_S)
 #define PORT_FIRST 17300
 
@@ -184,7 +184,8 @@ static int see_before(struct run *run, uint32_t *ret_round)
     return see_shares(run, ret_round);
 }
 
-/* Starts the injector. Measured rounds begin after its moves, which do not belong to the policy. */
+/* Starts the injector. Measured rounds begin after the injector's moves, because these are no moves
+ * of the policy. */
 static int begin_slow(struct run *run, uint32_t *first)
 {
     int r = injector_begin(&run->injector);

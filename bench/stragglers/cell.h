@@ -9,7 +9,7 @@
 #include <limits.h>
 
 #define CELL_WINDOW 50       /* number of rounds in a window */
-#define CELL_SLOW_WINDOWS 12 /* ten windows for the recovery, and two for the final speed */
+#define CELL_SLOW_WINDOWS 12 /* ten windows for the recovery, and two to measure the final speed */
 /* A window with at least this part of the speed without a straggler counts as recovered. */
 #define CELL_REACHES 0.85
 #define CELL_LANES 4
@@ -31,14 +31,15 @@ struct cell {
     uint32_t usual_ns_per_kib, times, task_ns, cap_mbit;
     /* Results, in ns of a round. */
     double before_ns, before_p95_ns;
-    double onset_ns;                   /* first window with the injector */
+    double onset_ns;                   /* mean of the first window with the injector */
     double during_ns, during_p95_ns;   /* mean of all windows with the injector */
     double settled_ns, settled_p95_ns; /* last two windows with the injector */
-    double after_ns;          /* last window, without the injector again; 0: not measured */
+    double after_ns;          /* mean of the last window, after the injector has ended; 0: not
+                               * measured */
     uint32_t windows, rounds; /* number of windows and rounds until the recovery; 0: none */
     uint32_t tried, kept;     /* number of experiments before the end of the injector */
-    /* Bytes of tensors whose lane at the end differs from that before, or from the placement by the
-     * injector. A move that was undone counts as 0. */
+    /* Bytes of the tensors that are on another lane at the end than before the injector (or than
+     * the injector placed them). A move that was undone counts as 0. */
     double bytes_moved;
     struct herd_checks checks;
     char why_skipped[128]; /* "": the cell was run */

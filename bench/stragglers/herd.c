@@ -72,7 +72,7 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* Returns false after the last round. All ranks get the same answer, because an order is set two
+/* Returns false after the last round. All ranks return the same, because an order names a round two
  * rounds ahead. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
@@ -187,7 +187,7 @@ uint32_t herd_rounds(struct herd *herd)
     return rounds;
 }
 
-/* Sets the pause some rounds ahead, because the ranks differ by at most one round. */
+/* Orders the pause for a later round, because the ranks differ by up to one round. */
 int herd_pause(struct herd *herd)
 {
     struct herd_board *b = herd->board;

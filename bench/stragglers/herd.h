@@ -57,8 +57,8 @@ struct herd_checks {
     uint64_t wrong, checked;
 };
 /* Ends the workers and returns their checks, including the last rounds. -EIO, with a text on
- * standard error: a worker failed, or has not checked two rounds. May be called for a herd that did
- * not start; it has no checks. */
+ * standard error: a worker failed, or has not checked two rounds. May be called if herd_start()
+ * failed; then there are no checks. */
 int herd_stop(struct herd *herd, struct herd_checks *ret_checks);
 /* Returns the length of each of the rounds [first, end), including pauses. */
 void herd_times(struct herd *herd, uint32_t first, uint32_t end, double *ret_ns);

@@ -1,5 +1,5 @@
-/* Makes lanes slow. Owns the started hogs (programs that occupy a core), a queueing discipline, and
- * the numbers in a file. */
+/* Makes lanes slow. Owns the programs that occupy a core (hogs), a queueing discipline, and the
+ * file of numbers that lanes read. */
 #include "bench/stragglers/injector.h"
 
 #include "bench/lib/host.h"
@@ -74,7 +74,7 @@ static void burn(uint32_t core)
     }
 }
 
-/* Starts programs that occupy a core. Lanes are bound to one core after the other. */
+/* Starts programs that occupy a core. Lane number n is bound to the n-th core, cyclically. */
 static int start_hogs(struct injector *x)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);

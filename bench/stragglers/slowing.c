@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* shortest useful sleep: shorter ones take as long */
+/* shortest useful sleep: a shorter request takes as long */
 #define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US)
 /* longest sleep, because a lane must answer pings */
 #define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)
@@ -50,6 +50,6 @@ void slowing_pay(struct slowing *s)
     uint64_t began_ns = clock_now_ns();
     const struct timespec nap = {0, ns};
     nanosleep(&nap, NULL);
-    /* if a sleep was too long, the excess shortens later ones */
+    /* the excess of a sleep that was too long shortens later sleeps */
     s->debt_ns -= (int64_t)(clock_now_ns() - began_ns);
 }

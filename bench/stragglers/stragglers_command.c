@@ -1,5 +1,5 @@
-/* Options of `stragglers`, its rows, and its two limits (algorithm: RULES.md of packer, X1 to
- * X10). */
+/* Options of `stragglers`, its rows, and its two limits. RULES.md of packer describes the
+ * algorithm (X1 to X10). */
 #include "bench/commands.h"
 #include "bench/savings/statistics.h"
 #include "bench/sim/input/csv.h"
@@ -134,7 +134,8 @@ static struct cell make_cell(struct stragglers *s, const struct model *model,
         .usual_ns_per_kib = works ? 0 : (uint32_t)(LANE_MS * 1e6 / lane_kib),
         .times = TIMES,
         .task_ns = (uint32_t)(2 * LANE_MS * 1e6),
-        /* bandwidth for both directions of each worker, in half of the slow lane's time */
+        /* bandwidth with which the slow lane transfers the bytes of all workers, in both
+         * directions, in half of its time */
         .cap_mbit = (uint32_t)(TARGET_BYTES / CELL_LANES * 4 * WORKERS * 8 /
                                (TIMES * LANE_MS * 1e-3) / 1e6)};
 }
@@ -214,8 +215,7 @@ static int run_cell(struct stragglers *s, struct cell *cell)
     return 0;
 }
 
-/* Both policies run in turns, so that other load of the machine affects both; medians are
- * compared. */
+/* Runs both policies in turns, so that other load of the machine affects both. Compares medians. */
 static int run_quiet(struct stragglers *s, const struct model *model)
 {
     int r = 0;

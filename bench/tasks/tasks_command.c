@@ -1,6 +1,6 @@
 /* `tasks`: measures the memory of a coordinator with very many tasks, and the time until a new job
- * is placed beside them. Owns a service and the jobs, which are all in this process and push
- * nothing. */
+ * is placed beside them. Owns a service and the jobs. All ranks of the jobs are in this process,
+ * and push nothing. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/lib/own_service.h"
@@ -26,7 +26,7 @@ struct tasks {
     double *waits_ms; /* waiting times of the new jobs */
     uint64_t resting_ns, watched_ns;
     uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
-    uint64_t placing_ns; /* CPU time of the coordinator for all present tasks */
+    uint64_t placing_ns; /* CPU time in which the coordinator placed all present tasks */
 };
 
 enum { KEY_JOBS = 1000, KEY_TASKS, KEY_NEWCOMERS, KEY_NEWCOMER_TASKS, KEY_SECONDS, KEY_JSON };

@@ -165,8 +165,8 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     if (moves == 0 || (gain_ns < stalled_ns ? gain_ns : stalled_ns) < least_ns)
         return false;
     snprintf(d->reason, sizeof d->reason,
-             "lane %u takes %.2f ms a round, %.2f when all are even, and a worker waits %.2f of "
-             "%.2f ms: method %s; pieces that move: %zu",
+             "lane %u takes %.2f ms a round, %.2f if all lanes had equal load, and a worker waits "
+             "%.2f of %.2f ms: experiment %s; pieces that move: %zu",
              view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
              e->round.mean / MS, explore_arm_name(arm), moves);
     try_arm(e, arm, moves, d);
@@ -204,7 +204,7 @@ static bool explore_one(struct explore *e, const struct explore_view *view, uint
     if (moves == 0)
         return false;
     snprintf(d->reason, sizeof d->reason,
-             "a worker waits %.2f of %.2f ms: method %s is tried; pieces that move: %zu",
+             "a worker waits %.2f of %.2f ms: experiment %s starts; pieces that move: %zu",
              stalled_ns / MS, e->round.mean / MS, explore_arm_name(arm), moves);
     try_arm(e, arm, moves, d);
     return true;
@@ -235,7 +235,7 @@ static void judge(struct explore *e, const struct explore_options *o, struct exp
     d->after_ns = e->round.mean;
     d->verb = is_better || o->is_blind ? EXPLORE_KEEP : EXPLORE_BACK;
     snprintf(d->reason, sizeof d->reason,
-             "method %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
+             "experiment %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
              explore_arm_name(e->arm), e->round.mean / MS, half / MS, e->before.mean / MS,
              half_before / MS, d->verb == EXPLORE_KEEP ? "kept" : "rolled back");
     e->phase = d->verb == EXPLORE_BACK ? EXPLORE_RETURNING : EXPLORE_WATCHING;
@@ -263,7 +263,7 @@ int explore_tick(struct explore *e, const struct explore_options *options,
         say(&d, "the job has too many lanes");
     } else if (e->phase == EXPLORE_MOVING || e->phase == EXPLORE_RETURNING) {
         e->last_ns = now_ns;
-        say(&d, "tasks are on their way");
+        say(&d, "tasks of the job are being moved");
     } else if (seen->rounds > 0 && take(e, options, seen, now_ns)) {
         e->windows++;
         if (e->phase == EXPLORE_TRYING)

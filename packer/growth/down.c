@@ -42,7 +42,7 @@ static void drain(struct scale *scale, const struct scale_look *look, struct sca
     snprintf(d->reason, sizeof d->reason,
              "lane %" PRIu32 " is emptied: for %" PRIu64
              " s the load of %zu lanes was low, %.2f now, and its tasks (%zu, bytes: %" PRIu64
-             ") fit on other lanes, with every job one percentage point within its limit",
+             ") fit on other lanes, and every job stays one percentage point below its limit",
              d->lane, scale->low_ns / NS_PER_S, look->used, look->load, d->moves_count,
              plan->moved_bytes);
 }

@@ -30,7 +30,8 @@ static void say_wanted(const struct scale_look *look, struct scale_decision *d)
     d->job = look->wished > 0 ? look->seen->wishes[0].job : 0;
     if (look->wished > 0)
         snprintf(d->reason, sizeof d->reason,
-                 "%s: %zu; job %" PRIu64 " waits%s, for %" PRIu64 " in all, and %zu have no job",
+                 "%s: %zu; job %" PRIu64 " waits%s, for %" PRIu64
+                 " in all, and %zu lanes have no job",
                  verb, d->lanes_count, look->seen->wishes[0].job,
                  look->seen->wishes_count > 1 ? " and others" : "", look->wished, look->empty);
     else

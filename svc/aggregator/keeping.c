@@ -77,7 +77,7 @@ static int answer_wait(struct aggregator *a, const struct copies_wait *w, int co
     if (code == 0)
         return serve_reply(a, w->id, 0);
     snprintf(text, sizeof text, "lane %u, job %u: %s", w->lane, w->job,
-             code == -ENOENT ? "not all of the pieces to be copied are here" : err_text(code));
+             code == -ENOENT ? "this aggregator lacks a piece to be copied" : err_text(code));
     return serve_reply_failure(a, w->id, code, text);
 }
 

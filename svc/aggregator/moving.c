@@ -42,11 +42,11 @@ struct release {
 static const char *why(int code)
 {
     switch (code) {
-    case -ENOENT: return "not all of these pieces are here";
+    case -ENOENT: return "this aggregator lacks some of these pieces";
     case -EBUSY: return "a piece is not frozen, or does not wait for its workers";
-    case -EBADMSG: return "the state is not that of the piece, or not all of it";
+    case -EBADMSG: return "the state is incomplete, or belongs to another piece";
     case -EINVAL: return "an offset, a round or a count does not fit";
-    case -ECANCELED: return "a piece was thawed or dropped before it came to rest";
+    case -ECANCELED: return "the release of a piece was cancelled before its last round ended";
     case -ECONNABORTED: return "the job has failed";
     case -EAGAIN: return "not all of its workers have reported their rounds yet; try again";
     default: return err_text(code);

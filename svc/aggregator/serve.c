@@ -250,7 +250,7 @@ static int serve_drain(struct aggregator *a, const envelope *request)
             "this aggregator is drained, but some state has no other place and is lost: %.900s",
             loses);
     else
-        log_info("asked to drain");
+        log_info("the coordinator drains this aggregator: its tasks move to other lanes");
     a->is_draining = true;
     return serve_done(a, request->id);
 }

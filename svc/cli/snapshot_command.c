@@ -213,7 +213,7 @@ static void print_done(const struct fetch *f, const struct request *wanted, cons
                ", \"stood_ns\": %" PRIu64 "}\n",
                f->what->round, count, f->bytes, f->stood_ns);
     else
-        printf("%s: job %s after round %" PRIu64 ", %zu tensor%s with %.1f MiB; it stood still for "
+        printf("%s: job %s after round %" PRIu64 ", %zu tensor%s with %.1f MiB; rounds waited for "
                "%.1f ms\n",
                path, wanted->options.job, f->what->round, count, count == 1 ? "" : "s",
                (double)f->bytes / (1 << 20), (double)f->stood_ns / NS_PER_MS);

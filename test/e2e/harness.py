@@ -1,7 +1,7 @@
 """Starts a service and emulated workers as real processes, for end-to-end tests.
 
-Every started process is killed at the end, even if a case fails. Every wait has a deadline. The
-error names the missing condition and shows the end of the log."""
+Every started process is killed at the end, even if a case fails. Every wait has a deadline. If it
+passes, the error names the awaited condition and shows the end of the log."""
 import contextlib
 import ctypes
 import json
@@ -26,7 +26,7 @@ GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
 SERVING = ('up', 'silent')  # states of an aggregator with lanes for jobs
-# With nohup all started processes would ignore SIGHUP, but tests need its default action.
+# Under nohup started processes would inherit an ignored SIGHUP, but tests need the default action.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 PIDFD_GETFD = 438  # the same number on every architecture
 ESTABLISHED, LISTENING = '01', '0A'  # states in /proc/net/tcp
@@ -90,7 +90,7 @@ class Process:
         self.child.wait()
 
     def end(self):
-        """Kills the process and its children. Without this, local aggregators would survive their
+        """Kills the process and its children. Local aggregators would otherwise survive their
         coordinator."""
         left = children(self.pid)
         self.kill()
@@ -136,8 +136,8 @@ def until(condition, what, seconds=WAIT_S, process=None):
         if patience.is_over():
             what = what() if callable(what) else what
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        # A check that starts a command costs time. The pause after it leaves the core to the
-        # awaited processes.
+        # After a check that starts a command, a pause in proportion to its cost leaves the core to
+        # the awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
@@ -199,8 +199,8 @@ def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, 
 
 
 class Service:
-    """Runs `gradpool serve` in its own folder, on a port chosen by the kernel. `before` contains
-    words in front of its command."""
+    """Runs `gradpool serve` in its own folder, on a port chosen by the kernel. `before`: words in
+    front of the command."""
 
     def __init__(self, *options, aggregators=2, folder=None, name='serve', before=()):
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -251,8 +251,8 @@ class Service:
         return next((j for j in json.loads(answer.stdout)['jobs'] if j['job'] == name), None)
 
     def serving(self, *states):
-        """Returns the aggregators of `status` in these states. The default includes a silent one,
-        because a busy host can delay its answers."""
+        """Returns the aggregators of `status` in these states. The default includes silent
+        aggregators, because a busy host can delay their answers."""
         return [a for a in self.status()['aggregators'] if a['state'] in (states or SERVING)]
 
     def pids(self, *states):
@@ -420,7 +420,8 @@ def end_training(*workers):
 
 
 def finish_training(*workers):
-    """Waits until each verbose worker completes one more round with right sums. Then kills them."""
+    """Waits until each verbose worker has completed one more round with right sums, then kills
+    the workers."""
     for worker in workers:
         seen = worker.size()
         until(lambda worker=worker, seen=seen: worker.size() > seen + 200
@@ -431,8 +432,8 @@ def finish_training(*workers):
 
 
 def container():
-    """Returns words in front of a command that run it in its own PID namespace, like the first
-    process of a container with the host's network. SkipTest: this host does not allow it."""
+    """Returns words in front of a command. They run the command in a new PID namespace, as the
+    first process of a container with the host's network. SkipTest: this host does not allow it."""
     words = 'unshare', '--pid', '--fork', '--mount-proc'
     if subprocess.run([*words, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')

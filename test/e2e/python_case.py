@@ -12,7 +12,7 @@ service = None
 
 
 def setUpModule():
-    """The test module imports this function and the two definitions below."""
+    """Test modules import this function, and the two definitions below."""
     global service
     service = harness.Service()
     os.environ['GRADPOOL_ENDPOINT'] = service.endpoint

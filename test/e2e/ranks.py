@@ -1,14 +1,14 @@
 """Runs functions of Python tests in several processes.
 
-A test module names one of its functions. It is called once for each rank, each in a separate
+A test module names one of its functions. The function is called once for each rank, in a separate
 process:
 
     def rank_adds(rank, workers): return rank + 1
     run_ranks('rank_adds', 2) -> [1, 2]
 
-The module ends with main(). It runs the tests or, in a new interpreter, one rank. Importing torch
-takes two seconds of CPU time. With main(globals(), forks=True) the tests import it once, and ranks
-are forks."""
+The module ends with main(). main() runs the tests or, in a new interpreter, one rank. Importing
+torch takes two seconds of CPU time. With main(globals(), forks=True) the tests import it once, and
+ranks are forks."""
 import contextlib
 import gc
 import importlib
@@ -36,7 +36,8 @@ _forks = False
 
 class Fork(subprocess.Popen):
     """A rank as a fork of this process, with the methods of Popen. It has no open descriptors of
-    this process and runs none of its exit handlers. It ends like a process of multiprocessing."""
+    this process and runs none of its exit handlers. It ends as a process of multiprocessing
+    does."""
 
     def _execute_child(self, args, *rest):
         environment, pipes = rest[5], rest[9:15]

@@ -74,7 +74,7 @@ struct mem_packet {
     bool is_torn; /* the sender ended during this write, so a part is missing */
     uint64_t offset;
     struct region region; /* MEM_LEND: the region for the receiver */
-    size_t bytes;         /* bytes of data; for MEM_READ of the request */
+    size_t bytes;         /* number of bytes of data; for MEM_READ the number of requested bytes */
     unsigned char data[];
 };
 
@@ -111,7 +111,7 @@ struct mem_conn {
     bool wants_room;
     void *owner;
     uint32_t posted; /* messages and operations in progress */
-    int held;        /* number of messages that the caller has not returned */
+    int held;        /* number of received messages that the caller has not returned */
     struct list inbox;
     uint64_t inbox_due_ns; /* time of the last packet in the inbox */
     struct list ops;

@@ -14,8 +14,8 @@
 
 static struct mem_fabric *fabric_of(const struct fabric *f) { return (struct mem_fabric *)f; }
 
-/* Returns a connection that has not ended. The caller cannot use list_for_each, because the end of
- * one connection may free another, if both ends belong to one fabric. */
+/* Returns a connection that has not ended. The caller cannot use list_for_each: if both ends belong
+ * to one fabric, the end of one connection may free another list entry. */
 static struct mem_conn *first_live(struct mem_fabric *f)
 {
     list_for_each (node, &f->conns) {

@@ -1,6 +1,6 @@
-/* Fuzzes control connections. From a peer that sends any bytes and disconnects, only whole messages
- * are received, then -EBADMSG or -ECONNRESET, without a leak. The first byte selects the portions
- * in which the rest arrives. */
+/* Fuzzes control connections. The peer sends any bytes and disconnects. The channel must return
+ * only whole messages, then -EBADMSG or -ECONNRESET, and must leak nothing. The first byte selects
+ * the portions in which the rest arrives. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 

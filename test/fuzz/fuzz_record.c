@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* All readings of the same set agree. */
+/* Checks that all functions that read a set agree. */
 static void check_set(const struct record_chosen *set)
 {
     uint32_t ranks = 0, gradients = 0;

@@ -22,7 +22,7 @@ static void check_span(const struct row_directory *directory, uint32_t index)
     assert(memcmp(&span, &found, sizeof span) == 0);
 }
 
-/* Shards that a sound directory does not have are not found. */
+/* Checks that shards which a valid directory lacks are not found. */
 static void check_absent(const struct row_directory *directory)
 {
     struct row_span span;
@@ -35,7 +35,7 @@ static void check_absent(const struct row_directory *directory)
     assert(found == directory->spans);
 }
 
-/* A directory that is not sound may be read at any time, too. */
+/* Reads an invalid directory, which must also be possible at any time. */
 static void read_unsound(const struct row_directory *directory)
 {
     struct row_span span;

@@ -1,5 +1,5 @@
-/* Keeps the lines of the log, so that a test can check their words. With GRADPOOL_LOG_LEVEL set,
- * lines also go to standard error. Any thread may log. */
+/* Stores the lines of the log, so that a test can check their words. If GRADPOOL_LOG_LEVEL is
+ * set, lines also go to standard error. Any thread may log. */
 #ifndef TEST_LIB_KEPT_LOG_H
 #define TEST_LIB_KEPT_LOG_H
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-QUIET_CORES = 0.05  # a group of processes that uses fewer cores makes no progress
+QUIET_CORES = 0.05  # groups of processes that use fewer cores make no progress
 SAMPLE_S = 1.0
 
 
@@ -92,8 +92,8 @@ class Patience:
     """A time limit for processes without progress.
 
     is_over() becomes true after `seconds` in which no descendant of `root` was busy and `size()`
-    did not grow. It also becomes true after ten times `seconds` without growth, so that a process
-    in an endless loop ends, too."""
+    did not grow. It also becomes true after ten times `seconds` without growth of `size()`:
+    a process in an endless loop ends, too."""
     BUSY_FACTOR = 10
 
     def __init__(self, seconds, root=None, size=lambda: 0):
@@ -113,8 +113,8 @@ class Patience:
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
 
     def is_quiet(self):
-        """Only processes of the last sample count, because short commands of the waiting test are
-        no progress."""
+        """Counts only processes of the last sample, because short commands of the waiting test
+        are no progress."""
         size, pids = self.size(), set(owners([self.root], processes())) - {os.getpid()}
         has_grown, self.grown = size > self.grown, size
         if has_grown:

@@ -1,7 +1,7 @@
 """Searches models of protocols completely with spin, and checks that each planted mistake is found.
-shm_sleep.pml: no state in which a thread sleeps while work waits (W8). move.pml: a task moves while
-two workers train, with any loss (M1 to M10 of migrator). backup.pml: rounds that close without
-their stragglers (W13, W22). GRADPOOL_TEST_LONG searches deeper."""
+shm_sleep.pml: in no state a thread sleeps while it has work (W8). move.pml: a task moves while two
+workers train, and any process may be lost (M1 to M10 of migrator). backup.pml: rounds that close
+without their stragglers (W13, W22). GRADPOOL_TEST_LONG searches deeper."""
 import os
 import pathlib
 import re

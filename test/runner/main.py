@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs all tests of gradpool: set-up, builds, every case, one closing line. Started by
+"""Runs all tests of gradpool: set-up, builds, every case, one summary line. Started by
 test/run.sh."""
 import argparse
 import os
@@ -83,7 +83,7 @@ class Run:
         """`chosen`: build name -> function that returns whether a program (name, suites) belongs to
         the run. Each of `names` must be a program of the run."""
         programs = []
-        # configures all of them before a compiler starts
+        # all builds are configured before a compiler starts
         for name in list(self.configure(chosen)):
             programs += self.make(self.builds[name], chosen[name])
         for word in names:
@@ -172,7 +172,7 @@ def main(arguments):
     for number in signal.SIGTERM, signal.SIGHUP:    # under nohup SIGHUP remains ignored
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-    if not options.only:    # a filter in the environment of the shell would hide cases
+    if not options.only:    # a filter that is set in the user's shell would hide cases
         for name in 'GRADPOOL_TEST_CASE', 'GRADPOOL_TEST_LONG', 'GRADPOOL_TEST_SEEDS':
             os.environ.pop(name, None)
     if subprocess.run([builds.ROOT / 'test/setup.sh', '--tests'], check=False).returncode:

@@ -42,7 +42,7 @@ class Program:
     def start(self, environment):
         self.build.output.mkdir(exist_ok=True)
         command = [*self.build.wrapper, *self.test['cmd']]
-        # As meson does: memory from malloc() then contains no zeros.
+        # As meson does, so that memory from malloc() does not contain zeros by chance.
         perturb = environment.get('MALLOC_PERTURB_') or str(random.randrange(1, 256))
         environment = {**environment, **self.build.environment, **self.test['env'],
                        'MALLOC_PERTURB_': perturb}

@@ -2,7 +2,7 @@
 programs' use of cores.
 
 While a program waits, another may use its core. A program that computes, or is slowed down by other
-load, delays the queue. So the load stays near the number of cores on every host, and no program
+load, delays the queue. So about as many programs compute as the host has cores, and no program
 needs a setting."""
 import os
 import time

@@ -1,5 +1,5 @@
-/* A planted mistake: a lane that has dropped a piece answers like a lane that never had it. Linked
- * with --wrap=tell_error_now. */
+/* A planted mistake: a lane that has dropped a piece answers as if it had never had the piece.
+ * Linked with --wrap=tell_error_now. */
 #include "svc/lane/job/tell.h"
 
 #include <errno.h>

@@ -19,8 +19,8 @@
 
 /* --- chance and failure --- */
 
-/* Random numbers of splitmix64. The network has its own, so one more number here does not change
- * its delays. */
+/* Random numbers of splitmix64. The network has separate random numbers, so one more draw here does
+ * not change its delays. */
 uint64_t sim_draw(struct sim *sim, uint64_t below)
 {
     uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);

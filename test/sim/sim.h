@@ -56,7 +56,7 @@ struct sim_result {
     uint64_t handovers, undone; /* moves of pieces in use: completed; undone */
     uint64_t jobs_done, jobs_failed;
     uint64_t losses;      /* lost lane states that workers were informed of */
-    uint64_t bits;        /* hash of all results with bits fixed by their inputs */
+    uint64_t bits;        /* hash of all results whose bits depend on their inputs only */
     uint64_t posts;       /* posts of the side named by sim_fault */
     uint64_t allocations; /* allocations since the first poll */
 };

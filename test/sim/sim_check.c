@@ -233,7 +233,8 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
     }
 }
 
-/* Adds the result's bits to the hash. If all ranks take part, only the inputs decide the bits. */
+/* Adds the result's bits to the hash, if all ranks take part: then the inputs alone determine
+ * the bits. */
 static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     const unsigned char *landing = landing_at(w, piece, round);
@@ -245,8 +246,8 @@ static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint6
     w->sim->result.bits += hash;
 }
 
-/* Fills input and landing area with garbage after the check. If a lane still reads them, its sum or
- * result is wrong. */
+/* Overwrites input and landing area with garbage after the check. If a lane still reads them,
+ * its sum or result becomes wrong. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     uint64_t of = check_landed(w, piece, round);

@@ -1,6 +1,6 @@
 /* Simulates the coordinator. It places pieces, grants tickets and detects dead lanes after a delay.
- * The pieces of a dead lane get a new owner and the next epoch, and each worker is informed at
- * another time. Must never place a piece while another live lane still serves it (S3). */
+ * The pieces of a dead lane get a new owner and the next epoch, and the workers are informed at
+ * different times. Must never place a piece while another live lane still serves it (S3). */
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/reduce.h"
@@ -135,7 +135,7 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
 }
 
 /* If a worker has not adopted the former route yet, it connects directly to the new lane. For this
- * worker the earlier lane's release stays valid. */
+ * worker the release by the earlier lane is still valid. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -197,8 +197,8 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* A lane that was ordered to drop a piece serves it until its open round ends. Later the lane may
- * receive the piece again under another epoch. */
+/* Lets a lane serve a piece that it was ordered to drop until the open round ends. Later the
+ * lane may receive the piece again under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)
@@ -218,8 +218,9 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Returns whether all survivors know of the failure. Only lanes with both the victim and a survivor
- * report it to this survivor; a worker that has lost such a lane may never learn of the failure. */
+/* Returns whether all survivors were informed of the failure. Only a lane that is connected to
+ * both the victim and a survivor reports to this survivor. A worker that has lost such a lane
+ * may never be informed. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* maximum number of turns between two accidents */
+/* maximum number of turns between two faults */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
 /* Maximum number of turns until a coordinator detects that a lane is dead. */

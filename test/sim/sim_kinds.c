@@ -30,8 +30,8 @@ bool kind_has_state(const struct sim_piece *piece)
  * advance. */
 bool kind_is_open(const struct sim_piece *piece) { return piece->kind >= SIM_FIRST; }
 
-/* Returns whether the last round of the piece has ended. A late rank would then wait forever for
- * the first result of a new owner (W12). */
+/* Returns whether the last round of the piece has ended. A new owner would then never send a first
+ * result to a late rank (W12). */
 bool kind_is_stranded(const struct sim_piece *piece)
 {
     bool is_past = false;
@@ -232,8 +232,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* Returns the number of rounds of the rank in the sum, or -1 if the sum is impossible. They must be
- * its first rounds, each once. */
+/* Returns the number of rounds of the rank in the sum, or -1 if the sum is impossible. The sum must
+ * contain the rank's first rounds, each once. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);
@@ -272,7 +272,7 @@ static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *pi
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
         int64_t count = count_rounds(piece, sum, rank);
         const struct sim_view *of = &piece->job->workers[rank].views[piece->id - 1];
-        /* A failed view has forgotten its number of rounds. */
+        /* A worker that was informed of a lost state no longer knows its number of rounds. */
         bool is_begun = of->has_failed || count <= (int64_t)of->begun;
         if (count < (int64_t)v->known[rank] || !is_begun ||
             (rank == w->rank && count != (int64_t)round))

@@ -1,6 +1,6 @@
 /* Moves pieces in use from lane to lane as a coordinator does: runs `migrator` and executes its
- * actions. Each answer follows its request after some turns. Losses of a side, time-outs and
- * refusals by the store happen at random. */
+ * actions. Each answer follows its request after some turns. Losses of source or target, time-outs
+ * and refusals by the store happen at random. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "test/sim/sim_types.h"

@@ -53,8 +53,9 @@ void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source
                 piece->job->id, piece->id);
 }
 
-/* Checks a lane that starts with the piece. If it received the former owner's state, it must
- * continue at exactly that round. Otherwise it must know at least as much as its workers. */
+/* Checks a lane that begins to serve the piece. With the state of the former owner, the lane must
+ * continue at exactly its round. Without the state, the lane's round must be at least that of its
+ * workers. */
 static void check_beginning(struct sim *sim, struct sim_piece *piece, const struct piece *p)
 {
     uint64_t before = p->round - 1;

@@ -1,7 +1,7 @@
 /* A worker: the client's side of the protocol as one state machine for each piece, without the
  * client library. Pushes in random order, reports the state of its rounds to a new owner, and
  * never contacts a new owner before the old one is disconnected (W5). sim_check.c checks all
- * messages that it receives. */
+ * messages that the worker receives. */
 #include "test/sim/sim_types.h"
 
 #include "svc/reduce/reduce.h"
@@ -121,8 +121,8 @@ static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
     return v->fence == SIM_NOWHERE && w->links[v->lane].state == SIM_LINK_OPEN;
 }
 
-/* Sends announcements in the order of rounds. The first open round is the standing (W5). False: no
- * room now. */
+/* Sends announcements in the order of rounds. The first open round is the state of rounds that a
+ * new owner needs (W5). False: no room now. */
 static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -183,8 +183,8 @@ static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_ope
     w->sim->result.commits++;
 }
 
-/* A lane opens a round only after the commit of the previous one. So a worker that is a round ahead
- * learns of that commit from this message. */
+/* A lane opens a round only after the commit of the previous one. So this message also tells a
+ * worker that is a round ahead that the previous round is committed. */
 static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -198,8 +198,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED: the worker was late, and has the result of another round. Its next round follows
- * that one (W12). */
+/* Handles CLOSED: the worker was late, and has received the result of another round. The next round
+ * of the worker follows this round (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -512,8 +512,8 @@ static bool holds_everything(const struct sim_worker *w)
     return true;
 }
 
-/* Sends a goodbye on every connection, and leaves. Without room the goodbye is sent later, because
- * a worker that ends without one fails the job. */
+/* Sends a goodbye on every connection, and leaves. If the send queue is full, the goodbye is sent
+ * later, because the end of a worker without a goodbye fails the job. */
 static void leave(struct sim_worker *w)
 {
     struct record_leave leave = {.kind = RECORD_LEAVE};

@@ -1,5 +1,5 @@
 /* Makes every operation fail, one after the other: the n-th post and the n-th allocation, for each
- * n until a run has no n-th one. There must be no crash, no leak and no wrong sum. */
+ * n until a run has no n-th operation. There must be no crash, no leak and no wrong sum. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
@@ -33,7 +33,7 @@ static struct sim_options small_world(enum sim_reach reach)
                                 .payload_bytes_max = 4096};
 }
 
-/* Makes each post fail in turn; the results have the same bits. Returns the number of new
+/* Makes each post fail in turn; the results must have the same bits. Returns the number of new
  * connections. */
 static uint64_t fail_each_post(struct sim_options options, struct sim_fault fault)
 {
@@ -91,8 +91,8 @@ static void a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connec
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* Covers all posts, so the connection ends at every point of a round. At some points only the
- * worker's result has not arrived, and must not be committed. */
+/* Breaks the connection at each post, so at every point of a round. At some points only the
+ * worker's result is missing; the round must then not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;
@@ -106,7 +106,7 @@ static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **
     assert_true(comebacks > 0);
 }
 
-/* Has more ranks than one pass sums. Partial sums then need slots also in mapped memory. */
+/* Uses more ranks than one pass can sum, so that partial sums need slots in mapped memory, too. */
 static void any_allocation_of_a_running_lane_may_fail(void **state)
 {
     for (uint32_t workers = 2; workers <= 10; workers += 8) {

@@ -1,7 +1,7 @@
 /* Kills the owner of a piece before its n-th post, for each n (by default for some) until a world
  * has no n-th post. So the owner dies between any two RESULTs, and between any two transfers of a
- * chunk. Posts in flight arrive in part, as the seed decides. The next owner finishes with the same
- * bits. */
+ * chunk. The seed determines which part of the posts in flight arrives. The next owner finishes
+ * with the same bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 
@@ -93,8 +93,8 @@ static void a_sum_in_mapped_memory_survives_the_death_of_its_owner_at_any_point(
     a_sum_is_finished_wherever_its_owner_dies(SIM_MAPPED, LONG);
 }
 
-/* Until the first commit a new owner can repeat all rounds. Afterwards parameters and moments are
- * lost with their lane, and each worker that needs them is informed. */
+/* Before the first commit a new owner can repeat all rounds. After it, parameters and moments are
+ * lost with their lane, and each worker that needs them must be informed. */
 static void an_update_is_finished_or_its_loss_reported_after_the_death_of_its_owner(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {

@@ -1,5 +1,5 @@
-/* Expects that random worlds find a planted mistake (list: meson.build; place: README.md). Each
- * world runs in a separate process, because a broken one may crash or hang. */
+/* Expects that random worlds find a planted mistake (meson.build lists the mistakes). The worlds
+ * run in separate processes, because a world with the mistake may crash or hang. */
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"

@@ -33,7 +33,8 @@ static const char *const rules[] = {
     "adasync:2",          "adasync:4",
 };
 
-/* Results of an independent program. Results on digits are for scikit-learn's digits. */
+/* Expected results, computed by an independent program. For the digits problems that program
+ * read scikit-learn's digits. */
 static const struct grid_check checks[] = {
     {"quadratic",
      "calm",

@@ -1,5 +1,5 @@
-/* Settings of the virtual bench: problems, step times, rules, seeds and limits of a run. The unit
- * of time is about one gradient. */
+/* Settings of the virtual bench: problems, step times, rules, seeds and limits of a run. One unit
+ * of time is about the duration of one gradient. */
 #ifndef GRADPOOL_BENCH_BACKUP_GRID_GRID_H
 #define GRADPOOL_BENCH_BACKUP_GRID_GRID_H
 
@@ -90,7 +90,7 @@ void grid_fast_rate(struct grid *ret_grid);
 /* A part of the whole grid that runs for some seconds. */
 void grid_quick(struct grid *ret_grid);
 
-/* Parses "static:12", "auto + second", "dbw", ...; -EINVAL. */
+/* Parses a rule's name, such as "static:12", "auto + second" or "dbw"; -EINVAL. */
 int grid_rule_parse(const char *name, struct grid_rule *ret_rule);
 /* Parses "wait" or "interrupt"; -EINVAL. */
 int grid_straggler_parse(const char *name, enum straggler *ret_straggler);

@@ -7,8 +7,8 @@
 #define GRID_FILE_ERROR_BYTES 256
 
 /* Reads workers, seeds, limits, problems, step times, stragglers, rules and checks. Step times are
- * found by name. `is_fast_rate`: reads the part "rate_2" of the file. Returns -errno with a text in
- * `error`. */
+ * found by name. With `is_fast_rate`, reads the part "rate_2" of the file. Returns -errno with a
+ * text in `error`. */
 int grid_file_read(const char *path, bool is_fast_rate, struct grid *ret_grid,
                    char error[GRID_FILE_ERROR_BYTES]);
 

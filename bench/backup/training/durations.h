@@ -4,7 +4,8 @@
 
 #include "bench/backup/grid/grid.h"
 
-/* Coefficients of variation among the workers of one job, over its iterations. */
+/* Coefficients of variation of the step times of one job's workers: percentiles over its
+ * iterations. */
 struct jitter_row {
     double p50, p90, p99, most;
 };

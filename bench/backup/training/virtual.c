@@ -1,5 +1,5 @@
 /* Owns one run: its clock, the gradients in progress, the parameters. Reads the real clock only to
- * measure a decision. This time must never affect the run. */
+ * measure a decision. The measured time must never affect the run. */
 #include "bench/backup/training/virtual.h"
 
 #include <errno.h>

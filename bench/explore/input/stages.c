@@ -1,4 +1,4 @@
-/* Draws stages among narrow jobs. */
+/* Draws stages among narrow jobs (jobs with few workers). */
 #include "bench/explore/input/stages.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A stage of 8 workers among narrow jobs, on a virtual clock (FlexPS 4.1). PURE. */
+/* Stages of 8 workers among jobs with few workers (narrow jobs), on a virtual clock, as in
+ * section 4.1 of the FlexPS paper. PURE. */
 #ifndef GRADPOOL_BENCH_EXPLORE_INPUT_STAGES_H
 #define GRADPOOL_BENCH_EXPLORE_INPUT_STAGES_H
 

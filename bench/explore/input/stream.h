@@ -1,5 +1,5 @@
-/* Streams of trials for `explore --simulate`: arrivals, number of slots, costs. Jobs, rule and
- * cluster of EPS are not public, so these streams are our own reconstruction. */
+/* Streams of trials for `explore --simulate`: arrivals, number of slots, costs. The jobs, the rule
+ * and the cluster of the EPS paper are not public, so these streams are our own reconstruction. */
 #ifndef GRADPOOL_BENCH_EXPLORE_INPUT_STREAM_H
 #define GRADPOOL_BENCH_EXPLORE_INPUT_STREAM_H
 
@@ -14,7 +14,7 @@
 enum stream_arrivals { STREAM_POISSON, STREAM_BATCH, STREAM_TRACE };
 
 struct stream_costs {
-    double start_s, preload_start_s; /* time from START until the worker takes part */
+    double start_s, preload_start_s; /* time from START until the worker computes */
     double resize_s;                 /* pause of a job when a worker joins or leaves */
     double restart_s;                /* pause of a job that restarts from a snapshot */
     double hold_s;                   /* minimum hold time of jobs that restart */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIAL_KEEP 0.5      /* fraction of the reports at a rung whose trials continue */
+#define TRIAL_KEEP 0.5      /* fraction of the trials that continue after a rung */
 #define TRIAL_REPORTS_MIN 4 /* with fewer reports at a rung every trial continues */
 #define TRIAL_BURST_S 60    /* a burst arrives within this time */
 #define TRIAL_STEPS_MIN 81

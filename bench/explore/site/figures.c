@@ -48,7 +48,7 @@ uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial 
 
 static uint64_t figures_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Returns the number of workers of overdue rests, and how many of these rests are wide. */
+/* Returns the number of workers whose rest is overdue, and how many of these rests are wide. */
 static struct site_wait figures_overdue(const struct site *site)
 {
     struct site_wait sum = {0};
@@ -62,7 +62,8 @@ static struct site_wait figures_overdue(const struct site *site)
     return sum;
 }
 
-/* Updates the longest probe. A silent trial probes until the scheduler counts it as running. */
+/* Updates the longest probe. A trial without reports probes until the scheduler counts it as
+ * running. */
 static void figures_watch_silence(struct site *site, struct site_trial *t)
 {
     struct scheduler_view view;
@@ -74,8 +75,8 @@ static void figures_watch_silence(struct site *site, struct site_trial *t)
     site->probe_ns = figures_max(site->probe_ns, site->now_ns - t->start_ns);
 }
 
-/* Returns whether a trial probes on more than three quarters of the slots, which leaves less than a
- * quarter for rests. */
+/* Returns whether a trial probes on more than three quarters of the slots, so that less than a
+ * quarter is left for rests. */
 static bool figures_has_wide_probe(const struct site *site)
 {
     for (size_t i = 0; i < site->setting->count; i++) {

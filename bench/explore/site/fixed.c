@@ -44,8 +44,8 @@ static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
     return true;
 }
 
-/* Starts angry jobs in order of arrival. Returns false if one of them has to wait, for which all
- * free slots are then kept. */
+/* Starts angry jobs in order of arrival. Returns false if an angry job has to wait: all free slots
+ * are then reserved for this job. */
 static bool fixed_serve_angry(struct fixed_queue *queue)
 {
     for (size_t i = 0; i < queue->count; i++)

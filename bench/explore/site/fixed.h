@@ -11,8 +11,9 @@
 #define FIXED_ANGRY 5
 
 enum fixed_rule {
-    FIXED_FIFO,     /* jobs start in order of arrival; one that does not fit blocks the others */
-    FIXED_PRIORITY, /* FlexPS: angry jobs first; free slots are kept for them */
+    FIXED_FIFO,     /* jobs start in order of arrival; a job that does not fit blocks all later
+                     * jobs */
+    FIXED_PRIORITY, /* FlexPS: angry jobs first; free slots are reserved for them */
     FIXED_GREEDY,   /* FlexPS: each pass starts every job that fits */
 };
 
@@ -32,7 +33,7 @@ void fixed_init(struct fixed_queue *queue, enum fixed_rule rule, uint32_t slots)
 void fixed_fini(struct fixed_queue *queue);
 /* Adds a job. -ENOSPC: more workers than `slots`; -ENOMEM. */
 int fixed_submit(struct fixed_queue *queue, uint32_t id, uint32_t workers, uint32_t slots);
-/* Does one pass. Returns the number of started jobs; `ret_ids` has room for all waiting ones. */
+/* Does one pass. Returns the number of started jobs. `ret_ids` has room for all waiting jobs. */
 size_t fixed_pass(struct fixed_queue *queue, uint32_t *ret_ids);
 
 #endif

@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #define ORDERS_LEAVE_STEPS 2 /* a worker ends this many steps after the request to leave */
-#define ORDERS_LEAVE_S 0.2   /* its slot is free after this time */
+#define ORDERS_LEAVE_S 0.2   /* the worker's slot is free after this time */
 #define ORDERS_MEASURE_STEPS 12
 
 /* Schedules a measurement of the new number of workers some steps later. */
@@ -62,7 +62,7 @@ static void orders_activate(struct site *site, struct site_trial *t)
     t->state = SITE_ACTIVE;
 }
 
-/* Starts a worker. A policy with restarts stops the whole job meanwhile. */
+/* Starts a worker. Under a policy with restarts the whole job pauses during the start. */
 static int orders_start(struct site *site, struct site_trial *t, uint32_t number, bool wakes)
 {
     const struct stream_costs *costs = &site->setting->costs;

@@ -51,7 +51,7 @@ struct site {
     struct fixed_queue queue;
     uint32_t *started; /* buffer for the result of a pass */
     struct site_list pauses;
-    double held_s; /* slot time with a worker */
+    double held_s; /* total time in which slots had workers */
     double resizes, lane_changes;
     double best;
     uint64_t best_ns;

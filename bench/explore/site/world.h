@@ -30,7 +30,8 @@ struct world_setting {
 
 struct world_figures {
     double feedback_p50_s, feedback_p95_s; /* time from submit to first report */
-    /* mean over trials of steps/s from submit to end, in speeds of one worker */
+    /* mean over all trials of their steps/s from submit to end, divided by the speed of one
+     * worker */
     double speed;
     double whole_speed; /* mean speed over the trials that ran all their steps */
     double makespan_s;
@@ -39,7 +40,7 @@ struct world_figures {
     double pause_p50_s, pause_max_s; /* pauses of jobs by changes */
     double resizes, lane_changes;
     double stage_wait_mean_s, stage_wait_max_s;
-    /* largest ratio of a wait to its bound (F7), of stages if there are any; 0 without */
+    /* largest ratio of a wait to its bound (F7), over stages if the run has any; 0: no waits */
     double bound_use;
     /* number of arrivals and rests beyond their bound; only for the scheduler with rests */
     double waits_over;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EXIT_NOTHING 3 /* exit code if the aggregator does not exist: its drain has ended, too */
+#define EXIT_NOTHING 3 /* exit code if the aggregator does not exist; its drain has then ended */
 
 static void order(struct drains *d, bool undoes)
 {
@@ -18,7 +18,7 @@ static void order(struct drains *d, bool undoes)
     errand_begin(&d->errand, arguments);
 }
 
-/* A failed command may have had an effect, so a failed drain is undone, too. */
+/* Undoes a failed drain as well, because a failed command may have had an effect. */
 static void take(struct drains *d, int code)
 {
     if (code != 0) {

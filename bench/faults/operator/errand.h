@@ -24,9 +24,9 @@ struct errand {
 
 /* Runs `gradpool ARGUMENTS` and returns at once. At most ten arguments, then NULL. */
 void errand_begin(struct errand *errand, const char *const *arguments);
-/* Returns the exit code of an ended command, once; ERRAND_RUNS during the command; -ENOENT without
- * one. A command that runs for more than a minute is killed and counts as a hang. `waits`: wait for
- * the end. */
+/* Returns the exit code of an ended command, once; ERRAND_RUNS while a command runs; -ENOENT if no
+ * command was begun. A command that runs for more than a minute is killed and counts as a hang.
+ * `waits`: wait for the end. */
 int errand_end(struct errand *errand, bool waits);
 
 #endif

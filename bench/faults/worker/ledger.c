@@ -1,5 +1,5 @@
 /* Owns the entries of rounds: for each push one word, with an author and a hash of all pushes in
- * its round. Never waits for agreement, only for the end of a member that is ending. */
+ * its round. Waits only for the end of a member that is ending, never for agreement. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"

@@ -1,5 +1,5 @@
 /* Shared memory in which the members of an elastic job compare, without the service, which
- * gradients each result contains. All members with a result of a round must name the same
+ * gradients are in each result. All members that received a round's result must record the same
  * gradients. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_LEDGER_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_LEDGER_H
@@ -11,8 +11,8 @@
 #define LEDGER_RANKS 4
 #define LEDGER_ROUNDS 1024 /* members differ by at most one round */
 
-/* A gradient of a rank: number of the rank's join, and number of the push since that join, both
- * from 1; 0: no push. */
+/* A gradient of a rank. `coming`: number of the rank's join, from 1. `count`: number of the push
+ * since that join, from 1; 0: no push. */
 struct ledger_push {
     uint32_t coming, count;
 };
@@ -37,10 +37,10 @@ struct ledger {
     _Atomic uint64_t rounds[LEDGER_RANKS][LEDGER_ROUNDS];
 };
 
-/* Records the pushes of a result of `author`, which is in the round. False: another member has a
- * result with one of these pushes among different ones, and does not end within `grace_ns`. A
- * member that is ending may have a result that no other member has: the round is repeated
- * without it. */
+/* Records the pushes of a result of `author`, which is in the round. False: another member has
+ * recorded one of these pushes in a different set of pushes, and does not end within `grace_ns`. A
+ * member that is ending may have a result that no other member has, because the others repeat the
+ * round without that member. */
 bool ledger_note(struct ledger *ledger, uint32_t author,
                  const struct ledger_push pushes[LEDGER_RANKS]);
 

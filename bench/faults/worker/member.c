@@ -1,7 +1,7 @@
 /* The worker of the elastic jobs of `faults`, an ordinary client (B2). A late worker enters each
- * tensor at another round, so the pushes of a round are known for one tensor only: the job has one
- * tensor. Owns its client, its memory, and the thread that resizes. The other members confirm each
- * result, never the service alone: each gradient identifies itself. */
+ * tensor at another round, so the job has only one tensor. Owns its client, its memory, and the
+ * thread that resizes. Each gradient contains its rank and number, so the members compare their
+ * results without the service. */
 #include "bench/faults/worker/member.h"
 
 #include "bench/faults/worker/timed.h"
@@ -15,7 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Pause between attempts to join, until the service knows the end of the rank's former process. */
+/* Longest time of repeated attempts to join: the service first has to detect the end of the
+ * rank's former process. */
 #define JOIN_NS (15 * NS_PER_S)
 #define JOIN_AGAIN_NS (50 * NS_PER_MS)
 #define RESIZE_MS 8000

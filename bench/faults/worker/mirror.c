@@ -1,6 +1,6 @@
 /* Computes the gradient of a momentum step from the states before and after, for the elements that
- * identify gradients. These are small whole numbers, so rounding cannot change them. Owns two
- * states. Must never copy other numbers from the service: a wrong result would become the next
+ * identify gradients. Those elements are small whole numbers, so rounding cannot change them. Owns
+ * two states. Must never copy other numbers from the service: a wrong result would become the next
  * reference. */
 #include "bench/faults/worker/mirror.h"
 
@@ -13,7 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Decay limits the size of parameters that are pushed in every round, so they stay exact. */
+/* Decay limits the size of the parameters, so that small whole numbers in the gradients stay
+ * exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
 #define SOME 0.125 /* a mean of four numbers of which one is 1 is larger than this */
@@ -141,8 +142,8 @@ static bool read_page(struct mirror *k, struct mirror_page *page)
     return atomic_load(&page->turn) == turn;
 }
 
-/* Returns whether the result can follow from this state. The other member may have made the step of
- * this result, or all steps but that one. */
+/* Returns whether the result can follow from this state. The state may include the step of this
+ * result, or lack only this step. */
 static bool leads_to(struct mirror *k, const float *result, struct pushes *ret_pushes)
 {
     if (k->now->step > 0 && count_wrong(k->now, result) == 0) {

@@ -1,6 +1,6 @@
 /* A member's own copy of the lanes' state of an update tensor: parameters and a moment. Each member
- * does the steps in plain C, with the gradients that each result identifies. A late worker copies
- * the state from another member. */
+ * does the steps in plain C, with the gradients that it identifies from each result. A late worker
+ * copies the state from another member. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_MIRROR_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_MIRROR_H
 
@@ -42,8 +42,8 @@ void mirror_set(struct mirror *mirror, float *values);
 /* Does one step with the gradients that `result` identifies. Returns the number of elements that
  * differ from the step; all elements if no member pushed such gradients. */
 uint64_t mirror_follow(struct mirror *mirror, const float *result, struct pushes *ret_pushes);
-/* For a late worker after its first result: copies the state of another member from which `result`
- * follows, and waits for one up to `grace_ns`. False: no member has such a state. */
+/* For a late worker after its first result: copies the state of another member whose next step
+ * gives `result`. Waits up to `grace_ns` for such a state. False: no member has one. */
 bool mirror_find(struct mirror *mirror, const float *result, uint64_t grace_ns,
                  struct pushes *ret_pushes);
 /* Writes the state to a page of `rank`, for the other members. */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define PUSH_ELEMENTS 120000 /* enough for several pieces */
-/* index of the element after two numbers for each rank: not 0 in the last round */
+/* index of the element after two numbers for each rank; its value is not 0 in the last round */
 #define PUSH_END (2 * LEDGER_RANKS)
 #define PUSH_FIRST (PUSH_END + 1) /* index of the first pseudo-random element */
 
@@ -17,8 +17,8 @@ struct pushes {
     struct ledger_push of[LEDGER_RANKS]; /* count 0: the rank was not in the round */
 };
 
-/* Computes the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END is 0; any rank may
- * set it. */
+/* Computes the gradient of a push: PUSH_ELEMENTS values. Element PUSH_END is 0, and
+ * the caller may set this element. */
 void pushes_draw(uint64_t seed, uint32_t rank, struct ledger_push push, float *ret_values);
 /* Computes the gradients of all ranks of the round, in rank order, one after the other in `memory`,
  * which has room for LEDGER_RANKS. Returns their number. */

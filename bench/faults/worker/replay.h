@@ -25,7 +25,7 @@ void replay_fini(struct replay *replay);
 
 /* Computes the broadcast parameters of that round in `values`, and resets the moments. */
 void replay_set(struct replay *replay, uint64_t round, float *values);
-/* Returns the settings of that round. Each round has other settings, so a step with those of
+/* Returns the settings of that round. Each round has other settings, so a step with the settings of
  * another round is detected. */
 struct update_settings replay_settings(uint64_t round);
 /* Does one step with the gradients of that round (bench/lib/gradient.h). */

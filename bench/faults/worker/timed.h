@@ -18,8 +18,8 @@ struct call call_begin(struct victim_board *board, const char *name, uint64_t de
 void call_time(const struct call *call, uint64_t ended_ns);
 /* Like call_time(), for a call that ends now. Returns `code`. */
 int call_end(const struct call *call, int code);
-/* Counts an error that does not end the worker and names no cause. The last error of a worker is
- * judged elsewhere. */
+/* Counts an error that does not end the worker and names no cause. company.c judges the error that
+ * ended a worker. */
 void call_judge(struct victim_board *board, const char *name, int code, const char *text);
 /* Returns whether the text names a rank, a process or the peer of a connection. */
 bool call_names_a_cause(const char *text);

@@ -252,8 +252,8 @@ static bool sets_parameters(const struct worker *w)
     return w->about->updates && w->round % VICTIM_SET_ROUNDS == 0;
 }
 
-/* Fills the gradients. Rank 0 broadcasts parameters of its replay; the landing areas of other ranks
- * get other values before. */
+/* Fills the gradients. Rank 0 broadcasts parameters of its replay; the other ranks first fill their
+ * result memory with other values. */
 static void compute(struct worker *w)
 {
     const struct victim *a = w->about;

@@ -17,7 +17,7 @@
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
     _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
-    /* number of stops by the bench; a duration with a stop in it does not count */
+    /* number of stops by the bench; a duration that includes a stop does not count */
     _Atomic uint32_t stops;
     /* number of workers for which the member calls gp_job_resize(); 0: none */
     _Atomic uint32_t wanted;
@@ -46,8 +46,8 @@ struct victim_rule {
     enum gp_rule rule;
 };
 bool victim_rule(size_t tensor, struct victim_rule *ret_rule);
-/* Calls gp_connect(), for some seconds without a coordinator, because a strike may have
- * killed it. */
+/* Calls gp_connect() repeatedly, for some seconds, because a strike may have killed the
+ * coordinator. */
 int victim_connect(struct victim_board *board, const char *endpoint, const char *transport,
                    gp_client **ret_client);
 /* Calls gp_job_join(), repeated like victim_connect(). */

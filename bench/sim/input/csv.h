@@ -1,5 +1,6 @@
 /* A table of plain CSV: one line of names, no quotes. The caller names the columns that it needs;
- * others are skipped. Errors have the form "file:line: what was expected, what was there". */
+ * other columns are skipped. Errors have the form "file:line: what was expected, what was
+ * there". */
 #ifndef GRADPOOL_BENCH_SIM_INPUT_CSV_H
 #define GRADPOOL_BENCH_SIM_INPUT_CSV_H
 

@@ -2,8 +2,8 @@
  * same jobs on every machine.
  *
  * Arrivals have a constant mean rate. A run time is exp(mu + sigma z) seconds with normal z: half
- * of the jobs end within half an hour, and the longest tenth needs most of the time. Two, four or
- * eight workers are usual, more are rare, as in public traces. */
+ * of the jobs end within half an hour, and the longest tenth of the jobs needs most of the total
+ * time. Two, four or eight workers are usual, more are rare, as in public traces. */
 #include "bench/sim/chance.h"
 #include "bench/sim/input/csv.h"
 #include "bench/sim/input/workload.h"

@@ -138,7 +138,7 @@ static int view_init(struct view *view, const struct cluster *cluster, size_t jo
     return view->lanes && view->others ? 0 : -ENOMEM;
 }
 
-/* Returns the free bandwidth. Every pushed byte uses the lane's network once in each direction. */
+/* Returns the free bandwidth. Every pushed byte is received once and sent once by the lane. */
 static uint64_t network_left(const struct cluster *cluster, size_t lane)
 {
     const struct setting *s = cluster->setting;
@@ -347,7 +347,7 @@ static int rehome(struct drain *drain, size_t job)
         count = gather(drain, job, tensors);
         view_fill(&view, cluster, job, drain->lane, 0);
         r = view.count > 0 ? ask(cluster, &view, job, tensors, count, &plan) : -ENOSPC;
-        /* a piece that was whole before must stay whole */
+        /* the drain must not split a piece */
         if (r == 0 && plan.pieces_count != count)
             r = -ENOSPC;
     }
@@ -386,7 +386,8 @@ static uint64_t count_moves(const struct drain *drain)
     return moves;
 }
 
-/* Empties the lane completely or not at all. 1: the lane is empty; 0: not possible. */
+/* Moves all tasks off the lane, or none. Returns 1: the lane is empty; 0: a task fits on no
+ * other lane. */
 static int drain_lane(struct cluster *cluster, size_t lane)
 {
     struct drain drain = {.cluster = cluster, .lane = (uint32_t)lane};

@@ -18,7 +18,9 @@
 #define ROUNDS 100 /* number of simulated rounds; the service's mean refines the first 20 */
 /* 5 rounds of warm-up and 20 counted rounds; the job keeps its lanes during these rounds */
 #define MEASURED_ROUNDS 25
-#define HOLD_NS UINT64_C(30000000000) /* time before growth tries fewer lanes (G5, G12 of packer) */
+#define HOLD_NS \
+    UINT64_C(30000000000) /* how long the job keeps its lanes before growth tries
+                                       * fewer (G5, G12 of packer) */
 #define TRIED_ROUNDS 50
 /* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */
 #define TRIED_NS UINT64_C(6000000000)
@@ -157,8 +159,8 @@ static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double
     return busiest;
 }
 
-/* Measures the end of a round as the service does: a lane does not know when other lanes have
- * ended, but rounds begin almost at the same time on all lanes. */
+/* Measures the end of a round as the service does: from the times of one lane, because a lane does
+ * not know the ends of other lanes; rounds begin almost at the same time on all lanes. */
 static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t rounds,
                           struct measurement *m)
 {
@@ -177,7 +179,8 @@ static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t 
     return r;
 }
 
-/* Measures on a number of lanes. Each number gets other rounds, as in the service. */
+/* Measures on a number of lanes. Each number of lanes is measured in different rounds, as in the
+ * service. */
 static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t rounds,
                    struct measurement *ret, char *error)
 {

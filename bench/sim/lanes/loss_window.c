@@ -1,5 +1,5 @@
 /* Owns the input of one event simulation. Must never change the cluster. The two losses must stay
- * independent: the measured one uses no formula, the predicted one no events. */
+ * independent: the measured loss uses no formula, the predicted loss no events. */
 #include "bench/sim/lanes/loss_window.h"
 
 #include "bench/sim/chance.h"
@@ -21,13 +21,13 @@ struct window {
     struct queue_piece *pieces; /* pieces of all jobs */
 };
 
-/* Losses of a job by formulas: the largest over its lanes. */
+/* Losses of a job by formulas: the largest loss over the job's lanes. */
 struct formulas {
     double predicted, counted;
 };
 
-/* Returns the time from now to the next round of a job. Rounds have had the same period since the
- * start of the job, except for jitter, so their phase is a random walk. */
+/* Returns the time from now to the next round of a job. Jitter changes each period a little, so the
+ * phase of the rounds is a random walk since the start of the job. */
 static double next_start_ns(const struct cluster_job *job, uint64_t age_ns, uint64_t seed)
 {
     double period_ns = (double)job->timing.period_ns;

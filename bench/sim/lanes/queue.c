@@ -3,8 +3,8 @@
  * compared with this simulation.
  *
  * A lane with work of only one job serves it without events until a piece of another job
- * arrives. It then stops at the end of the chunk. So there are events only where a decision is
- * due. */
+ * arrives. It then stops at the end of the chunk. So events happen only when a lane has to choose a
+ * job. */
 #include "bench/sim/lanes/queue.h"
 
 #include "bench/sim/chance.h"
@@ -101,7 +101,7 @@ static void draw_arrivals(const struct queue_job *job, uint64_t round, double st
         later(ret_arrivals_ns[last], start_ns + factor * (job->forward_ns + job->backward_ns));
 }
 
-/* Returns the work of a piece. It is positive, because a piece without work would never be
+/* Returns the work of a piece. The result is positive, because a piece without work would never be
  * finished. */
 static double work_ns(const struct queue_piece *piece)
 {
@@ -296,7 +296,8 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* Chooses the next job with work after `last`; `last` itself is the last choice. */
+/* Chooses the next job with work after `last`, in turn; chooses `last` itself only if no other
+ * job has work. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;
@@ -342,8 +343,8 @@ static double others_arrival_ns(const struct run *run, const struct run_lane *la
     return next_ns;
 }
 
-/* Serves one job without interruption until a piece of another job arrives. This piece is served
- * later, never before its arrival. */
+/* Serves one job without interruption until a piece of another job arrives. The lane never serves
+ * this piece before its arrival. */
 static double serve_alone(struct run *run, struct run_lane *lane)
 {
     struct stream *stream = &run->streams[lane->serving];

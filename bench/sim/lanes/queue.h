@@ -2,9 +2,9 @@
  * same input and seeds give the same result. Uses no formula of loss.
  *
  * A job is synchronous. Its workers compute, and each piece of a gradient becomes ready during the
- * backward pass. The piece is sent over the worker's network, and is summed on its lane after the
- * arrival of the slowest worker's part. The round ends with the last piece, and the next begins. A
- * lane serves the jobs with work in turn, one chunk each. */
+ * backward pass. The piece is sent over the worker's network. Its lane sums the piece when the
+ * gradient of the slowest worker has arrived. A round ends when all pieces are summed; then the
+ * next round begins. A lane serves the jobs with work in turn, one chunk each. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 #define GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 

@@ -218,10 +218,11 @@ static int check_steps(const struct starting *s, const struct gp_tensor *t)
     bool is_new = t->round == 0 && t->entering == 0;
     if (!counts_on(s) || s->root != s->job->rank || t->knows_steps || is_new)
         return 0;
-    return client_error(-EINVAL,
-                        "tensor '%s': rank %u came late and has not counted all updates; give the "
-                        "number of steps",
-                        t->name, s->job->rank);
+    return client_error(
+        -EINVAL,
+        "tensor '%s': rank %u joined late and has not counted all updates; pass the "
+        "number of steps",
+        t->name, s->job->rank);
 }
 
 static int check_item(const struct starting *s, const gp_item *item, size_t i)

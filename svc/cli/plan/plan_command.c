@@ -97,8 +97,8 @@ static int show_reply(const struct plan *p, const envelope *reply)
     int error = (p->options.json ? ops_plan_json : ops_plan_text)(plan, stdout);
     if (p->request.period_ns && plan->period_ns != p->request.period_ns)
         fprintf(stderr,
-                "gradpool plan: --period is not used: no measured job trains here that would "
-                "tell how long lanes take for these bytes; name --lane-time, too\n");
+                "gradpool plan: --period is not used, because no measured job trains here that "
+                "shows the lane time of these bytes; give --lane-time, too\n");
     return error < 0 ? CLI_FAILED : plan->code < 0 ? CLI_NOTHING : CLI_OK;
 }
 
@@ -126,10 +126,10 @@ static const char *fault_of(const struct plan *p)
     if (!p->options.job)
         return "missing: FILE, the table of tensors";
     if (p->request.lane_ns && !p->request.period_ns)
-        return "missing: --period, which belongs to --lane-time";
+        return "missing: --period, which --lane-time needs";
     if (p->request.lane_ns / WORKERS_MAX > p->request.period_ns)
-        return "--lane-time is more than lanes have in one --period, were there one a worker of "
-               "the largest job";
+        return "--lane-time is more than the lanes of the largest job have in one --period; "
+               "correct one of the two";
     return NULL;
 }
 

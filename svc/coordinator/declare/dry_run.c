@@ -62,11 +62,12 @@ static int check_request(const WIRE(PlanRequest) * request, struct err *err)
             "the file has no tensors: there is nothing to place; add a line for each tensor");
     if (request->loss_limit_ppm >= PPM || request->period_ns > PACKER_PERIOD_NS_MAX ||
         request->lane_ns > request->period_ns * (uint64_t)WORKERS_MAX)
-        return err_set(err, -EINVAL,
-                       "a period of %.3f s, lane time of %.3f s, limit %.1f %%: "
-                       "no job is like that; correct --period, --lane-time or --loss-limit",
-                       (double)request->period_ns / NS_PER_S, (double)request->lane_ns / NS_PER_S,
-                       request->loss_limit_ppm / 1e4);
+        return err_set(
+            err, -EINVAL,
+            "a period of %.3f s, lane time of %.3f s, limit %.1f %%: "
+            "no job can have these values; correct --period, --lane-time or --loss-limit",
+            (double)request->period_ns / NS_PER_S, (double)request->lane_ns / NS_PER_S,
+            request->loss_limit_ppm / 1e4);
     return 0;
 }
 

@@ -165,7 +165,7 @@ static void finish(struct migration *m)
                  is_one ? "task stays where it is" : "tasks stay where they are", m->text);
     else
         snprintf(text, sizeof text,
-                 "job %s: %u %s moved, epoch %u: %.1f MiB of state, told after %.2f ms", name,
+                 "job %s: %u %s moved, epoch %u: %.1f MiB of state, interrupted %.2f ms", name,
                  m->moved.tasks, is_one ? "task has" : "tasks have", m->epoch,
                  (double)m->moved.state_bytes / (1 << 20), (double)m->moved.longest_ns / NS_PER_MS);
     if (stays || m->moved.longest_ns > 0) {

@@ -71,7 +71,7 @@ static void got(struct service *s, void *data, const envelope *reply, int code, 
     if (!reply)
         return failed(m, part, code, text);
     if (reply->body_case != BODY(STATE_REPLY) || reply->state_reply->data.len != part->bytes)
-        return failed(m, part, -EBADMSG, "a lane did not send the state that it said it had");
+        return failed(m, part, -EBADMSG, "a lane sent more or less state than it had announced");
     const struct traveller *t = &m->travellers[part->at];
     struct lane *lane = lane_find(s, t->target);
     m->moved.state_bytes += part->bytes;

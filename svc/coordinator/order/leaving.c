@@ -314,7 +314,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (by_ns < a->leaving->by_ns)
         a->leaving->by_ns = by_ns;
     if (is_first) {
-        log_info("%s is to end: its tasks and copies move to others, for %.1f s at most",
+        log_info("%s begins to end: its tasks and copies move to others, within %.1f s",
                  AGGREGATOR_NAME(a), (double)left_ns / NS_PER_S);
         a->is_stopping = true;
         fleet_leaves(a);

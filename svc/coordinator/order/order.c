@@ -224,7 +224,7 @@ static bool plan(struct order *order, struct job *job)
     forget_tasks(order);
     order->is_stale = false;
     bool goes_astray = order->lane == 0 && moving_goes_astray(job);
-    static const char astray[] = "its tasks are still on their way to a lane that is to be empty";
+    static const char astray[] = "its tasks are still moving to a lane that is being emptied";
     if (goes_astray && try_later(order, astray))
         return false;
     if (goes_astray)

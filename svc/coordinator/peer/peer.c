@@ -203,7 +203,7 @@ static bool admit(struct peer *p, uint64_t request, const WIRE(Hello) * hello)
     const char *name = channel_tenant(p->channel);
     if (!name && needs_key(p))
         return turn_down(p, request, -ENOKEY,
-                         "this endpoint asks for a key: set GRADPOOL_KEY_FILE to a file with one "
+                         "this endpoint needs a key: set GRADPOOL_KEY_FILE to a file with one "
                          "that its operator made with `gradpool tenant add`"),
                false;
     struct tenant *tenant = name ? tenants_find(p->service, name) : tenants_local(p->service);

@@ -194,15 +194,12 @@ void budgets_name(const struct service *s, const struct packer_request *request,
     static const struct {
         unsigned without;
         const char *text;
-    } budgets[] = {
-        {BUDGET_LANES, "the memory of lanes that is short, %s each by --lane-memory-max"},
-        {BUDGET_NODES,
-         "the memory of the lanes' NUMA nodes that is short, %s at most, also by their "
-         "cgroup (memory.max, memory.limit_in_bytes)"},
-        {BUDGET_NETWORK, "the network of the lanes that is short (--network-gbit)"},
-        {BUDGET_LANES | BUDGET_NODES | BUDGET_NETWORK,
-         "memory and network of the lanes that are short (--lane-memory-max, "
-         "--network-gbit)"}};
+    } budgets[] = {{BUDGET_LANES, "memory of lanes, %s each (--lane-memory-max)"},
+                   {BUDGET_NODES, "memory of the lanes' NUMA nodes, %s at most, also by their "
+                                  "cgroup (memory.max, memory.limit_in_bytes)"},
+                   {BUDGET_NETWORK, "network of the lanes (--network-gbit)"},
+                   {BUDGET_LANES | BUDGET_NODES | BUDGET_NETWORK,
+                    "memory and network of the lanes (--lane-memory-max, --network-gbit)"}};
     char most[32], text[256];
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         if (!would_fit(request, budgets[i].without))
@@ -212,7 +209,7 @@ void budgets_name(const struct service *s, const struct packer_request *request,
                              : s->options->limits.most[LIMIT_LANE_MEMORY];
         text_bytes(bytes, most, sizeof most);
         snprintf(text, sizeof text, budgets[i].text, most);
-        text_append(err->text, sizeof err->text, "; it is %s", text);
+        text_append(err->text, sizeof err->text, "; the service lacks %s", text);
         return;
     }
 }

@@ -51,7 +51,7 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
                   grant->lane);
     else if (lane->aggregator->state == AGGREGATOR_AWAY || (!reply && call_went_unanswered(code)))
         peer_fail(wait->peer, wait->request, -EAGAIN, "lane %u: %s", grant->lane,
-                  reply ? "its aggregator is away" : text);
+                  reply ? "its aggregator is not connected" : text);
     else if (!reply)
         peer_fail(wait->peer, wait->request, code, "lane %u: %s", grant->lane, text);
     else

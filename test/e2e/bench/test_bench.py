@@ -25,7 +25,7 @@ FASTEST_S_PER_GIB = 0.005   # no core moves 200 GiB/s
 
 
 class Spent:
-    """Wall time and CPU time of all commands since the start. No figure of the bench can be
+    """Wall time and CPU time of all commands since the start. The bench's own figures cannot be
     larger."""
 
     def __init__(self):
@@ -61,7 +61,7 @@ def compare(case, *options):
         case.assertGreater(cell['cpu_s_per_gib'], FASTEST_S_PER_GIB)
         case.assertLessEqual(cell['server_cpu_s_per_gib'], cell['cpu_s_per_gib'])
         case.assertLessEqual(cell['round_us_p50'], cell['round_us_p99'])
-        # half of the rounds take at least the median
+        # Half of the rounds take at least the median time.
         case.assertGreater(wall_s(cell), cell['rounds'] / 2 * cell['round_us_p50'] / 1.1e6, cell)
     case.assertLess(sum(map(wall_s, cells)), spent.wall_s())
     case.assertLess(sum(cell['cpu_s_per_gib'] * gib(cell) for cell in cells),
@@ -298,16 +298,16 @@ class Budget(unittest.TestCase):
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
         rounds_per_gib = 1 << 30 >> 20 >> 2
         for cell in cells:
-            # Each of four workers sleeps a limited number of times in a round. A lane needs a
-            # system call to wake a sleeping worker.
+            # Each of four workers sleeps a limited number of times in a round. For each wake the
+            # lane makes a system call.
             self.assertTrue(0 < cell['worker_wakes_per_gib'] < 20 * 4 * rounds_per_gib, cell)
             self.assertGreater(cell['worker_calls_per_gib'], cell['worker_wakes_per_gib'] / 2, cell)
         shm, _, tcp = (cell['lane_calls_per_gib'] for cell in cells)
         self.assertTrue(0 < shm < tcp, cells)
-        # A MiB read from a socket takes at least one call. A MiB written takes one, too.
+        # Each MiB read from a socket takes at least one call, and so does each MiB written.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that finds the next announcement in its memory does not sleep. In a few rounds this
-        # may always be the case.
+        # A lane that finds the next announcement in its memory does not sleep. In a short run a
+        # lane may never sleep.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
             self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])

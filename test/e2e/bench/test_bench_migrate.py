@@ -29,9 +29,9 @@ class Migrate(unittest.TestCase):
             self.assertGreaterEqual(row['tasks'], 104)
             self.assertEqual(row['state_bytes'], 8 * 13 * 12 * 65536)
             self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
-            for which in ('longest', 'control'):    # with one event the two values are equal
+            for which in ('longest', 'control'):    # with one event, median and worst are equal
                 self.assertEqual(row[f'{which}_fraction_median'], row[f'{which}_fraction_worst'])
-                self.assertGreaterEqual(row[f'{which}_ms'], 100)    # each computes for 100 ms
+                self.assertGreaterEqual(row[f'{which}_ms'], 100)    # each job computes for 100 ms
         self.assertEqual([(r['mode'], r['transport']) for r in rows],
                          [(mode, transport) for transport in TRANSPORTS
                           for mode in ('live', 'stop-the-world', 'restart')])
@@ -41,7 +41,8 @@ class Migrate(unittest.TestCase):
             for name in ('iteration_ms', 'hidden_ms', 'visible_pause_fraction',
                          'control_fraction'):
                 self.assertIsInstance(row[name], float)
-            # all workers stop in one iteration, so its length shows all of the lost time
+            # all workers stop in one iteration, so the length of this iteration contains all of the
+            # lost time
             if row['mode'] != 'live':
                 self.assertEqual(row['hidden_ms'], 0, row)
                 longest_ms = (row['visible_pause_fraction'] + 1) * row['iteration_ms']

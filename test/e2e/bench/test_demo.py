@@ -1,4 +1,5 @@
-"""Runs the unchanged demo of the README, with output as text and as JSON. Its own checks must pass.
+"""Runs the unchanged demo of the README, with output as text and as JSON. The checks of the demo
+must pass.
 
 bench/demo.sh also installs and builds. This test skips these steps.
 """
@@ -17,7 +18,7 @@ PATIENCE_S = 400
 
 
 def run(*options):
-    """Returns the line of each check, and the JSON of the last line."""
+    """Returns the output line of each check, and the JSON of the last line."""
     ended = harness.run([sys.executable, DEMO, '--build', BUILD, *options],
                         capture_output=True, text=True, timeout=PATIENCE_S)
     lines = ended.stdout.splitlines()

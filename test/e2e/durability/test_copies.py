@@ -1,7 +1,8 @@
 """Tests that parameters survive dead lanes in elastic jobs. Copies are in workers' memory
-(--durability worker) or on other aggregators (--durability replica). Workers are killed and return,
-so their number changes. After each change aggregators are killed. Workers that run from the
-beginning compute each step with numpy, which detects a lost moment or step at once."""
+(--durability worker) or on other aggregators (--durability replica). Workers are killed and started
+again, so the number of workers changes. After each change aggregators are killed. Workers that have
+run from the beginning compute each step with numpy, too: their results differ at once if a lane
+lost a moment or a step."""
 import os
 import pathlib
 import subprocess
@@ -23,13 +24,13 @@ SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
 # with powers of two, results do not depend on fused operations, which numpy lacks
 RATE, MOMENTUM = 2.0 ** -8, 0.5
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)
-# number of elements compared first to find the ranks of a step
+# elements that are compared first, to find the ranks of a step quickly
 PROBE = 64
 
 
 def gradient(name, rank):
-    """Returns the rank's gradient. It is equal in all steps, because a late worker does not know
-    the step."""
+    """Returns the rank's gradient. The gradient is equal in all steps, because a late worker does
+    not know the number of the step."""
     return numpy.random.default_rng([rank, SIZES[name]]).random(SIZES[name],
                                                                 dtype=numpy.float32)
 
@@ -41,11 +42,11 @@ class Model:
         self.gradients = [gradient(name, other) for other in range(most)]
         self.values = gradient(name, 1000)
         self.momentum, self.rank, self.mask = None, rank, 0
-        self.known = 0, None   # last set of ranks, and the mean of their gradients
+        self.known = 0, None   # the last set of ranks, and the mean of their gradients
 
     def mean(self, mask, upto):
-        """Returns the mean of the gradients. The last full mean is cached, because the set of ranks
-        seldom changes."""
+        """Returns the mean of the gradients of these ranks. The last full mean is cached,
+        because the set of ranks seldom changes."""
         if self.known[0] == mask:
             return self.known[1][:upto]
         total, count = None, 0
@@ -59,14 +60,15 @@ class Model:
         return mean
 
     def step(self, mask, upto=None):
-        """Returns (values, momentum) after a step of these ranks."""
+        """Returns (values, momentum) after a step with the gradients of these ranks."""
         mean = self.mean(mask, upto)
         momentum = mean if self.momentum is None else \
             numpy.float32(MOMENTUM) * self.momentum[:upto] + mean
         return self.values[:upto] - numpy.float32(RATE) * momentum, momentum
 
     def follow(self, result):
-        """Finds the ranks of a step. Tries the last set first, because it seldom changes."""
+        """Finds the ranks whose gradients give this result. Tries the last set first, because
+        the set seldom changes."""
         sets = [mask for mask in range(1, 1 << len(self.gradients)) if mask >> self.rank & 1]
         for mask in [self.mask] * (self.mask > 0) + sets:
             if numpy.array_equal(self.step(mask, PROBE)[0], result[:PROBE]):
@@ -104,7 +106,8 @@ def rank_updates(rank, workers):
                 resizing.start()
                 (folder / 'wanted').unlink()
             said[1] = rank == 0 and (folder / 'stop').exists()
-            # a late worker may join the two tensors at different steps, so both start together
+            # A late worker may join the two tensors at different steps, so one request starts the
+            # round of both.
             for request in [job.update_group([(t, gradients[t.name], results[t.name]) for t in
                                               tensors], lr=RATE, momentum=MOMENTUM),
                             job.push_pull_group([(who, said, told)], 'sum')]:
@@ -119,8 +122,8 @@ def rank_updates(rank, workers):
 
 
 class Case(members.Case):
-    # An aggregator that dies five times in a minute is not restarted for a while, so there are
-    # several.
+    # The coordinator does not restart an aggregator that has died five times in a minute at once,
+    # so there are several.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):
@@ -140,7 +143,7 @@ class Case(members.Case):
         self.kills = 0
 
     def move(self):
-        """Moves the whole job to another lane, which needs new copies."""
+        """Moves all tasks of the job to another lane. The lane then makes new copies."""
         lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
         answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
         self.assertEqual(answer.returncode, 0, answer.stderr)
@@ -175,7 +178,7 @@ class Case(members.Case):
         """Checks that each result of a late worker is also a result of rank 0."""
         known = {(name, crc) for _, name, _, crc in self.log(0)}
         for rank in self.running:
-            # the worker may see the end one step later than rank 0
+            # the worker may receive the announced end one step later than rank 0
             lines = self.log(rank)[:-len(SIZES)]
             wrong = [line for line in lines if (line[1], line[3]) not in known]
             self.assertEqual(wrong, [], f'rank {rank}')
@@ -224,8 +227,8 @@ class InWorkers(Case):
     KIND = 'worker'
 
     def await_copies(self):
-        """Waits until another worker has the copy of the lost worker. Rounds continue during the
-        wait."""
+        """Waits until another worker has a new copy in place of the lost worker's copy. Rounds
+        continue during the wait."""
 
     def test_parameters_survive_when_a_worker_dies_and_then_a_lane_shm(self):
         self.come_and_go('shm', LOSSES)
@@ -244,7 +247,7 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """copies on the last dead aggregator may not have been made again yet"""
+        """Waits until all states have copies: those on the last dead aggregator are made again."""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']
@@ -261,7 +264,7 @@ class Replicas(Case):
 
     def lose_both(self, transport, times):
         """Kills an owner and a worker together. The worker's gradient is lost, so no rank may have
-        a result whose state was lost."""
+        received a result of a step whose state is lost."""
         everybody = set(range(members.WORKERS))
         self.begin(transport)
         for _ in range(times):

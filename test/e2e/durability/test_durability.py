@@ -1,6 +1,6 @@
-"""Tests parameters and moments after processes die. From a snapshot, training continues with the
-bits of uninterrupted training. Both ranks are in this process. Calls that block until all ranks
-have called run in one thread each."""
+"""Tests parameters and moments after processes die. After a restore from a snapshot, training
+continues with the bits of uninterrupted training. Both ranks are in this process. A call that
+blocks until all ranks have called runs in one thread for each rank."""
 import concurrent.futures
 import contextlib
 import errno
@@ -82,7 +82,8 @@ class Case(unittest.TestCase):
                 request.wait(WAIT_MS)
 
     def step(self, number):
-        """Returns the requests of all ranks. Only rank 0's settings have an effect."""
+        """Starts one step on all ranks. Returns the requests. Only rank 0's settings have an
+        effect."""
         gradients = rules.UpdateRules.gradients[number]
         return [job.update_group([(tensor, numpy.tile(gradient, times), value) for
                                   tensor, value, times in zip(tensors, values, NAMES.values())],
@@ -105,7 +106,7 @@ class Case(unittest.TestCase):
         all_ranks(lambda job: job.snapshot(self.path), self.jobs)
 
     def restore(self):
-        """Overwrites all parameters and restores the snapshot."""
+        """Overwrites all parameters, then restores the snapshot."""
         for values in self.values:
             for value in values:
                 value[:] = numpy.nan
@@ -171,7 +172,7 @@ class Snapshots(Case):
 
 
 class ByOperator(Case):
-    """Runs `gradpool snapshot` while the job trains. The job takes no part in it."""
+    """Runs `gradpool snapshot` while the job trains. The workers make no call for the snapshot."""
 
     def train_on(self):
         """Repeats the recorded training until an error. Returns the errors of all ranks."""
@@ -185,7 +186,7 @@ class ByOperator(Case):
             steps += 1
             if steps == 90:
                 with self.beginning:
-                    if not self.is_killed:  # without a lane the first values could not be sent
+                    if not self.is_killed:  # without a lane the first values cannot be broadcast
                         self.begin_again()
                         steps = 0
         return errors
@@ -203,7 +204,7 @@ class ByOperator(Case):
         return json.loads(asked.stdout)
 
     def find_step(self):
-        """Returns the step after which all parameters of all ranks have these values."""
+        """Returns the step after which the parameters of all ranks have these values."""
         for steps in range(91):
             expected = by_rule('adam', rules.UpdateRules.first, steps)
             if self.values[0][0].tobytes() == expected:
@@ -216,7 +217,7 @@ class ByOperator(Case):
                    aggregators=2)
         self.join('taken', transport)
         self.start()
-        self.beginning = threading.Lock()   # locked while no process may be killed
+        self.beginning = threading.Lock()   # locked while the test must not kill a process
         self.is_killed = False
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             training = pool.submit(self.train_on)
@@ -399,7 +400,7 @@ class ByOperator(Case):
         self.refuses(1, 'path of the snapshot is empty', output='')
         self.refuses(1, 'has no parameters: none were broadcast yet')
         self.start()
-        os.mkfifo(self.path)    # a special file, like /dev/null
+        os.mkfifo(self.path)    # a special file, as /dev/null is
         self.refuses(1, 'no regular file')
         self.path.unlink()
         self.train(0, 2)
@@ -434,7 +435,7 @@ class ByOperator(Case):
 
 class Refusals(Case):
     def fails(self, what, *words):
-        """Checks that the call fails on every rank. Only rank 0 reports the reason."""
+        """Checks that the call fails on every rank. Only rank 0's error has the reason."""
         def call(job):
             with self.assertRaises(gradpool.GradpoolError) as raised:
                 what(job)

@@ -1,4 +1,4 @@
-"""Tests copies of parameters and moments on the aggregator of another host. They are written and
+"""Tests copies of parameters and moments on the aggregator of another host. Copies are written and
 read over the network. Each aggregator runs in its own network namespace and shares no memory.
 Owners are killed one after the other. Both workers compute each step with numpy."""
 import json
@@ -27,7 +27,7 @@ def gradient(name, rank):
 
 
 def rank_steps(rank, workers):
-    """Trains until rank 0 finds the file of the end. Writes one line for each step."""
+    """Trains until rank 0 finds the file that requests the end. Writes one line for each step."""
     folder = pathlib.Path(os.environ['FAR_FOLDER'])
     first = {name: gradient(name, 1000) for name in ELEMENTS}
     mean = {name: sum(gradient(name, r) for r in range(1, workers)) for name in ELEMENTS}
@@ -85,7 +85,8 @@ class FarCopies(unittest.TestCase):
         return use.get('states') and use['states'] == use['copied']
 
     def kill_owner(self):
-        """Kills the host with most tasks of the job. A new aggregator starts on the host."""
+        """Kills the host that has most tasks of the job. A new aggregator then starts on this
+        host."""
         lanes = self.service.job('far')['lanes']
         owner = next(a for a in self.service.serving()
                      if any(lane['lane'] in lanes for lane in a['lanes']))

@@ -1,5 +1,5 @@
-"""Tests snapshots that workers take of their own job in unusual situations: ranks have left or
-returned, one rank is late, or one has timed out."""
+"""Tests snapshots that workers take of their own job in unusual situations: ranks have left or have
+joined again, one rank is late, or one rank has timed out."""
 import concurrent.futures
 import errno
 import os
@@ -50,8 +50,8 @@ class JobSnapshots(unittest.TestCase):
             self.values[rank] = [numpy.zeros(size, numpy.float32) for size in SIZES.values()]
 
     def each(self, function, *who):
-        """Runs function(job, rank) in the given ranks at once, or in all. Raises the first
-        error."""
+        """Runs function(job, rank) at the same time in the given ranks, or in all ranks. Raises
+        the first error."""
         going = [self.pool.submit(function, self.jobs[rank], rank) for rank in who or self.jobs]
         return [one.result() for one in going]
 
@@ -62,7 +62,7 @@ class JobSnapshots(unittest.TestCase):
                                                       self.values[rank][at]).wait(WAIT_MS))
 
     def update(self, job, rank):
-        """Subtracts 1 from all parameters."""
+        """Subtracts 1 from every parameter."""
         job.update_group([(tensor, numpy.ones_like(value), value) for tensor, value in
                           zip(self.tensors[rank], self.values[rank])], lr=1,
                          momentum=0).wait(WAIT_MS)
@@ -158,7 +158,7 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def late(self, call, *who):
-        """Calls only in these ranks. The missing ranks make the calls time out."""
+        """Calls only in these ranks. The calls time out because they wait for the other ranks."""
         for rank in who:
             with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks: '):
                 call(self.jobs[rank], rank)
@@ -193,7 +193,8 @@ class JobSnapshots(unittest.TestCase):
         self.each(self.snapshot)
 
     def refused(self, call, code, *words):
-        """Calls in all ranks, which must get the same error. Returns the texts of the errors."""
+        """Makes the call on all ranks, which must all get this error. Returns the texts of the
+        errors."""
         def one(job, rank):
             with self.assertRaises(gradpool.GradpoolError) as caught:
                 call(job, rank)

@@ -23,7 +23,7 @@ from harness import until
 NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
 TIMES = 8 if os.environ.get('GRADPOOL_TEST_LONG') else 3
 COMPUTES_S = 0.02               # time of a worker's step, in seconds
-# an aggregator that dies five times in a minute is not restarted at once
+# The coordinator does not restart an aggregator that has died five times in a minute at once.
 TIMES_ALL = min(TIMES, 4)
 setUpModule = durability.setUpModule
 
@@ -43,8 +43,8 @@ class Case(durability.Case):
                 if any(lane['lane'] in lanes for lane in a['lanes'])]
 
     def train_while(self, harm, transport, times, rule='adam'):
-        """Trains while `harm`() is called `times` times at random moments. Then trains some steps
-        more."""
+        """Trains while `harm`() is called `times` times at random moments. Then trains some more
+        steps."""
         self.name = f'{rule}-{transport}'
         self.join(self.name, transport, rule, self.KIND)
         self.start()
@@ -74,7 +74,7 @@ class Case(durability.Case):
         self.check(100, rule)
 
     def again(self):
-        """Starts the recorded training again. It ends before the last harm."""
+        """Starts the recorded training again, because it ended before the last harm."""
         self.check(90, self.name.split('-')[0])
         first = rules.UpdateRules.first
         for values in self.values:
@@ -99,7 +99,7 @@ class Case(durability.Case):
 
     def kill_owner(self):
         owners = self.owners()
-        if owners:      # without an owner, the tasks are just moving to another aggregator
+        if owners:      # while tasks move to another aggregator, the job has no owner
             self.kill(self.random.choice(owners))
 
     def lanes(self):
@@ -107,7 +107,7 @@ class Case(durability.Case):
 
 
 class Replicas(Case):
-    """Kills one aggregator at a time. The next is killed when another one has a copy."""
+    """Kills one aggregator at a time, and the next when another aggregator has a copy."""
 
     def kill_when_copied(self):
         until(self.is_copied, 'each state has a copy', process=self.service.serve)
@@ -163,7 +163,7 @@ class Replicas(Case):
         self.train_while(harm, 'tcp', TIMES)
 
     def test_a_tensor_that_no_rank_sets_delays_no_drain(self):
-        """After the owner's death, the task can move only to the aggregator with its copy."""
+        """After the owner's death, the task can move only to the aggregator that has the copy."""
         self.serve('--scale', 'off', aggregators=2)
         self.name = 'half-set'
         self.join(self.name, 'shm', 'adam', self.KIND)

@@ -1,9 +1,9 @@
 """Compares the row rules with PyTorch's optimizers on sparse gradients. In each step some rows of
-an embedding have a gradient. The other rows must keep their bits.
+an embedding have a gradient. The bits of all other rows must not change.
 
-SparseAdam uses the same operations in the same order, so the bits must be equal. For the other
-rules PyTorch may fuse a product with a sum. Their error against float64 may be at most twice
-PyTorch's error."""
+SparseAdam uses the same operations in the same order, so its results must be equal to the bit. For
+the other rules PyTorch may fuse a product with a sum; the error of our result against float64 may
+be at most twice PyTorch's error."""
 import os
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
-"""Tests reading and writing of states in lanes: by one rank alone (gp_job_read) and in rounds
-(gp_save, gp_restore). Other cases: rounds that other ranks have started, a dead lane, refused
-calls."""
+"""Tests reading and writing of states in lanes: by one rank alone (gp_job_read), and by all ranks
+together in rounds (gp_save, gp_restore). Further cases: rounds that other ranks have started, a
+dead lane, refused calls."""
 import errno
 import os
 import signal
@@ -27,8 +27,8 @@ def zeros(size=SIZE, arrays=1):
 
 class States(python_case.Case):
     def begin(self, **how):
-        """Starts two ranks with two tensors, and makes one step with ones. Parameters are then -1,
-        momentum is 1."""
+        """Starts two ranks with two tensors, and makes one step with gradients of 1. Parameters
+        are then -1, and momentum is 1."""
         name = self.id().rsplit('.', 1)[-1]
         self.client = gradpool.connect(python_case.service.endpoint)
         self.addCleanup(self.client.close)
@@ -59,7 +59,7 @@ class States(python_case.Case):
             request.wait(WAIT_MS)
 
     def push(self, rank):
-        """Makes a step with ones."""
+        """Makes a step with gradients of 1."""
         return self.jobs[rank].update_group(
             [(tensor, full(1, tensor.elements), values) for tensor, values in
              zip(self.tensors[rank], self.values[rank])], **RATE)
@@ -81,7 +81,7 @@ class States(python_case.Case):
 
     def test_unnamed_tensors_do_not_change_a_read(self):
         jobs, tensors = self.begin()
-        # this tensor has no broadcast, and the other rank does not declare it
+        # no rank broadcasts this tensor, and the other rank does not declare it
         jobs[0].declare('unset', 5, rule='adam')
         self.assertEqual(self.read(0, tensors[0]), [(1, {-1}, {1})])
 
@@ -118,8 +118,8 @@ class States(python_case.Case):
         jobs[0].leave()
         late = self.client.join(jobs[0].name, 0, 2, on_worker_loss='continue')
         tensor = late.declare_all({'v': 7, 'w': SIZE}, rule=RULE)[1]
-        with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 came late',
-                         ' and has not counted all updates; give the number of steps'):
+        with self.raises(gradpool.GradpoolError, "tensor 'w'", 'rank 0 joined late',
+                         ' and has not counted all updates; pass the number of steps'):
             states.restore(late, tensor, RULE, zeros(arrays=2))
         self.wait([states.restore(late, tensor, RULE, zeros(arrays=2), steps=5),
                    states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=5)])
@@ -148,7 +148,7 @@ class States(python_case.Case):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):
-        """a read that the service does not answer"""
+        """leaves the job during a read that the service does not answer"""
         self.begin()
         found = []
 

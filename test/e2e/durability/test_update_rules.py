@@ -1,7 +1,7 @@
 """Compares the update rules with PyTorch over 100 steps of a real training. The recorded gradients
-come from two workers of an MLP on the digits of scikit-learn. They are replayed by PyTorch in
-float64 (the reference), by PyTorch in float32, and by svc/reduce. The error of svc/reduce may be at
-most twice PyTorch's error.
+come from two workers of an MLP on the digits of scikit-learn. The training is replayed with these
+gradients by PyTorch in float64 (the reference), by PyTorch in float32, and by svc/reduce. The error
+of svc/reduce may be at most twice PyTorch's error.
 
 Tests of jobs replay the same training. Importing torch and sklearn takes three seconds of CPU time.
 Therefore only the first test program records, and later ones read its file."""

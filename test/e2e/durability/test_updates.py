@@ -1,6 +1,6 @@
 """Tests update rules in a lane: a real service performs the recorded training of test_update_rules.
-Both ranks are in this process, because an update returns at once. After 100 steps the parameters
-must have the bits that the rules alone compute."""
+Both ranks can be in this process, because an update call returns before the round ends. After 100
+steps the parameters must have the bits that the rules alone compute."""
 import errno
 import os
 import signal
@@ -90,8 +90,8 @@ for _rule in rules.RULES:
 
 
 class FirstRankLeaves(Case):
-    """The first rank leaves. The next first rank sends no settings, so the last ones stay in
-    use."""
+    """The first rank leaves. The next first rank sends no settings, so the lane uses the last
+    settings."""
     RATE, GRADIENT = 0.5, 1.0
 
     def updates(self, jobs, tensors, values, rounds):
@@ -155,8 +155,8 @@ class Refusals(Case):
 
 
 class Loss(Case):
-    """A lane dies and its parameters are lost. Every worker still has the last result in its
-    memory."""
+    """A lane dies with the parameters that it stored. Every worker still has the last result in
+    its memory."""
 
     def test_after_a_lane_s_death_training_goes_on_from_the_last_result(self):
         recorded = rules.UpdateRules

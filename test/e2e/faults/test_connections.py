@@ -15,13 +15,13 @@ RESOLVER = BUILD / 'test' / 'e2e' / 'libresolver.so'
 
 
 class Alone(Service):
-    """A service without aggregators of its own."""
+    """A service that starts no aggregators itself."""
 
     def __init__(self):
         super().__init__(aggregators=0)
 
     def is_up(self):
-        with contextlib.suppress(AssertionError):  # not ready yet
+        with contextlib.suppress(AssertionError):  # before the service is ready, status() fails
             return bool(self.status())
         return self.serve.child.poll() is not None
 

@@ -1,5 +1,5 @@
-"""Measures how long a job stops when its aggregator dies or becomes silent. The times are printed.
-The limits for silence allow for a machine that is busy with other tests."""
+"""Measures how long a job waits when its aggregator dies or becomes silent. Prints the times. The
+limits for silence leave a margin for a machine that is busy with other tests."""
 import os
 import signal
 import unittest
@@ -18,7 +18,7 @@ BUSY = 3  # factor for a busy machine
 
 class Death(unittest.TestCase):
     def lose(self, service, transport, pids, times):
-        """Returns the best of several times. Other tests delay some of them, but not all."""
+        """Returns the shortest of several times, because other tests delay some attempts."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)

@@ -17,16 +17,16 @@ import tap
 from harness import (BENCH, GRADPOOL, WAIT_S, Process, Service, cpu_s, cut_connections,
                      finish_training, is_alive, result, until)
 
-# Size of the round in which a process dies, computing time before it, number of rounds before it,
-# and number of rounds of another job. A build with sanitizers (`--fifth`) is slower and uses
-# smaller values.
+# Sizes of the tests: elements of the round in which a process dies, computing time before it,
+# rounds before it, and rounds of another job. A build with sanitizers (`--fifth`) is slower and
+# uses smaller values.
 ELEMENTS, COMPUTE_MS, ROUNDS_BEFORE, ROUNDS_BESIDE = \
     (60000, 100, 10, 100) if '--fifth' in sys.argv else (300000, 10, 20, 600)
 FOREVER = ('--rounds', '1000000', '--verbose', '--elements', str(ELEMENTS // 3), '--compute-ms',
            str(COMPUTE_MS // 2))
 IDLE_JOBS = 20
 # Within QUIET_S two local aggregators are pinged two or three times each. Each ping wakes the
-# coordinator and the aggregator's control thread once or twice. It wakes no lane.
+# coordinator and the aggregator's control thread once or twice, but no lane.
 QUIET_S, SERVICE_WAKES = 4, 22
 
 
@@ -36,7 +36,7 @@ def lane_ports(service):
 
 
 def cut_one(worker, ports):
-    """Closes a connection between a living worker and a living lane."""
+    """Closes a connection between a running worker and a running lane."""
     if not any(cut_connections(worker.pid, port) for port in ports):
         raise AssertionError(f'{worker.name} has no connection to a lane')
 
@@ -136,7 +136,7 @@ class Faults(unittest.TestCase):
         workers[1].signal(signal.SIGSTOP)
         for worker in other:
             self.assertEqual(result(worker)['wrong'], 0)
-        time.sleep(3)  # the fault itself: stopped for three seconds
+        time.sleep(3)  # the fault itself: the worker is stopped for three seconds
         self.assertIsNone(workers[0].child.poll())
         seen = len(workers[0].text())
         workers[1].signal(signal.SIGCONT)
@@ -235,7 +235,7 @@ class Faults(unittest.TestCase):
                      os.urandom(1000), b''):
             with socket.create_connection((host, int(port)), WAIT_S) as peer:
                 peer.settimeout(0.2)
-                with contextlib.suppress(OSError):  # a closed connection is the expected answer
+                with contextlib.suppress(OSError):  # the expected answer is a closed connection
                     peer.sendall(data)
                     peer.shutdown(socket.SHUT_WR)
                     while peer.recv(4096):
@@ -248,8 +248,8 @@ class Faults(unittest.TestCase):
         self.assertIsNone(workers[0].child.poll())
 
     def test_a_hello_of_another_version_is_refused_with_both_versions(self):
-        """Written by hand: the length of a frame, then Envelope{id = 1, hello = {version = 99, role
-        = 1}}."""
+        """The message is written by hand: the length of a frame, then Envelope{id = 1, hello =
+        {version = 99, role = 1}}."""
         hello = bytes((0x08, 99, 0x10, 1))
         message = bytes((0x08, 1, 0x12, len(hello))) + hello
         host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
@@ -294,8 +294,7 @@ class Faults(unittest.TestCase):
             self.check_other_job()
 
     def test_idle_lanes_coordinator_and_workers_use_no_cpu(self):
-        """An idle lane must block. Each lane may use less than one percent of a core over two
-        seconds."""
+        """An idle lane must block: it may use less than one percent of a core over two seconds."""
         workers = []
         for transport in 'shm', 'tcp':
             workers += self.service.workers(f'idle-{transport}', 3, '--compute-ms', '600000',
@@ -314,7 +313,7 @@ class Faults(unittest.TestCase):
 
     @unittest.skipIf('--fifth' in sys.argv, 'a thread of the sanitizer itself wakes up')
     def test_idle_seconds_wake_no_worker_and_the_service_for_pings_only(self):
-        """A periodic timer would wake the idle jobs, so there are many of them."""
+        """Starts many jobs, because a periodic timer in the service would wake each of them."""
         until(lambda: not self.service.status()['jobs'], 'no job is left')
         for job in range(IDLE_JOBS):
             self.service.worker(f'quiet-{job}', 0, 1, '--compute-ms', '600000', '--transport',
@@ -433,7 +432,7 @@ class Killed(unittest.TestCase):
         lanes = [lane['shm'] for a in self.service.status()['aggregators'] for lane in a['lanes']]
         sockets = pathlib.Path('/proc/net/unix').read_text()
         self.assertTrue(lanes)
-        # the sockets exist now; below they must be absent
+        # the sockets exist now, and must be absent after the stop
         for address in [*lanes, str(self.service.state)]:
             self.assertIn(address, sockets)
         code = self.service.stop(number)
@@ -468,7 +467,8 @@ class Killed(unittest.TestCase):
 class StateDir(unittest.TestCase):
 
     def test_a_read_only_state_dir_is_refused_at_start_with_the_reason(self):
-        """Uses a separate mount namespace, because root may write despite permissions."""
+        """Makes the directory read-only with a mount in a separate namespace, because root may
+        write despite permissions."""
         with tempfile.TemporaryDirectory(prefix='gradpool-test-') as folder:
             script = 'mount -t tmpfs -o ro none "$1" && exec "$2" serve --state-dir "$1/state" ' \
                      '--listen gradpool://127.0.0.1:0'

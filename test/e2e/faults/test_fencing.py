@@ -1,5 +1,5 @@
-"""Stops an aggregator while it writes a result, and continues it when the next owner is at later
-rounds. The aggregator must change no byte of any worker's memory."""
+"""Stops an aggregator (SIGSTOP) while it writes a result. Continues it when the next owner of the
+task serves later rounds. The aggregator must change no byte of any worker's memory."""
 import ctypes
 import hashlib
 import os
@@ -94,7 +94,7 @@ class Training:
             landing = find(lent_memory(), before)
             self.case.assertEqual(len(landing), WORKERS)
             probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
-            # so early, none of the result may be written
+            # before the push, no element may have the new value
             first = [part[at] for part, at in probes]
             self.push()
             deadline = time.monotonic() + 60
@@ -116,8 +116,8 @@ class Fencing(unittest.TestCase):
         self.addCleanup(self.service.end)
 
     def join_by_hand(self, name):
-        """Starts an aggregator that is no child of the coordinator, which therefore cannot
-        kill it."""
+        """Starts an aggregator that is not a child of the coordinator, so that the coordinator
+        cannot kill it."""
         process = Process([GRADPOOL, 'aggregator', '--join',
                            self.service.endpoint.removeprefix('gradpool://'), '--cores', '0'],
                           self.service.folder, name, self.service.operator())
@@ -126,8 +126,8 @@ class Fencing(unittest.TestCase):
         return process
 
     def lose(self, training, pid):
-        """Stops the process while it writes. The next owner repeats this round and makes one more.
-        Returns all memory that lanes may write."""
+        """Stops the process while it writes. The next owner repeats this round, and one more round
+        follows. Returns all memory that lanes may write."""
         part = training.stop_in_mid_write(pid)
         began = time.monotonic()
         training.finish()

@@ -111,7 +111,8 @@ class Liveness(unittest.TestCase):
         until(lambda: stat.read_text().rsplit(')')[-1].split()[0] == 'T', 'it is stopped',
               process=self.service.serve)
         self.service.serve.kill()
-        # the kernel may continue the stopped aggregator, as a member of an orphaned process group
+        # the kernel may already have continued the stopped aggregator, because its process group is
+        # orphaned
         os.kill(pids[0], signal.SIGCONT)  # may fail if a thread has not stopped yet
         self.service.start('serve-2')
         self.finish(workers)

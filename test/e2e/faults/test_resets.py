@@ -44,8 +44,8 @@ class Resets(unittest.TestCase):
         cls.ports = [int(lane['ofi'].rsplit(':', 1)[1]) for lane in aggregator['lanes']]
 
     def reset(self, end):
-        """Resets connections of all jobs on one side. The other side receives a reset."""
-        # on a busy host the workers may still be connecting again after the last reset
+        """Resets the connections of all jobs on one side. The peers then receive a reset."""
+        # on a busy host some workers may still be connecting again after the last reset
         until(lambda: sum(reset_connections(port, end) for port in self.ports) > 0,
               'a connection to reset', process=self.service.serve)
 
@@ -107,7 +107,7 @@ class Resets(unittest.TestCase):
         finish_training(*workers)
 
     def forget(self, pid, end):
-        """Drops all later packets of the worker's connections, even resets."""
+        """Drops all later packets of the worker's connections, including resets."""
         self.assertGreater(sum(forget_connections(pid, port, end) for port in self.ports), 0)
 
     def test_a_reset_that_only_the_worker_sees_is_recovered(self):
@@ -175,7 +175,7 @@ class Resets(unittest.TestCase):
         jobs = self.join('large')
         tensors = [job.declare('w', LARGE) for job in jobs]
         self.finish(*self.push(jobs, tensors, LARGE, 0))
-        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes of both directions
+        for i, part in enumerate((1, 3, 6)):    # part of the bytes of both directions, in eighths
             before = received_bytes()
             pushed = self.push(jobs, tensors, LARGE, 1 + i)
             deadline = time.monotonic() + WAIT_MS / 1000

@@ -1,6 +1,6 @@
 """Makes a worker's host silent. Its workers are lost within seconds, and their jobs fail or
-continue without them. A worker that is only stopped stays in its job. The times are printed. Their
-limits allow for a machine that is busy with other tests."""
+continue without them. A worker that is only stopped remains in its job. Prints the times. Their
+limits leave a margin for a machine that is busy with other tests."""
 import json
 import os
 import pathlib
@@ -79,7 +79,7 @@ class Silence(unittest.TestCase):
         until(lambda: len(self.rounds_of(15)) > 50, 'all four train', process=goes_on[0])
         stopped[1].signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        time.sleep(0.5)  # the last packet may come from the stopped worker
+        time.sleep(0.5)  # the stopped worker may just have sent a packet
 
         self.nodes.cut('b')
         watch = progress.Stopwatch()
@@ -102,7 +102,7 @@ class Silence(unittest.TestCase):
         stopped[1].signal(signal.SIGCONT)
         finish_training(*stopped)
         self.nodes.restore('b')
-        # the service no longer knows the former sessions of these workers
+        # the service has already ended the sessions of these workers
         for worker in fails[1], goes_on[1], goes_on[3]:
             self.assertEqual(worker.wait(60), 1)
 

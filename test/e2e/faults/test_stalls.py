@@ -1,5 +1,5 @@
-"""Tests the log lines of real workers: a wait for a stopped worker with its rank, the end of the
-wait, and the speed."""
+"""Tests log lines of real workers: a wait for a stopped worker names its rank, the end of the
+wait is logged, and a periodic line has the speed."""
 import re
 import signal
 import unittest
@@ -59,7 +59,7 @@ class Stalls(unittest.TestCase):
         self.check_numbers(waits)
 
     def late(self, job):
-        """Returns the error of rank 0 when rank 1 misses its deadline."""
+        """Returns the error of rank 0 when rank 1 has not pushed before the deadline."""
         waits = self.service.worker(job, 0, 2, '--timeout-ms', 2000, '--rounds', 1)
         self.assertNotEqual(waits.wait(), 0)
         self.assertIn('raise timeout_ms or GRADPOOL_TIMEOUT_MS', waits.text())

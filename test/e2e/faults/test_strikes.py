@@ -1,8 +1,8 @@
 """Runs `gradpool-bench faults`: random kills, stops, cuts and planned ends while jobs train.
 Workers of two jobs join and leave, an operator drains and takes snapshots, and a hostile tenant
 attacks. The bench checks every element of every round. GRADPOOL_TEST_LONG runs ten seeds for five
-minutes each. A second case crashes a process. The bench must report the crash although the service
-recovers."""
+minutes each. A second case crashes a process of the service: the bench must report the crash,
+although the service recovers."""
 import contextlib
 import json
 import os
@@ -48,7 +48,7 @@ class Strikes(unittest.TestCase):
                      'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
                      'attacks'):
             self.assertGreater(told[name], 0, name)
-        # A job of the tenant with a missing worker blocks a drain. The drain then fails with this
+        # A tenant's job with a missing worker blocks a drain; the drain then fails with this
         # reason.
         self.assertGreater(told['drains'] + told['drains_refused'], 0)
         self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
@@ -86,20 +86,21 @@ def aggregators(bench):
 
 
 def orphans(bench):
-    """Returns the aggregators of a killed coordinator."""
+    """Returns the pids of aggregators whose coordinator was killed."""
     return [pid for pid, command in children(bench) if command[1:2] == ['aggregator']]
 
 
 def workers(bench):
-    """workers have threads, but the process that removes the folder has none"""
+    """Returns the pids of workers: they have threads, but the process that removes the folder
+    has none."""
     return [pid for pid, command in children(bench) if command[1:2] == ['faults'] and
             len(list(pathlib.Path(f'/proc/{pid}/task').glob('*'))) > 1]
 
 
 class Crashes(unittest.TestCase):
     def crash(self, find, who, kills_coordinator=False):
-        """Aborts one of these processes as soon as it trains. The bench must report process and
-        signal, and keep the log."""
+        """Sends SIGABRT to one of these processes while it trains. The bench must report the
+        process and the signal, and keep the log."""
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / 'output'
             errors = pathlib.Path(folder) / 'errors'

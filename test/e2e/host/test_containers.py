@@ -1,5 +1,5 @@
-"""Tests workers in containers with the host's network. The PID of a process in a container belongs
-to another process of the host."""
+"""Tests workers in containers with the host's network. Inside a container a process has a PID that
+another process has on the host."""
 import pathlib
 import subprocess
 import sys
@@ -33,7 +33,8 @@ class Containers(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def start(self, name, endpoint, last_pid=1):
-        """Starts a worker in a container. Inside, its PID is the number after `last_pid`."""
+        """Starts a worker in a container. In the container its PID is the number after
+        `last_pid`."""
         self.folder = self.service.folder / name
         self.folder.mkdir()
         script = f'echo {last_pid} > /proc/sys/kernel/ns_last_pid; "$@"; true'
@@ -69,7 +70,7 @@ class Containers(unittest.TestCase):
     def test_the_end_of_a_worker_that_cannot_be_watched_is_seen_by_its_connection(self):
         worker = self.start('ends', self.service.endpoint)
         children = pathlib.Path(f'/proc/{worker.pid}/task/{worker.pid}/children').read_text()
-        # killing the first process kills the whole container
+        # the kernel kills the whole container with its first process
         subprocess.run(['kill', '-9', *children.split()], check=True)
         until(lambda: self.service.job('ends') is None, 'the job has ended')
 

@@ -1,10 +1,10 @@
 """Tests a service with a memory limit. Shared memory of workers outside the limit must count for
-the workers only.
+these workers only, not for the service.
 
 Each of four jobs has one worker, with tensors that are together much larger than the limit. With
-GRADPOOL_TEST_LONG a tensor has 1 GiB. The cases run with userfaultfd, and without it as in a
-sandbox. Only version 1 of cgroups is tested here. Version 2 has a unit test
-(test/unit/cli/test_doctor.c)."""
+GRADPOOL_TEST_LONG a tensor has 1 GiB. The cases run with userfaultfd, and without userfaultfd,
+which a sandbox may forbid. Only version 1 of cgroups is tested here; test/unit/cli/test_doctor.c
+tests version 2."""
 import contextlib
 import os
 import pathlib
@@ -172,8 +172,8 @@ class Limit(unittest.TestCase):
         self.assertLess(taken_mib, CONNECTION_MIB)
 
     def test_slots_beyond_the_limit_are_refused_in_the_first_round(self):
-        """A short job runs before the measurement. At a lane's first connection libfabric allocates
-        6 MiB and never frees them."""
+        """A short job runs before the measurement, because libfabric allocates 6 MiB at a lane's
+        first connection and never frees them."""
         service = self.serve(512)
         small = service.worker('small', 0, 1, '--transport', 'tcp', '--elements', 1024)
         self.assertEqual(small.wait(), 0, small.tail())

@@ -1,4 +1,5 @@
-"""Tests several nodes on one machine. Each is a network namespace, and veth pairs connect them.
+"""Tests several nodes on one machine. Each node is a network namespace; veth pairs connect the
+nodes.
 
 Namespaces need root. Without root the test is skipped with this reason."""
 import contextlib
@@ -18,8 +19,8 @@ ADDRESS = '10.77.0.1'
 
 
 class NodeService(Service):
-    """A service with the coordinator on node a. Each case chooses the nodes of aggregators. Each
-    node has a key."""
+    """A service with the coordinator on node a. Each case chooses the nodes of its aggregators.
+    Each node has its own key."""
 
     def __init__(self, nodes, *options):
         self.nodes = nodes
@@ -58,7 +59,8 @@ class NodeService(Service):
 
 
 def start(cleanup, *options):
-    """Starts nodes and a service. Passes their ends to `cleanup`, a function like addCleanup."""
+    """Starts nodes and a service. Registers the functions that end them with `cleanup`, a
+    function like addCleanup."""
     nodes = Nodes()
     cleanup(nodes.remove)
     nodes.create()
@@ -86,8 +88,8 @@ class SeveralNodes(unittest.TestCase):
         cls.cleanup.close()
 
     def test_a_worker_in_user_and_network_namespaces_of_its_own_falls_to_tcp_with_one_line(self):
-        """Simulates a container with the host's name. The worker expects shared memory but cannot
-        use it."""
+        """Simulates a container whose host name equals the host's. The worker expects shared
+        memory but cannot use it."""
         unshare = ('unshare', '--user', '--map-root-user', '--uts')
         as_node_b = ('sh', '-c', 'hostname node-b && exec "$@"', 'sh')
         workers = [self.service.worker_on('a', 'apart', rank, 2, '--rounds', '20', '--tensors', '8',
@@ -112,7 +114,7 @@ class SeveralNodes(unittest.TestCase):
                    for rank, node in enumerate('abc')]
         workers[0].wait_for('round 50\n')
         self.nodes.cut('c')
-        time.sleep(2)  # duration of the fault
+        time.sleep(2)  # duration of the disconnection
         self.nodes.restore('c')
         for worker in workers:
             answer = result(worker)

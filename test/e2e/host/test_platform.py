@@ -14,7 +14,8 @@ EVERYWHERE = ('takes minutes', 'torch finds no GPU', 'over this transport no mem
 
 
 def run_on(release):
-    """Returns the exit status and all lines. Also prints each line as soon as it arrives."""
+    """Runs the tests on the release. Prints each line as soon as it arrives. Returns the exit
+    status and all lines."""
     lines = []
     with subprocess.Popen([SCRIPT, release], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as script:

@@ -1,5 +1,5 @@
-"""Tests system calls refused by a sandbox. The function must work without the call, or the error
-must name the call."""
+"""Tests system calls refused by a sandbox. Gradpool must work without the refused call, or fail
+with an error that names the call."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,6 @@
 """Backup workers against a real service: client/backup_example.c with a slow rank, over each
-transport. A round closes at its second gradient, and parameters are equal at every round."""
+transport. A round closes at its second gradient. All ranks must have equal parameters after each
+round."""
 import collections
 import ctypes
 import errno
@@ -19,7 +20,7 @@ EXAMPLE = harness.BUILD / 'client' / 'gradpool-backup-example'
 RANKS, ROUNDS = 3, 40
 LINE = re.compile(r'round (\d+) of (\d+): (counted|dropped), (weight \S+ bias \S+)')
 STOPS = 31, 37, 41, 53, 61, 67, 71, 79      # rounds before each stop
-STILL_S = 15        # a rank without a new round for so long waits for another rank
+STILL_S = 15        # a rank without a new round for this time waits for another rank
 service = None
 
 
@@ -52,8 +53,8 @@ class BackupWorkers(unittest.TestCase):
         return [self.finish(child) for child in self.start(*options)]
 
     def check(self, outputs):
-        """Parameters of a round are equal on every rank that has the round. Returns how often each
-        rank was dropped."""
+        """Checks that all ranks with the result of a round have equal parameters. Returns how
+        often each rank was dropped."""
         parameters = collections.defaultdict(set)
         for output in outputs:
             rounds = [LINE.match(line) for line in output.splitlines()[:-1]]
@@ -70,7 +71,7 @@ class BackupWorkers(unittest.TestCase):
     def run_over(self, transport):
         dropped = self.check(self.run_ranks(f'slow-{transport}', 40, transport))
         self.assertGreater(dropped[0], 0)
-        # as fast as the others: each rank may be the third of a round
+        # a slow rank that is as fast as the others: any rank may come third in a round
         self.check(self.run_ranks(f'even-{transport}', 1, transport))
 
     def test_a_stopped_straggler_delays_no_round(self):
@@ -86,16 +87,16 @@ class BackupWorkers(unittest.TestCase):
         return rank.text().count('\n')
 
     def await_rounds(self, rank, more):
-        """Waits until the rank has ended so many more rounds."""
+        """Waits until the rank has ended `more` further rounds."""
         wanted = self.rounds_of(rank) + more
         harness.until(lambda: self.rounds_of(rank) >= wanted or rank.child.poll() is not None,
                       f'{rank.name} has ended {more} more rounds')
         self.assertIsNone(rank.child.poll(), rank.tail())
 
     def is_delayed(self, straggler, rank, more):
-        """Waits until the rank has ended so many more rounds while the straggler is stopped.
-        Returns True if a round waits: over TCP the straggler itself receives the result of a round
-        whose set has it."""
+        """Waits until the rank has ended `more` further rounds while the straggler is stopped.
+        Returns True if a round waits for the straggler: over TCP the straggler itself has to
+        receive the result of a round that counted its gradient."""
         wanted = self.rounds_of(rank) + more
         while (begun := self.rounds_of(rank)) < wanted:
             still_s = time.monotonic() + STILL_S
@@ -108,8 +109,8 @@ class BackupWorkers(unittest.TestCase):
         return False
 
     def check_counted(self, straggler, number):
-        """Checks that the set of this round or of the next one has the straggler. Other ranks get
-        the result of a round before it is committed."""
+        """Checks that this round or the next one counted the straggler's gradient. Other ranks
+        receive the result of a round before the round is committed."""
         def lines():
             return [line[0::2] for line in LINE.findall(straggler.text())
                     if int(line[0]) >= number]
@@ -119,8 +120,7 @@ class BackupWorkers(unittest.TestCase):
                         (number, lines()[:5]))
 
     def stop_again_and_again(self, transport):
-        """A stop may happen at any moment: while the straggler computes, or while it receives
-        parameters."""
+        """Stops the straggler at any moment: while it computes, or while it receives parameters."""
         ranks = self.start(f'stops-{transport}', 50, transport, 1000000)
         self.await_rounds(ranks[0], 2)
         delayed = 0
@@ -148,7 +148,7 @@ class BackupWorkers(unittest.TestCase):
         for lane in 1, 2, 1:
             moved = service.ask('move', 'moved', str(lane))
             if moves and 'there is no job moved' in moved.stderr:
-                break       # the rounds of a busy host may be over after one move
+                break       # on a busy host the job may end after one move
             self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
             moves += 1
         self.check([self.finish(rank) for rank in ranks])
@@ -159,7 +159,7 @@ class BackupWorkers(unittest.TestCase):
         for number in 1, 2:
             service.serve.kill()
             self.await_rounds(ranks[1], 40)
-            self.await_rounds(ranks[0], 2)      # the straggler takes parameters meanwhile
+            self.await_rounds(ranks[0], 2)      # the straggler receives parameters meanwhile
             service.start(f'serve-{number}')
             moved = service.ask('move', 'restarted', str(number))
             self.assertEqual(moved.returncode, 0, moved.stdout + moved.stderr)
@@ -195,7 +195,8 @@ class BackupWorkers(unittest.TestCase):
                 lib.gp_job_leave(job)
 
     def test_a_lost_rank_ends_the_job_of_all(self):
-        """A survivor ends at once, too. On a busy host the coordinator may see that end first."""
+        """All survivors must end at once. On a busy host the coordinator may first detect the
+        end of a survivor."""
         ranks = self.start('lost', 5, 'shm', 1000000)
         harness.until(lambda: all(rank.text() for rank in ranks), 'each rank has ended rounds')
         ranks[1].child.kill()

@@ -18,7 +18,8 @@ WAIT_MS = 60000
 
 
 class Job:
-    """All ranks of a job in this process. Each rank has gradient and result in shared memory."""
+    """All ranks of a job, in this process. Each rank has its gradient and its result in shared
+    memory."""
 
     def __init__(self, client, name, rule=None):
         self.jobs = [client.join(name, rank, WORKERS) for rank in range(WORKERS)]

@@ -1,7 +1,7 @@
 """Sends a tensor of 3 GiB over each transport and checks each element of each result.
 
-Only `test/run.sh --long` uses the whole tensor. Other runs use a tenth, and builds with sanitizers
-a fiftieth (`--fiftieth`). The whole tensor needs 12 GiB for two workers."""
+Only `test/run.sh --long` uses the whole tensor. Other runs use a tenth of the tensor, and builds
+with sanitizers a fiftieth (`--fiftieth`). The whole tensor needs 12 GiB for two workers."""
 import os
 import sys
 import unittest
@@ -27,7 +27,7 @@ def available_bytes():
 
 class Large(unittest.TestCase):
     def setUp(self):
-        # each worker has a gradient and a result; a fifth is added for buffers and other programs
+        # each worker has a gradient and a result; a quarter is added for buffers and other programs
         needed = 2 * WORKERS * elements() * 4 * 5 // 4
         if available_bytes() < needed:
             self.skipTest(f'needs {needed >> 20} MiB, {available_bytes() >> 20} are available')

@@ -1,6 +1,6 @@
 """Tests large numbers of workers, jobs, tensors, joins and leaves against a real service. All ranks
-are in this process, because a push returns at once. The test prints the memory of lanes as
-comments."""
+can be in this process, because a push returns before its round ends. The test prints the memory of
+lanes as comments."""
 import mmap
 import os
 import pathlib
@@ -155,8 +155,8 @@ class Values(Case):
 
 class Comings(Case):
     def check_comings(self, transport, count):
-        """Joins `count` ranks in each of PARTS parts. Each rank sends a tensor, then leaves or
-        closes its connection."""
+        """Joins `count` ranks in each of PARTS parts. Each rank pushes a tensor, then leaves the
+        job or closes its connection."""
         def come(number):
             with gradpool.connect(service.endpoint, transport) as client:
                 job = client.join(f'comes-{transport}-{number}', 0, 1)
@@ -179,9 +179,9 @@ class Comings(Case):
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        # A leak grows in each part. The network library's pool grows only once, by 6 MiB, when more
-        # connections overlap than before. Arenas of lanes return memory after ten seconds, so a few
-        # joins may use half a MiB until then.
+        # A leak would grow in each part. The pool of the network library grows only once, by 6 MiB,
+        # when more connections exist at a time than before. Arenas of lanes return memory only
+        # after ten seconds, so a few joins may occupy half a MiB meanwhile.
         grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
         print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
               f'coordinator, aggregators and worker is {grown} bytes')
@@ -196,7 +196,8 @@ class Comings(Case):
 
 class Few(unittest.TestCase):
     def push(self, limit, transport):
-        """Runs a worker with this limit of the shell. Returns its exit status and output."""
+        """Runs a worker under this limit (an option of the shell's ulimit). Returns its exit
+        status and output."""
         name = f'few{limit}-{transport}'.replace(' ', '')
         worker = [harness.BENCH, 'push', '--endpoint', service.endpoint, '--job', name, '--rank',
                   0, '--workers', 1, '--rounds', 3, '--transport', transport]
@@ -210,7 +211,7 @@ class Few(unittest.TestCase):
             codes = []
             for most in range(7, 27, 2):
                 code, text = self.push(f'-n {most}', transport)
-                # the lane may report an incomplete connection first
+                # the lane may be the first to report an incomplete connection
                 self.assertRegex(text, '0 wrong' if code == 0 else
                                  'Too many open files|has lost its connection')
                 codes.append(code)

@@ -1,5 +1,5 @@
-"""Tests tables against a real service: all rows have the bits of a replay in the workers, whatever
-the number of ranks and lanes; deaths and refusals end in errors on every rank."""
+"""Tests tables against a real service: with any number of ranks and lanes all rows have the bits of
+a replay in the workers; after a death or a refusal every rank gets an error."""
 import os
 import pathlib
 import re
@@ -56,8 +56,9 @@ class Tables(unittest.TestCase):
         return text
 
     def end_with_error(self, code, words):
-        """Every rank ends with this error, whose text has the words. No rank ends before all have
-        the error, because its end could be the error of the others."""
+        """Checks that every rank gets this error, with these words in its text. No rank ends
+        before all have the error, because the end of a rank would itself be an error for the
+        others."""
         until(lambda: all('error ' in self.text(rank) or child.poll() is not None
                           for rank, child in self.running.items()),
               'an error on every rank', ENDS_S, self.service.serve)

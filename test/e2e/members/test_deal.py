@@ -1,5 +1,5 @@
-"""Tests the deal of an elastic job against a real service: workers come, leave and die while they
-train, and the samples of each epoch are counted from what the workers have written."""
+"""Tests the deal of an elastic job against a real service: workers join, leave and die while they
+train. Counts the samples of each epoch in the files that the workers have written."""
 import collections
 import os
 import pathlib
@@ -12,7 +12,7 @@ import tap
 from harness import Service, until
 
 TOOLS = harness.BUILD / 'test' / 'e2e'
-SAMPLES, BATCH, EPOCHS = 1203, 8, 3     # the last step of an epoch has three samples
+SAMPLES, BATCH, EPOCHS = 1203, 8, 3     # so the last step of an epoch has three samples
 ENDS_S = 60
 
 
@@ -60,7 +60,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(process.returncode, 0, f'rank {rank}: {errors}')
 
     def steps(self):
-        """Returns for each step the lines of all ranks."""
+        """Returns the lines of all ranks, by step."""
         found = collections.defaultdict(list)
         for log, rank in self.logs.items():
             for line in log.read_text().splitlines(True):
@@ -71,21 +71,21 @@ class Steps(unittest.TestCase):
         return found
 
     def check_steps(self):
-        """Checks mean and model of each step on all ranks. Returns how often each sample of each
-        epoch was used."""
+        """Checks that mean and model of each step are equal on all ranks. Returns how often each
+        sample of each epoch was used."""
         used = collections.Counter()
         for number, lines in sorted(self.steps().items()):
             self.assertEqual(len({line[1:5] for line in lines}), 1, f'step {number}: {lines}')
             _, epoch, batch, mean, _, _ = lines[0]
             samples = [sample for line in lines for sample in line[5]]
             used.update((epoch, sample) for sample in samples)
-            if len(samples) == batch:   # no rank of the step is lost
+            if len(samples) == batch:   # the step lost no rank
                 wanted = sum(map(gradient_of, samples)) / batch
                 self.assertAlmostEqual(float(mean), wanted, delta=1e-5 * (1 + wanted))
         return used
 
     def end_all(self, log, steps):
-        """Kills all workers when one of them has trained some steps."""
+        """Kills all workers when one worker has trained some steps."""
         until(lambda: log.exists() and log.read_text().count('step ') > steps,
               'steps of a late worker', process=self.service.serve)
         for process in self.running.values():
@@ -149,7 +149,7 @@ class Changes(Steps):
         self.assertEqual(self.ranks_at(195), [0, 1, 2])
 
     def test_steps_do_not_wait_for_late_workers(self):
-        how = {'samples': 200, 'epochs': 10 ** 6}   # more than the test trains
+        how = {'samples': 200, 'epochs': 10 ** 6}   # more epochs than the test trains
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
         late = self.start(2, 'shm', 2, 3, 0, **how)

@@ -1,6 +1,7 @@
-"""Changes the workers of a job while it trains. They are killed at random times and return, and
-resizes change their number. Every result must be the sum over the ranks that it names. All
-permanent ranks must have equal results."""
+"""Changes the workers of a job while it trains. Workers are killed at random times and started
+again, and resizes change their number. Each gradient contains a number that identifies its rank:
+every result must be the sum over the ranks that it contains. All permanent ranks must have equal
+results."""
 import os
 import pathlib
 import random
@@ -24,7 +25,7 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 30000
-ANSWER_MS = 1000    # a deadline that will pass, but long enough for an answer of the service
+ANSWER_MS = 1000    # a deadline that passes, but is long enough for an answer of the service
 # number of elements; the last tensor has several pieces
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
 COMPUTES_S = 0.05  # time of a worker's round, in seconds
@@ -38,15 +39,15 @@ class Sums:
         self.known = {}
 
     def gradient(self, name, rank):
-        """Returns the gradient. Its first element names the rank, so the sum of first elements
-        shows the set."""
+        """Returns the gradient. Its first element is 2 to the power of the rank, so the first
+        element of a sum shows the set of ranks."""
         values = numpy.random.default_rng([rank, SIZES[name]]).random(
             SIZES[name], dtype=numpy.float32)
         values[::1000] = 2.0 ** rank
         return values
 
     def of(self, name, mask):
-        """Returns the sum of these ranks, added in rank order."""
+        """Returns the sum of these ranks' gradients, added in rank order."""
         if (name, mask) not in self.known:
             total = None
             for rank in range(32):
@@ -94,7 +95,8 @@ def rank_trains(rank, workers):
 
 
 def rank_stops(rank, workers):
-    """Makes two rounds. Rank 0 stops in the second one, after its push. Returns the result."""
+    """Runs two rounds. Rank 0 stops itself in the second one, after its push. Returns the
+    result."""
     with gradpool.connect(transport='shm') as client, \
             client.join('job', rank, workers, on_worker_loss='continue') as job:
         tensor, result = job.declare('w', 4), numpy.zeros(4, numpy.float32)
@@ -169,8 +171,8 @@ class Case(unittest.TestCase):
 
 
     def check_entries(self, rank):
-        """Checks that a returned rank takes part in all tensors from the same iteration on. Returns
-        how often ranks joined."""
+        """Checks that a rank that joined again is in all tensors from the same iteration on.
+        Returns how often ranks joined."""
         masks, came = dict.fromkeys(SIZES, (1 << WORKERS) - 1), {}
         for count, name, mask in (line[:3] for line in self.log(rank)):
             if int(mask) & ~masks[name]:
@@ -315,7 +317,7 @@ class Leaves(Case):
 
 
 class Orders(unittest.TestCase):
-    """Tests that a resize stays valid after its caller has stopped waiting."""
+    """Tests that a resize is still done after its caller has stopped waiting."""
 
     def setUp(self):
         service = Service(aggregators=1)
@@ -340,7 +342,7 @@ class Orders(unittest.TestCase):
         self.times_out(3, '2 (has not joined)', '3 (has not left)')
         self.times_out(4, '2 (has not joined)')
         self.jobs.pop(3).leave()
-        self.jobs[2] = self.join(2)     # a worker joins with the missing rank
+        self.jobs[2] = self.join(2)     # the missing rank may join with another worker
         self.jobs[0].resize(3, WAIT_MS)
         until(lambda: self.jobs[1].members().ranks == (0, 1, 2), 'rank 1 knows it, too')
 

@@ -1,8 +1,8 @@
 """Kills the coordinator at every step of a change of workers. A step ends before a message is sent
 or received, or before the store is written. During the change one worker is killed, leaves or
-joins. By default a few of these steps are tested, with GRADPOOL_TEST_LONG=1 all. The change must be
-completed or undone, and the remaining ranks must have equal bits. No step of an update rule may be
-lost, repeated or made with wrong moments. Training must continue every time."""
+joins. By default a few of these steps are tested; GRADPOOL_TEST_LONG=1 tests all of them. The
+change must be completed or undone, and the remaining ranks must have equal bits. No step of an
+update rule may be lost, repeated or made with wrong moments. Training must continue every time."""
 import os
 import pathlib
 import signal
@@ -35,7 +35,7 @@ def mean_of(members):
 
 
 class Momentum:
-    """Computes the lane's state step by step. Each step has a set of workers."""
+    """Computes the lane's state step by step, each step with the gradients of a set of ranks."""
 
     def __init__(self, parameters):
         self.parameters, self.buffer = parameters, None
@@ -47,7 +47,7 @@ class Momentum:
         return self.parameters - buffer * numpy.float32(RATE), buffer
 
     def follow(self, parameters):
-        """Finds and returns the ranks of the step."""
+        """Finds the set of ranks whose step gives these parameters, and returns it."""
         for members in (0, 1), (0, 1, 2):
             expected, buffer = self.step(members)
             if expected.tobytes() == parameters.tobytes():
@@ -62,7 +62,8 @@ def wait_for(path):
 
 
 def rank_trains(rank, workers):
-    """The permanent ranks check each result and write its set. The third rank joins and leaves."""
+    """The permanent ranks check each result and write its set of ranks. The third rank joins and
+    leaves."""
     folder, stays = pathlib.Path(os.environ['CRASH_FOLDER']), rank < STAYING
     if not stays:
         (folder / f'ready.{os.getpid()}').touch()
@@ -144,7 +145,7 @@ class Crashes(unittest.TestCase):
         return all(self.newest(rank) == (count, count) for rank in range(STAYING))
 
     def has_died(self, count):
-        """Returns whether the service died before rounds had this many workers."""
+        """Returns whether the service died before a round had this many workers."""
         until(lambda: self.service.serve.child.poll() is not None or self.is_made_by(count),
               f'rounds of {count} workers', process=self.service.serve)
         self.service.die_at(0)
@@ -173,7 +174,7 @@ class Crashes(unittest.TestCase):
         self.tell('go', process)
         died = self.has_died(WORKERS)
         while not self.is_made_by(WORKERS):
-            # a worker that received no answer to its join is started again
+            # a worker whose join got no answer is started again
             if process.poll() is not None:
                 self.assertTrue(died, process.communicate()[1])
                 process = self.start(STAYING, transport)
@@ -199,7 +200,7 @@ class Crashes(unittest.TestCase):
         until(lambda: self.is_made_by(WORKERS), 'training begins', process=self.service.serve)
         deaths = [0, 0]
         for step in range(first, STEPS_MAX, STRIDE):
-            leaving = (step + 2) // 3   # a worker's leaving has a third of the steps of a join
+            leaving = (step + 2) // 3   # a leave has a third of the steps of a join
             died = (self.lose(leaving, politely=step // STRIDE % 2), self.come(step, transport))
             deaths = [before + now for before, now in zip(deaths, died)]
             if not any(died):

@@ -1,5 +1,6 @@
-"""Tests jobs with ranks that have trained together before and new ranks, and several jobs of one
-name in turn. Earlier jobs of a process must not change which job the process joins."""
+"""Tests jobs in which ranks that have trained together before meet new ranks, and several jobs
+of the same name, one after the other. An earlier job of a process must not change which job the
+process joins next."""
 import os
 import tempfile
 import unittest
@@ -45,7 +46,8 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """The rank has an attached model. Its job continues and is not joined a second time."""
+    """Runs in a process that already has an attached model: its job continues, and is not joined
+    a second time."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
@@ -60,8 +62,8 @@ def rank_zero_had_a_group_before(rank, workers):
 
 
 def rank_has_group_after_group_in_one_store(rank, workers):
-    """Sets variables like torchrun. In such a store the barrier of older torch versions continues
-    its old count."""
+    """Sets the variables that torchrun sets. With such a store, older torch versions continue
+    the count of the previous group's barrier."""
     import torch
     import torch.distributed as dist
     import gradpool.distributed     # noqa: registers the backend

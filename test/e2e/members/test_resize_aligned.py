@@ -1,8 +1,8 @@
 """Tests that a job grows and shrinks between the same two iterations for all tensors. Each rank
-declares and sends the tensors in another order and at another speed. While others join, rank 0
-waits in resize() between two iterations, or trains. A leaving rank leaves between two of its
-iterations. Two tensors have an update rule. A late worker has everybody's parameters from its first
-step on."""
+declares and pushes the tensors in its own order and at its own speed. While workers join, rank 0
+waits in resize() between two iterations, or trains. A rank leaves between two of its iterations.
+Two tensors have an update rule; from its first step on a late worker must have the parameters of
+the other workers."""
 import ast
 import itertools
 import os
@@ -30,8 +30,8 @@ PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}
 RULED = {'weights': 2000, 'more': 700000}
 PACE_S = 0.003      # longest pause between two pushes; higher ranks pause longer
 SEED = tap.seed(20261122)
-# Rank r sends 4 to the power of r. Each of these means is exact and shows its ranks. Two leaving
-# ranks may leave between different iterations.
+# Rank r sends 4 to the power of r. Each of these means is exact and identifies its ranks. Two
+# leaving ranks may leave between different iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
          for present in itertools.combinations(range(MOST), n)}
 
@@ -67,7 +67,7 @@ class Worker:
         return self.job.push_pull(tensor, gradient, values)
 
     def iterate(self, stops):
-        """Makes an iteration. Returns the ranks of each tensor, and the parameters."""
+        """Runs one iteration. Returns the set of ranks of each tensor, and the parameters."""
         before = {name: float(self.values[name][0]) for name in RULED}
         requests = [self.push(tensor, stops) for tensor in self.shuffled(self.tensors)]
         for request in self.shuffled(requests):
@@ -95,7 +95,7 @@ def rank_trains(rank, workers):
                 wanted = int((folder / 'wanted').read_text())
                 (folder / 'wanted').unlink()
                 if wanted > worker.job.workers and 'ALIGNED_STANDS' in os.environ:
-                    worker.job.resize(wanted, WAIT_MS)  # rank 0 sends nothing during the resize
+                    worker.job.resize(wanted, WAIT_MS)  # rank 0 pushes nothing during the resize
                 else:                                   # other ranks may be in an iteration
                     threading.Thread(target=worker.job.resize, args=(wanted, WAIT_MS)).start()
             log.write(f'{worker.iterate(rank == 0 and (folder / "stop").exists())}\n')

@@ -145,7 +145,7 @@ class CommandLine(unittest.TestCase):
 
 
 class OneService(unittest.TestCase):
-    """Cases that only read from a service. They share one."""
+    """Cases that only read the state of a service. They share one service."""
 
     @classmethod
     def setUpClass(cls):
@@ -365,14 +365,14 @@ class OwnServices(unittest.TestCase):
         joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move before it ends
         self.assertEqual(joined[0].wait(), 0)
         self.assertIn('moved, epoch 2', service.serve.text())
-        # without another aggregator, this one waits for its jobs
+        # without another aggregator, the leaving aggregator waits until its jobs end
         joined[1].signal(signal.SIGTERM)
         joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertIn('this aggregator is ending already', joined[1].text())
         self.assertRegex(service.serve.text(), 'has no tasks left, and leaves.*\n.*has ended')
-        for worker in workers:  # the workers wait for the next lane, and log this
+        for worker in workers:  # the workers wait for the next lane, and log this line
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
         self.assertEqual(shown['state'], 'waiting', shown)
@@ -394,7 +394,7 @@ class OwnServices(unittest.TestCase):
                                    '--cores', '0', name='joining')
             silent.settimeout(WAIT_S)
             heard = b''
-            while not heard:  # the first connection only finds a path, and sends nothing
+            while not heard:  # the first connection only finds a path and sends nothing
                 peer = silent.accept()[0]  # kept open, so that the peer is silent, not closed
                 heard = peer.recv(1)
             joining.signal(signal.SIGINT)

@@ -1,6 +1,6 @@
-"""Sends SIGTERM to a service whose local aggregators end with it, like the first process of a
-container. Tasks move to an aggregator on another host, jobs continue there, and the next start
-finds them. If tasks cannot move, their job ends with the reason."""
+"""Sends SIGTERM to a service whose local aggregators end with it, because it is the first process
+of a container. Tasks move to an aggregator on another host, and their jobs continue there; the next
+start of the service knows these jobs. A job whose tasks cannot move ends with the reason."""
 import concurrent.futures
 import contextlib
 import os
@@ -25,8 +25,8 @@ MOVES = 'their tasks move to others first'
 
 class Case(leaving.Case):
     def serve(self, *options, before=None):
-        """Starts a service with one local aggregator. Aggregators joined by hand count as
-        aggregators of other hosts."""
+        """Starts a service with one local aggregator. Later aggregators, joined by by_hand(),
+        count as aggregators of other hosts."""
         self.service = harness.Service(*options, aggregators=1,
                                        before=harness.container() if before is None else before)
         self.addCleanup(self.service.end)
@@ -36,7 +36,7 @@ class Case(leaving.Case):
         """Starts a job on the local aggregator. Then joins another aggregator."""
         self.serve(*options, before=before)
         self.begin('moves', transport, durability)
-        self.train(0, 5)    # after five steps there are moments
+        self.train(0, 5)    # after five steps the lane has moments
         self.other = self.by_hand('elsewhere')
         self.service.joined = 1
 
@@ -48,7 +48,8 @@ class Case(leaving.Case):
         os.kill(inside, signal.SIGTERM)
 
     def stop_other(self):
-        """The aggregator answers nothing. It is not lost before --aggregator-timeout."""
+        """Stops the other aggregator (SIGSTOP): it answers no ping, but is not lost before
+        --aggregator-timeout."""
         self.other.signal(signal.SIGSTOP)
         self.addCleanup(self.other.signal, signal.SIGCONT)
 

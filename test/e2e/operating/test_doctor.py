@@ -1,4 +1,5 @@
-"""Tests the findings of gradpool doctor on a healthy system, and with one fault at a time."""
+"""Tests the findings of `gradpool doctor` on a healthy system, and on systems with one fault
+each."""
 import contextlib
 import json
 import os
@@ -173,8 +174,8 @@ class OfService(Case):
             self.assertNotIn('key', checks)
 
     def test_a_service_of_another_protocol_is_a_failure_that_names_both_versions(self):
-        """Written by hand: the answer Envelope{id = 1, welcome = {version = 99}}, sent to any
-        request."""
+        """The message is written by hand: the answer Envelope{id = 1, welcome = {version = 99}},
+        sent to any request."""
         welcome = bytes((0x08, 99))
         message = bytes((0x08, 1, 0x1a, len(welcome))) + welcome
 

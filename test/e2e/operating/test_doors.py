@@ -1,6 +1,6 @@
-"""Tests orders of operators. The service accepts them over its Unix socket or with an operator's
-key, and refuses them over loopback without a key. Also tests which parts of the service are visible
-to strangers and tenants."""
+"""Tests which requests of operators the service accepts: over its Unix socket or with an
+operator's key, but not over loopback without a key. Also tests which parts of the service users
+without a key and tenants can read."""
 import contextlib
 import grp
 import json
@@ -21,7 +21,7 @@ OPERATORS_ONLY = 'is for operators: it needs the Unix socket of the service'
 
 
 def loopback(service, *command, environment=None, **options):
-    """Runs a command over TCP on this host. It has no key unless `environment` contains one."""
+    """Runs a command over TCP on this host. Without a key in `environment` the command has none."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith('GRADPOOL_')}
     return harness.run([GRADPOOL, *command, '--endpoint', service.endpoint], capture_output=True,
                        text=True, env={**clean, **(environment or {})}, **options)
@@ -29,12 +29,12 @@ def loopback(service, *command, environment=None, **options):
 
 @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')
 class Stranger(unittest.TestCase):
-    """Tests the doors for a user of the host without a key."""
+    """Tests the ways into the service for a user of the host without a key."""
 
     @classmethod
     def setUpClass(cls):
         cls.service = Service(aggregators=1)
-        # the stranger must be able to read its programs
+        # the other user must be able to read this copy of the program
         cls.program = cls.service.folder / 'gradpool'
         shutil.copy(GRADPOOL, cls.program)
         for path in cls.program, cls.service.folder:
@@ -110,7 +110,7 @@ class Doors(unittest.TestCase):
         self.assertEqual(loopback(service, 'status', environment=known).returncode, 0)
         answer = loopback(service, 'status')
         self.assertEqual(answer.returncode, 1)
-        self.assertIn('asks for a key', answer.stderr)
+        self.assertIn('needs a key', answer.stderr)
 
     def test_a_tenant_s_status_shows_its_own_jobs_only(self):
         service = self.service(aggregators=1)
@@ -168,7 +168,8 @@ class Doors(unittest.TestCase):
         for pid in service.serve.pid, *service.pids():
             status = pathlib.Path(f'/proc/{pid}/status').read_text()
             self.assertIn('NoNewPrivs:\t1', status)
-            # root owns /proc of a process that is not dumpable, whatever its user
+            # root owns /proc of a process that is not dumpable, even if another user runs the
+            # process
             self.assertEqual(pathlib.Path(f'/proc/{pid}/mem').stat().st_uid, 0)
 
     @unittest.skipUnless(os.geteuid() == 0, 'only root can be another user')

@@ -1,5 +1,6 @@
-"""Tests former environment variables of options. Commands ignore them, and one line names the
-ones that are set. Options that destroy data, grant rights or act once must be typed."""
+"""Tests former environment variables of options. Commands ignore these variables, and print one
+line with the names of those that are set. Options that destroy data, grant rights or act once can
+only be given on the command line."""
 import json
 import os
 import pathlib
@@ -57,7 +58,7 @@ class Flags(unittest.TestCase):
     def test_drain_drains(self):
         answer = ask(self.service, 'drain', 'lane', str(self.lanes[0]))
         self.expect_one_line(answer)
-        # the line is not JSON, and nothing was undone
+        # a line of text, not JSON, and nothing was undone
         self.assertEqual(answer.stdout, 'no task is there: nothing has moved\n')
         self.assertEqual(self.states()[self.lanes[0]], 'withheld')
         ask(self.service, 'drain', 'lane', str(self.lanes[0]), '--undo')

@@ -1,6 +1,6 @@
-"""Tests the result of `meson install`. It must contain exactly these files. A service, a C program
-and a Python program must work with nothing else. The files are staged in another folder, so the
-programs must find each other by themselves."""
+"""Tests the result of `meson install`. The installation must have exactly these files. A service, a
+C program and a Python program must work with these files alone. The files are staged in another
+folder than the configured one, so the programs must find each other by their own paths."""
 import json
 import os
 import pathlib
@@ -45,7 +45,8 @@ def run(*command, **variables):
 
 
 class Stage:
-    """Installs into a folder that stands for /. Configured paths are below this folder."""
+    """Installs into a folder that replaces the root folder /. Configured paths are below this
+    folder."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))

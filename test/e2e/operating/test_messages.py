@@ -1,5 +1,5 @@
-"""Runs commands, services and workers with wrong inputs. The golden file must contain each printed
-message, and each message expected from this program must be printed.
+"""Runs commands, services and workers with wrong inputs. Each printed message must be in the golden
+file, and each message that the golden file expects from this program must be printed.
 `test_messages.py --write` marks the messages of this run in the golden file."""
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ sys.path.append(str(ROOT / 'test'))
 import messages  # noqa: E402
 
 GOLDEN = ROOT / messages.GOLDEN
-# Lines printed by the C library, and values that follow a message.
+# Lines that the C library prints, and values that follow a message.
 FOREIGN = ("unrecognized option '", 'requires an argument', '--usage', 'information.')
 known = messages.Golden(GOLDEN.read_text())
 messages_of = messages.finder(known)
@@ -433,7 +433,7 @@ class Wrong(Case):
                     self.raises(other.wait)
 
     def test_a_rank_that_dies(self):
-        """The rank has no lane that could report the death before the coordinator."""
+        """The coordinator reports the death, because the rank has no lane."""
         with gradpool.connect() as client, client.join('dies', 0, 2) as job:
             tensor, other = job.declare('w', 100), wrong_calls.idle_rank('dies', 1, 2)
             self.addCleanup(other.communicate)

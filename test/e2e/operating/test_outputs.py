@@ -17,7 +17,7 @@ from harness import GRADPOOL, Service, run, until
 ROOT = pathlib.Path(__file__).parents[3]
 MODELS = ROOT / 'bench/models'
 SCHEMA = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
-# Members of outputs for situations that no case here creates.
+# Members of outputs that appear only in situations that no case here creates.
 RARE = {
     'event.at_s', 'check.advice', 'job.measured',
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
@@ -129,7 +129,8 @@ class Outputs(unittest.TestCase):
         self.assertIs(self.check('status', answer.stdout)['own_only'], True)
 
     def failure(self):
-        # a stopped worker cannot leave, and a failed job remains until its workers have left
+        # a stopped worker cannot leave, so the failed job remains visible until its workers have
+        # left
         self.bert[0].signal(signal.SIGSTOP)
         self.bert[1].kill()
         until(lambda: 'failed' in [job['state'] for job in self.output('jobs', 'jobs')['jobs']],

@@ -1,6 +1,6 @@
-"""Tests quotas of a tenant. They are set with `tenant add`, changed with `tenant set` while jobs
-run, shown, and kept over a restart. Also tests shares of an aggregator's address space and
-descriptors."""
+"""Tests quotas of a tenant. Quotas are set with `tenant add`, changed with `tenant set` while jobs
+run, shown, and still valid after a restart. Also tests each tenant's share of an aggregator's
+address space and descriptors."""
 import json
 import unittest
 
@@ -9,7 +9,7 @@ import tap
 from harness import BUILD, Process, Service, result, until
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
-FILES = 1024    # limit of descriptors of each process, in a service with few
+FILES = 1024    # limit of descriptors of each process, in the service with a low limit
 
 
 class Quotas(unittest.TestCase):
@@ -101,7 +101,7 @@ class Shares(unittest.TestCase):
     def test_descriptors_of_an_aggregator(self):
         service, evil, good = self.serve(before=('prlimit', f'--nofile={FILES}'))
         said = self.crowd(service, evil, 'attaches', FILES // 3)
-        self.assertIn('closed 122\n', said)    # number of EDQUOT
+        self.assertIn('closed 122\n', said)    # 122 is EDQUOT
         self.check_good(service, good)
         late = service.worker('late', 0, 1, '--rounds', '3',
                               environment={**evil, 'GRADPOOL_TRANSPORT': 'shm'})

@@ -29,7 +29,7 @@ with gradpool.connect() as client, client.join() as job:
     print(job.name, result[99])
 """
 
-# The script's reaction to Ctrl-C takes a moment, and a second Ctrl-C would interrupt it. The script
+# The script saves for half a second after Ctrl-C; a second Ctrl-C would interrupt it. The script
 # sleeps in short steps: if a signal arrives just before a sleep, Python handles it only after the
 # sleep.
 SAVE = """
@@ -195,7 +195,7 @@ for i in range(20):
                                         for r in range(3) for i in range(20)])
 
     def test_a_line_that_is_too_long_is_cut_between_characters(self):
-        """two workers print long texts, so that their parts could be mixed"""
+        """Two workers print long texts, whose parts could be mixed."""
         text = 'aé' * 1000000
         done = self.done(run('--workers', 2, sys.executable, '-c', "print('aé' * 1000000)"))
         parts = {'[0] ': '', '[1] ': ''}
@@ -204,7 +204,8 @@ for i in range(20):
         self.assertTrue(all(said == text for said in parts.values()))
 
     def parts(self, script, said):
-        """Runs two workers. Permits each next part of their output, and waits for it."""
+        """Runs two workers. Permits one part of their output at a time, and waits until the part
+        is printed."""
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(
                 command('--workers', 2, sys.executable, '-c', PARTS + script, folder),
@@ -250,7 +251,8 @@ class Interrupts(unittest.TestCase):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def until_said(self, fd, *texts):
-        """Reads the output until each text has occurred this often. Returns it."""
+        """Reads the output until each text has occurred the given number of times. Returns the
+        output."""
         said, patience = '', progress.Patience(WAIT_S)
         while not all(said.count(text) >= times for text, times in texts):
             said += harness.read_more(fd, patience, said).decode()

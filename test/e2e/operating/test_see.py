@@ -26,7 +26,7 @@ from harness import BENCH, GRADPOOL, WAIT_S, Process, Service, free_ports, resul
 
 
 class Running(unittest.TestCase):
-    """A service, and a job that trains as long as a case needs it."""
+    """A service and a job, which trains until the case has ended."""
 
     def setUp(self):
         self.service = Service(*self.options(), aggregators=2)
@@ -157,7 +157,7 @@ def fetch(url, method='GET'):
 
 
 def web_of(service):
-    """Waits for the address of the service's web server in its log. Returns it."""
+    """Waits until the log has the address of the service's web server. Returns the address."""
     until(lambda: 'the web server shows metrics on ' in service.serve.text(), 'metrics are shown',
           process=service.serve)
     return re.search(r'the web server shows metrics on (http://\S+)/metrics',
@@ -441,7 +441,7 @@ class RunPage(unittest.TestCase):
                               '--report', '/nowhere/run.html'], capture_output=True, text=True,
                              timeout=WAIT_S, check=False)
         self.assertEqual(answer.returncode, 1)
-        self.assertEqual(answer.stdout, '')  # the error came before the run
+        self.assertEqual(answer.stdout, '')  # the bench detected the error before the run
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
     def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):

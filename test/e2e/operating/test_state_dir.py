@@ -26,7 +26,7 @@ class Case(unittest.TestCase):
         self.state = self.folder / 'state'
 
     def refused(self, *options, state=None):
-        """Starts a serve that must fail. Returns its log."""
+        """Starts `gradpool serve`, which must fail. Returns its log."""
         answer = harness.run([GRADPOOL, 'serve', '--listen', 'gradpool://127.0.0.1:0',
                               '--aggregators', '0', '--state-dir', state or self.state, *options],
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -91,8 +91,8 @@ def cut(path, size):
 
 
 class Lost(Case):
-    """Removes or damages files of a killed service, which had tenants in its database and a job in
-    its log."""
+    """Removes or damages files of a killed service, which had stored tenants in its database and a
+    job in its write-ahead log."""
 
     @classmethod
     def setUpClass(cls):
@@ -119,7 +119,7 @@ class Lost(Case):
         service = Service(aggregators=0, folder=self.folder)
         self.addCleanup(service.end)
         tenants = json.loads(service.tenant('list', '--json').stdout)['tenants']
-        # the job's worker no longer runs, so a known job ends at once
+        # the worker of the job no longer runs, so a job that the service knows ends at once
         return [t['tenant'] for t in tenants], 'job acme/job has ended' in service.serve.text()
 
     def test_an_intact_state_is_found_again(self):
@@ -140,7 +140,7 @@ class Lost(Case):
         self.log.unlink()
         self.refused()
         self.marker.unlink()
-        # the database itself contains the tenants
+        # the tenants are in the database itself, not in the write-ahead log
         self.assertEqual(self.start(), (['acme'], False))
 
     def test_a_lost_database_is_logged_and_its_journal_is_kept(self):

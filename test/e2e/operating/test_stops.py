@@ -1,6 +1,6 @@
 """Tests planned stops. After SIGTERM the next start of `gradpool serve` continues the running jobs.
-SIGINT, `gradpool stop`, and SIGTERM with --stop jobs end all jobs. Then no process and no file may
-remain."""
+SIGINT, `gradpool stop`, and SIGTERM with --stop jobs end all jobs. After these stops no process and
+no file may remain."""
 import contextlib
 import json
 import os
@@ -22,7 +22,7 @@ from harness import GRADPOOL, Service, is_alive, until
 
 JOBS = 8            # number of jobs in the measured restarts
 ELEMENTS = 100000
-# time of a stop and a start of the coordinator, and of a window without a restart
+# length of a stop and a start of the coordinator together, and of a window without a restart
 WINDOW_S = 1.0
 IS_LONG = os.environ.get('GRADPOOL_TEST_LONG')
 TURNS = 5 if IS_LONG else 3
@@ -33,8 +33,8 @@ STOPPED = 'the operator stopped the service'
 
 
 def rank_trains(rank, workers):
-    """Runs a job of two ranks in one process until it is ended. Writes end and length of each
-    iteration, and whether a sum was wrong."""
+    """Runs both ranks of a job in this process until the job is ended. Writes the end and the
+    length of each iteration, and whether a sum was wrong."""
     folder, ends, takes, wrong = pathlib.Path(os.environ['FOLDER']), [], [], 0
     with gradpool.connect() as client:
         jobs = [client.join(f'job-{rank}', number, 2) for number in range(2)]
@@ -70,8 +70,7 @@ class Case(unittest.TestCase):
         return workers
 
     def leave(self):
-        """Sends SIGTERM to the coordinator. Returns the pids of the aggregators, which
-        survive it."""
+        """Sends SIGTERM to the coordinator. Returns the pids of the aggregators, which continue."""
         pids = sorted(self.service.pids())
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         self.assertEqual(sorted(self.service.local_aggregators()), pids)
@@ -107,7 +106,7 @@ class Case(unittest.TestCase):
 
 
 class Restarts(Case):
-    """Tests stops during which jobs continue."""
+    """Tests stops after which jobs continue."""
 
     def setUp(self):
         self.start('--scale', 'off')
@@ -329,13 +328,13 @@ class FirstOfContainer(Case):
 
 
 class Longest(Case):
-    """Compares windows in which the coordinator stops and starts with windows of the same length
-    before. Measures the iterations of eight jobs, and prints the figures. The limit allows for a
-    busy host."""
+    """Compares windows with a stop and a start of the coordinator with windows of the same length
+    without a restart. Measures the iterations of eight jobs, and prints the figures. The limit
+    allows for a busy host."""
 
     def restart_unasked(self):
-        """Waits for the log lines about both aggregators. Status commands would use cores that the
-        jobs need."""
+        """Waits for the log lines about both aggregators, instead of `status` commands, which
+        would use cores that the jobs need."""
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         serve = self.start_process(2)
         until(lambda: serve.text().count(') is connected again') == 2, 'both are back',

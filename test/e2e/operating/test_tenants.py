@@ -75,7 +75,7 @@ class Keys(unittest.TestCase):
             self.assertEqual(result(worker)['wrong'], 0)
 
     def test_without_a_key_status_and_jobs_are_refused_with_the_next_step(self):
-        words = 'this endpoint asks for a key: set GRADPOOL_KEY_FILE'
+        words = 'this endpoint needs a key: set GRADPOOL_KEY_FILE'
         self.expect_refused(status(self.service.endpoint), words, 'request refused: ' + words)
         worker = self.service.worker('keyless', 0, 1)
         self.assertNotEqual(worker.wait(), 0)

@@ -1,5 +1,5 @@
-"""Tests gradpool timeline. It starts and stops a recording while two workers train, and reads the
-file like a trace viewer."""
+"""Tests gradpool timeline. Starts and stops a recording while two workers train, and reads the file
+as a trace viewer does."""
 import collections
 import json
 import os
@@ -21,13 +21,13 @@ SIZES = {'layer "one"': 1000, 'two': 1500000}   # the second tensor has two piec
 AGGREGATORS_FROM = 100000
 AHEAD_S = 86400
 LANE_STEPS = ['announcements', 'queue', 'read and sum', 'write']
-SHORT = range(500)   # gaps in ns, left by omitted short steps
+SHORT = range(500)   # gaps in ns between steps, because very short steps are omitted
 WORKER_STEPS = ['queued', 'copy in', 'wait', 'landed', 'copy out']
 
 
 def rank_trains(rank, workers):
-    """Trains until the file `stop` exists. Rank 0 checks for it, and the other ranks read its
-    answer from a sum."""
+    """Trains until the file `stop` exists. Rank 0 checks for the file; the other ranks receive the
+    answer in a sum."""
     folder = pathlib.Path(os.environ['TEST_FOLDER'])
     client = gradpool.connect()
     job = client.join(os.environ['TEST_JOB'], rank, workers)
@@ -53,7 +53,7 @@ class Trace:
     def __init__(self, path):
         self.whole = json.loads(path.read_text())
         self.names, self.threads, self.clocks, self.rounds = {}, {}, {}, []
-        self.error_ns = 0    # largest error of the clock estimates of all batches
+        self.error_ns = 0    # largest error of the estimates of clock offsets in all batches
         for event in self.whole['traceEvents']:
             getattr(self, 'take_' + event['ph'])(event)
 

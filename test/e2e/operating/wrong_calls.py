@@ -1,4 +1,5 @@
-"""For test_messages: calls of the doors of Python that are refused, and a rank that only joins."""
+"""For test_messages: Python calls that must be refused (in each integration), and a rank that
+joins and does nothing more."""
 import subprocess
 import sys
 

@@ -1,5 +1,5 @@
 """Tests moves of tasks with copies on another aggregator (--durability replica). The tasks move to
-the aggregator with their copies, and their former aggregator then stores the copies (K57 of
+the aggregator that has their copies; their former aggregator then stores the copies (K57 of
 svc/coordinator). Each aggregator dies at random steps of such moves, before it sends or receives a
 message. GRADPOOL_TEST_LONG=1 tests twenty steps. No state may be lost, and training must continue
 with the same bits."""
@@ -19,7 +19,7 @@ from harness import GRADPOOL, Process, Service, until
 
 DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # number of deaths of each aggregator
 NEVER = 2**31 - 1
-GOES_ON = 3         # number of rounds that must follow each death
+GOES_ON = 3         # rounds that must follow each death
 SILENT_S = 6        # a lane of a busy host may not run for some seconds
 STATES = 1          # number of copied states: one of two tensors has an update rule
 
@@ -77,7 +77,8 @@ class CopiedMoves(unittest.TestCase):
 
     def move(self, step, victim):
         """Moves the job's tasks to the aggregator with the copy. Returns the process that should
-        die and its remaining steps. `victim`: 0 for the owner, 1 for the other aggregator."""
+        die, and the number of its steps that remain. `victim`: 0 for the owner, 1 for the other
+        aggregator."""
         sides = self.find_sides()
         mortal = sides[victim][0]
         mortal.die_at(step)
@@ -88,12 +89,12 @@ class CopiedMoves(unittest.TestCase):
                   'a task has moved, or somebody died of it', process=self.service.serve)
             left = mortal.steps_left()
             mortal.die_at(0)
-            mover.kill()  # without the kill, the command would try to move the job for 10 s
+            mover.kill()  # without the kill, the command would retry the move for 10 s
         return mortal, left
 
     def count_steps(self, victim):
-        """Returns the number of steps of a move. The number increases if other messages are sent at
-        the same time, or if the move is repeated."""
+        """Returns the number of steps of a move. The number is larger if the aggregator sends other
+        messages meanwhile, or if the move is repeated."""
         mortal, left = self.move(NEVER, victim)
         self.assertIsNone(mortal.child.poll())
         return NEVER - left

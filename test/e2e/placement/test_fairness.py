@@ -1,7 +1,7 @@
-"""Tests a tenant that uses as much of the coordinator as it can. Meanwhile others join, operators
-query and revoke, and the cost of each tenant is shown. Also checks that `gradpool-bench fences`
-prints all figures: with three loads, or with GRADPOOL_TEST_LONG with all loads. Measured figures
-are never tested."""
+"""Tests a tenant that uses as much of the coordinator as the limits allow. Meanwhile jobs of other
+tenants join, operators query and revoke, and the service shows the cost of each tenant. Also
+checks that `gradpool-bench fences` prints all figures, with three loads or, with
+GRADPOOL_TEST_LONG, with all loads. Measured figures are never tested."""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ from test_bench import Spent, bench
 
 HOSTILE = BUILD / 'test' / 'e2e' / 'hostile'
 HALVES = 40         # number of unfinished messages of 16 MiB each
-HALVES_MIB = 32     # maximum MiB of these messages in transfer at a time
+HALVES_MIB = 32     # limit in MiB on the part of these messages that is in transfer at a time
 
 
 class Fairness(unittest.TestCase):
@@ -30,7 +30,7 @@ class Fairness(unittest.TestCase):
         cls.good = cls.service.tenant_key('good')
 
     def crowd(self, what, count):
-        """Adds a tenant and opens `count` connections that all attack."""
+        """Adds a tenant and opens `count` connections of this tenant, all with the same attack."""
         key = self.service.tenant_key(what)
         crowd = Process([HOSTILE, what, count], self.service.folder, f'crowd-{what}',
                         {**key, 'GRADPOOL_ENDPOINT': self.service.endpoint})

@@ -1,6 +1,6 @@
 """Tests lane time of several jobs on one lane. The cost of each job must be shown separately. If a
-rank blocks a round during a transfer, the message to waiting ranks and operator must name this
-rank."""
+rank blocks a round during a transfer, the messages to the waiting ranks and to the operator must
+name this rank."""
 import re
 import signal
 import unittest
@@ -8,7 +8,8 @@ import unittest
 import tap
 from harness import Service, end_training, until
 
-# Rank 1 has pushed and then stopped. If it had stopped before, the message would be different.
+# Rank 1 pushed before it was stopped. If it had been stopped before its push, the message would
+# differ.
 NAMED = (r'all ranks have pushed, no answer from the memory of rank 1; rank 1 \(\S+, pid {pid}\) '
          'has joined, but its process is stopped, by a signal')
 SAID = (r'job stuck: lane \d waits for rank 1 of job stuck \(\S+\): its memory does not answer, '
@@ -27,8 +28,8 @@ class MidRead(unittest.TestCase):
         return len(re.findall('(?m)^round ', self.waits.text()))
 
     def stop_in_mid_read(self):
-        """Stops the rank while its memory is read. Reading takes most of a round, so a few tries
-        are enough."""
+        """Stops the rank while its memory is read. The lane reads during most of a round, so a few
+        attempts are enough."""
         named = re.compile(NAMED.format(pid=self.stops.pid))
         for _ in range(20):
             before, at = self.rounds(), len(self.waits.text())

@@ -40,7 +40,7 @@ class Case(durability.Case):
         self.start()
 
     def owner(self):
-        """Returns the aggregator with tasks of the job. None: the tasks are just moving."""
+        """Returns an aggregator that has tasks of the job. None: the tasks are being moved."""
         lanes = self.service.job(self.name)['lanes']
         return next((a for a in self.service.serving() for lane in a['lanes']
                      if lane['lane'] in lanes), None)
@@ -55,7 +55,7 @@ class Case(durability.Case):
 
     def train_while(self, harm, end=STEPS):
         """Trains while `harm`() runs, and repeats the training if needed. The last parameters must
-        be those of an undisturbed training."""
+        equal those of an undisturbed training."""
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             harmed = pool.submit(harm)
             steps = 0
@@ -204,7 +204,7 @@ class Local(Case):
             self.service.end()
 
     def leave_with_much(self, transport):
-        """Returns the length of the leave, and the part of it without a free core."""
+        """Returns the length of the leave, and the part of this time without a free core."""
         elements = MOMENTS_BYTES // 8
         clients = [gradpool.connect(self.service.endpoint, transport) for _ in range(2)]
         for client in clients:
@@ -267,7 +267,7 @@ class ByHand(Case):
         self.begin('joins', 'tcp')
         self.train(0, 20)
         first.signal(signal.SIGTERM)
-        self.said('is to end')
+        self.said('begins to end: its tasks and copies move to others')
         self.by_hand('second')
         self.train(20, STEPS)
         self.assertEqual(first.wait(), 0)
@@ -301,7 +301,7 @@ class ByHand(Case):
         self.assertEqual([lane['state'] for lane in status['aggregators'][0]['lanes']], ['open'])
         self.said('is open again: its drain failed')
         with gradpool.connect(self.service.endpoint) as client, client.join('new', 0, 1) as job:
-            job.declare('x', 10)    # only a lane can serve the new job
+            job.declare('x', 10)    # the new job needs an open lane
 
 
 if __name__ == '__main__':

@@ -34,8 +34,8 @@ class Measuring(unittest.TestCase):
 
     def await_lane_time(self, name):
         """Waits until the lane time of the job's only tensor is near the mean of the latest rounds,
-        and returns it. If a lane waits for its core, the mean grows but the median does not. This
-        difference disappears later."""
+        and returns it. While a lane waits for its core, the mean of the latest rounds grows but the
+        median does not; the difference disappears later."""
         seen = {'use': self.service.job(name)['use']}
 
         def is_right():
@@ -64,7 +64,8 @@ class Measuring(unittest.TestCase):
         self.come_again(jobs)
 
     def come_again(self, jobs):
-        """Starts the known jobs again. They share a lane, because they need a small part of it."""
+        """Starts jobs again that the service has measured. They share a lane, because each needs
+        a small part of it."""
         for name, job in jobs.items():
             self.start(name, *job, f'{name}-again')
             until(lambda name=name: (self.service.job(name) or {}).get('tasks'),
@@ -76,7 +77,7 @@ class Measuring(unittest.TestCase):
 
 
 class Limits(unittest.TestCase):
-    """Runs a service with one lane. Its limit leaves no room for a second job."""
+    """Runs a service with one lane, whose loss limit leaves no room for a second job."""
 
     def setUp(self):
         self.service = Service('--cores', 0,

@@ -1,8 +1,8 @@
 """Kills the coordinator at the steps of a move, one after the other. A step ends before a message
 is sent or received, or before the store is written. By default every eighth step is tested over
-each transport, with GRADPOOL_TEST_LONG=1 every step. Sums and the parameters of an update rule must
-keep their bits. The route must be the old one or the new one, and training must continue every
-time."""
+each transport; GRADPOOL_TEST_LONG=1 tests every step. The bits of sums and of parameters with an
+update rule must be those of a training without moves. After each death the route must be the old
+one or the new one, and training must continue."""
 import mmap
 import os
 import signal
@@ -24,7 +24,7 @@ WORKERS = 2
 ELEMENTS = 1000
 STEPS_MAX = 400  # more than the steps of any move
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
-GOES_ON = 3      # number of rounds that must follow each death
+GOES_ON = 3      # rounds that must follow each death
 WAIT_MS = 30000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
 SEED = tap.seed(20261122)
@@ -62,7 +62,8 @@ class MortalService(Service):
 
 
 class Training(threading.Thread):
-    """Trains both ranks of a job with a sum and a tensor with moments. Checks every result."""
+    """Trains both ranks of a job with two tensors: one is summed, one has moments. Checks every
+    result."""
 
     def __init__(self, client, name='job'):
         super().__init__(daemon=True)
@@ -100,8 +101,8 @@ class Training(threading.Thread):
             self.failure = error
 
     def finish(self):
-        """Ends the training. Returns the parameters of each rank, and those of a training without a
-        service."""
+        """Ends the training. Returns the parameters of each rank, and the parameters of a
+        training without a service."""
         self.ends.set()
         self.join(WAIT_MS / 1000)
         if self.failure:
@@ -121,7 +122,8 @@ class Crashes(unittest.TestCase):
         return lanes
 
     def move_and_die(self, target, step):
-        """Starts a move. Returns whether the service has died. It may also die after its answer."""
+        """Starts a move. Returns whether the service has died. The service may also die after it
+        has answered."""
         self.service.die_at(step)
         move = harness.run([GRADPOOL, 'move', 'job', str(target), '--endpoint',
                             f'unix:{self.service.state}/control.sock'], check=False,
@@ -140,14 +142,14 @@ class Crashes(unittest.TestCase):
             raise training.failure
 
     def crash_at(self, step, training):
-        """Kills the service at this step of a move. Returns the route of the tensors afterwards.
-        None: the move has fewer steps."""
+        """Kills the service at this step of a move. Returns whether the tensors then have the old
+        or the new route. None: the move has fewer steps."""
         lanes = self.lanes()
         source = next(lane for lane, tasks in lanes.items() if tasks)
         target = next(lane for lane in lanes if lane != source)
         if not self.move_and_die(target, step):
             return None
-        self.service.start_again()  # a frozen task waits for the next coordinator (M3 of migrator)
+        self.service.start_again()  # the next coordinator continues a frozen task (M3 of migrator)
         until(lambda: self.service.job('job') is not None and
               {r['state'] for r in self.service.job('job')['ranks']} == {'joined'},
               'the workers are back', process=self.service.serve)

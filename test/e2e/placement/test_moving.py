@@ -1,5 +1,5 @@
 """Moves tasks between lanes while their jobs train. Sums must stay right to the last bit. A drained
-aggregator may be stopped. If a coordinator dies during a move, no task is lost."""
+aggregator may be stopped. If the coordinator dies during a move, no task is lost."""
 import json
 import os
 import random
@@ -21,11 +21,12 @@ from harness import GRADPOOL, Service, end_training, finish_training, is_alive, 
 SEED = tap.seed(20261121)
 MOVES = 40 if os.environ.get('GRADPOOL_TEST_LONG') else 12
 WAIT_MS = 20000
-TRIES = 4   # the first move may be to the task's own lane, or its host may be slow
+TRIES = 4   # attempts; the first move may go to the task's present lane, or the host may be slow
 
 
 class Case(unittest.TestCase):
-    """Starts a service of two aggregators with two lanes each. It makes no automatic moves."""
+    """Starts a service of two aggregators with two lanes each. The service makes no automatic
+    moves."""
 
     def setUp(self):
         self.service = Service('--lanes-per-core', 2, '--scale', 'off')

@@ -1,5 +1,5 @@
 """Tests that the number of lanes follows the load. Lanes open and park, and aggregators start and
-stop. Tasks move for this, and their jobs continue with right sums."""
+stop. Tasks move between the lanes, and their jobs continue with right sums."""
 import re
 import unittest
 
@@ -11,8 +11,8 @@ FOREVER = ('--rounds', 1000000, '--verbose')
 
 
 class Scaling(unittest.TestCase):
-    """Two local aggregators with two lanes each. Hold times are a second, so an aggregator without
-    an open lane ends after ten seconds."""
+    """Two local aggregators with two lanes each. Hold times are one second, so an aggregator
+    without an open lane ends after ten seconds."""
 
     def setUp(self):
         self.service = Service('--cores', 0, '--lanes-per-core', 2, '--scale-hold', 1,
@@ -49,7 +49,8 @@ class Scaling(unittest.TestCase):
             self.assertFalse(self.lanes_of(name) & self.lanes_of(*jobs),
                              'each is measured on a lane of its own')
             jobs[name] = started
-        # on a busy host a job may be measured alone once more, and returns later
+        # on a busy host the service may measure a job alone once more, before the job shares the
+        # lane again
         until(lambda: len(self.lanes_of(*jobs)) == len(self.lanes('open')) == 1,
               'all share one lane', PATIENCE_S, self.service.serve)
         self.until_up(1, 'the aggregator without an open lane stops')

@@ -1,5 +1,5 @@
 """Tests that waiting jobs show the reason: the service itself, an aggregator, or the measurement of
-another job. A service name excludes aggregators of other services."""
+another job. A service with a name refuses aggregators of services with other names."""
 import contextlib
 import os
 import signal
@@ -90,8 +90,8 @@ class ForAnAggregator(Case):
 
     def test_a_job_outlives_a_silence_of_its_only_aggregator(self):
         self.serve('--aggregator-timeout', '0.5', aggregators=0)
-        # Joins over TCP like an aggregator of another host. The service would kill a process known
-        # by its Unix socket.
+        # Joins over TCP as an aggregator of another host would. The service would kill a silent
+        # local aggregator, which joins over its Unix socket.
         joined = self.join_by_hand(over=self.service.endpoint.removeprefix('gradpool://'),
                                    environment=self.service.operator())
         joined.wait_for('joined as aggregator 1')

@@ -13,7 +13,7 @@ import tempfile
 import harness
 from harness import WAIT_S, Process, free_ports, until
 
-PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # search path with the daemons
+PATH = os.environ['PATH'] + ':/usr/sbin:/sbin'     # search path of commands, including the daemons
 TASKS_MOST = 4
 
 # Ports and folders are used only by this cluster. With `cons_tres` several jobs can share the node.
@@ -47,7 +47,8 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe
 
 
 class Slurm:
-    """A running cluster. `environment` contains the variables for its commands. end() stops it."""
+    """A running cluster. `environment` contains the variables for its commands. end() stops the
+    cluster."""
 
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
@@ -65,8 +66,8 @@ class Slurm:
             raise
 
     def start(self, program, *options):
-        # The program is searched in the PATH of the environment. The daemon is killed when this
-        # process dies.
+        # setpriv finds the program in the PATH of the environment. The kernel kills the daemon when
+        # this process dies.
         daemon = Process(['/usr/bin/setpriv', '--pdeathsig', 'KILL', program, *options],
                          self.folder, program, self.environment)
         self.daemons.append(daemon)
@@ -97,7 +98,7 @@ class Slurm:
         return told.stdout.strip() == 'idle'
 
     def end(self):
-        """slurmd ends first: it informs slurmctld, and both need munged."""
+        """Ends slurmd first: it sends its end to slurmctld, and both need munged."""
         for daemon in reversed(self.daemons):
             daemon.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):

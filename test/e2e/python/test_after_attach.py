@@ -3,9 +3,9 @@ script on an attached or wrapped model or optimizer. Each column is a way of usi
 door).
 
 The function of a row trains twice: through the door with this rank's batch, and in plain PyTorch
-with the batches of all ranks. For "works" in the table the parameters must agree. For "refused" the
-error must contain the words of the table. "As on gloo" is a limit of DistributedDataParallel
-itself."""
+with the batches of all ranks. If the table says "works", the parameters must agree; if it says
+"refused", the error must contain the words of the table. "As on gloo" is a limit of
+DistributedDataParallel itself."""
 import copy
 import io
 import os
@@ -67,7 +67,7 @@ class Alone:
         self.optimizer.step()
 
     def accumulate(self, passes):
-        """Accumulates gradients of `passes` passes, then makes one step."""
+        """Accumulates the gradients of `passes` backward passes, then makes one step."""
         self.optimizer.zero_grad()
         for _ in range(passes):
             self.backward()
@@ -78,7 +78,7 @@ class Alone:
         return optimizer
 
     def averaged(self):
-        """Waits until the gradients have the values used by step()."""
+        """Waits until the gradients have the values that step() uses."""
 
     def step_without_average(self, step=None):
         """`step`: makes the step in place of the optimizer's own step()."""
@@ -108,7 +108,7 @@ class Attached(Alone):
 
 
 class Stepped(Attached):
-    """Makes the steps in lanes."""
+    """Steps are made in lanes."""
     column = 'attach(optimizer=)'
 
     def wrap(self, net):
@@ -210,7 +210,7 @@ def deep_copies(script):
 
 
 def averaged_model(script):
-    """Keeps a moving average (EMA) of the model. The script continues with the averaged model."""
+    """Keeps a moving average (EMA) of the model, and continues to train the averaged model."""
     average = script.torch.optim.swa_utils.AveragedModel(
         script.net, avg_fn=lambda mean, new, _: 0.5 * mean + 0.5 * new)
     script.begin()
@@ -254,7 +254,7 @@ def warm_up(script):
 
 
 def scaler(script):
-    """on a host without a GPU the scale is one"""
+    """uses a scale of 1 on a host without a GPU"""
     script.begin()
     scale = script.torch.cuda.amp.GradScaler(enabled=False)
     for _ in range(2):
@@ -295,7 +295,7 @@ def scaler_of(torch, scale=1024.0):
 
 
 def enabled_scaler(script):
-    """The gradients of the second step are infinite: no rank makes the step."""
+    """Makes the gradients of the second step infinite: no rank may make this step."""
     script.begin()
     scale = scaler_of(script.torch)
     for factor in 1, float('inf'), 1, 1:
@@ -425,7 +425,7 @@ def same(some, others):
 
 
 class Walk:
-    """Runs all rows of one rank through every door."""
+    """Runs all rows of the table on one rank, through every door."""
 
     def __init__(self, rank, workers):
         os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))

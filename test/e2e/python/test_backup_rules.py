@@ -1,6 +1,6 @@
-"""Rules that choose the number of gradients of a round, live against a real service: 4 ranks, each
-in a thread, whose gradients the tests make. Parameters of a round are equal on every rank that has
-the round, whatever the rule does."""
+"""Rules that choose the number of gradients of a round, tested against a real service: 4 ranks,
+each in a thread, with gradients made by the tests. With every rule, parameters after a round are
+equal on all ranks that received the round."""
 import concurrent.futures
 import os
 import signal
@@ -21,14 +21,14 @@ ELEMENTS = 6000     # some blocks of the lane's sample
 
 
 class Worker:
-    """One rank: ends rounds until `rounds`, and keeps what it got."""
+    """One rank. Runs rounds until `rounds`, and keeps the results."""
 
     def __init__(self, test, name, rank, workers, **options):
         client = gradpool.connect()
         test.addCleanup(client.close)
         self.rank = rank
         self.job = client.join(name, rank, workers, durability='none', **options)
-        self.parameters, self.ends = {}, []     # by the number of the round
+        self.parameters, self.ends = {}, []     # key: number of the round
         self.last = 0       # the last round of run_sums(); 0: not known yet
 
     def run(self, rounds, gradient, slow_s, loss):
@@ -81,7 +81,7 @@ def no_loss(_number):
 
 class Rules(Case):
     def train(self, rule, gradient, rounds, slow_s, loss=no_loss, workers=WORKERS):
-        """Returns the workers after these rounds. Rank SLOW works longer."""
+        """Trains this number of rounds, in which rank SLOW takes longer. Returns the workers."""
         name = f"{self.id().rsplit('.', 1)[-1]} {rule if isinstance(rule, str) else rule.rule}"
         each = [Worker(self, name, rank, workers, backup=rule) for rank in range(workers)]
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -100,7 +100,7 @@ class Rules(Case):
     def test_auto_closes_rounds_without_a_slow_rank_whose_gradient_adds_nothing(self):
         each = self.train('auto', equal, 60, 0.05)
         self.assertGreater(each[SLOW].missed(), 5)
-        # the first rounds have all ranks
+        # the first rounds count the gradients of all ranks
         self.assertEqual([end.counted for end in each[0].ends if end.number <= 3], [WORKERS] * 3)
 
     def test_auto_waits_for_a_slow_rank_while_all_gradients_are_noise(self):
@@ -153,8 +153,8 @@ class Rules(Case):
                 self.train(rule, equal, 40, 0.01, loss=lambda number: 1 / (1 + number))
 
     def test_adasync_counts_more_gradients_as_the_losses_fall(self):
-        """Of 2 gradients at the first loss, 4 at a quarter of it. The mean of the losses has a
-        memory of ten rounds."""
+        """Counts 2 gradients at the first loss, and 4 at a quarter of this loss. The mean of the
+        losses covers about ten rounds."""
         each = self.train('adasync:2', equal, 60, 0.01, loss=lambda number: 0.25 if number else 1)
         last = [end.counted for one in each for end in one.ends if end.number > 40]
         self.assertEqual(set(last), {WORKERS})

@@ -10,7 +10,7 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule, train_alone     # noqa
 
-# most weights of the small models are larger, and all of their biases are smaller
+# most weights of the small models are larger than this, and all of their biases are smaller
 MIN_BYTES = 1024
 LEARNING_STEPS = 300
 # Allowed difference between the loss with a codec and without one.
@@ -30,7 +30,7 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """Returns the expected mean of all ranks, for mean_of of train_alone()."""
+    """Returns a function for mean_of of train_alone(): the expected mean of all ranks."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]
@@ -48,7 +48,7 @@ def coded_mean(codec, workers):
 
 
 def rank_trains_coded(rank, workers):
-    """Trains with each codec. Returns {codec: [digest, expected digest, whether there is a
+    """Trains with each codec. Returns {codec: [digest, expected digest, whether it has a
     residual]}."""
     found = {}
     for name, codec in codecs_of().items():
@@ -94,8 +94,8 @@ def begin_by(door, trainer, codec):
 
 
 def train_with_a_break(rank, workers, door, codec):
-    """Returns three digests: of an uninterrupted training, of one continued from its checkpoint,
-    and of one continued without residuals."""
+    """Returns three digests: of an uninterrupted training, of a training continued from its
+    checkpoint, and of a training continued without residuals."""
     import torch
     path = f"{os.environ['TEST_STORE']}.step-3.{rank}"
     first = Rank.beside(rank, workers)
@@ -130,7 +130,7 @@ def rank_goes_on(rank, workers):
 
 
 def rank_loads_what_does_not_fit(rank, workers):
-    """Loads an unsuitable state through each door. Returns the error of each door."""
+    """Loads a state that does not fit through each door. Returns the error of each door."""
     import gradpool
     import gradpool.torch as hvd
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
@@ -217,7 +217,7 @@ def rank_learns(rank, workers):
 
 
 def rank_joins(rank, workers):
-    """Trains 3 + 2 r batches in rank r. Returns [change of the last rank's weights, expected
+    """Trains 3 + 2 r batches on rank r. Returns [change of the last rank's weights, expected
     change]."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(workers))
     import torch
@@ -280,7 +280,7 @@ class Codecs(test_ddp.Case):
         from gradpool.codecs import TopK
         values = numpy.random.default_rng(4).standard_normal(100_000).astype(numpy.float32)
         misleading = values.copy()
-        misleading[::64] *= 100     # a sample contains only these values
+        misleading[::64] *= 100     # the codec's sample contains only these values
         for given in values, misleading, numpy.sort(values), numpy.zeros_like(values):
             codec = TopK(0.01)
             sent = codec.encode(given, None)
@@ -346,8 +346,8 @@ class Codecs(test_ddp.Case):
             for _ in range(rounds):
                 feedback.decode('w', feedback.encode('w', self.values), arrived, 1)
                 total += arrived
-            # The standard deviation of a draw is at most half a step. The limit is six standard
-            # deviations of the mean.
+            # A random rounding has a standard deviation of at most half a step. The limit is six
+            # standard deviations of the mean.
             self.assertLess(abs(total / rounds - self.values).max(), 3 * step / rounds ** 0.5)
 
     def test_unsent_values_are_sent_in_later_rounds(self):
@@ -377,7 +377,7 @@ class Codecs(test_ddp.Case):
     def test_small_tensors_travel_uncompressed(self):
         from gradpool.codecs import OneBit, TopK
         self.assertEqual([OneBit().takes(n) for n in (0, 16383, 16384)], [False, False, True])
-        # so large a part would not reduce the bytes
+        # such a large part would not reduce the number of bytes
         self.assertFalse(TopK(0.5, min_bytes=0).takes(1000))
 
     def test_an_invalid_codec_is_refused(self):
@@ -433,7 +433,7 @@ class Training(test_ddp.Case):
         told, is_same = self.run_ranks('rank_loads_what_does_not_fit', 1)[0]
         self.assertEqual([word in text for word, text in zip(words, told)], [True] * len(words),
                          told)
-        self.assertTrue(is_same)    # the refused call must not have changed anything
+        self.assertTrue(is_same)    # the refused call must have changed nothing
 
     def test_a_model_learns_as_well(self):
         found = self.run_ranks('rank_learns')
@@ -446,7 +446,7 @@ class Training(test_ddp.Case):
         self.assertIn(' where there is one tensor and no next round: expected none, fp16 or bf16',
                       found[0]['refused'])
         self.assertIn('DistributedOptimizer', found[0]['refused'])
-        self.assertIn("2 of 2 travel as they are, such as 'weight'", found[0]['told'])
+        self.assertIn("2 of 2 are sent unchanged, such as 'weight'", found[0]['told'])
 
     def test_a_rank_in_join_adds_nothing_and_keeps_its_residual(self):
         for moved, wanted in self.run_ranks('rank_joins'):

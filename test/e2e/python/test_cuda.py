@@ -1,8 +1,8 @@
-"""Tests tensors of a GPU with each door. Without a GPU a simulated one is used. It runs a copy only
-when a call waits for it. Copies are as late as possible, in an order allowed by streams and events.
-Kernels launched by a test are equally late. torch's own kernels run at once on the host. Therefore
-a prompt GPU treats all tensors as its own. Its kernels read the values for which their stream has
-waited."""
+"""Tests tensors of a GPU with each door. Without a GPU the tests use a simulated one. The simulated
+GPU runs a copy only when a call waits for the copy: as late as possible, in an order allowed by
+streams and events. Kernels launched by a test are equally late. torch's own kernels run at once on
+the host. Therefore there is also a prompt GPU, which treats all tensors as its own: its kernels
+read the values for which their stream has waited."""
 import collections
 import contextlib
 import ctypes
@@ -25,7 +25,7 @@ lock = threading.RLock()    # the GPU runs one operation at a time
 
 
 class Event:
-    """An event of a stream. It happens when the stream reaches it."""
+    """An event of a stream, which happens when the stream reaches the event."""
 
     def __init__(self, made, stream):
         self._made, self._stream, self.is_over = made, stream, False
@@ -63,7 +63,7 @@ class Stream:
 
 
 def bare(tensor):
-    """Returns the same memory. The tensor may be freed."""
+    """Returns a tensor with the same memory. The original tensor may be freed."""
     import torch
     raw = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
     return torch.frombuffer(raw, dtype=tensor.dtype).view(tensor.shape)
@@ -106,7 +106,8 @@ class MadeGpu:
         self.scripts(None).todo.append(kernel)
 
     def copy(self, stream, target, source):
-        """The GPU locks its own memory until the copy is done. Host memory has only an address."""
+        """Keeps its own memory until the copy is done, as a GPU does. Of host memory it has only
+        the address."""
         self.copies += 1
         target, source = (bare(one) if one.data_ptr() in self.pinned else one
                           for one in (target, source))
@@ -169,7 +170,7 @@ def compute_late(torch, gpu, rank, job, begins):
     for i, tensor in enumerate(tensors):
         gpu.launch(lambda tensor=tensor, i=i: tensor.fill_(10 ** i * (rank + 1)))
     begun = [begin(tensor) for begin, tensor in zip(begins, tensors)]
-    gpu.may_compute.set()       # so far no call may have waited
+    gpu.may_compute.set()       # no call may have waited so far
     while begun:
         wait, result = begun.pop(0)
         with gpu.on(gpu.other) if begun else contextlib.nullcontext():
@@ -282,8 +283,8 @@ class CudaTest(Case):
         return [of_rank for of_rank, _ in found]
 
     def check_order(self, gpu):
-        """Checks two sums, or a sum and a mean. The first value is rank 1's, the others contain all
-        ranks."""
+        """Checks two sums, or a sum and a mean. The first value is of rank 1 alone; the others are
+        over all ranks."""
         for found, places, left in self.run_ranks('rank_is_late_at_horovods_door', gpu):
             self.assertEqual(found, [[[3.0], [15.0], [200.0]]] * 5)
             # later operations use the memory of completed ones

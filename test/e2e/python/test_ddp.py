@@ -11,7 +11,7 @@ import harness
 import ranks
 
 STEPS = 6
-FIRST_BUCKET_BYTES = 1024   # with DDP's default one bucket would contain the whole model
+FIRST_BUCKET_BYTES = 1024   # with DDP's default size one bucket would contain the whole model
 service = None
 
 
@@ -177,7 +177,7 @@ def rank_lends_buckets(rank, workers, are_views):
         trainer.optimizer.step()
     del attachment.job.push_items
     attachment.close()
-    gradient = trainer.net[0].weight.grad.flatten()     # the job has already ended
+    gradient = trainer.net[0].weight.grad.flatten()     # read after the job has ended
     return places, trainer.digest(), hashlib.sha256(gradient.numpy().tobytes()).hexdigest()
 
 
@@ -200,7 +200,7 @@ def rank_trains_in_a_joined_job(rank, workers):
 
 
 def rank_accumulates(rank, workers):
-    """Makes two backward passes in each step. Only the second one communicates."""
+    """Makes two backward passes in each step. Only the second pass communicates."""
     trainer = Rank(rank, workers)
     attach(trainer)
     for _ in range(STEPS):
@@ -213,7 +213,7 @@ def rank_accumulates(rank, workers):
 
 
 def rank_skips_a_branch(rank, workers, **options):
-    """Each rank skips another layer in each step."""
+    """Each rank skips a different layer in each step."""
     class Branches(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -300,7 +300,7 @@ def rank_loses_the_other(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Rank 1 stops, but does not end, after both ranks have built DDP's new buckets."""
+    """Rank 1 stops without ending, after both ranks have built DDP's new buckets."""
     trainer = Rank(rank, workers)
     attach(trainer, timeout_ms=2000)
     for _ in range(2):

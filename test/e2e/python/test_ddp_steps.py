@@ -1,5 +1,5 @@
-"""Compares steps of the service in gradpool.ddp with PyTorch's own optimizers. Those use the same
-gradients in one process. Tests shared memory and tcp."""
+"""Compares steps of the service in gradpool.ddp with PyTorch's own optimizers. The optimizers run
+in one process with the same gradients. Tests shared memory and tcp."""
 import contextlib
 import io
 import os
@@ -9,8 +9,8 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, STEPS, tearDownModule, train_alone   # noqa
 
-# Rates and momenta are powers of two, so their products are exact. PyTorch then gets the same bits
-# with one rounding as lanes with two.
+# Rates and momenta are powers of two, so their products are exact. One rounding in PyTorch then
+# gives the same bits as two roundings in lanes.
 EXACT = {
     'sgd': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625),
     'momentum': lambda torch, net: torch.optim.SGD(net.parameters(), 0.0625, momentum=0.5,

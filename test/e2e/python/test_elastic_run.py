@@ -19,7 +19,7 @@ SAMPLES, BATCH, EPOCHS = 201, 8, 3      # the last step of an epoch has one samp
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'client/python/ELASTIC.md'
 GROWS = 10              # step after which rank 0 asks for a third worker
 THREE = 20              # steps of the third worker before rank 0 removes it
-EPOCHS_MOST = 5000      # a job whose third worker does not come ends then
+EPOCHS_MOST = 5000      # number of epochs after which a job ends whose third worker never joins
 service = None
 
 
@@ -73,8 +73,8 @@ def lines_of(folder, rank):
 
 
 class Resizes:
-    """Rank 0 lets the job grow, shrink, and end two epochs later. Each part waits for the third
-    worker to have done its own."""
+    """Rank 0 lets the job grow, shrink, and end two epochs later. Each part begins when the third
+    worker has done the part before."""
 
     def __init__(self, run):
         self._run, self._part = run, 0
@@ -120,8 +120,8 @@ def train(rank, step, x, y, model, optimizer, scheduler):
 
 
 def rank_ends_epochs(rank, founders):
-    """Each epoch has one step, so a late worker gets the state at the end of an epoch. Returns the
-    learning rates in the epochs."""
+    """Trains with one step an epoch, so that a late worker receives the state at the end of an
+    epoch. Returns the learning rates in the epochs."""
     import torch
     x, y, model, optimizer, _ = training(rank)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.999)
@@ -185,7 +185,7 @@ def rank_loads_less_than_the_deal(rank, founders):
 
 
 def rank_runs_the_page(rank, founders):
-    """Runs the script of the page as it stands."""
+    """Runs the script of the page unchanged."""
     text = PAGE.read_text(encoding='utf-8').split('```python\n')[1].split('```')[0]
     module = types.ModuleType('page')
     exec(compile(text, 'elastic_run.py', 'exec'), vars(module))
@@ -267,8 +267,8 @@ class Workers(unittest.TestCase):
         return found
 
     def check_bits(self, without=(None, None)):
-        """All workers have the bits of the replay. `without`: (step, rank) whose gradient was not
-        used."""
+        """Checks that all workers have the bits of the replay. `without`: (step, rank) whose
+        gradient was not used."""
         steps = []
         for number, (of_ranks, all_bits) in sorted(self.steps().items()):
             self.assertEqual(len(all_bits), 1, f'step {number}: workers have different models')
@@ -282,7 +282,7 @@ class Workers(unittest.TestCase):
                                    for line in of_ranks.values() for index in line['indices'])
 
     def check_resized(self):
-        """The job has had 2, 3 and 2 workers, and each sample was used once in each epoch."""
+        """Checks that the job had 2, 3 and 2 workers, and that each epoch used each sample once."""
         used = self.used()
         epochs = {epoch for epoch, _ in used}
         self.assertEqual((len(used), set(used.values())), (SAMPLES * len(epochs), {1}))
@@ -328,7 +328,7 @@ class Runs(Workers):
         self.assertEqual(len(used), SAMPLES * EPOCHS)
         self.assertLessEqual(sum(used.values()) - len(used), 2 * -(-BATCH // 3))
         last = max(line['number'] for line in self.lines(1))
-        # the gradient of its last step was used, or not
+        # the gradient of the lost worker's last step was used, or was not
         self.assertIn([], [self.check_bits(), self.check_bits((last, 1))])
 
     def test_loaders_with_processes_have_the_samples_of_the_steps(self):

@@ -1,5 +1,5 @@
 """Tests python3 -m gradpool.elastic: the workers of a script on this host. One case trains with a
-real service; the others run scripts without PyTorch, which do what a Run does."""
+real service; the others run scripts without PyTorch, which send the messages of a Run."""
 import collections
 import json
 import os
@@ -17,7 +17,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[3]
 TRAINS_S = 180      # several processes import torch on a busy host
 BATCH = 24
 
-# The lowest worker writes the last epoch when the test wants the end.
+# The lowest worker writes the number of the last epoch when the test requests the end.
 TRAIN = """
 import json, os, pathlib, sys, torch, gradpool.elastic
 torch.set_num_threads(1)
@@ -52,7 +52,7 @@ run.close()
 say(ending=run.ending)
 """
 
-# Scripts without a job: they write their pid, and that of a child, and wait for a signal.
+# Scripts without a job: they write their pid and the pid of a child, and wait for a signal.
 WAIT = """
 import os, pathlib, subprocess, sys, time
 folder, rank = pathlib.Path(sys.argv[1]), os.environ['RANK']
@@ -66,8 +66,8 @@ except KeyboardInterrupt:
     (folder / ('saved' + rank)).write_text(sys.argv[2])
 """
 STUBBORN = 'import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n' + WAIT
-# A worker that trains, as its runner sees it, and never leaves its job. Rank 0 resizes a job that
-# has a limit of its own.
+# A worker that trains, as far as its runner can see, and never leaves its job. Rank 0 resizes a job
+# with its own limit.
 TRAINS = """
 from gradpool.elastic import control
 from gradpool.errors import GradpoolError
@@ -81,8 +81,8 @@ folder = pathlib.Path(sys.argv[1])
 control.link().attach(Job())
 control.link().send(step=1)
 """ + WAIT
-# The workers begin the first step together, when the test wants it. The first process of rank 1
-# fails before the step.
+# The workers begin the first step together, when the test creates a file. The first process of rank
+# 1 fails before the step.
 BEGINS = TRAINS.replace('control.link().send(step=1)', """
 import time
 rank = os.environ['RANK']
@@ -225,7 +225,7 @@ class Numbers(Rig):
         self.await_files(runner, 'begun')
         runner.signal(signal.SIGUSR2)
         runner.wait_for('1 workers, from 2')
-        (self.folder / 'failed').touch()    # a new process follows
+        (self.folder / 'failed').touch()    # the runner then starts a new process
         self.await_files(runner, 'ready0', 'ready1')
         (self.folder / 'go').touch()
         self.await_files(runner, 'trains0', 'trains1', 'resized1')
@@ -244,7 +244,7 @@ class Numbers(Rig):
         runner = self.start(TRAINS, '--workers', 2)
         pids = self.pids(runner, 2)
         os.kill(pids[2], signal.SIGKILL)
-        self.await_end(pids[2:])    # its child, too
+        self.await_end(pids[2:])    # the child of the killed worker ends, too
         runner.wait_for('rank 1 was ended by signal 9 (Killed); a new process starts in 1 s')
         until(lambda: self.pids(runner, 2)[2:] != pids[2:], 'a new process of rank 1',
               process=runner)
@@ -289,8 +289,8 @@ class Trains(Rig):
         return [json.loads(line) for line in text.splitlines(True) if line.endswith('\n')]
 
     def await_share(self, runner, rank, but=()):
-        """Waits until a process of the rank has trained samples. Returns its pid. `but`: processes
-        that do not count."""
+        """Waits until a process of the rank has trained samples. Returns its pid. `but`: pids that
+        are ignored."""
         def found():
             return [line['pid'] for line in self.lines(rank)
                     if line.get('weight', 0) > 0 and line['pid'] not in but]
@@ -300,8 +300,8 @@ class Trains(Rig):
         return found()[0]
 
     def check_models(self):
-        """All workers have the same model after each step. Returns how often each sample was used
-        in each epoch."""
+        """Checks that all workers have the same model after each step. Returns how often each
+        sample was used in each epoch."""
         models, used = collections.defaultdict(set), collections.Counter()
         for rank in range(3):
             for line in self.lines(rank):

@@ -22,7 +22,7 @@ def make_run(model, optimizer, rank, founders, epochs, **options):
 
 class Reporter:
     """Reports in the steps of a worker: the loss on all workers, and `odd` on rank 1 in odd
-    steps. Writes what it reports, and the means of the step before."""
+    steps. Writes its own reports, and the means of the previous step."""
 
     def __init__(self, run, optimizer, rank):
         self.run, self.optimizer, self.rank, self.seen = run, optimizer, rank, 0
@@ -81,8 +81,9 @@ def rank_reports_to_the_end(rank, founders):
 # ---- settings ----
 
 def rank_has_other_settings(rank, founders):
-    """Returns the ending, or the error. Rank 1 has another weight decay in one group. Without it
-    among the first workers, rank 0 lets the job grow, and trains until rank 1 is refused."""
+    """Returns the ending, or the error. Rank 1 has a different weight decay in one group. If rank 1
+    is not one of the first workers, rank 0 lets the job grow, and trains until rank 1 is
+    refused."""
     import gradpool
     import torch
     x, y, model, _, _ = rig.training(rank)
@@ -211,7 +212,7 @@ class Shared(rig.Workers):
         self.assertTrue(any('odd' in means for means in wanted.values()))
 
     def check_changes(self):
-        """Each worker was called at the same steps, from its first step on."""
+        """Checks that each worker was called at the same steps, from its own first step on."""
         changes = [{line['at']: line['change'] for line in self.lines(rank) if 'change' in line}
                    for rank in range(3)]
         self.assertEqual(changes[0], changes[1])

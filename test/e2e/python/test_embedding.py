@@ -14,8 +14,8 @@ from gradpool.tables import Embedding
 from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 
 CLOCKS, KEYS, DIM = 12, 40, 7
-# {rule: (optimizer of torch, lr, settings of both)}. torch fuses the product of lr with a sum, so
-# the bits of SGD and Adagrad are equal where the product is exact.
+# {rule: (optimizer of torch, lr, settings of both)}. torch fuses the product with lr and a sum. So
+# the bits of SGD and Adagrad are equal only if the product is exact: lr is a power of two.
 RULES = {'adam': (torch.optim.SparseAdam, 0.01, {'betas': (0.8, 0.99), 'eps': 1e-7}),
          'sgd': (torch.optim.SGD, 2 ** -5, {}),
          'adagrad': (torch.optim.Adagrad, 2 ** -4, {'eps': 1e-9})}
@@ -24,7 +24,8 @@ RULES = {'adam': (torch.optim.SparseAdam, 0.01, {'betas': (0.8, 0.99), 'eps': 1e
 # ---- a training here and in torch ----
 
 def keys_of(rank, clock):
-    """Returns keys of which none occurs more than twice: torch adds up three in any order."""
+    """Returns keys, each at most twice, because torch adds three gradients of a key in any
+    order."""
     draw = torch.Generator().manual_seed(1000 * clock + rank)
     return torch.cat([torch.randperm(KEYS, generator=draw)[:15] for _ in range(2)]).reshape(6, 5)
 
@@ -118,8 +119,8 @@ def rank_trains_beside_ddp(rank, workers):
 
 
 class Bits(Case):
-    """Runs first: after a backward() in this process, torch 2 cannot run one in its forks, and
-    ranks are forks."""
+    """These tests run first. After a backward() in this process, torch 2 cannot run one in its
+    forks, and ranks are forks."""
 
     def check(self, workers):
         for wrong, moved in ranks.run_ranks('rank_embeds', workers):

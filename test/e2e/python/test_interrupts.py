@@ -9,7 +9,7 @@ import ranks
 import test_ddp
 from test_ddp import attach, Rank, setUpModule, tearDownModule     # noqa: found by name
 
-# The deadline is longer than a test may take. A Ctrl-C must not wait for it.
+# The deadline is longer than a test may take. A Ctrl-C must not wait for the deadline.
 DEADLINE_MS = 900_000
 
 
@@ -40,7 +40,7 @@ def what_is_raised(call, *arguments):
 
 
 def own_class():
-    """Returns the class of the backend's process group, made by a script."""
+    """Returns the class of the backend's process groups, as a script would create it."""
     import gradpool.distributed
     return gradpool.distributed.ProcessGroup
 
@@ -68,7 +68,8 @@ def rank_interrupts_a_hook(rank, workers):
 
 
 def rank_has_a_handler(rank, workers):
-    """A handler of the script that ends its epoch is called once. No exception is raised."""
+    """The script has its own handler, which ends the epoch. This handler must be called once. No
+    exception is raised."""
     import gradpool.ddp
     seen, trainer = [], begin(rank, workers)
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
@@ -111,7 +112,7 @@ def rank_waits_for_one_that_does_not_come(rank, workers):
 
 
 def rank_presses_twice(rank, workers):
-    """Presses Ctrl-C twice. The second one is not delayed: the hook must not wait for its
+    """Presses Ctrl-C twice. The second Ctrl-C must end the hook at once, without a wait for the
     deadline."""
     import gradpool.ddp
     trainer = begin(rank, workers)

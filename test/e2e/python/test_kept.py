@@ -24,7 +24,7 @@ TOLERANCE = {'rtol': 1e-5, 'atol': 1e-6}
 
 
 class Ones(Rank):
-    """All gradients are ones. With rate 0.5 and momentum 0.5, the steps are -0.5, -0.75, -0.875.
+    """All gradients are 1. With rate 0.5 and momentum 0.5, the steps are -0.5, -0.75, -0.875.
     The model has two buckets."""
 
     def make_net(self):
@@ -38,7 +38,7 @@ class Ones(Rank):
     def train(self, steps=1):
         for _ in range(steps):
             self.optimizer.zero_grad()
-            # DDP needs this pass; the sum below sets the gradients to ones
+            # DDP needs this pass; the sum below sets all gradients to 1
             self.model(self.ones())
             sum(one.sum() for one in self.net.parameters()).backward()
             self.optimizer.step()
@@ -165,8 +165,8 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Attaches another model with the same parameters. Only rank 0 detects that the former model
-    was freed."""
+    """Attaches another model with the same parameters. Rank 0 alone frees the former model before,
+    so the ranks detect its end at different times."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()

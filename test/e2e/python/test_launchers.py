@@ -105,7 +105,7 @@ class Launcher(unittest.TestCase):
         try:
             return process.wait(LAUNCH_S), process.text()
         except AssertionError:
-            process.signal(signal.SIGTERM)      # each launcher then ends its workers
+            process.signal(signal.SIGTERM)      # the launcher then ends its workers
             process.wait(10)
             raise
         finally:
@@ -150,8 +150,8 @@ def of_training(rank):
 
 
 class Mpirun(Launcher):
-    # There is no other host and no ssh. Launchers started at the same time would share a session
-    # folder, so each gets its own.
+    # There is no other host and no ssh. Launchers started at the same time would use the same
+    # session folder, so each gets a separate one.
     command = ('mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none',
                '--mca', 'plm', 'isolated', '-np', WORKERS)
 
@@ -242,7 +242,7 @@ class Srun(Launcher):
         self.assertIn('rank 1', self.check_an_error())
 
     def test_a_step_of_srun_counts_and_not_the_larger_allocation(self):
-        """with --preserve-env the tasks keep SLURM_NTASKS of the allocation"""
+        """With --preserve-env the tasks have the SLURM_NTASKS of the allocation."""
         self.check('worker_sums', of_sums,
                    command=('salloc', '--quiet', '-n', 2 * WORKERS, *self.command,
                             '--preserve-env'))

@@ -88,7 +88,7 @@ class Rounds(Backup):
                         for rank in range(WORKERS)]
             self.assertEqual([end.number for end in self.end(jobs, range(2))], [number] * 2)
             if number == 2:
-                # the library reads the lane's messages while a request is awaited
+                # the library reads messages of lanes only while a call waits for a request
                 harness.until(lambda: not requests[2].done(1) and jobs[2].passed() == 2,
                               'rank 2 sees that round 2 is closed')
             self.assertTrue(self.end(jobs, [2])[0].is_dropped)
@@ -106,7 +106,8 @@ class Rounds(Backup):
         return max(end.number for end in ends)
 
     def test_a_rank_that_stops_in_the_middle_of_a_round_delays_no_round_for_long(self):
-        """Rank 2 may stop anywhere, also while the leader lane, asleep, waits for it alone."""
+        """Stops rank 2 at any point, also while the leader lane sleeps and waits for rank 2
+        alone."""
         jobs, tensors, values = self.begin()
         parameters = {}     # by the number of the round
 
@@ -124,7 +125,8 @@ class Rounds(Backup):
                 known = max(parameters)
                 for _ in range(4):
                     go_on()
-                # rank 2 has the newest round, or the one that it had taken when it stopped
+                # the result is the newest round, or the one that rank 2 was receiving when it
+                # stopped
                 end, = self.end(jobs, [2])
                 self.assertIn(end.number, {known, max(parameters)})
             request.wait()
@@ -170,7 +172,8 @@ LONG = (5 << 20) // 4       # elements of two pieces
 
 
 class Sums(Backup):
-    """Rounds of tensors without update rules: the workers step, and miss no mean."""
+    """Rounds of tensors without update rules. Workers make the steps, and every worker receives
+    every mean."""
 
     def begin_sums(self, elements=100, **options):
         jobs = self.join_all(**{'backup': 'static:2', **options})
@@ -205,8 +208,8 @@ class Sums(Backup):
         self.assertEqual(means[2].tolist(), full(41).tolist())
 
     def fall_behind(self, elements):
-        """Returns jobs, tensors and the result of rank 2, which has the mean of the first of two
-        rounds."""
+        """Returns jobs, tensors and the result memory of rank 2, which contains the mean of the
+        first of two rounds."""
         jobs, tensors = self.begin_sums(elements)
         mean, results = full(0, elements), full(0, elements)
         for number in 1, 2:
@@ -246,7 +249,7 @@ class Sums(Backup):
             taken = pool.submit(jobs[2].next_round)
             harness.until(lambda: self.is_undeclared(jobs[2], tensors[2]),
                           'rank 2 has undeclared the tensor')
-            self.assertTrue((mean == 2).all())      # not one value later
+            self.assertTrue((mean == 2).all())      # no value of the second round has been written
             self.assertTrue(taken.result())
 
     def test_rounds_wait_for_a_rank_that_is_too_far_behind(self):
@@ -265,8 +268,8 @@ class Sums(Backup):
             request.wait()
 
     def train(self, rank, job, tensors, rounds):
-        """Steps by every mean. Returns the sum of the parameters after each round, and how often
-        the gradient was dropped."""
+        """Makes a step with every mean. Returns the sum of the parameters after each round, and
+        how often the gradient was dropped."""
         parameters = [numpy.zeros(tensor.elements, numpy.float32) for tensor in tensors]
         means = [numpy.zeros_like(values) for values in parameters]
         sums, dropped = {}, 0

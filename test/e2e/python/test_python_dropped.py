@@ -136,7 +136,8 @@ class Dropped(Case):
             request.wait()
 
     def test_a_failed_step_reports_one_error(self):
-        """The first of several requests fails. The script has its error, and drops the others."""
+        """The first of several requests fails. The script receives this error, and drops the other
+        requests."""
         if not importlib.util.find_spec('torch'):
             self.skipTest('no torch is installed')
         from gradpool._steps.stepping import Requests
@@ -196,7 +197,8 @@ class Dropped(Case):
             client._jobs.clear()
             known = weakref.ref(job)
             del job
-            # the thread of Y11 holds the job while it sleeps for the round's first second
+            # the thread that completes dropped requests (Y11) holds the job while it sleeps for a
+            # second
             until(lambda: gc.collect() and False or known() is None, 'the job is collected')
             with client.join('dropped-too', 0, 1) as again:     # refused while the job exists
                 again.push_pull(again.declare('t', 100), full(1)).wait()

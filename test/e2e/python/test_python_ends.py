@@ -1,5 +1,5 @@
-"""Tests the end of a script. Its status must be the script's own, whatever the package's threads
-do. The other ranks must be informed that the rank has left."""
+"""Tests the end of a script. Its status must be the script's own, even if threads of the package
+are still running. The other ranks must receive the message that the rank has left."""
 import multiprocessing
 import os
 import re
@@ -72,7 +72,7 @@ class Ends(Case):
         self.assertIn('backward() ran more than 1 times before step()', done.stderr)
 
     def test_no_lane_waits_for_a_rank_that_has_left(self):
-        """also tests a service that received no declaration from the process"""
+        """Also tests a job in which the process that leaves has declared nothing to the service."""
         for leaves_first in False, True:
             with gradpool.connect() as client:
                 one, other = [client.join(f'left-{leaves_first}', rank, 2) for rank in range(2)]

@@ -92,7 +92,7 @@ class Handles(Case):
                          lambda: job.resize(3, 30000), lambda: job.snapshot('/nowhere')):
                 self.interrupt(call)
             watch = progress.Stopwatch()
-        self.assertLess(watch.seconds(), 10)     # a leave ends waiting calls
+        self.assertLess(watch.seconds(), 10)     # leaving the job ends waiting calls
 
     def interrupt(self, call):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)

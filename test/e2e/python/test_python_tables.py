@@ -483,7 +483,7 @@ def rank_goes_on(rank, workers):
                 pathlib.Path(os.environ['TEST_FOLDER'], f'trains.{rank}').touch()
     except gradpool.GradpoolError as error:
         pathlib.Path(os.environ['TEST_FOLDER'], f'ended.{rank}').touch()
-        # the end of this process would be the error of the others
+        # the end of this process would itself cause the error of the other ranks
         harness.until(lambda: len(list(pathlib.Path(os.environ['TEST_FOLDER']).glob('ended.*')))
                       == int(os.environ['TEST_ENDS']), 'the other ranks have their errors')
         return type(error).__name__, error.errno, str(error)
@@ -491,8 +491,8 @@ def rank_goes_on(rank, workers):
 
 
 def rank_outlives(rank, workers):
-    """Rank 1 stops in its third clock, and is killed. The others go on without it. Returns the last
-    row."""
+    """Rank 1 stops in its third clock, and is killed. The other ranks continue without rank 1.
+    Returns the last row."""
     folder = pathlib.Path(os.environ['TEST_FOLDER'])
     job = gradpool.connect().join('outlives', rank, workers, on_worker_loss='continue')
     table = job.table('t', 2, combine='sum', consistency='ssp:2')

@@ -15,8 +15,8 @@ STEPS = 4
 
 
 class Script:
-    """A model of three layers, and the same model over gloo alone. Each forward() uses the given
-    layers."""
+    """A model of three layers, and the same model trained over gloo for comparison. Each
+    forward() uses the given layers."""
 
     def __init__(self, torch, optimizer_of, prefix, frozen=()):
         class Net(torch.nn.Module):
@@ -112,8 +112,8 @@ def rank_leaves_out(rank, workers):
 
 
 def rank_leaves_out_after_a_load(rank, workers):
-    """Loads moments before the first step. With zeros as gradients, such a parameter would
-    change."""
+    """Loads moments before the first step. A parameter without a gradient must not change; a step
+    with a gradient of zero would change it."""
     torch, _ = begin(rank, workers)
     script = Script(torch, lambda given: torch.optim.Adam(given, 0.1), 'loaded/')
     for net, optimizer in zip((script.net, script.alone), script.optimizers):

@@ -60,8 +60,8 @@ def step(model, value):
 # ---- uneven inputs ----
 
 def rank_runs_out(rank, workers, are_views):
-    """Runs four loops. Rank r has its own number of batches, and gradients of r + 1. Returns the
-    gradients of each step of each loop."""
+    """Runs four loops. The ranks have different numbers of batches. All gradients of rank r are r +
+    1. Returns the gradients of each step of each loop."""
     torch, _ = begin(rank, workers)
     from torch.distributed.algorithms.join import Join
     model = wrapped(torch.nn.Linear(LENT, 1, bias=False), gradient_as_bucket_view=are_views)
@@ -141,7 +141,7 @@ def rank_reduces_sparse(rank, workers):
 
 def rank_ties(rank, workers):
     """Trains a weight shared by a sparse embedding and a layer. Its gradients are dense, because
-    the layer comes first. Lanes must not overwrite the parameter beside it."""
+    the layer comes first. Lanes must not overwrite the neighbouring parameter."""
     torch, _ = begin(rank, workers)
 
     class Net(torch.nn.Module):
@@ -184,7 +184,7 @@ def state_here():
 
 
 def settle(first):
-    """Waits until this process has as few objects as at the beginning."""
+    """Waits until this process has no more objects than at the first call."""
     if not first:
         first.append(state_here())
     harness.until(lambda: all(now <= then for now, then in zip(state_here(), first[0])),
@@ -217,7 +217,7 @@ def rank_folds(rank, workers, optimizer_of=None):
                 optimizer.step()
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
-        if rank or fold % 2:    # other ranks collect garbage at other times
+        if rank or fold % 2:    # the other ranks collect garbage at other times
             gc.collect()        # first frees models,
             gc.collect()        # then the optimizers used by them
         if fold % 2:
@@ -234,8 +234,8 @@ def rank_folds_with_an_optimizer(rank, workers):
 
 
 def rank_attaches_often(rank, workers):
-    """Attaches and closes a hundred models in jobs of one name. Half of them have a prefix that a
-    living model of the job used before."""
+    """Attaches and closes a hundred models in jobs of one name. Half of them have a prefix that
+    another model of the same job has used before."""
     torch, _ = begin(rank, workers)
     stays = wrapped(torch.nn.Linear(2, 1))
     first, stayed = [], None
@@ -433,7 +433,7 @@ def rank_waits(rank, workers):
     del os.environ['GRADPOOL_TIMEOUT_MS']
     limits, texts = [one._limit.ms for one in attached], []
     dist.barrier()
-    # set now, because earlier groups may need more time on a slow host
+    # set only now, because earlier groups may need more time on a slow host
     dist.group.WORLD.timeout_s = 1
     attach(models[3])
     if rank == 0:

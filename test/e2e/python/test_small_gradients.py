@@ -1,5 +1,6 @@
-"""Tests models of many small parameters with gradpool.ddp.attach(). Neighbours in a bucket are sent
-as one tensor. The bits must be those of separate tensors."""
+"""Tests models of many small parameters with gradpool.ddp.attach(). Neighbouring gradients in a
+bucket are sent as one tensor (a pack). The results must have the bits of separately sent
+tensors."""
 import gc
 import sys
 import unittest.mock
@@ -109,7 +110,8 @@ def rank_accumulates(rank, workers):
 
 
 def rank_runs_out(rank, workers):
-    """All gradients of a rank are its number plus 1. After one rank has left, they are halved."""
+    """All gradients of a rank are its number plus 1. After one of the two ranks has left, each
+    mean is halved."""
     trainer = Deep(rank, workers)
     torch = trainer.torch
     from torch.distributed.algorithms.join import Join
@@ -159,8 +161,8 @@ def rank_drops(rank, workers):
 
 
 def rank_times_out(rank, workers):
-    """Gives rank 1 other packs than rank 0, as different buckets would. Returns the error of rank
-    0."""
+    """Makes the packs of rank 1 differ from those of rank 0, as different buckets would. Returns
+    the error of rank 0."""
     trainer, text = Deep(rank, workers), 'no error'
     with fewest(8 if rank == 0 else NOT_ONE):
         test_ddp.attach(trainer, timeout_ms=2000)

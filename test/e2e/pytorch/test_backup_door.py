@@ -1,7 +1,7 @@
 """Tests gradpool.ddp.attach(backup=) on a real service: ranks that are passed, the loop over
 batches(), and settle(). Each rank is a process.
 
-Ranks decide the sets themselves: a rank outside the set of a round holds its gradient back until
+The ranks of a test choose the sets: a rank outside the set of a round sends its gradient only after
 other ranks report that the round is closed."""
 import itertools
 import os
@@ -17,7 +17,7 @@ from test_ddp import attach, Rank, setUpModule, tearDownModule  # noqa: F401 (fo
 from test_ddp_steps import CLOSE, EXACT, halving, TOLERANCE
 
 WORKERS, ROUNDS, STOPPED_ROUNDS = 3, 12, 50
-FIRST = 4       # rounds of the first of two loops: rank 2 is passed until round 5, and ends later
+FIRST = 4       # rounds of the first of two loops: rank 2 is not counted until round 5
 # Sets of rounds 1, 2, ..., which repeat. In its second forward() DistributedDataParallel waits for
 # all ranks, so no rank may be outside the sets of rounds 1 and 2 together.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
@@ -30,7 +30,7 @@ def set_of(number):
 
 
 class Reports:
-    """The newest round of each rank, in files that all ranks read. `name`: of the model."""
+    """The newest round of each rank, in files that all ranks read. `name`: name of the model."""
 
     def __init__(self, rank, name):
         self.rank, self.folder = rank, pathlib.Path(os.environ['TEST_STORE'] + f'.{name}')
@@ -46,7 +46,7 @@ class Reports:
                    default=0)
 
     def hold_back(self, number):
-        """Waits until the last round of a row of rounds without this rank is closed."""
+        """Waits until the last of consecutive rounds without this rank is closed."""
         if self.rank in set_of(number):
             return
         while number < ROUNDS and self.rank not in set_of(number + 1):
@@ -94,8 +94,8 @@ def clip(net, torch):
 
 
 def train_alone_by_sets(optimizer_of, of_ranks, prepare=lambda net, torch: None):
-    """Trains in this process with the batches that counted. `prepare` precedes each step. Returns
-    (Rank, its scheduler)."""
+    """Trains in this process with the batches whose gradients were in a set. `prepare` is called
+    before each step. Returns (Rank, its scheduler)."""
     each = [Alone(rank) for rank in range(WORKERS)]
     data = [[one.batch() for _ in range(ROUNDS)] for one in each]
     net, torch = each[0].net, each[0].torch
@@ -189,7 +189,8 @@ def rank_is_killed(rank, workers):
 
 
 def rank_is_stopped(rank, workers):
-    """Rank 2 stops after two rounds until the others have made all of theirs."""
+    """Rank 2 stops after two rounds, and continues when the other ranks have made all their
+    rounds."""
     trainer, reports = Rank(rank, workers), Reports(rank, 'stopped')
     with attach(trainer, optimizer=trainer.optimizer, backup='static:2') as attachment:
         for batch in attachment.batches([trainer.batch()], STOPPED_ROUNDS):
@@ -265,7 +266,8 @@ def rank_goes_on(rank, workers):
 
 
 def rank_waits_too_long(rank, workers):
-    """Rank 1 stays away from settle() and from round 3. Returns the errors of rank 0."""
+    """Rank 1 never calls settle(), and takes no part from round 3 on. Returns the errors of rank
+    0."""
     trainer, found = Rank(rank, workers), []
     attachment = attach(trainer, optimizer=trainer.optimizer, backup=2, timeout_ms=2000)
 
@@ -383,7 +385,8 @@ class BackupDoor(test_ddp.Case):
             self.assertEqual(len(set(first['steps'])), ROUNDS)
 
     def check_rank(self, name, rank, found):
-        """The rank counts in each round whose set has it, and in no other."""
+        """Checks that the rank's gradient was counted in each round whose set has the rank, and
+        in no other."""
         wanted = [number for number in range(1, ROUNDS + 1) if rank in set_of(number)]
         counted = [number for _, number, is_dropped in found['bodies'] if not is_dropped]
         dropped = sum(is_dropped for *_, is_dropped in found['bodies'])

@@ -1,5 +1,5 @@
-"""Errors of gradpool.ddp.attach(backup=), and of calls after it: the words of each. One rank, with
-a job for each error."""
+"""Tests the words of errors of gradpool.ddp.attach(backup=), and of calls after it. One rank,
+with a job for each error."""
 import os
 import types
 
@@ -9,7 +9,7 @@ from test_ddp import Rank, setUpModule, tearDownModule  # noqa: F401 (found by n
 
 
 class Model:
-    """A model of one rank, and what a script does with it."""
+    """A model of one rank, and the calls of a script."""
 
     def __init__(self, torch, net=None, **options):
         self.torch, self.net = torch, torch.nn.Linear(4, 2) if net is None else net
@@ -23,7 +23,7 @@ class Model:
         return self.attachment
 
     def attach_means(self, **options):
-        """Attaches the model with a function that steps, and no optimizer."""
+        """Attaches the model without an optimizer, with a function that makes the steps."""
         return self.attach(**{'optimizer': None, 'step': self.optimizer.step, **options})
 
     def backward(self):

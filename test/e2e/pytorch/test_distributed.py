@@ -56,7 +56,7 @@ class Rank:
         return found
 
     def expect(self, what, found, wanted):
-        """Compares results. Differences of NaNs and shapes count, too. Stores each difference."""
+        """Compares results, also NaNs and shapes. Stores each difference."""
         pairs = zip(found, wanted) if isinstance(found, (list, tuple)) else [(found, wanted)]
         for one, other in pairs:
             if one.dtype != other.dtype or not self.torch.equal(one.cpu(), other.cpu()):
@@ -99,7 +99,7 @@ def compare_bitwise(of):
 
 
 def compare_sums_of_fractions(of):
-    """Sums must have the bits of a sum in rank order, and a mean one division more."""
+    """Sums must have the bits of a sum in rank order; a mean is this sum, divided once."""
     mine = of.torch.randn(100000, generator=of.torch.Generator().manual_seed(of.rank))
     mine = mine.to(of.device)
     first, *others = of.everybodys(mine)
@@ -226,7 +226,7 @@ def compare_subgroups(of):
 
 
 def compare_many_sizes(of):
-    """Uses more tensors than stay declared, several times. Some operations are still running."""
+    """Uses more sizes than the group keeps declared, while earlier operations still run."""
     group = of.dist.distributed_c10d._get_default_group()
     group._names._names_max = 4
     for _ in range(3):
@@ -283,8 +283,8 @@ def send_and_receive(of):
 
 
 def keep_many_under_way(of):
-    """Waits for operations of one size in reverse order. The last one is queued behind them, and
-    its Future is used."""
+    """Waits for operations of one size in reverse order. The last operation is queued behind the
+    others, and its Future is used."""
     tensors = [of.values('float64') + i for i in range(6)]
     works = [of.dist.all_reduce(tensor, async_op=True) for tensor in tensors]
     found, = works[-1].get_future().wait()
@@ -365,8 +365,8 @@ def raised_by(call):
 
 
 def rank_brings_another_known_size(rank, workers):
-    """First a rank is late and others log their wait, which is no disagreement. Then its size
-    differs from the other rank's, and this thread waits.
+    """First a rank is late: the other rank logs its wait, but this is no disagreement. Then the
+    sizes of the two ranks differ while this thread waits.
 
     Then the process's background thread finds disagreements: different operations in a queue, a
     size known to only one rank, messages instead of a tensor."""

@@ -141,7 +141,7 @@ def compare_scaling_and_clipping(of):
     plain = torch.cuda.amp.GradScaler(enabled=False)
     optimizer.zero_grad()
     plain.scale(net(torch.full((1, 2), of.rank + 1.)).sum()).backward()
-    plain.step(bare)        # the optimizer that is not wrapped
+    plain.step(bare)        # step() of the optimizer that is not wrapped
     plain.update()
     expect_weight(of, 'a scaler that does nothing', net, -6.0)
 
@@ -174,7 +174,7 @@ def compare_thawed_parameters(of):
     def step():
         optimizer.zero_grad(set_to_none=True)
         net(torch.full((1, 4), of.rank + 1.)).square().sum().backward()
-        with torch.no_grad():       # some scripts do this
+        with torch.no_grad():       # some scripts call step() like this
             optimizer.step()
     frozen = net[0].weight.clone()
     step()
@@ -373,7 +373,7 @@ def compare_many_tensors(of):
 
 
 def compare_parameters_of_other_ranks(of):
-    """One of many small tensors differs between ranks. The error must name it."""
+    """One of many small tensors differs between ranks. The error must name this tensor."""
     hvd, torch = of.hvd, of.torch
     named = {f'p{i}': torch.ones(3 + (i == 40 and of.rank)) for i in range(60)}
     kind, text = of.raised(lambda: hvd.broadcast_parameters(named, 0))
@@ -454,8 +454,8 @@ def compare_copies_of_optimizers(of):
 
 
 def compare_several_models(of):
-    """Trains two models like a GAN. Each optimizer steps one of them, and one loss has gradients of
-    both."""
+    """Trains two models like a GAN. Each optimizer steps one model, and one loss has gradients of
+    both models."""
     torch, pair = of.torch, [linear(of), linear(of)]
     optimizers = [wrap(of, one, rate) for one, rate in zip(pair, (1.0, 2.0))]
     given = torch.full((1, 2), of.rank + 1.)

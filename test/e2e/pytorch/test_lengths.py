@@ -1,5 +1,5 @@
 """Changes the length of a tensor in each call, with the backend and with Horovod's calls. The bits
-must be those of one process. Not every length may be declared."""
+must equal those of one process. The job must not declare a tensor for every length."""
 import datetime
 import os
 import tempfile
@@ -10,8 +10,8 @@ from python_case import setUpModule, tearDownModule     # noqa: found by name
 from torch_door_calls import Rank
 
 TIMEOUT_S = 60
-# The first lengths have their own tensors. The others use each size of piece, with and without a
-# rest.
+# The first lengths have their own tensors. The other lengths are composed of pieces of each size,
+# with and without a rest.
 LENGTHS = (1, 3, 63, 64, 65, 4095, 4096, 4097, 131071, 12287, 12288, 8000, 8292, 8392, 8592, 8992,
            9692, 2, 65536, 70001)
 

@@ -1,5 +1,5 @@
-"""Errors of the doors of PyTorch and Horovod that scripts of one, two and three ranks provoke: the
-words of each."""
+"""Tests the words of errors of the backend, of attach() and of Horovod's calls, which scripts of
+one, two and three ranks provoke."""
 import copy
 import datetime
 import errno
@@ -42,7 +42,7 @@ def begin(rank, workers):
 # ---- attach() ----
 
 class Model:
-    """A model, of one layer if no other is given, and what a script does with it."""
+    """A model, by default of one layer, and the calls of a script."""
 
     def __init__(self, torch, net=None, prefix=None):
         self.torch, self.prefix = torch, prefix
@@ -69,7 +69,8 @@ def same_prefix_twice(of):
 
 
 def another_size_than_declared(of):
-    """DDP itself refuses gradients of another size, in the releases of today."""
+    """Uses a made-up bucket, because present releases of DDP themselves refuse gradients of
+    another size."""
     from gradpool._model import buckets
     bucket = types.SimpleNamespace(gradients=lambda: [of.torch.ones(7)])
     buckets.parts_of(bucket, [types.SimpleNamespace(name='weight', elements=8)])
@@ -192,7 +193,7 @@ def rank_calls_its_group(rank, workers):
 
 
 def rank_finds_no_job(rank, workers):
-    """Rank 1 begins, and rank 0 does not."""
+    """Only rank 1 creates the process group."""
     import torch.distributed as dist
     import gradpool.distributed  # noqa: F401 (registers the backend)
     return text_of(lambda: dist.init_process_group(
@@ -208,7 +209,7 @@ def rank_waits_for_others(rank, workers):
     groups = [dist.new_group(timeout=SOON) for _ in range(3)]
     for group in groups:
         group.timeout_s = SOON.total_seconds()
-    if rank == 1:       # lives until the other ranks have their errors
+    if rank == 1:       # runs until the other ranks have received their errors
         harness.until(lambda: over.exists(), 'the errors of rank 0')
         return []
     found = [text_of(dist.monitored_barrier, patient, SOON)]
@@ -224,7 +225,7 @@ def rank_waits_for_others(rank, workers):
 # ---- Horovod ----
 
 def wrapped(of, op=None, **options):
-    """Returns (a layer of fresh names, its distributed optimizer)."""
+    """Returns (a layer with new names, its distributed optimizer)."""
     of.layers += 1
     net = of.torch.nn.Linear(64, 64)
     names = [(f'{of.layers}.{name}', one) for name, one in net.named_parameters()]

@@ -351,7 +351,7 @@ def rank_debugs_in_detail(rank, workers):
 
 
 def rank_gathers_alone(rank, workers):
-    """accelerate_2785: rank 0 gathers, but the other ranks have already passed this call."""
+    """accelerate_2785: rank 0 calls gather, but the other ranks are already behind this call."""
     of = Rank(rank, workers, TIMEOUT_S, has_gloo=False)
     of.dist.group.WORLD.timeout_s = SOON_S
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
@@ -370,7 +370,7 @@ def rank_gathers_alone(rank, workers):
 # Horovod's reports.
 
 def horovod_2497(of):
-    """Accumulates gradients over three passes. The last step of an epoch has fewer."""
+    """Accumulates gradients over three passes. The last step of an epoch has fewer passes."""
     hvd, torch = of.hvd, of.torch
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [('w2497', weight)],
@@ -415,7 +415,7 @@ def horovod_1099(of):
 
 
 def stepped(of, make):
-    """Returns a new optimizer. On rank 0 it has made a step, and its rate is 0.25."""
+    """Returns a new optimizer. On rank 0 the optimizer has made a step, and its rate is 0.25."""
     torch = of.torch
     weights = [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(1))]
     weights[1].requires_grad_(False)
@@ -486,7 +486,7 @@ def horovod_375(of):
 
 
 def horovod_3570(of):
-    """Rank 0 joins early. The mean counts zeros for it, but an allgather omits it."""
+    """Rank 0 joins early. For a mean rank 0 contributes zeros; an allgather omits rank 0."""
     hvd, torch = of.hvd, of.torch
     if of.rank == 0:
         hvd.join()

@@ -265,9 +265,9 @@ def compare_optimizer_state(of):
 
 
 def compare_lent_gradients(of):
-    """From the second step on, gradients use two alternating addresses without a copy. The script
-    keeps or replaces some gradients, or reads them after the job's end. Their values must not
-    change."""
+    """From the second step on, gradients are sent without a copy from two alternating addresses.
+    The script keeps or replaces some gradients, or reads them after the job's end. Their values
+    must not change."""
     torch, hvd, shape = of.torch, of.hvd, (160, 160)
     job = hvd.global_process_set.sequences().job
     alloc, push_pull, places, pushes = job.alloc, job.push_pull, [], []
@@ -342,7 +342,8 @@ def compare_uneven_batches(of):
 
 
 def compare_what_joined_ranks_bring(of):
-    """Rank 0 reduces twice, the other ranks once. No later reduction may change the result."""
+    """Rank 0 reduces twice, the other ranks once. No later reduction may change an earlier
+    result."""
     torch, hvd = of.torch, of.hvd
     flags, ones = torch.tensor([True, False]), torch.ones(2, dtype=torch.int32)
     for there in (of.workers, 1)[:1 if of.rank else 2]:
@@ -566,8 +567,8 @@ class TorchDoor(python_case.Case):
                 self.assertTrue(any(call in text for call in calls[1 - rank]), text)
 
     def test_ranks_and_sizes_come_from_the_launcher(self):
-        """in the last form a batch script of Slurm starts processes without srun, so the script's
-        number on the host is not theirs"""
+        """In the last form a batch script of Slurm starts processes without srun. The variables
+        then describe the script, not these processes."""
         forms = ('OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK',
                  'SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID')
         places = [dict(zip(form.split(), (str(rank), '3', str(1 - rank))))

@@ -260,8 +260,8 @@ def compare_orders(of):
         for name in reversed(mine[3:] + mine[:3]):
             wanted = sum(of.every((4,))) + of.workers * int(name.split()[-1])
             of.expect(name, hvd.synchronize(handles[name]), wanted)
-    # These gatherings need more room than reserved and start again. The ranks wait for them in
-    # opposite orders.
+    # These gather operations need more room than was reserved, so they start again. The ranks wait
+    # for them in opposite orders.
     for rows in 1, 40:
         block = of.values(of.rank, (rows, 2))
         handles = [hvd.allgather_async(block, name=f'more {i}') for i in range(2)]
@@ -318,7 +318,7 @@ def compare_sets_made_again(of, members):
 
 
 def compare_dropped_handles(of):
-    """the tensors of these handles are dropped, too"""
+    """Drops the handles and the tensors of operations."""
     tensor = of.torch.ones(1000)
     of.hvd.allreduce_async_(tensor, op=of.hvd.Sum, name='dropped')
     harness.until(lambda: tensor[0] == of.workers, 'the sum is in place')

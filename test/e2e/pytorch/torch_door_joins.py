@@ -1,5 +1,5 @@
-"""Used by test_torch_door. Tests operations with joined and with absent ranks, operations refused
-at once, and the texts that ranks exchange."""
+"""Used by test_torch_door. Tests operations with joined and with absent ranks, operations that are
+refused at once, and the texts that ranks exchange."""
 import contextlib
 import os
 import pathlib
@@ -97,8 +97,8 @@ def rank_joins_early(rank, workers):
 
 
 def rank_exchanges_in_threads(rank, workers):
-    """Four threads of each rank leave and find texts, as a waiting script and the completion thread
-    do. Returns the wrong texts."""
+    """Four threads of each rank post and read texts at the same time, as a waiting script and
+    the completion thread do. Returns the wrong texts."""
     of = Rank(rank, workers)
     from gradpool._group.notices import Notices
     from gradpool.torch._door import door

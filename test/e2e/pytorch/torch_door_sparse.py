@@ -7,7 +7,7 @@ ROWS = 6
 
 
 def sparse(of, rank, dtype='float32'):
-    """Returns two rows. Every rank has the second one."""
+    """Returns two rows: one of this rank alone, and one that every rank has."""
     torch = of.torch
     values = of.values(rank, (2, 3), dtype)
     return torch.sparse_coo_tensor(torch.tensor([[rank, ROWS - 1]]), values, (ROWS, 3))
@@ -35,7 +35,7 @@ def compare_sparse(of):
 
 
 def compare_absent_embedding(of):
-    """In each step another rank skips the layer. In the second step no rank uses it."""
+    """In each step a different rank skips the layer. In the second step no rank uses the layer."""
     hvd, torch = of.hvd, of.torch
 
     def step(net, rank, turn):

@@ -9,7 +9,7 @@ FACTORS = (1e-3, 131072.0), (6e4, 2e-8), (300.0, 1 / 3), (3.0, 0.1)
 
 
 def compare_factors(of):
-    """Halves are multiplied and added as float32, and rounded only once."""
+    """16-bit floats must be multiplied and added as float32, and rounded only once."""
     torch, hvd = of.torch, of.hvd
     for dtype in torch.float16, torch.bfloat16:
         for value, factor in FACTORS:
@@ -40,7 +40,7 @@ def close_to(of, what, found, wanted):
 
 
 def compare_divided_means(of):
-    """Uses gradient_predivide_factor with halves. Some are the largest possible ones."""
+    """Uses gradient_predivide_factor with 16-bit floats, some of the largest possible value."""
     torch, hvd = of.torch, of.hvd
     for factor in 7.0, 1e5:
         for is_sparse in False, True:
@@ -206,8 +206,8 @@ def halve(gradient):
 
 
 def compare_changes_of_every_kind_of_gradient(of):
-    """Changes gradients without a change of their version: in a pack, in shared memory, encoded and
-    as halves."""
+    """Changes values of gradients through .data, so that torch counts no change: in a pack, in
+    shared memory, encoded, and as 16-bit floats."""
     torch, hvd = of.torch, of.hvd
     for name, sizes, compression in (('pack', (4, 5), hvd.Compression.none),
                                      ('lent', (300,), hvd.Compression.none),

@@ -4,7 +4,7 @@ all tests that pass on gloo. They also have the number of ranks if a test needs 
 counts as failed.
 
 Ranks are forks of a process that has imported torch. With --spawn each rank is a separate
-interpreter, like in PyTorch. Such a rank also unloads everything at its end, but spends most of its
+interpreter, as in PyTorch. Such a rank also unloads all modules at its end, but spends most of its
 time in imports.
 
 Usage: torch_suite.py [--backend gloo] [--spawn] [NAME...]
@@ -28,8 +28,8 @@ HERE = pathlib.Path(__file__).parent
 FILES = {'1.13': 'torch_suite.txt'}
 NICENESS = 10       # other tests running at the same time measure times
 TEST_S = 120        # limit of a test in seconds, instead of 300
-# Tests that make their model only for PyTorch's own backend names. At this point the group exists,
-# and a group of gloo cannot be made.
+# Tests that make their model only for PyTorch's own backend names. At this point the group of
+# `gradpool` exists, and no group of gloo can be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
 # number of ranks for tests that need more than three or an even number, like those of sub-groups in
 # PyTorch 2
@@ -62,8 +62,8 @@ import torch
 import gradpool.distributed
 from torch.distributed import distributed_c10d
 from torch.testing._internal import common_distributed
-# Decorators read the backend at import, tests read it at run time. With this value, tests for gloo
-# alone run on gradpool, too.
+# Decorators read the backend at import, tests read it at run time. With the value `gloo` at import,
+# tests for gloo alone also run on gradpool.
 os.environ['BACKEND'] = 'gloo'
 from torch.testing._internal.distributed import distributed_test
 os.environ['BACKEND'] = distributed_test.BACKEND = backend
@@ -87,7 +87,7 @@ class TorchSuite(distributed_test.TestDistBackend,
 
     @classmethod
     def _run(cls, *arguments, **options):
-        os.dup2(2, 1)   # the output of a test is no TAP
+        os.dup2(2, 1)   # the test's output would not be valid TAP
         if distributed_test.BACKEND != 'gloo':
             distributed_c10d.ProcessGroupGloo = None    # from now on no group of gloo can be made
         super()._run(*arguments, **options)
@@ -135,7 +135,7 @@ def run(test):
 
 def run_all(function, tests):
     """Returns the results in order. Forked ranks mostly wait for each other, so two tests run for
-    each core. Spawned ranks import torch, so only one does."""
+    each core. Spawned ranks import torch, so one test runs for each core."""
     at_once = os.cpu_count() * (2 if TorchSuite.method == 'fork' else 1)
     with concurrent.futures.ProcessPoolExecutor(
             at_once, multiprocessing.get_context('fork'), os.nice, (NICENESS,)) as workers:
@@ -166,7 +166,7 @@ class Whole(unittest.TestCase):
 
 
 def absent(name, count):
-    """Returns expected log lines about a test's job that the service did not write."""
+    """Returns the log lines about a test's job that the service should have written but did not."""
     log = Whole.service.serve.text()
     lines = [f'rank {rank} of job {name} (' for rank in range(count)]
     return '; '.join(f'the service has had no {line[:-2]}' for line in lines if line not in log)
@@ -217,7 +217,7 @@ def main():
     TorchSuite.method = 'spawn' if options.spawn else 'fork'
     result = tap.TapResult()
     with tempfile.TemporaryDirectory(prefix='gradpool-torch-') as folder:
-        os.environ['TMPDIR'] = tempfile.tempdir = folder    # tests leave files behind
+        os.environ['TMPDIR'] = tempfile.tempdir = folder    # the tests leave files in this folder
         (on_gloo if options.backend == 'gloo' else on_gradpool)(options.names, result)
     tap.emit(f'1..{result.number}')
     return 0 if result.wasSuccessful() else 1

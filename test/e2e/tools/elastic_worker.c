@@ -6,8 +6,9 @@
  * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
  * AWAITS 1: the steps wait for the resize; 0: another thread waits; 2: another thread waits, and
  * the worker leaves without the end of the resize.
- * With ELASTIC_WORKER_DIES in the environment the worker dies when it is to give its model. With
- * ELASTIC_WORKER_AWAITS, a path, the worker declares its deal after that file has come. */
+ * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
+ * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
+ * exists. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@
 #define ELEMENTS 300
 #define WAIT_MS 60000
 #define RESIZES_MAX 16
-#define UNTIL_LEFT 2 /* a resize that leaving ends */
+#define UNTIL_LEFT 2 /* the worker leaves during this resize */
 
 struct resize {
     uint64_t step;
@@ -77,8 +78,8 @@ static void *resize_runs(void *context)
     return NULL;
 }
 
-/* Waits until the message about the new number of workers is here, so that it is here long before
- * the end of the training. */
+/* Waits until the message about the new number of workers has arrived, so that the resize ends
+ * long before the training. */
 static void await_wanted(uint32_t workers)
 {
     gp_membership membership = {0};
@@ -138,7 +139,7 @@ static void exchange(void)
     }
 }
 
-/* Not every step has a round of each tensor. */
+/* Runs a round of this tensor only in some steps. */
 static void exchange_seldom(uint64_t step)
 {
     static float one = 1, sum;
@@ -173,7 +174,8 @@ static void train(const gp_step *step, uint64_t batch)
     fprintf(file, "\n");
 }
 
-/* A sum to which only the giver adds its model, and a one: without the giver all of it is 0. */
+/* Transfers the model: a sum in which only the giving rank adds its model and a 1. Without the
+ * giver all elements are 0. */
 static void carry(const gp_step *step)
 {
     static float given[ELEMENTS + 1], sum[ELEMENTS + 1];
@@ -211,7 +213,7 @@ static int run(uint64_t batch)
     return result;
 }
 
-/* A late worker is refused until the job has been resized. */
+/* Tries to join again until the job has been resized, because a late worker is refused before. */
 static void join(gp_client *client, const gp_job_spec *spec)
 {
     int result = gp_job_join(client, spec, &job);

@@ -1,6 +1,6 @@
 /* test_bench_stragglers.py preloads this library into `gradpool-bench`. In each process the first
  * element of every group's result becomes wrong, except in the first group. A bench that checks
- * only its first round would not detect it. */
+ * only its first round would not detect the error. */
 #include "client/gradpool.h"
 
 #include <dlfcn.h>

@@ -6,7 +6,7 @@
  * test_copied_moves.py into `gradpool aggregator`.
  *
  * The file named by GRADPOOL_TEST_KILL_AT contains the remaining number of calls in 4 bytes. 0:
- * never. The test changes it while the process runs. Only a process of the command in
+ * never. The test changes this number while the process runs. Only a process of the command in
  * GRADPOOL_TEST_KILL (serve) is killed, not its children. */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -68,7 +68,8 @@ static void must(int result, const char *what)
         return;
     fprintf(file, "error %d %s: %s\n", -result, what, gp_last_error());
     fflush(file);
-    getchar(); /* until stdin ends: the end of this process would be an error of the others */
+    getchar(); /* waits until stdin ends, because the end of this process would itself cause the
+                * errors of the others */
     exit(3);
 }
 
@@ -233,7 +234,7 @@ static void pull_some(size_t table, uint64_t clock)
     pull_and_compare(&replicas[table], keys, 2 * PUSH_KEYS_MAX);
 }
 
-/* The first push of the first table has a request; all others are copied. */
+/* Waits only for the first push of the first table; the library copies all other pushes. */
 static gp_request *push_all(uint64_t clock)
 {
     static struct rows_pushed p;

@@ -147,7 +147,7 @@ static void begin_updates(const char *name, gp_tensor **tensors)
         must(gp_wait(requests[r], WAIT_MS));
 }
 
-/* The reference computes the weighted mean itself, and is the only gradient of the update. */
+/* The reference computes the weighted mean, and pushes it as the only gradient of an update. */
 static void updates(void)
 {
     gp_tensor *tensors[RANKS];

@@ -458,7 +458,7 @@ static void copies_of_pieces_without_a_holder_are_not_awaited(void **state)
     expect_done(wait_for_copies(both, 2));
     expect_done(wait_for_copies(NULL, 0));
     expect_refused_with(wait_for_copies(unknown, 1), -ENOENT,
-                        "lane 12, job 7: not all of the pieces to be copied are here");
+                        "lane 12, job 7: this aggregator lacks a piece to be copied");
     expect_silence();
 }
 

@@ -50,7 +50,7 @@ static void a_drain_waits_for_tasks_that_move_to_the_lane(void **state)
                          (i ? m.source : m.target)->lanes[0]);
         message_free(change);
     }
-    kept_log_expect("its tasks are still on their way to a lane that is to be empty");
+    kept_log_expect("its tasks are still moving to a lane that is being emptied");
 }
 
 static void a_drain_ends_for_a_lane_that_is_given_back(void **state)

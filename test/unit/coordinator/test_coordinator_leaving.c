@@ -50,7 +50,7 @@ static void an_aggregator_without_tasks_ends_at_once(void **state)
     say_ending(e, PATIENCE_MS);
     expect_end(e, "");
     kept_log_expect(" ends; no state is lost");
-    kept_log_expect(" is to end: its tasks and copies move to others, for ");
+    kept_log_expect(" begins to end: its tasks and copies move to others, within ");
 }
 
 static void tasks_of_a_stopping_aggregator_move_to_another_first(void **state)

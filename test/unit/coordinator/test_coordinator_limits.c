@@ -290,7 +290,7 @@ static void a_tensor_without_memory_on_one_lane_gets_another_lane(void **state)
     declare(wide, "a", 10);
     declare(wide, "b", 10);
     declare(wide, "c", 10); /* the second lane is then full */
-    refused(wide, "d", 10, -ENOSPC, "the memory of lanes that is short, 1 MiB each");
+    refused(wide, "d", 10, -ENOSPC, "memory of lanes, 1 MiB each");
 }
 
 static void one_job_gets_no_more_of_a_lane_s_memory_than_its_part(void **state)

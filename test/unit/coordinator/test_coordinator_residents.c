@@ -150,7 +150,7 @@ static void a_network_is_not_filled_beyond_its_speed(void **state)
     rig->network_bytes_per_s = 60000; /* in each direction */
     rig_aggregator(rig, 1);
     measure_lane_of(rig, "first");
-    expect_refused_for(rig, "second", "it is the network of the lanes that is short");
+    expect_refused_for(rig, "second", "the service lacks network of the lanes");
 }
 
 static void no_job_without_a_limit_is_refused_for_the_network(void **state)
@@ -169,7 +169,7 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
     rig_aggregator(rig, 2);
     measure_lane_of(rig, "first");
     measure_lane_of(rig, "second");
-    expect_refused_for(rig, "third", "the memory of the lanes' NUMA nodes that is short");
+    expect_refused_for(rig, "third", "memory of the lanes' NUMA nodes");
 }
 
 /* The loss that lanes explain excludes the job's own lane time and the lane's wait for its core. */

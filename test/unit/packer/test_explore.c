@@ -398,13 +398,14 @@ static void reasons_have_lane_times_and_the_decision(void **state)
     while ((d = look(&w, moves)).verb != EXPLORE_MOVE)
         assert_string_equal(d.reason, "the window continues");
     assert_string_equal(d.reason,
-                        "lane 3 takes 40.00 ms a round, 12.31 when all are even, and "
-                        "a worker waits 40.00 of 70.00 ms: method even; pieces that move: 11");
+                        "lane 3 takes 40.00 ms a round, 12.31 if all lanes had equal load, and "
+                        "a worker waits 40.00 of 70.00 ms: experiment even; pieces that move: 11");
     carry_out(&w, &d, moves);
     while ((d = look(&w, moves)).verb == EXPLORE_NOTHING) {
     }
     assert_string_equal(
-        d.reason, "method even: a round takes 42.50 ms (+- 0.00), before 70.00 (+- 0.00): kept");
+        d.reason,
+        "experiment even: a round takes 42.50 ms (+- 0.00), before 70.00 (+- 0.00): kept");
 }
 
 static void nonsense_is_refused(void **state)

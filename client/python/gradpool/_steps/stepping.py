@@ -60,7 +60,7 @@ def _check_parts(module):
                            'lanes cannot take that over: scale all after step(), on every rank')
         if getattr(part, 'sparse', False) is True:
             raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
-                           'ones: say sparse=False')
+                           'ones: set sparse=False')
 
 
 class Stepping:

@@ -26,7 +26,7 @@ def parameters_of(model):
                            'process group: use BatchNorm')
     for name in names_of_sparse(model):
         raise mismatch(f"Run(): parameter '{name}' has sparse gradients, which cannot be weighed; "
-                       'say sparse=False')
+                       'set sparse=False')
     found = {name: one for name, one in model.named_parameters() if one.requires_grad}
     for name, one in found.items():
         if one.dtype is not torch.float32 or not one.is_cpu:

@@ -182,7 +182,7 @@ class _Deal:
         check_tensor(tensor)
         check_reduction(op, tensor)
         if tensor.dim() == 0:
-            raise mismatch('reducescatter of a tensor without dimensions: it has no rows to deal')
+            raise mismatch('reducescatter of a tensor without dimensions: it has no rows to split')
         self._ranks, self._op = ranks, op
         self._factors = factors_for(tensor.dtype, op, factors)
         count, extra = divmod(tensor.shape[0], ranks.count)

@@ -112,7 +112,7 @@ class Reducer:
         whole = [one.name for one in every if one.parameter.dtype is not torch.float32]
         if self._feedback and whole:
             warnings.warn(f'{self.how.compression!r} is for gradients of float32: {len(whole)} of '
-                          f"{len(every)} travel as they are, such as '{whole[0]}'", stacklevel=4)
+                          f"{len(every)} are sent unchanged, such as '{whole[0]}'", stacklevel=4)
 
     # ---- parameters that take part ----
 
