@@ -70,7 +70,7 @@ int channel_fd(const struct channel *ch) { return ch->fd; }
 
 const char *channel_peer(const struct channel *ch) { return ch->peer; }
 const char *channel_failure(const struct channel *ch) { return ch->failure; }
-bool channel_was_closed(const struct channel *ch) { return ch->was_closed; }
+enum channel_end channel_how_ended(const struct channel *ch) { return ch->end; }
 uint64_t channel_next_id(struct channel *ch) { return ++ch->last_id; }
 
 /* --- sending --------------------------------------------------------------------------------- */

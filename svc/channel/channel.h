@@ -107,9 +107,15 @@ int channel_flush(struct channel *ch);
  * unparsable bytes); channel_failure() has a text for the log. */
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
-/* Returns whether the peer has closed the connection, as at the end of a process. After a failure
- * of the network the result is false. */
-bool channel_was_closed(const struct channel *ch);
+/* Returns how the connection has ended. The kernel closes the connections of a process that ends,
+ * and resets those from which the process has not read all bytes. */
+enum channel_end {
+    CHANNEL_ENDED_OTHERWISE, /* by the network, or not yet */
+    CHANNEL_CLOSED,          /* by the peer */
+    CHANNEL_RESET, /* by the peer's kernel. A firewall resets a connection when bytes arrive, which
+                    * then are never acknowledged; here all were. */
+};
+enum channel_end channel_how_ended(const struct channel *ch);
 
 /* Limits reading from now on. For a frame of more than `bytes` bytes only the length is read, and
  * channel_receive() returns -EAGAIN until the limit is raised. A new channel has no limit. */

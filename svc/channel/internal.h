@@ -22,8 +22,8 @@ enum channel_mode {
 
 struct channel {
     int fd;
-    int failed;               /* first error, which every later call returns */
-    bool was_closed;          /* the peer has closed the connection */
+    int failed; /* first error, which every later call returns */
+    enum channel_end end;
     uint32_t frame_bytes_max; /* maximum bytes of the next frame */
     /* longest frame that is read; of a longer frame only the length is read */
     uint32_t held_bytes;
@@ -56,6 +56,8 @@ int channel_read(struct channel *ch);
 
 /* --- peer.c ---------------------------------------------------------------------------------- */
 
+/* Returns how the connection has ended whose socket has returned `error`, a positive errno. */
+enum channel_end channel_end_of(const struct channel *ch, int error);
 /* Writes the address of the socket's peer to `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);
 void channel_tune_tcp(int fd);

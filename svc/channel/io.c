@@ -76,6 +76,8 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 /* Fails the channel. The code is -ECONNRESET for every way in which a connection can end. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
+    if (ch->failed == 0)
+        ch->end = channel_end_of(ch, error);
     return channel_fail(ch, -ECONNRESET, "connection lost: %s", err_text(-error));
 }
 
@@ -108,7 +110,8 @@ static int receive_some(struct channel *ch, uint8_t *bytes, size_t count, size_t
         return -EAGAIN;
     if (got < 0)
         return channel_fail_gone(ch, errno);
-    ch->was_closed = ch->failed == 0;
+    if (ch->failed == 0)
+        ch->end = CHANNEL_CLOSED;
     return channel_fail(ch, -ECONNRESET, "the peer closed the connection%s",
                         ch->mode == CHANNEL_SHAKING   ? " in the TLS handshake"
                         : buffer_waiting(&ch->in) > 0 ? " in the middle of a message"

@@ -3,6 +3,7 @@
 #include "svc/base/clock.h"
 #include "svc/channel/internal.h"
 #include "svc/endpoint/tcp_alive.h"
+#include "svc/endpoint/tcp_end.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -104,6 +105,14 @@ uint64_t channel_silent_ns(const struct channel *ch)
                              ? info.tcpi_last_ack_recv
                              : info.tcpi_last_data_recv;
     return owes_answer(ch, &info, silent_ms) ? silent_ms * NS_PER_MS : 0;
+}
+
+enum channel_end channel_end_of(const struct channel *ch, int error)
+{
+    if (error == EPIPE)
+        return CHANNEL_CLOSED; /* the reset answers bytes that were sent after the end */
+    return error == ECONNRESET && tcp_end_is_acknowledged(ch->fd) ? CHANNEL_RESET
+                                                                  : CHANNEL_ENDED_OTHERWISE;
 }
 
 int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_uid)

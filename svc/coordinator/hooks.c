@@ -44,12 +44,12 @@ static void peer_ends(struct peer *p)
     timelines_peer_gone(p);
 }
 
-static void connection_ended(struct aggregator *a, struct session *session, bool was_closed)
+static void connection_ended(struct aggregator *a, struct session *session, enum channel_end end)
 {
     if (a)
         aggregator_away(a, aggregator_grace_ns(a));
     if (session)
-        session_away(session, SESSION_AWAY_NS, was_closed);
+        session_away(session, SESSION_AWAY_NS, end);
 }
 
 /* --- aggregators --- */

@@ -20,8 +20,8 @@ struct peer_hooks {
     /* The peer is about to be freed. The listener drops every pointer to it. */
     void (*ends)(struct peer *p);
     /* A control connection has ended. It belonged to `a` or to `session`; the other argument is
-     * NULL. `was_closed`: the peer closed the connection; otherwise the connection was reset. */
-    void (*connection_ended)(struct aggregator *a, struct session *session, bool was_closed);
+     * NULL. */
+    void (*connection_ended)(struct aggregator *a, struct session *session, enum channel_end end);
 };
 
 struct aggregator_hooks {

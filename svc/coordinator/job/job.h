@@ -135,7 +135,7 @@ struct session {
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
-    bool was_closed;    /* if the worker is away: the connection was closed normally, not reset */
+    enum channel_end end; /* how the connection of an absent worker has ended */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
 };
 

@@ -66,10 +66,10 @@ static void peer_gone(struct peer *p)
 {
     struct aggregator *aggregator = p->aggregator;
     struct session *session = p->session;
-    bool was_closed = channel_was_closed(p->channel);
+    enum channel_end end = channel_how_ended(p->channel);
     struct service *s = p->service;
     peer_destroy(p);
-    s->on->peer->connection_ended(aggregator, session, was_closed);
+    s->on->peer->connection_ended(aggregator, session, end);
 }
 
 /* Handles a missed deadline. While the peer waits for its turn, the coordinator causes the delay,

@@ -22,6 +22,10 @@
 /* Time within which the reports about the connections of a dead process arrive. The kernel closes
  * all its connections at once. */
 #define ENDS_TOGETHER_NS NS_PER_S
+/* A living worker whose kernel has ended its connection knows the end, and connects again at once.
+ * A lane waits for the next connection for BROKEN_NS. */
+#define INFORMED_NS (3 * NS_PER_S)
+#define BROKEN_NS (20 * NS_PER_S)
 
 const char *session_state_name(enum session_state state)
 {
@@ -219,11 +223,29 @@ static void process_ended(struct source *source, uint32_t events)
     peer_read_out(session->peer);
 }
 
+/* Returns whether a lane has lost its connection to the worker within the last `within_ns`. */
+static bool is_broken(const struct session *session, uint64_t within_ns)
+{
+    return session->broken_ns > 0 && clock_now_ns() - session->broken_ns < within_ns;
+}
+
+/* Returns whether a worker without a pidfd is probably dead: its kernel has ended its connection to
+ * the coordinator, and it has lost one to a lane. The kernel resets a connection, as firewalls do,
+ * if the worker has not read all messages, for example because it was stopped. */
+static bool is_probably_dead(const struct session *session)
+{
+    return session->process.fd < 0 && session->end != CHANNEL_ENDED_OTHERWISE &&
+           is_broken(session, BROKEN_NS);
+}
+
 static void away_too_long(struct timer *timer)
 {
     struct session *session = container_of(timer, struct session, away);
     if (session->ended_ns > 0)
         lost_in_order(session);
+    else if (is_probably_dead(session))
+        lost_because(session, ": its connections to the coordinator and to a lane have ended, and "
+                              "no new one was made");
     else
         lost(session);
 }
@@ -247,15 +269,14 @@ static void watch_process(struct session *session)
  * a lane were closed within ENDS_TOGETHER_NS. */
 static bool is_dead_by_ends(const struct session *session)
 {
-    bool is_broken =
-        session->broken_ns > 0 && clock_now_ns() - session->broken_ns < ENDS_TOGETHER_NS;
-    return session->process.fd < 0 && session->was_closed && is_broken;
+    return session->process.fd < 0 && session->end == CHANNEL_CLOSED &&
+           is_broken(session, ENDS_TOGETHER_NS);
 }
 
-void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
+void session_away(struct session *session, uint64_t grace_ns, enum channel_end end)
 {
     session->state = SESSION_AWAY;
-    session->was_closed = was_closed;
+    session->end = end;
     holding_rank_gone(session);
     log_debug("%s has lost its control connection", SESSION_NAME(session));
     bool dead = session->identity && session->process.fd < 0 &&
@@ -265,6 +286,8 @@ void session_away(struct session *session, uint64_t grace_ns, bool was_closed)
     if (dead && session->ended_ns == 0)
         session->ended_ns = clock_now_ns();
     timer_start(session->job->service->loop, &session->away, dead ? 0 : clock_now_ns() + grace_ns);
+    if (!dead && is_probably_dead(session))
+        session_claimed(session, INFORMED_NS);
 }
 
 /* Shortens the deadline of a disconnected worker. After a restart of the coordinator all workers
@@ -282,7 +305,11 @@ void session_broken(struct session *session, uint32_t lane)
     session->broken_ns = clock_now_ns();
     if (session->state == SESSION_LEFT)
         return leavers_changed(session->job); /* no lane knows yet that the rank has left */
-    if (session->state != SESSION_AWAY || !is_dead_by_ends(session))
+    if (session->state != SESSION_AWAY)
+        return;
+    if (is_probably_dead(session))
+        session_claimed(session, INFORMED_NS);
+    if (!is_dead_by_ends(session))
         return;
     snprintf(why, sizeof why, ": its connections to the coordinator and to lane %u have ended",
              lane);
@@ -336,7 +363,7 @@ int session_restore(struct service *s, const struct store_session *row)
     job->sessions[row->rank] = session;
     if (session->state == SESSION_JOINED || session->state == SESSION_AWAY) {
         watch_process(session);
-        session_away(session, SESSION_RESTORE_NS, false);
+        session_away(session, SESSION_RESTORE_NS, CHANNEL_ENDED_OTHERWISE);
     }
     return 0;
 }

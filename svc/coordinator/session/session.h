@@ -9,11 +9,10 @@ struct session *session_create(struct job *job, uint32_t rank, const char *node)
 void session_destroy(struct session *session);
 void session_attach(struct session *session, struct peer *p);
 /* Called when the connection has ended. The worker is lost if it does not resume within `grace_ns`,
- * or if its process is dead. `was_closed`: the peer closed the connection; otherwise it was
- * reset. */
-void session_away(struct session *session, uint64_t grace_ns, bool was_closed);
-/* Limits the remaining time of a disconnected worker to `within_ns`, because another process
- * requests its rank. */
+ * or if its process is dead. */
+void session_away(struct session *session, uint64_t grace_ns, enum channel_end end);
+/* Limits the remaining time of a disconnected worker to `within_ns`, for example because another
+ * process requests its rank. */
 void session_claimed(struct session *session, uint64_t within_ns);
 /* Called when a lane's connection to the worker has ended. The worker may connect again (K6). */
 void session_broken(struct session *session, uint32_t lane);

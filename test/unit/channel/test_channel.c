@@ -417,6 +417,50 @@ static void a_reset_by_tcp_is_a_peer_that_is_gone(void **state)
     pair_close(&pair);
 }
 
+static void expect_end(struct pair *pair, enum channel_end end)
+{
+    struct pollfd wait = {.fd = channel_fd(pair->channel), .events = POLLIN};
+    envelope *message;
+    assert_int_equal(channel_how_ended(pair->channel), CHANNEL_ENDED_OTHERWISE);
+    close(pair->peer);
+    pair->peer = -1;
+    assert_int_equal(poll(&wait, 1, 60000), 1);
+    assert_int_equal(channel_receive(pair->channel, &message), -ECONNRESET);
+    assert_int_equal(channel_how_ended(pair->channel), end);
+    pair_close(pair);
+}
+
+static void a_peer_that_has_not_read_all_resets_its_connection(void **state)
+{
+    for (int is_tcp = 0; is_tcp < 2; is_tcp++) {
+        unsigned port;
+        struct failure f;
+        struct pair pair = is_tcp ? tcp_open(AF_INET, &port) : pair_open();
+        expect_end(&pair, CHANNEL_CLOSED);
+        pair = is_tcp ? tcp_open(AF_INET, &port) : pair_open();
+        assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, "unread")), 0);
+        struct pollfd wait = {.fd = pair.peer, .events = POLLIN};
+        assert_int_equal(poll(&wait, 1, 60000), 1);
+        expect_end(&pair, CHANNEL_RESET);
+    }
+}
+
+/* The channel sends before it reads the end. The peer's kernel then resets the connection. */
+static void a_closed_connection_stays_closed_though_bytes_are_sent_to_it(void **state)
+{
+    unsigned port;
+    struct failure f;
+    struct pair pair = tcp_open(AF_INET, &port);
+    struct pollfd wait = {.fd = channel_fd(pair.channel), .events = 0};
+    close(pair.peer);
+    pair.peer = -1;
+    assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, "late")), 0);
+    assert_int_equal(poll(&wait, 1, 60000), 1);
+    assert_int_equal(channel_send(pair.channel, &f.envelope), -ECONNRESET);
+    assert_int_equal(channel_how_ended(pair.channel), CHANNEL_CLOSED);
+    pair_close(&pair);
+}
+
 static void a_socket_of_another_type_stays_with_the_caller(void **state)
 {
     struct channel *ch;
@@ -453,6 +497,8 @@ int main(void)
         cmocka_unit_test(a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_end),
         cmocka_unit_test(an_unread_end_of_a_connection_is_no_silence),
         cmocka_unit_test(a_reset_by_tcp_is_a_peer_that_is_gone),
+        cmocka_unit_test(a_peer_that_has_not_read_all_resets_its_connection),
+        cmocka_unit_test(a_closed_connection_stays_closed_though_bytes_are_sent_to_it),
         cmocka_unit_test(a_socket_of_another_type_stays_with_the_caller),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -6,19 +6,22 @@
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 
+#include <linux/sockios.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 struct scene {
     struct end *lane, *zero, *one;
     uint32_t job;
+    uint64_t session; /* of rank 1 */
 };
 
 static struct scene begin(struct rig *rig)
 {
     struct scene s = {.lane = rig_aggregator(rig, 1)};
     s.zero = rig_join(rig, "resnet", 0, 2, NULL, &s.job);
-    s.one = rig_join(rig, "resnet", 1, 2, NULL, NULL);
+    s.one = rig_join(rig, "resnet", 1, 2, &s.session, NULL);
     end_declare_one(s.zero, "w", 100);
     end_declare_one(s.one, "w", 100);
     message_free(end_expect(s.zero, BODY(DECLARE_REPLY)));
@@ -41,10 +44,23 @@ static void say_broken(const struct scene *s)
     rig_settle(s->lane->rig);
 }
 
-/* Resets the connection, like a firewall. */
-static void reset_control(struct end *e)
+/* The kernel acknowledges bytes up to 40 ms after their arrival. */
+static void await_acknowledged(const struct scene *s)
+{
+    const struct job *job = jobs_find_id(s->lane->rig->coordinator->service, s->job);
+    uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+    for (int bytes = 1; bytes > 0 && clock_now_ns() < deadline_ns;) {
+        assert_int_equal(ioctl(channel_fd(job->sessions[1]->peer->channel), SIOCOUTQ, &bytes), 0);
+        rig_settle(s->lane->rig);
+    }
+}
+
+/* Resets the connection, like the kernel of a process that ends and has not read all bytes. */
+static void reset_control(const struct scene *s)
 {
     const struct linger at_once = {.l_onoff = 1};
+    struct end *e = s->one;
+    await_acknowledged(s);
     assert_int_equal(
         setsockopt(channel_fd(e->channel), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     end_close(e);
@@ -88,11 +104,61 @@ static void a_worker_whose_control_connection_ends_first_is_detected_at_once(voi
 static void a_worker_whose_connections_were_all_reset_may_return(void **state)
 {
     struct scene s = begin(*state);
+    envelope request;
+    WIRE(JoinRequest) join;
     say_broken(&s);
-    reset_control(s.one);
+    reset_control(&s);
     rig_settle(*state);
     say_broken(&s);
     end_expect_none(s.zero, BODY(JOB_FAILURE));
+    s.one = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    join_request(&request, &join, "resnet", 1, 2);
+    join.session = s.session;
+    join.job_id = s.job;
+    envelope *reply = end_ask(s.one, &request);
+    assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
+    message_free(reply);
+}
+
+/* Without a return, the worker was stopped, for example, when it was killed. */
+static void expect_detected_soon(const struct scene *s, uint64_t began_ns)
+{
+    envelope *failure = end_expect(s->zero, BODY(JOB_FAILURE));
+    assert_non_null(strstr(failure->job_failure->text,
+                           "is gone: its connections to the coordinator and to a lane have ended, "
+                           "and no new one was made"));
+    message_free(failure);
+    assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
+}
+
+static void a_worker_that_dies_with_unread_messages_is_detected_soon(void **state)
+{
+    struct scene s = begin(*state);
+    uint64_t began_ns = clock_now_ns();
+    say_broken(&s);
+    reset_control(&s);
+    expect_detected_soon(&s, began_ns);
+}
+
+static void the_order_of_the_resets_makes_no_difference(void **state)
+{
+    struct scene s = begin(*state);
+    uint64_t began_ns = clock_now_ns();
+    reset_control(&s);
+    rig_settle(*state);
+    say_broken(&s);
+    expect_detected_soon(&s, began_ns);
+}
+
+static void a_worker_that_dies_after_its_lane_has_lost_it_is_detected_soon(void **state)
+{
+    struct scene s = begin(*state);
+    struct job *job = jobs_find_id(s.lane->rig->coordinator->service, s.job);
+    uint64_t began_ns = clock_now_ns();
+    say_broken(&s);
+    job->sessions[1]->broken_ns -= 5 * NS_PER_S;
+    end_close(s.one);
+    expect_detected_soon(&s, began_ns);
 }
 
 static void join_process(struct rig *rig, int pid, uint32_t rank)
@@ -155,6 +221,9 @@ int main(int argc, char **argv)
         CASE(a_worker_that_dies_with_its_connections_is_detected_at_once),
         CASE(a_worker_whose_control_connection_ends_first_is_detected_at_once),
         CASE(a_worker_whose_connections_were_all_reset_may_return),
+        CASE(a_worker_that_dies_with_unread_messages_is_detected_soon),
+        CASE(the_order_of_the_resets_makes_no_difference),
+        CASE(a_worker_that_dies_after_its_lane_has_lost_it_is_detected_soon),
         CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
         CASE(a_lane_is_informed_again_of_ranks_that_have_left),
     };
