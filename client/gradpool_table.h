@@ -34,8 +34,9 @@
  *       gp_clock(job)
  *   gp_barrier(job, 0), gp_job_leave(job)
  *
- * This version serves tables over shared memory: every worker runs on the host of the lanes. A job
- * with tables has a fixed number of workers (no workers_max, no backup workers). With GP_CONTINUE
+ * Rows travel through shared memory or over the network, with the same bits. A worker whose
+ * connection to a lane with a table ends counts as lost. A job with tables has a fixed number of
+ * workers (no workers_max, no backup workers). With GP_CONTINUE
  * its tables are GP_SSP or GP_ASP, and after the loss of a worker no pull waits for that worker.
  * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
  * Snapshots of a job with tables are refused. */

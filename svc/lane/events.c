@@ -17,8 +17,8 @@
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/hear.h"
+#include "svc/lane/rows/network.h"
 #include "svc/lane/rows/rows.h"
-#include "svc/lane/rows/table.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/window.h"
@@ -77,7 +77,9 @@ static int admit(struct lane *lane, struct fabric *fabric, const struct fabric_e
         replace_connection(w);
     if (!w || w->conn)
         return -EBUSY;
-    error = window_reserve(job, fabric) ?: serving_open(w, fabric) ?: lending_connect(w, fabric);
+    error = window_reserve(job, fabric) ?: serving_open(w, fabric) ?: network_open(w, fabric);
+    if (error == 0)
+        error = lending_connect(w, fabric);
     if (error < 0)
         return error;
     *ret_worker = w;
@@ -301,7 +303,7 @@ static void on_posted(const struct fabric_event *event)
     struct transfer *t = job_transfer(job, event->context);
     if (t)
         transfer_progress(t, w, event->error);
-    else
+    else if (!network_progress(job, event->context, event->error))
         serve_progress(w, event->error);
     job_release(job);
 }
@@ -312,10 +314,8 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     switch (event->kind) {
     case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
     case FABRIC_EVENT_OPEN:
-        if (event->conn == w->conn && !worker_is_keeper(w)) {
+        if (event->conn == w->conn && !worker_is_keeper(w))
             hand_out_ticket(w);
-            tables_check_fabric(w);
-        }
         break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
     case FABRIC_EVENT_READ:

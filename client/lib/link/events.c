@@ -45,12 +45,14 @@ static void revisit(struct link *l, bool uses_ticket)
 }
 
 /* Returns whether another connection may work. A network may reset a connection between two running
- * processes, or drop its messages for a long time. Shared memory only ends with its process. */
+ * processes, or drop its messages for a long time. Shared memory only ends with its process. A lane
+ * with tables takes the rank of an ended connection for lost (A93). */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
     bool is_cut_off = error == -EHOSTUNREACH || error == -ENETUNREACH || error == -ENETDOWN;
-    return l->is_ofi && (error == -ETIMEDOUT || is_reset || is_cut_off);
+    return l->is_ofi && !job_tables_are_on(l->job, l->lane) &&
+           (error == -ETIMEDOUT || is_reset || is_cut_off);
 }
 
 /* Replaces a broken connection to a lane that still runs (L93). After a time-out the lane may be

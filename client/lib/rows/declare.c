@@ -1,5 +1,5 @@
 /* Declares tables: checks the caller's spec, sends the request to the coordinator, and waits until
- * the lanes with shards are connected through shared memory. */
+ * the lanes with shards are connected. */
 #include "client/lib/declare/declare.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
@@ -184,32 +184,25 @@ static int declared_ask(struct table_declaration *d)
 
 /* ---- connections ---- */
 
-static const struct link *declared_find_link(const struct gp_table *t, bool is_settled)
+/* Returns a link of the table that is not open; NULL: all are. */
+static const struct link *declared_find_link(const struct gp_table *t)
 {
-    for_each_link (l, t->job) {
-        bool is_open = l->state == LINK_OPEN && !l->is_left;
-        if (job_table_is_on(t, l->lane) && (is_settled ? !is_open || l->is_ofi : !is_open))
+    for_each_link (l, t->job)
+        if (job_table_is_on(t, l->lane) && (l->state != LINK_OPEN || l->is_left))
             return l;
-    }
     return NULL;
 }
 
 static bool declared_is_settled(void *context)
 {
     const struct gp_table *t = context;
-    return t->failure.code || t->job->failure.code || !declared_find_link(t, false);
+    return t->failure.code || t->job->failure.code || !declared_find_link(t);
 }
 
 static int declared_check_link(const struct table_declaration *d, const struct link *l)
 {
     char name[128];
     link_name(l, name, sizeof name);
-    if (l->state == LINK_OPEN && l->is_ofi)
-        return client_error(-EOPNOTSUPP,
-                            "table '%s': this rank reaches %s by tcp; tables need shared memory: "
-                            "run every worker on the host of the aggregators, without "
-                            "GRADPOOL_TRANSPORT=tcp",
-                            d->name, name);
     if (l->failure.code)
         return client_error_from(&l->failure);
     return client_error(-ETIMEDOUT,
@@ -231,7 +224,7 @@ static int declared_connect(struct table_declaration *d)
     int error = rows_check(t);
     if (error < 0)
         return error;
-    const struct link *l = declared_find_link(t, true);
+    const struct link *l = declared_find_link(t);
     return l ? declared_check_link(d, l) : 0;
 }
 

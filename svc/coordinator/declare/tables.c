@@ -1,7 +1,6 @@
 /* Declares of tables. The first rank that names a table creates it and its shards. All other ranks
  * must declare the same terms. A declare is answered after every lane has confirmed its shards
- * (K3). Lanes of this version serve tables over shared memory only, so a table with a worker on
- * another host is refused. */
+ * (K3). */
 #include "svc/coordinator/declare/tables.h"
 
 #include "svc/base/cleanup.h"
@@ -151,61 +150,6 @@ static int table_check(const struct job *job, const WIRE(TableSpec) * spec, stru
                 : error;
 }
 
-/* Refuses a worker that cannot share memory with a lane of the table. No clock of the table ends
- * without this worker, so the job fails. */
-static int table_check_host(struct tables_asked *d, struct job_table *table, struct err *err)
-{
-    const struct session *session = d->peer->session;
-    table_each_shard(shard, table)
-    {
-        const struct lane *lane = shard->lane;
-        if (!lane || strcmp(lane->aggregator->node, session->node) == 0)
-            continue;
-        err_set(
-            err, -EOPNOTSUPP,
-            "table '%s' of job %.127s: rank %u runs on host %.64s and lane %u on host %.64s, "
-            "and lanes serve tables in shared memory only; start all workers on the host of the "
-            "lanes",
-            table->name, d->job->name, session->rank, session->node, lane->id,
-            lane->aggregator->node);
-        d->fails_job = true;
-        return -EOPNOTSUPP;
-    }
-    return 0;
-}
-
-static size_t lanes_near(const struct service *s, const char *node)
-{
-    size_t count = 0;
-    list_for_each_entry (const struct aggregator, a, &s->aggregators, link)
-        if (a->state == AGGREGATOR_UP && strcmp(a->node, node) == 0)
-            count += a->lanes_count;
-    return count;
-}
-
-/* Checks the hosts of the workers before the shards of a new table are placed. If the service has
- * no lane, the job waits for a lane, as a job with tensors does. */
-static int hosts_check(const struct tables_asked *d, const char *name, struct err *err)
-{
-    const struct session *first = d->peer->session;
-    for (uint32_t rank = 0; rank < d->job->workers; rank++) {
-        const struct session *other = d->job->sessions[rank];
-        if (other && strcmp(other->node, first->node) != 0)
-            return err_set(err, -EOPNOTSUPP,
-                           "table '%s' of job %.127s: rank %u runs on host %.64s and rank %u on "
-                           "host %.64s, and lanes serve tables in shared memory only; start all "
-                           "workers on one host",
-                           name, d->job->name, first->rank, first->node, rank, other->node);
-    }
-    if (lanes_near(d->job->service, first->node) == 0 && lanes_on_offer(d->job->service) > 0)
-        return err_set(err, -EOPNOTSUPP,
-                       "table '%s' of job %.127s: rank %u runs on host %.64s, which has no "
-                       "aggregator, and lanes serve tables in shared memory only; start an "
-                       "aggregator there, or the workers on a host with one",
-                       name, d->job->name, first->rank, first->node);
-    return 0;
-}
-
 /* --- ranks that disagree --- */
 
 /* Writes "rank 0", "ranks 0, 2" or "ranks 0, 1, 2 and 5 more". Returns `buffer`. */
@@ -250,8 +194,7 @@ static int table_create_new(struct tables_asked *d, const char *name,
                             const struct table_terms *terms, struct job_table **ret_table,
                             struct err *err)
 {
-    int error = hosts_check(d, name, err)
-                    ?: quota_check_table(d->job, table_terms_filled(*terms).shards, err);
+    int error = quota_check_table(d->job, table_terms_filled(*terms).shards, err);
     if (error < 0)
         return error;
     error = job_table_add(d->job, name, terms, ret_table);
@@ -273,8 +216,6 @@ static int table_resolve(struct tables_asked *d, const WIRE(TableSpec) * spec, s
         error = err_set(err, table->failure_code, "%s", table->failure);
     else if (!table_terms_are_same(table->terms, &terms))
         error = table_refuse_terms(d, table, &terms, err);
-    else
-        error = table_check_host(d, table, err);
     if (error == 0)
         d->wanted[d->wanted_count++] = table;
     return error;

@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/table/ranks.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,6 +57,7 @@ void members_leave(struct session *session)
         log_error("%s", err.text);
     members_tell(job, NULL);
     regrouping_check(job);
+    shards_forget_ranks(job);
     job->service->on->job->tensors_are_settled(job);
 }
 

@@ -270,12 +270,24 @@ static bool is_near(const struct job *job, const struct lane *lane)
 
 typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 
+/* Shards go to lanes that share memory with every worker, if the service has any. */
+static bool prefers_near(const struct job *job, lane_wanted_fn wanted, enum ask_for why)
+{
+    list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
+        for (size_t i = 0; why == ASK_FOR_SHARDS && i < a->lanes_count; i++)
+            if (wanted(&a->lanes[i], why) && is_near(job, &a->lanes[i]))
+                return true;
+    }
+    return false;
+}
+
 static void add_lanes(struct offer *offer, const struct job *job, lane_wanted_fn wanted,
                       enum ask_for why)
 {
+    bool must_be_near = prefers_near(job, wanted, why);
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
         for (size_t i = 0; i < a->lanes_count; i++)
-            if (wanted(&a->lanes[i], why) && (why != ASK_FOR_SHARDS || is_near(job, &a->lanes[i])))
+            if (wanted(&a->lanes[i], why) && (!must_be_near || is_near(job, &a->lanes[i])))
                 describe_lane(job, &a->lanes[i], &offer->budgets, &offer->lanes[offer->count++]);
     }
 }

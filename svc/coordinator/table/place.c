@@ -11,6 +11,7 @@
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/table/ranks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,12 +37,13 @@ static bool shards_are_told_again(int code)
     return call_went_unanswered(code) || code == -EAGAIN;
 }
 
-static void shards_settle(struct job_table *table, const struct lane *lane, int code,
-                          const char *why)
+static void shards_settle(struct job_table *table, struct lane *lane, int code, const char *why)
 {
     char text[2 * ERR_TEXT_BYTES];
     table_each_shard(shard, table) if (shard->lane == lane && shard->state == PIECE_ASKED)
         shard->state = code < 0 ? PIECE_PLACED : PIECE_READY;
+    if (code == 0)
+        shards_forget_ranks_on(table->job, lane);
     if (code == 0 || shards_are_told_again(code))
         return;
     snprintf(text, sizeof text,
@@ -57,7 +59,7 @@ static void shards_answered(struct service *s, void *data, const envelope *reply
     const struct shards_told *told = data;
     struct job *job = jobs_find_id(s, told->job);
     struct job_table *table = job ? job_table_find(job, told->table) : NULL;
-    const struct lane *lane = lane_find(s, told->lane);
+    struct lane *lane = lane_find(s, told->lane);
     if (!table || !lane)
         return;
     if (!reply)
@@ -227,6 +229,8 @@ void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         else if (table)
             shards_take_held(table, lane, held);
     }
-    list_for_each_entry (struct job, job, &s->jobs, link)
+    list_for_each_entry (struct job, job, &s->jobs, link) {
         shards_tell(job);
+        shards_forget_ranks(job);
+    }
 }

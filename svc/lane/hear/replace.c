@@ -126,7 +126,7 @@ void replace_fail(struct worker *w, int error)
 void replace_connection(struct worker *w)
 {
     struct lane_job *job = w->job;
-    if (!worker_is_replaceable(w) || job->failure)
+    if (!worker_is_replaceable(w) || job->tables || job->failure)
         return;
     if (!job->is_elastic && breaks_too_often(w, clock_now_ns()))
         return replace_fail(w, -ECONNRESET);
@@ -173,7 +173,7 @@ bool replace_await(struct worker *w, int error)
 {
     struct lane_job *job = w->job;
     uint64_t now_ns = clock_now_ns();
-    if (!worker_may_return(w) || job->failure || !is_of_network(error) ||
+    if (!worker_may_return(w) || job->tables || job->failure || !is_of_network(error) ||
         breaks_too_often(w, now_ns))
         return false;
     log_warn("job '%s': the connection of rank %u (%s) to lane %u has ended: %s; the rank has %u s "

@@ -7,7 +7,9 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/round/round.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/state/replica.h"
+#include "svc/lane/turn/policy.h"
 
 #include <errno.h>
 
@@ -35,6 +37,8 @@ static void let_go(struct worker *w)
     forget_grants(w->job, w->number);
     if (!w->conn) {
         w->state = WORKER_ABSENT;
+        rows_forget(w); /* a rank that has never connected is a member of all tables, too */
+        job_wake(w->job);
         return;
     }
     w->is_gone = true;

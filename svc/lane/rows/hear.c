@@ -4,6 +4,8 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
+#include "svc/lane/rows/directory.h"
+#include "svc/lane/rows/network.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/rows.h"
 #include "svc/lane/rows/table.h"
@@ -47,27 +49,6 @@ static const char *request_fault(const struct worker *w, const struct lane_table
                : "a request lies in memory that the worker does not lend; use one version";
 }
 
-/* Compares the shards and epochs of the directory with those of the lane. -ESTALE: a shard is on
- * another lane or under another epoch; -EBADMSG: entries are invalid or out of order; -EFAULT: the
- * worker does not lend the memory. */
-static int request_check_directory(const struct lane_table *table, struct row_request *request)
-{
-    struct row_directory directory;
-    struct row_span before = {0}, span;
-    int error = request_map_directory(table, request, &directory);
-    for (uint32_t i = 0; error == 0 && i < directory.spans; i++, before = span) {
-        error = row_directory_read(&directory, i, &span);
-        if (error == 0 && !row_span_follows(&span, i > 0 ? &before : NULL))
-            error = -EBADMSG;
-        const struct lane_shard *shard = error == 0 ? table_shard_at(table, span.shard) : NULL;
-        if (error == 0 && (!shard || shard->epoch != span.epoch)) {
-            request->detail = span.shard;
-            error = -ESTALE;
-        }
-    }
-    return error;
-}
-
 /* Adds a push behind those of the same and of lower ranks. The list stays in the order of (rank,
  * sequence), because the order of arrival must not change the bits of a sum. Without BSP each push
  * has an update of its own, in the order of arrival. */
@@ -91,8 +72,10 @@ static struct row_request *request_begin(struct lane_table *table, const struct 
     list_remove(&request->link);
     rank->sequence = record->sequence;
     *request->record = *record;
-    request->entry = request->key = request->detail = 0;
+    request->entry = request->key = request->detail = request->spans_count = 0;
     request->error = 0;
+    request->is_checked = false;
+    table->job->tables->unchecked += !request_is_mapped(request);
     return request;
 }
 
@@ -106,11 +89,11 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
     if (fault)
         return fault;
     struct row_request *request = request_begin(table, w, record);
-    int error = request_check_directory(table, request);
+    int error = request_is_mapped(request) ? directory_check(table, request) : 0;
     request->error = error;
     if (error == -EBADMSG || error == -EFAULT) {
         table_drop_request(table, request);
-        return "a request has an invalid directory; use one version";
+        return DIRECTORY_FAULT;
     }
     if (error < 0)
         list_append(&table->queues->done, &request->link);

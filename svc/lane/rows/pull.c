@@ -3,78 +3,28 @@
  * changes no row, and creates none. RULES.md: A1, A7. */
 #include "svc/lane/rows/pull.h"
 
+#include "svc/lane/rows/directory.h"
+#include "svc/lane/rows/gather.h"
+#include "svc/lane/rows/network.h"
+#include "svc/lane/rows/port.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/table.h"
-#include "svc/wire/mixed_key.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define BATCH_KEYS 256u
 #define TURN_BYTES (256u << 10) /* about one long chunk */
 
-/* A run of keys of one shard. */
-struct pull_batch {
-    struct lane_table *table;
-    struct lane_shard *shard;
-    struct row_request *pull;
-    uint32_t first, count; /* keys of the request */
-    uint64_t keys[BATCH_KEYS];
-    uint32_t rows[BATCH_KEYS];
-};
-
-/* Reads the next entry of the directory. -EBADMSG, -EFAULT: the worker breaks the protocol. */
-static int pull_read_span(const struct lane_table *table, const struct row_request *pull,
+/* Reads the next entry of the directory. -EAGAIN: the entry is on its way; -EBADMSG, -EFAULT: the
+ * worker breaks the protocol. */
+static int pull_read_span(const struct lane_table *table, struct row_request *pull,
                           struct row_span *ret_span)
 {
-    struct row_directory directory;
-    int error = request_map_directory(table, pull, &directory)
-                    ?: row_directory_read(&directory, pull->entry, ret_span);
+    int error = directory_entry(table, pull, pull->entry, ret_span);
     if (error < 0)
         return error;
     bool is_here = table_shard_at(table, ret_span->shard) && pull->key < ret_span->count;
     return is_here ? 0 : -EBADMSG;
-}
-
-/* Copies the keys of the batch. -EFAULT: the worker does not lend them; -EBADMSG: a key belongs to
- * another shard. */
-static int batch_read_keys(struct pull_batch *b)
-{
-    const void *keys = request_map_keys(b->pull, b->first, b->count);
-    if (!keys)
-        return -EFAULT;
-    memcpy(b->keys, keys, b->count * sizeof *b->keys);
-    for (uint32_t i = 0; i < b->count; i++)
-        if (!table_shard_has_range(b->shard->store, b->keys[i]))
-            return -EBADMSG;
-    return 0;
-}
-
-static void batch_write_row(const struct pull_batch *b, uint32_t index, char *ret_row)
-{
-    const struct lane_table *table = b->table;
-    char initial[ROW_DIM_MAX * sizeof(float)] __attribute__((aligned(8)));
-    const void *values = initial;
-    if (b->rows[index] != ROWS_NONE)
-        values = shard_values(b->shard->store, b->rows[index]);
-    else
-        table->initial(&table->initial_spec, mixed_key_undo(b->keys[index], table->salt),
-                       table->terms->dim, initial);
-    if (table->terms->dtype == table->terms->wire)
-        memcpy(ret_row, values, table->wire_bytes);
-    else
-        reduce_convert(table->terms->dtype, table->terms->wire, values, ret_row, table->terms->dim);
-}
-
-static int batch_write(struct pull_batch *b)
-{
-    char *rows = request_map_rows(b->table, b->pull, b->first, b->count);
-    if (!rows)
-        return -EFAULT;
-    table_shard_find(b->shard->store, b->keys, b->count, b->rows);
-    for (uint32_t i = 0; i < b->count; i++)
-        batch_write_row(b, i, rows + i * b->table->wire_bytes);
-    return 0;
 }
 
 /* Returns whether the pull must wait for a push that is not applied yet. A pull must see the
@@ -105,26 +55,33 @@ static bool pull_may_go_on(const struct lane_table *table, const struct row_requ
            (consistency == TABLE_BSP || !pull_awaits_push(table, pull));
 }
 
+static void pull_advance(struct row_request *pull, const struct row_span *span, uint32_t count)
+{
+    pull->key += count;
+    if (pull->key < span->count)
+        return;
+    pull->entry++;
+    pull->key = 0;
+}
+
 /* Answers the next keys of an entry. Returns their number, or a negative errno if the worker breaks
  * the protocol. */
-static int pull_answer(struct lane_table *table, struct row_request *pull,
+static int pull_answer(const struct lane_table *table, struct row_request *pull,
                        const struct row_span *span)
 {
-    struct pull_batch batch = {.table = table,
-                               .shard = table_shard_at(table, span->shard),
-                               .pull = pull,
-                               .first = span->first + pull->key};
-    uint32_t left = span->count - pull->key;
-    batch.count = left < BATCH_KEYS ? left : BATCH_KEYS;
-    int error = batch_read_keys(&batch) ?: batch_write(&batch);
+    uint32_t first = span->first + pull->key, left = span->count - pull->key;
+    uint32_t count = left < GATHER_KEYS ? left : GATHER_KEYS;
+    uint64_t copied[GATHER_KEYS];
+    const void *keys = request_map_keys(pull, first, count);
+    char *rows = request_map_rows(table, pull, first, count);
+    if (!keys || !rows)
+        return -EFAULT;
+    memcpy(copied, keys, count * sizeof *copied);
+    int error = gather_rows(table, table_shard_at(table, span->shard), copied, count, rows);
     if (error < 0)
         return error;
-    pull->key += batch.count;
-    if (pull->key == span->count) {
-        pull->entry++;
-        pull->key = 0;
-    }
-    return (int)batch.count;
+    pull_advance(pull, span, count);
+    return (int)count;
 }
 
 /* Works on a pull until its end, until a shard is not ready, or until TURN_BYTES are answered.
@@ -146,10 +103,42 @@ static int pull_go_on(struct lane_table *table, struct row_request *pull)
     return (int)answered;
 }
 
+/* Begins or continues a run of keys over a network. Returns the number of answered keys; negative:
+ * as port_continue(). */
+static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull)
+{
+    struct row_span span;
+    int error = pull->is_checked ? pull_read_span(table, pull, &span) : -EAGAIN;
+    if (error < 0)
+        return error;
+    if (!port_is_busy(pull))
+        return pull_may_go_on(table, pull, &span) ? port_begin(table, pull, &span) : -EAGAIN;
+    int count = port_continue(table, pull, &span);
+    if (count > 0)
+        pull_advance(pull, &span, (uint32_t)count);
+    return count;
+}
+
+/* Returns whether there was work. The worker has the word of a pull that is over, but its
+ * connection may have ended, so no other answer is sent. */
+static bool pull_try_fetched(struct lane_table *table, struct row_request *pull)
+{
+    int answered = pull_go_on_fetched(table, pull);
+    if (answered == -EAGAIN)
+        return false;
+    if (answered < 0)
+        request_evict(pull, answered);
+    else if (pull->entry == pull->record->spans)
+        table_drop_request(table, pull);
+    return true;
+}
+
 /* Returns whether there was work. If pages of a worker cannot be read, the worker gets no word,
  * because its connection is about to end. */
 static bool pull_try(struct lane_table *table, struct row_request *pull)
 {
+    if (!request_is_mapped(pull))
+        return pull_try_fetched(table, pull);
     int answered = pull_go_on(table, pull);
     if (answered < 0) {
         request_evict(pull, answered);

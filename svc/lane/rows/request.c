@@ -68,8 +68,10 @@ static int request_answer(const struct lane_table *table, const struct row_reque
 {
     struct worker *w = request->worker;
     char text[RECORD_TEXT_BYTES + 1];
+    const struct lane_tables *tables = w->job->tables;
     if (request->error == 0)
-        return fabric_notify(w->conn, request->record->word, NULL);
+        return fabric_notify(w->conn, request->record->word,
+                             tables->network ? &tables->network->word : NULL);
     request_error_text(table, request, text, sizeof text);
     return tell_error_now(w, request->record->word, request->error, text);
 }

@@ -5,7 +5,9 @@
 #include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/lane.h"
-#include "svc/lane/rows/apply.h"
+#include "svc/lane/rows/apply/apply.h"
+#include "svc/lane/rows/directory.h"
+#include "svc/lane/rows/network.h"
 #include "svc/lane/rows/pull.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/table.h"
@@ -26,7 +28,9 @@ static bool rows_answer(struct lane_tables *tables)
 static bool rows_work(struct lane_tables *tables)
 {
     const struct lane_job *job = tables->job;
-    bool has_work = pull_work(tables);
+    bool has_work = directories_work(tables);
+    if (!job->failure)
+        has_work |= pull_work(tables);
     if (!job->failure)
         has_work |= apply_work(tables);
     return !job->failure && (rows_answer(tables) || has_work);
@@ -143,6 +147,7 @@ void rows_forget(struct worker *w)
     list_for_each_entry (struct lane_table, table, &tables->tables, link)
         table_forget(table, w);
     apply_forget(tables, w->number);
+    network_forget(tables, w);
 }
 
 static bool table_is_quiet(const struct lane_table *table)

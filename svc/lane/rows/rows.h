@@ -22,10 +22,11 @@ uint64_t rows_busy_ns(const struct lane_job *job);
 /* If the job has no reference piece, sets the clocks that all members have ended as its rounds; if
  * none has ended, the pushes to its tables with ASP. */
 void rows_measure(const struct lane_job *job, struct lane_job_use *use);
-/* Drops the requests of a worker whose connection has ended. A worker that was lost, or has left an
- * elastic job, is no member any more, so no clock waits for it. The job fails with -EPIPE if the
- * worker has left a job that is not elastic before its pushes were applied, or during a clock that
- * another rank has ended. A replica holder has neither requests nor memberships. */
+/* Drops the requests of a worker whose connection has ended, or that never had one. A worker that
+ * was lost, or has left an elastic job, is no member any more, so no clock waits for it. The job
+ * fails with -EPIPE if the worker has left a job that is not elastic before its pushes were
+ * applied, or during a clock that another rank has ended. A replica holder has neither requests nor
+ * memberships. */
 void rows_forget(struct worker *w);
 /* Fails the job with -EPIPE if a rank has left before the end of a clock that another has ended. */
 void rows_check_left(struct lane_table *table);

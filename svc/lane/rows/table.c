@@ -5,6 +5,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
+#include "svc/lane/rows/network.h"
 #include "svc/wire/mixed_key.h"
 
 #include <errno.h>
@@ -295,6 +296,7 @@ static int table_make(struct lane_tables *tables, const struct lane_table_spec *
 static void tables_destroy(struct lane_tables *tables)
 {
     struct lane_job *job = tables->job;
+    network_close(tables);
     list_for_each_safe_entry (struct lane_table, table, &tables->tables, link)
         table_free(tables, table);
     apply_fini(tables);
@@ -353,18 +355,12 @@ static bool table_is_placed(const struct lane_table *table, const struct lane_ta
     return true;
 }
 
-void tables_check_fabric(const struct worker *w)
+/* Prepares the table for the workers that are connected over a network already. */
+static void tables_open_network(const struct lane_job *job)
 {
-    struct lane_job *job = w->job;
-    if (!job->tables || !w->conn || worker_is_keeper(w) || fabric_maps(w->fabric))
-        return;
-    const struct lane_table *table =
-        list_entry(list_first(&job->tables->tables), struct lane_table, link);
-    job_fail(job, -EOPNOTSUPP,
-             "table '%.64s': rank %u of job '%.64s' reaches lane %u by tcp; tables need shared "
-             "memory: run every worker on the host of the aggregators, without "
-             "GRADPOOL_TRANSPORT=tcp",
-             table->name, w->number, job->name, job->lane->options.id);
+    for (uint32_t rank = 0; rank < job->workers_count; rank++)
+        if (job->workers[rank].conn && !job->failure)
+            (void)network_open(&job->workers[rank], job->workers[rank].fabric);
 }
 
 int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
@@ -388,8 +384,8 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
         error = table_make(job->tables, spec, shards, count);
     if (error < 0 && is_first)
         tables_free(job);
-    for (uint32_t rank = 0; error == 0 && rank < job->workers_count; rank++)
-        tables_check_fabric(&job->workers[rank]);
+    if (error == 0)
+        tables_open_network(job);
     return error;
 }
 
@@ -475,6 +471,8 @@ int table_set(struct lane_table *table, uint64_t clock, const struct row_setting
 
 void table_drop_request(struct lane_table *table, struct row_request *request)
 {
+    table->job->tables->unchecked -= !request->is_checked;
+    request->is_checked = true;
     list_remove(&request->link);
     list_append(&table->queues->ranks[request->worker->number].unused, &request->link);
 }

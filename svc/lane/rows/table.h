@@ -46,9 +46,6 @@ const struct row_settings *table_settings(const struct lane_table *table, uint64
  * rank may be any number of clocks ahead. -ENOBUFS: ROW_SETTINGS_MAX changes of BSP are not applied
  * yet. -ERANGE: the last settings are for a later clock. */
 int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
-/* Fails the job with -EOPNOTSUPP if it has tables and the worker is connected over a network. A
- * lane uses rows in mapped memory only, so no clock would have the rank's gradients. */
-void tables_check_fabric(const struct worker *w);
 /* Moves a request from its list to the unused requests of its rank. */
 void table_drop_request(struct lane_table *table, struct row_request *request);
 /* Frees all tables of the job. */

@@ -15,6 +15,7 @@
 #define ROW_SUMS_BYTES (1u << 20)
 #define ROW_SOURCES_MAX RECORD_ROW_REQUESTS_ALL
 #define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
+#define ROW_SPANS 64 /* copied entries of the directory of one request over a network */
 
 /* A pull or push of a worker. It is in one of the lists of row_queues, or among the unused requests
  * of its rank. */
@@ -22,10 +23,60 @@ struct row_request {
     struct list link;
     struct worker *worker;
     struct record_rows *record;
-    uint32_t entry, key; /* of a pull: next entry of the directory, next key of this entry */
+    /* Next entry of the directory, next key of this entry. A push over a network uses `entry`
+     * alone. */
+    uint32_t entry, key;
+    bool is_checked; /* all entries of the directory name shards of this lane */
+    /* Of a request over a network: entries `spans_first` to spans_first + spans_count - 1 of the
+     * directory, and the entry that was checked last. NULL: the table has no such request yet. */
+    struct row_span *spans, before;
+    uint32_t spans_first, spans_count;
     int error;          /* answer of an ended request; 0: its word; otherwise ERROR with the code */
     uint32_t detail;    /* number of rows that were skipped; shard of a stale route */
     uint64_t first_key; /* key of the first skipped row */
+};
+
+/* A read or write of a worker's memory over a network. An aborted one is ignored at its end. */
+enum row_fetch_state { FETCH_IDLE, FETCH_POSTED, FETCH_DONE, FETCH_BROKEN };
+struct row_fetch {
+    enum row_fetch_state state;
+    bool is_aborted;
+    bool is_window; /* one of row_network.windows */
+};
+
+/* Rows of one batch of a part, on their way from the worker. */
+struct row_slot {
+    struct row_fetch fetch;
+    char *memory; /* ROW_SUMS_BYTES */
+};
+
+enum port_stage { PORT_FREE, PORT_READS_KEYS, PORT_WRITES_ROWS };
+/* Requests of a rank that is connected over a network: one read of a directory, and one run of keys
+ * of a pull, at a time. */
+struct row_port {
+    struct row_fetch directory;
+    struct row_request *reader; /* its `spans` are read; NULL: none */
+    struct row_fetch fetch;     /* of the pull */
+    enum port_stage stage;
+    struct row_request *pull; /* NULL: none */
+    uint32_t count;           /* keys of the run */
+    char *slot;               /* keys, then rows; NULL: the rank was never connected so */
+};
+
+/* Memory for all tables of a job whose workers are connected over a network. */
+#define ROW_SLOTS 4
+struct row_network {
+    struct row_fetch word;     /* context of words without bytes, whose end nothing waits for */
+    struct row_fetch *windows; /* by part */
+    uint32_t windows_posted;
+    struct row_port *ports; /* by rank */
+    struct row_slot slots[ROW_SLOTS];
+    char *memory; /* of the slots */
+    /* The batch that is summed part by part. */
+    bool has_batch;
+    uint32_t posted, summed; /* parts whose rows were requested, whose rows are in the sums */
+    uint32_t order[ROW_SOURCES_MAX];   /* keys of the rows of all parts, relative to apply.at */
+    bool has_skipped[ROW_SOURCES_MAX]; /* by key: a gradient is not finite */
 };
 
 /* Requests of a rank to a table. */
@@ -77,6 +128,7 @@ struct lane_table {
     uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
+    struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */
 };
 
 /* The share of a push in the shard that is applied now; same index as in stripe.parts. */
@@ -86,17 +138,27 @@ struct apply_part {
     uint64_t *window;   /* copied keys of the span, because the worker may change its memory */
     uint32_t window_at; /* position in the span of the window's first key */
     uint32_t read;      /* keys of the span that were copied */
+    uint32_t shown;     /* keys of the window that the stripe does not have yet */
     const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
+    /* Over a network: read of the window; gradients of the batch, by position in the span and by
+     * position in row_network.order; rows that are not finite, and the first of their keys. */
+    struct row_fetch *fetch; /* NULL: the worker's memory is mapped */
+    uint32_t batch_first, batch_count, batch_order;
+    uint32_t skipped;
+    uint64_t skipped_key;
 };
 
 /* The shard of one table that is applied now, over several turns. */
 struct row_apply {
     struct lane_table *table; /* NULL: none */
+    bool is_open;             /* the stripe has all parts, with their first windows */
+    bool is_fetched;          /* a part is read over a network */
     bool is_cut;              /* the stripe is cut, and its rows are open */
     uint32_t at;              /* number of applied keys of the cut stripe */
     struct row_step step;
     struct stripe *stripe;
     struct apply_part *parts;
+    uint32_t parts_count;
     uint64_t *windows;    /* ROW_WINDOW_KEYS_ALL keys for all parts */
     uint32_t window_keys; /* keys of one window */
     float *sums;          /* ROW_SUMS_BYTES */
@@ -108,9 +170,11 @@ struct lane_tables {
     struct allowance allowance; /* memory of all tables of the job */
     struct list tables;
     struct row_apply *apply;
-    bool has_left;      /* a rank has left with a goodbye */
-    uint64_t busy_ns;   /* lane time of all tables */
-    uint64_t largest;   /* largest minimum of all tables */
+    struct row_network *network; /* NULL: all workers' memory is mapped */
+    uint32_t unchecked;          /* requests over a network whose directory is not checked yet */
+    bool has_left;               /* a rank has left with a goodbye */
+    uint64_t busy_ns;            /* lane time of all tables */
+    uint64_t largest;            /* largest minimum of all tables */
     uint64_t ended;     /* number of clocks that have ended since the first table was placed */
     uint64_t ended_ns;  /* time of the last end of a clock */
     uint64_t pushes;    /* number of applied pushes to tables with ASP */

@@ -88,6 +88,41 @@ class Replays(Tables):
         self.compare(1, 10, aggregators=1)
 
 
+class Network(Tables):
+    """Ranks that reach the lanes by tcp, or some by tcp and some through shared memory."""
+
+    def end_all_right(self, clocks):
+        for rank in sorted(self.running):
+            lines = self.end(rank).splitlines()
+            self.assertEqual(lines[-3:], [f'clock {clocks}', 'right', 'left'])
+
+    def test_rows_of_workers_by_tcp_have_the_bits_of_a_replay(self):
+        self.serve('--lanes-per-core', 2)
+        self.start_all(2, 15, transport='tcp')
+        self.end_all_right(15)
+
+    def test_rows_of_workers_by_tcp_and_shared_memory_have_the_bits_of_a_replay(self):
+        self.serve()
+        for rank, transport in enumerate(('tcp', 'shm', 'tcp')):
+            self.start(rank, 3, 10, transport=transport)
+        self.end_all_right(10)
+
+    def test_a_killed_worker_fails_the_job_of_the_others(self):
+        self.serve()
+        self.start_all(3, MANY, transport='tcp')
+        self.await_clock(3)
+        self.running[1].kill()
+        self.running.pop(1).communicate()
+        self.end_with_error(104, 'rank 1')
+
+    def test_a_killed_aggregator_fails_its_tables_on_every_rank(self):
+        self.serve()
+        self.start_all(2, MANY, transport='tcp')
+        self.await_clock(3)
+        harness.kill_all(self.service.pids('up'))
+        self.end_with_error(130, r"table '\w+'.* shards? \d")
+
+
 class Load(Tables):
     def known_job(self):
         job = self.service.job('tables')
@@ -157,17 +192,6 @@ class Refusals(Tables):
         for spec, words in ('kept', 'GP_KEEP'), ('elastic', "table 'sgd'"):
             self.start_all(1, 5, spec)
             self.end_with_error(95, words)
-
-    def test_a_worker_without_shared_memory_is_refused(self):
-        self.serve()
-        self.start_all(1, 5, transport='tcp')
-        self.end_with_error(95, "table 'sgd': .*rank.* reaches lane .* by tcp; tables need ")
-
-    def test_a_rank_without_shared_memory_fails_the_job_of_all(self):
-        self.serve()
-        self.start(0, 2, MANY)
-        self.start(1, 2, MANY, transport='tcp')
-        self.end_with_error(95, "table '.*': .*rank.* reaches lane .* by tcp; tables need ")
 
 
 if __name__ == '__main__':

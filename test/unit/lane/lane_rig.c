@@ -207,7 +207,8 @@ void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)
     struct fabric_options options = {.payload_bytes_max = 64u << 10};
     struct record_connect ticket = rig_ticket(rig, job, rank);
     assert_int_equal(fabric_open(rig->kind, &options, &w->fabric), 0);
-    assert_int_equal(region_create(RIG_REGION_BYTES, &w->region), 0);
+    size_t bytes = rig->region_bytes ? rig->region_bytes : RIG_REGION_BYTES;
+    assert_int_equal(region_create(bytes, &w->region), 0);
     assert_int_equal(fabric_connect(w->fabric, rig->address, &ticket, sizeof ticket, w, &w->conn),
                      0);
     rig_until(rig, w->is_open);

@@ -59,9 +59,10 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
-    uint64_t clock_ns; /* time of the lane's turns; 0: the real time */
-    uint32_t failures; /* number of failed jobs reported by the lane */
-    uint32_t rests;    /* number of idle released pieces reported by the lane */
+    size_t region_bytes; /* memory of a worker that connects; 0: RIG_REGION_BYTES */
+    uint64_t clock_ns;   /* time of the lane's turns; 0: the real time */
+    uint32_t failures;   /* number of failed jobs reported by the lane */
+    uint32_t rests;      /* number of idle released pieces reported by the lane */
 };
 
 /* An announcement. A field of 0 has its default value. */

@@ -364,33 +364,14 @@ static void a_rank_that_declares_other_terms_fails_the_job(void **state)
 
 /* --- hosts --- */
 
-static void a_rank_without_a_lane_on_its_host_is_refused(void **state)
-{
-    struct rig *rig = *state;
-    struct end *lane = rig_aggregator(rig, 1);
-    struct member zero = join_from(rig, "node9", 0, 1);
-    end_declare_table(zero.end, "users", 32, SHARDS);
-    refused(zero.end, -EOPNOTSUPP, "rank 0 runs on host node9, which has no aggregator");
-    end_expect_none(lane, BODY(PLACE_REQUEST));
-    end_declare_one(zero.end, "w", 100); /* a tensor may have lanes on other hosts */
-    message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
-}
-
-static void ranks_on_two_hosts_are_refused_before_and_after_the_table_is_placed(void **state)
+/* Their lanes exchange rows over the network. */
+static void ranks_on_other_hosts_get_the_route_of_the_others(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
-    struct member zero = join_from(rig, NODE, 0, 3);
-    declare(zero.end);
-    struct member one = join_from(rig, "node9", 1, 3);
-    end_declare_table(zero.end, "items", 32, SHARDS);
-    refused(zero.end, -EOPNOTSUPP, "rank 0 runs on host node7 and rank 1 on host node9");
-    end_declare_table(one.end, "items", 32, SHARDS);
-    refused(one.end, -EOPNOTSUPP, "; start all workers on one host");
-    end_declare_table(one.end, "users", 32, SHARDS);
-    refused(one.end, -EOPNOTSUPP, "; start all workers on the host of the lanes");
-    end_expect_job_failure(zero.end, -EOPNOTSUPP,
-                           "rank 1 runs on host node9 and lane 1 on host node7");
+    struct member zero = join_from(rig, NODE, 0, 2), one = join_from(rig, "node9", 1, 2);
+    struct routed first = declare(zero.end), second = declare(one.end);
+    assert_memory_equal(&first, &second, sizeof first);
 }
 
 /* --- loss and return of lanes --- */
@@ -580,8 +561,7 @@ int main(void)
         CASE(a_job_that_continues_without_workers_has_no_tables_with_bsp),
         CASE(a_job_with_backup_workers_has_no_tables),
         CASE(a_rank_that_declares_other_terms_fails_the_job),
-        CASE(a_rank_without_a_lane_on_its_host_is_refused),
-        CASE(ranks_on_two_hosts_are_refused_before_and_after_the_table_is_placed),
+        CASE(ranks_on_other_hosts_get_the_route_of_the_others),
         CASE(a_dead_aggregator_fails_the_table_on_every_rank),
         CASE(a_declare_that_waits_for_a_dead_aggregator_is_refused),
         CASE(a_restart_keeps_tables_and_their_routes),

@@ -13,6 +13,13 @@
 
 #include <cmocka.h>
 
+const char *rows_kind = "shm";
+size_t rows_region_bytes = RIG_REGION_BYTES;
+
+void rows_set_kind(int argc, char **argv) { rows_kind = argc > 1 ? argv[1] : "shm"; }
+
+bool rows_are_mapped(void) { return strcmp(rows_kind, "shm") == 0; }
+
 static void rows_route(struct rows_rig *r)
 {
     uint32_t shards = r->terms.shards;
@@ -44,11 +51,12 @@ static void rows_start_lane(struct rows_rig *r, uint32_t lane, const char *kind)
 {
     struct rig *rig = &r->lanes[lane];
     rig_start(rig, kind);
+    rig->region_bytes = rows_region_bytes;
     assert_int_equal(lane_place(rig->lane, RIG_JOB, "job", r->workers_count, 1, false, NULL, 0), 0);
     rows_place(r, lane);
-    for (uint32_t rank = 0; rank < r->workers_count; rank++)
+    rig->count = r->workers_count - r->absent_count;
+    for (uint32_t rank = 0; rank < rig->count; rank++)
         rig_connect(rig, rank, RIG_JOB, rank);
-    rig->count = r->workers_count;
 }
 
 static void rows_init(struct rows_rig *r, uint32_t lanes, uint32_t workers,
@@ -64,14 +72,14 @@ void rows_start(struct rows_rig *r, uint32_t lanes, uint32_t workers,
 {
     rows_init(r, lanes, workers, terms);
     for (uint32_t lane = 0; lane < lanes; lane++)
-        rows_start_lane(r, lane, "shm");
+        rows_start_lane(r, lane, rows_kind);
 }
 
-void rows_start_over(struct rows_rig *r, const char *kind, uint32_t workers,
-                     const struct table_terms *terms)
+void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct table_terms *terms)
 {
     rows_init(r, 1, workers, terms);
-    rows_start_lane(r, 0, kind);
+    r->absent_count = 1;
+    rows_start_lane(r, 0, rows_kind);
 }
 
 void rows_stop(struct rows_rig *r)
@@ -128,7 +136,7 @@ static struct request_memory rows_memory(struct rows_rig *r, uint32_t rank, uint
     struct request_memory memory = {
         .base = (char *)rig_input(&r->lanes[0], rank, w->used), .offset = w->used, .bytes = bytes};
     w->used += (bytes + 63) / 64 * 64;
-    assert_true(w->used <= RIG_REGION_BYTES);
+    assert_true(w->used <= rows_region_bytes);
     return memory;
 }
 

@@ -1,5 +1,5 @@
-/* Lanes with one table, and workers that push and pull with the client's own code, over shared
- * memory. Each lane has every second shard of two lanes, or all shards. */
+/* Lanes with one table, and workers that push and pull with the client's own code. Each lane has
+ * every second shard of two lanes, or all shards. */
 #ifndef GRADPOOL_TEST_ROWS_RIG_H
 #define GRADPOOL_TEST_ROWS_RIG_H
 
@@ -32,17 +32,24 @@ struct rows_asked {
 struct rows_rig {
     struct rig lanes[ROWS_LANES_MAX];
     uint32_t lanes_count, workers_count;
+    uint32_t absent_count; /* last ranks, which never connect */
     struct table_terms terms;
     struct table_route route;
     struct rows_worker workers[RIG_WORKERS_MAX];
 };
 
+/* Fabric of all lanes: "shm", or "ofi" if the program's first argument says so. */
+extern const char *rows_kind;
+/* Memory of a worker. Each start of a rig populates it, so many starts need a small one. */
+extern size_t rows_region_bytes;
+void rows_set_kind(int argc, char **argv);
+bool rows_are_mapped(void);
+
 /* Starts lanes and workers, and places the table. */
 void rows_start(struct rows_rig *r, uint32_t lanes, uint32_t workers,
                 const struct table_terms *terms);
-/* Like rows_start() with one lane, over "shm" or "ofi". */
-void rows_start_over(struct rows_rig *r, const char *kind, uint32_t workers,
-                     const struct table_terms *terms);
+/* Like rows_start() with one lane, to which the last rank never connects. */
+void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct table_terms *terms);
 void rows_stop(struct rows_rig *r);
 /* Sends the settings of rank 0 for its clock, to all lanes. */
 void rows_set(struct rows_rig *r, const struct row_settings *settings);

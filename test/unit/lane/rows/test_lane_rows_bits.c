@@ -263,6 +263,14 @@ static void every_rule_gives_the_bits_of_a_replay(void **state)
         run(1, 3, terms_of(rule), 200, 150, extent(4, 2, 20));
 }
 
+/* A directory over a network is copied in several parts. */
+static void directories_of_many_shards_change_no_bit(void **state)
+{
+    struct table_terms terms = terms_of(TABLE_TERMS_ADAGRAD);
+    terms.shards = 1024;
+    run(1, 3, terms, 5000, 1500, 3);
+}
+
 static void shards_and_lanes_change_no_bit(void **state)
 {
     for (uint32_t shards = 1; shards <= 64; shards *= 4) {
@@ -343,6 +351,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_gives_the_bits_of_a_replay),
         cmocka_unit_test(shards_and_lanes_change_no_bit),
+        cmocka_unit_test(directories_of_many_shards_change_no_bit),
         cmocka_unit_test(halves_are_rounded_once_when_pushed_and_once_when_pulled),
         cmocka_unit_test(long_pushes_are_cut_into_stripes),
         cmocka_unit_test(long_rows_are_applied_in_batches),
@@ -351,5 +360,6 @@ int main(int argc, char **argv)
     unsigned number = seed ? (unsigned)strtoul(seed, NULL, 10) : 1;
     printf("# GRADPOOL_TEST_SEED=%u\n", number);
     srandom(number);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    rows_set_kind(argc, argv);
+    return cmocka_run_group_tests_name(rows_kind, tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* Applies the pushes of a clock, shard by shard, in stripes. */
-#ifndef GRADPOOL_LANE_ROWS_APPLY_H
-#define GRADPOOL_LANE_ROWS_APPLY_H
+#ifndef GRADPOOL_LANE_ROWS_APPLY_APPLY_H
+#define GRADPOOL_LANE_ROWS_APPLY_APPLY_H
 
 #include "svc/lane/rows/types.h"
 

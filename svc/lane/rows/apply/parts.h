@@ -1,0 +1,26 @@
+/* The parts of the shard that is applied now: shares of pushes, with windows of copied keys. */
+#ifndef GRADPOOL_LANE_ROWS_APPLY_PARTS_H
+#define GRADPOOL_LANE_ROWS_APPLY_PARTS_H
+
+#include "svc/lane/rows/types.h"
+
+/* Returns the oldest push, the only one that SSP and ASP apply at a time; NULL: none. */
+struct row_request *parts_first_push(const struct lane_table *table);
+/* Sets the parts of a shard, in the order of (rank, sequence): the stripe requires this order.
+ * -EAGAIN: entries of a directory are on their way. Other errors follow an eviction. */
+int parts_collect(struct row_apply *apply, struct lane_table *table);
+/* Copies the first keys of all parts, and adds the parts to the cleared stripe. -EAGAIN: keys are
+ * on their way. Other errors follow an eviction. */
+int parts_open(struct row_apply *apply);
+/* Copies further keys of the parts whose windows the stripe has used up. Errors: as
+ * parts_open(). */
+int parts_show(struct row_apply *apply);
+/* Removes the parts of a rank. Returns their number. */
+uint32_t parts_drop_rank(struct row_apply *apply, uint32_t rank);
+
+static inline struct lane_shard *apply_shard(const struct row_apply *apply)
+{
+    return apply->table->shards[apply->table->shard];
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* Memory with which a lane reads and writes rows over a network, and the ends of these reads and
+ * writes. RULES.md: A99. */
+#ifndef GRADPOOL_LANE_ROWS_NETWORK_H
+#define GRADPOOL_LANE_ROWS_NETWORK_H
+
+#include "svc/lane/rows/types.h"
+
+/* Allocates, for a worker that is or will be connected over this fabric, all memory that requests
+ * of its rank need. No effect for mapped memory, for a replica holder, and in a job without tables.
+ * Returns 0, or an error after which the job has failed. */
+int network_open(const struct worker *w, const struct fabric *fabric);
+/* Frees all memory of the job's tables; a lane that ends has no fabric any more. */
+void network_close(struct lane_tables *tables);
+
+/* Returns whether the request's memory is mapped; otherwise the rank has a port. */
+static inline bool request_is_mapped(const struct row_request *request)
+{
+    return fabric_maps(request->worker->fabric);
+}
+static inline struct row_port *request_port(const struct row_request *request)
+{
+    return &request->worker->job->tables->network->ports[request->worker->number];
+}
+/* Returns the length of row_port.slot. */
+size_t port_slot_bytes(const struct lane_job *job);
+
+/* Post a read of the worker's memory, or a write that ends with `word` (NULL: without a word).
+ * Return -EAGAIN: the operation is posted, or a later call has to post it; -EFAULT: the worker does
+ * not lend the memory. */
+int network_read(struct row_fetch *fetch, const struct worker *w, uint32_t region, uint64_t offset,
+                 void *local, size_t bytes);
+int network_write(struct row_fetch *fetch, const struct worker *w, uint32_t region, uint64_t offset,
+                  const void *local, size_t bytes, const uint32_t *word);
+/* Ignores the result of an operation, whose local memory stays in use until its end. */
+void network_abort(struct row_fetch *fetch);
+/* Returns whether a window of keys is being read. The next shard then waits, because the windows
+ * have other places in it. */
+bool network_reads_windows(const struct lane_tables *tables);
+/* Ends the operations of a worker whose requests are dropped. */
+void network_forget(struct lane_tables *tables, const struct worker *w);
+
+/* Handles the end of an operation. Returns false if no table has posted the operation. */
+bool network_progress(struct lane_job *job, void *context, int error);
+
+#endif

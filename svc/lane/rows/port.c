@@ -1,0 +1,86 @@
+/* Runs of pulls over a network. A rank has one run at a time, so a rank whose memory does not
+ * respond delays no other one. RULES.md: A99. */
+#include "svc/lane/rows/port.h"
+
+#include "svc/lane/rows/gather.h"
+#include "svc/lane/rows/network.h"
+#include "svc/lane/rows/table.h"
+
+#include <errno.h>
+
+/* Returns the number of keys that fit into a slot together with their rows. */
+static uint32_t port_keys(const struct lane_table *table)
+{
+    return (uint32_t)(port_slot_bytes(table->job) / (sizeof(uint64_t) + table->wire_bytes));
+}
+
+static char *port_rows(const struct lane_table *table, const struct row_port *port)
+{
+    return port->slot + port_keys(table) * sizeof(uint64_t);
+}
+
+bool port_is_busy(const struct row_request *pull)
+{
+    const struct row_port *port = request_port(pull);
+    return port->stage != PORT_FREE || port->fetch.state == FETCH_POSTED;
+}
+
+int port_begin(const struct lane_table *table, struct row_request *pull,
+               const struct row_span *span)
+{
+    struct row_port *port = request_port(pull);
+    const struct record_rows *r = pull->record;
+    uint32_t left = span->count - pull->key, most = port_keys(table);
+    uint64_t first = span->first + pull->key;
+    port->count = left < most ? left : most;
+    int error = network_read(&port->fetch, pull->worker, r->keys_region,
+                             r->keys_offset + first * sizeof(uint64_t), port->slot,
+                             port->count * sizeof(uint64_t));
+    if (port->fetch.state != FETCH_POSTED)
+        return error;
+    port->pull = pull;
+    port->stage = PORT_READS_KEYS;
+    return error;
+}
+
+static int port_gather(const struct lane_table *table, struct row_port *port,
+                       const struct row_span *span)
+{
+    const struct lane_shard *shard = table_shard_at(table, span->shard);
+    int error = gather_rows(table, shard, (const uint64_t *)(const void *)port->slot, port->count,
+                            port_rows(table, port));
+    port->fetch.state = FETCH_IDLE;
+    port->stage = PORT_WRITES_ROWS;
+    return error;
+}
+
+static int port_write(const struct lane_table *table, struct row_port *port,
+                      const struct row_span *span)
+{
+    const struct row_request *pull = port->pull;
+    const struct record_rows *r = pull->record;
+    uint64_t first = span->first + pull->key;
+    bool is_last = pull->entry + 1 == r->spans && pull->key + port->count == span->count;
+    return network_write(&port->fetch, pull->worker, r->rows_region,
+                         r->rows_offset + first * table->wire_bytes, port_rows(table, port),
+                         port->count * table->wire_bytes, is_last ? &r->word : NULL);
+}
+
+int port_continue(const struct lane_table *table, struct row_request *pull,
+                  const struct row_span *span)
+{
+    struct row_port *port = request_port(pull);
+    bool is_done = port->fetch.state == FETCH_DONE;
+    int error = 0;
+    if (port->pull != pull || (!is_done && port->fetch.state != FETCH_IDLE))
+        return -EAGAIN;
+    if (port->stage == PORT_WRITES_ROWS && is_done) {
+        port->fetch.state = FETCH_IDLE;
+        port->stage = PORT_FREE;
+        port->pull = NULL;
+        return (int)port->count;
+    }
+    if (port->stage == PORT_READS_KEYS)
+        error = port_gather(table, port, span);
+    return error ? error : port_write(table, port, span);
+}
