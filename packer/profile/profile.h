@@ -14,8 +14,8 @@
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
 #define PROFILE_TRIED_ROUNDS 50 /* number of rounds on fewer lanes before a verdict (R10) */
-/* number of consecutive samples with an unexplained period after which the job counts as changed
- * (R9) */
+/* After this number of consecutive samples with a period that `alone` does not explain, the job
+ * counts as changed (R9). */
 #define PROFILE_STRANGE_SAMPLES 10
 #define PROFILE_TIMES 6 /* number of fields of struct profile_times */
 
