@@ -11,10 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPLORE_ROUNDS 50      /* least number of rounds in a window */
-#define EXPLORE_SAMPLES 4      /* least number of looks with rounds in a window */
-#define EXPLORE_LANES_MAX 32   /* a job on more lanes gets no decision (X9) */
-#define EXPLORE_GAIN_PPM 20000 /* least gain of a move, as a part of the round */
+#define EXPLORE_ROUNDS 50    /* least number of rounds in a window */
+#define EXPLORE_SAMPLES 4    /* least number of looks with rounds in a window */
+#define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
+/* least expected gain of a move, in parts per million of the round time */
+#define EXPLORE_GAIN_PPM 20000
 /* the slowest lane counts as slow above this multiple of the even time */
 #define EXPLORE_UNEVEN_PPM 1100000
 /* X6 applies if workers wait for more than this part of the round */
@@ -63,7 +64,7 @@ struct explore_piece {
 
 struct explore_seen {
     /* A number that changes with workers or tensors, and when another part of the service moves
-     * pieces. After a change all measurements restart (X8). */
+     * pieces. After a change of this number all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
     uint64_t rounds, elapsed_ns;      /* counted since the previous look */

@@ -26,13 +26,15 @@ struct scale_look {
     size_t coming;      /* number of lanes that are opening */
     size_t used;        /* number of staying lanes with tasks */
     size_t empty;       /* number of staying lanes without a task */
-    /* sum over the used lanes of the larger of measured load and load of the tasks */
+    /* sum over the used lanes of the measured load or the computed load of the tasks, whichever is
+     * larger */
     double load;
     uint64_t wished; /* number of lanes that waiting jobs need */
-    size_t short_of; /* number of lanes that should open, also beyond lanes_max (G2, G3) */
-    size_t room;     /* number of lanes that may still open */
-    size_t surplus;  /* number of lanes that may park */
-    size_t resting;  /* number of aggregators that may stop */
+    /* number of lanes that should open, also if lanes_max does not permit them (G2, G3) */
+    size_t short_of;
+    size_t room;    /* number of lanes that may still open */
+    size_t surplus; /* number of lanes that may park */
+    size_t resting; /* number of aggregators that may stop */
 };
 
 /* Computes the counts. -EINVAL, -ENOMEM. The caller calls scale_look_fini() also after an error. */

@@ -50,8 +50,7 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* Returns the first part of the lane. If the lane has none, returns a part of a later lane or
- * parts_count. */
+/* Returns the first part at or after the lane in the order of lanes; parts_count: none. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;
@@ -228,7 +227,7 @@ static void take(uint64_t *left, uint64_t amount)
         *left -= amount < *left ? amount : *left;
 }
 
-/* Rounded up, as in the checks of packer_place(). */
+/* Returns the bytes per second, rounded up as in packer_place(). */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate = ((unsigned __int128)bytes * NS_PER_S + period_ns - 1) / period_ns;

@@ -1,5 +1,5 @@
 /* Owns the policy `least-loaded`: the largest piece first, each piece on the lane with the least
- * load. P6 decides between equal lanes. */
+ * load. Rule P6 (README.md) orders lanes of equal load. */
 #include <stdlib.h>
 
 #include "packer/placement/cut.h"
