@@ -185,7 +185,8 @@ static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
     return node ? node->nodeset : NULL;
 }
 
-/* hwloc's several codes for "not supported" mean no more than -EINVAL */
+/* Returns -EPERM or -EINVAL for a failed binding. hwloc sets several codes for "not supported"; all
+ * of these become -EINVAL. */
 static int bind_error(void) { return errno == EPERM ? -EPERM : -EINVAL; }
 
 int cores_bind_thread(const struct cores *c, size_t position)

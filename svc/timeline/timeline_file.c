@@ -41,7 +41,8 @@ static bool begin_text(struct timeline_file *f)
     return f->picture.out;
 }
 
-/* Converts an error of a file, so that it does not have the code of another error of a timeline. */
+/* Returns the negative error of a file operation. EINVAL and EPIPE have another meaning for a
+ * timeline, so -EIO is returned instead. */
 static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)

@@ -353,8 +353,8 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* Converts to the coordinator's clock before a row is chosen. When the estimate of an offset
- * improves, rounds move and may then overlap earlier ones. */
+/* Converts the times of a round to the coordinator's clock, before a row is chosen: when the
+ * estimate of an offset improves, rounds shift and may overlap earlier rounds. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)

@@ -1,6 +1,6 @@
 /* Plain data for users: status, jobs, metrics, pages, reports. The coordinator fills in the
- * structs; cli and ops print them. There is no code here. The owner of the data owns the strings.
- * ppm: millionths. */
+ * structs; cli and ops print them. The header has no code. The owner of the data also owns the
+ * strings. Fields with _ppm are in millionths. */
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
 

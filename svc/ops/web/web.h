@@ -13,7 +13,7 @@
 #define WEB_REQUEST_BYTES_MAX 8192 /* maximum bytes of request line and headers */
 #define WEB_SEND_BYTES (128 << 10) /* send buffer of a connection; the kernel uses twice as much */
 #define WEB_DEADLINE_MS 10000      /* time from accept to the last byte of the answer */
-#define WEB_CROWDED_MS 250         /* the same time while other connections wait to be accepted */
+#define WEB_CROWDED_MS 250         /* deadline while other connections wait to be accepted */
 
 struct web;
 
