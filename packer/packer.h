@@ -21,8 +21,9 @@ struct packer_timing {
     uint32_t loss_limit_ppm; /* result of packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
     uint32_t spent_ppm;      /* part of the loss limit that fewer lanes have cost (R10) */
     /* Three times at the end of a round on the busiest lane, for packer_predict() only. */
-    uint64_t span_ns;  /* time from the first lane work of a round to its last; 0: unknown */
-    uint64_t burst_ns; /* lane time of the last stretch of work in a round without a pause */
+    uint64_t span_ns; /* time from the first lane work of a round to its last; 0: unknown */
+    /* lane time of the last work of a round, since the lane last had no work of the job */
+    uint64_t burst_ns;
     /* time from the end of work on this lane to the end on the job's last lane */
     uint64_t slack_ns;
 };
@@ -79,7 +80,7 @@ struct packer_request {
     const char *policy;       /* one of packer_policies(); NULL: the default */
     uint32_t workers;         /* number of the job's workers; `dedicated` uses one lane for each */
     uint64_t piece_bytes_max; /* maximum size of a piece; 0: PACKER_PIECE_BYTES_MAX */
-    uint64_t job_key; /* number of the job: for each job round-robin begins at another lane */
+    uint64_t job_key; /* number of the job; round-robin begins at another lane for each number */
     const struct packer_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct packer_tensor *tensors;
@@ -93,7 +94,7 @@ struct packer_request {
 };
 
 #define PACKER_LOSS_LIMIT_PPM UINT32_C(50000)
-/* largest power of two that a double represents exactly with all smaller integers; 104 days */
+/* 2^53 ns (104 days): a double represents all integers up to this value exactly */
 #define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53)
 #define PACKER_PIECE_BYTES_MAX (UINT64_C(4) << 20)
 #define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* smallest result of packer_piece_bytes() */

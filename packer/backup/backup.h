@@ -75,8 +75,8 @@ enum backup_verb {
 
 enum backup_reason {
     BACKUP_REASON_ALL,     /* every rank has a gradient in the round */
-    BACKUP_REASON_GAIN,    /* the rule decided so at an arrival */
-    BACKUP_REASON_MOMENT,  /* the rule decided so at a set time */
+    BACKUP_REASON_GAIN,    /* the rule closed the round at an arrival */
+    BACKUP_REASON_MOMENT,  /* the rule closed the round at a set time */
     BACKUP_REASON_ABSENCE, /* a rank with a long absence has arrived */
 };
 
@@ -101,7 +101,7 @@ struct backup_view {
     uint32_t counted; /* number of gradients in the open round */
     uint32_t ranks;   /* number of ranks with a gradient in the open round */
     uint32_t k;       /* number of gradients that close the round; 0: decided at each arrival */
-    /* V/N: variance of a gradient, divided by the squared norm of the true gradient */
+    /* noise V/N: variance of a gradient, divided by the squared norm of the true gradient */
     double noise;
     double curvature; /* c: learning rate times the curvature of the loss along the step */
     double k_mean;    /* harmonic mean of k over rounds: 1/(mean of 1/k) */

@@ -63,7 +63,7 @@ static void list_flights(struct backup *b, uint64_t now_ns)
             b->flights[b->flights_count++] = flight_of(b, &b->ranks[i], usual_ns, now_ns);
 }
 
-/* Returns the expected number of listed gradients that arrive within a time. */
+/* Returns the expected number of gradients in `flights` that arrive within `ns`. */
 static double expected_within(const struct backup *b, double ns)
 {
     double sum = 0;
@@ -197,7 +197,8 @@ static bool waits_for_all(const struct backup *b)
            b->measured_rounds < backup_first_rounds(b->options->rule);
 }
 
-/* Returns whether the rule closes the round now. */
+/* Returns whether the rule closes the round now. If not, `ret_until_ns` is the time of the next
+ * decision. */
 static bool rule_closes(struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     uint32_t least = b->options->least < b->members ? b->options->least : b->members;

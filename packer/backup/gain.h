@@ -40,8 +40,9 @@ double gain_weight(uint32_t count, uint32_t window);
 /* Estimated noise and curvature; valid if `is_known`. */
 struct gain {
     bool is_known;
-    double noise;     /* noise V/N, from 0 to GAIN_NOISE_MAX */
-    double curvature; /* curvature c */
+    /* V/N, from 0 to GAIN_NOISE_MAX; large if gradients differ much from rank to rank */
+    double noise;
+    double curvature; /* c: curvature of the loss along a step, times the learning rate */
 };
 
 /* Returns the gain of a round with k gradients, in units of the learning rate times N: s (1 - c s/2

@@ -1,15 +1,18 @@
 /* Gives free slots to running and probing jobs, one at a time, each to the job with the largest
  * relative gain (F4). Undoes growth with less than half of the promised gain. Must never grow a job
- * beyond its maximum, its lanes or a number of workers that was undone before. */
+ * beyond its maximum, beyond the limit of its lanes, or to a number of workers that was undone
+ * before. */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 
-#define GROWTH_STAY_S 600    /* assumed remaining time of a job of unknown length */
-#define GROWTH_PROMISE 0.5   /* part of the promised gain that growth has to reach */
-#define GROWTH_PROBING 0.5   /* a job without a report grows only with at least this gain */
-#define GROWTH_EXCHANGE 1.25 /* a worker moves to another job from this ratio of gain to loss on */
-#define GROWTH_DRIFT 0.25    /* relative change of the step time that removes a cap */
+#define GROWTH_STAY_S 600  /* assumed remaining time of a job of unknown length */
+#define GROWTH_PROMISE 0.5 /* part of the promised gain that growth has to reach */
+#define GROWTH_PROBING 0.5 /* a job without a report grows only with at least this gain */
+/* a worker moves to another job if the gain is at least this multiple of the loss */
+#define GROWTH_EXCHANGE 1.25
+/* relative change of the step time after which the maximum `cap` is removed */
+#define GROWTH_DRIFT 0.25
 
 /* --- gain of one more worker --- */
 

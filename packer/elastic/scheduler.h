@@ -76,7 +76,8 @@ enum scheduler_verb {
     SCHEDULER_LEAVE, /* job, rank, slot: end the process when its shares of the step are done */
     SCHEDULER_REST,  /* job: ranks below workers_min sleep, higher ranks end */
     SCHEDULER_GO_ON, /* job, rank, slot: wake the sleeping process */
-    /* job, workers: change the lane time to this number, before a START or after a LEAVE */
+    /* job, workers: the lanes need lane time for this number of workers; before a START or after a
+     * LEAVE */
     SCHEDULER_LANES,
 };
 

@@ -41,7 +41,8 @@ struct elastic_change {
 /* Removes slots from running jobs until `free` contains `need`. Each change is applied to `jobs`
  * and `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free.
  * -ENOSPC: the running jobs cannot release enough, so the new job has to wait; -ENOBUFS: more
- * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: jobs times changes. */
+ * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: in proportion to jobs
+ * times changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);

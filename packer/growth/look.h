@@ -9,7 +9,8 @@ struct scale_look_lane {
     bool has_tasks;
     bool is_shared; /* whether several jobs have tasks on the lane */
     uint32_t owner; /* position of the job with the last task on the lane; UINT32_MAX: none */
-    bool is_held;   /* whether a job on the lane forbids emptying or filling it (G6) */
+    /* whether tasks may neither leave nor enter the lane, because of a job on the lane (G6) */
+    bool is_held;
     /* whether a job on the lane moves, is above its limit, or is in a trial (G12) */
     bool is_avoided;
     double load; /* part of the lane's time for tasks of measured jobs */

@@ -14,7 +14,8 @@
 /* A job that is above its loss limit for this number of windows is relieved: its tasks leave its
  * worst lane (G4). */
 #define SCALE_OVER_WINDOWS UINT32_C(3)
-/* After this number of windows within the limit the lanes of a relieved job may be drained (G8). */
+/* After this number of windows within its limit, a relieved job's lanes may be drained again
+ * (G8). */
 #define SCALE_CALM_WINDOWS UINT32_C(60)
 /* Lanes are reserved for this number of windows for a job that is measured alone or in a trial
  * (G11, G12). */
@@ -53,7 +54,7 @@ struct scale_options {
     uint64_t drain_bytes_max; /* a drain or a trial moves at most this many bytes; default 4 GiB */
 };
 
-/* Result of the last attempt to relieve a job above its limit. */
+/* Result of the last attempt to move a job above its loss limit off its worst lane. */
 enum scale_stay {
     SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
     SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes cause too small a part of the loss */
@@ -62,9 +63,10 @@ enum scale_stay {
 
 /* State of a job that lasts from window to window. */
 struct scale_memory {
-    uint32_t over;    /* number of consecutive windows above the loss limit */
-    uint32_t within;  /* number of consecutive windows within the loss limit */
-    uint32_t reliefs; /* number of recent reliefs, up to SCALE_RELIEFS_MAX; G8 resets it */
+    uint32_t over;   /* number of consecutive windows above the loss limit */
+    uint32_t within; /* number of consecutive windows within the loss limit */
+    /* number of recent moves off a worst lane (reliefs), up to SCALE_RELIEFS_MAX (G8) */
+    uint32_t reliefs;
     enum scale_stay stay;
     /* part of the loss that other jobs cause, measured or predicted; valid with `stay` */
     uint32_t explained_ppm;
@@ -98,7 +100,7 @@ struct scale_job {
 };
 
 struct scale_lane {
-    /* The lane, as for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and
+    /* The lane, as for packer_place(). Its fields jobs, load_bytes, job_bytes, job_lane_ns and
      * residents are ignored, because they are computed from the tasks. load_ppm is the load in the
      * last window. */
     struct packer_lane lane;

@@ -90,7 +90,8 @@ static int opening(const struct fit *fit, size_t lane)
     return fit->placement->lanes[lane].taken ? 0 : (int)lane_at(fit, lane)->state;
 }
 
-/* Returns whether lane a is better than lane b (P10). Lane a has the higher position. */
+/* Returns whether a piece should go to lane a, which has the higher position, and not to lane b
+ * (P10). */
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
@@ -220,7 +221,8 @@ static int put_all(struct fit *fit)
     return error;
 }
 
-/* Makes only `lanes_max` lanes usable: those of the job, then those with the most room. */
+/* Makes at most `lanes_max` lanes usable: first lanes with pieces of the job, then the lanes with
+ * the most room. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;

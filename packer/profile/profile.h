@@ -22,7 +22,7 @@
 /* A sample covers the rounds that began since the previous sample; at least one round. */
 struct profile_sample {
     uint64_t rounds;
-    /* time from the last start of a round before the sample to the last start in the sample */
+    /* time from the start of the last round before the sample to the start of its last round */
     uint64_t elapsed_ns;
     uint64_t busiest_ns;     /* lane time of a round on the job's busiest lane */
     uint64_t lanes_ns;       /* lane time of a round on all lanes of the job */
@@ -43,7 +43,8 @@ struct profile_times {
 
 struct profile {
     uint64_t rounds; /* number of rounds in all samples */
-    /* The conditions of the present estimates: whether alone, and the number of lanes. */
+    /* Conditions of the present samples: whether the job is alone on its lanes, and their
+     * number. */
     bool is_alone;
     uint32_t lanes;
     /* number of rounds and total time of the samples under these conditions */

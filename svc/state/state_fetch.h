@@ -6,7 +6,7 @@
 #include "svc/channel/channel.h"
 
 struct state_fetch {
-    struct channel *channel;                   /* borrowed; connected as an operator's channel */
+    struct channel *channel;                   /* channel of an operator; owned by the caller */
     envelope *reply;                           /* owns `what` */
     const Gradpool__Wire__SnapshotReply *what; /* list of the tensors in the snapshot */
 };

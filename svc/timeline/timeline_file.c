@@ -184,7 +184,7 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* Completes the file. The end of a stream is written here, once. */
+/* Completes the file. In a stream, which cannot be overwritten, the end is written only here. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

@@ -109,8 +109,8 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
                                                         .name = name};
 }
 
-/* Finds a tensor by piece or by number: the last entry that is not larger, because both are
- * sorted. */
+/* Finds a tensor by the number of a piece (`is_piece`) or of the tensor; NULL: unknown. Both
+ * numbers ascend in `names`, so only the last entry up to `thing` can match. */
 static const struct named *find_name(const struct picture *pic, bool is_piece, uint32_t thing)
 {
     size_t low = 0, high = pic->names_count;

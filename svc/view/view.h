@@ -19,8 +19,8 @@ struct view_use {
     uint64_t handled_ns; /* time in which a round was ready or in progress */
     uint64_t stalled_ns; /* time that workers waited for this lane, summed over all workers */
     uint32_t states;     /* number of pieces with parameters */
-    uint32_t copied;     /* number of these pieces with a whole copy */
-    /* number of these pieces without a copy and without a state: none was set, or the piece has
+    uint32_t copied;     /* number of these pieces with a complete replica */
+    /* number of pieces that need no replica: their parameters were never set, or the piece has
      * failed */
     uint32_t empty;
 };
@@ -167,7 +167,7 @@ struct view_tenant {
     uint32_t jobs, connections;
     /* CPU time that the coordinator has spent on the tenant's requests */
     uint64_t cpu_ns;
-    struct view_limit *limits; /* without limits whose use only lanes count */
+    struct view_limit *limits; /* limits of the tenant, except those whose use only lanes count */
     size_t limits_count;
 };
 

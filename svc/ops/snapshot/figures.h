@@ -20,8 +20,8 @@ struct figure {
 
 extern const struct figure job_figures[]; /* ends with a NULL name */
 
-/* Returns the number of cores that the job would use with dedicated servers: one for each worker. 0
- * for a job of one worker, which has nothing to sum (O5). */
+/* Returns the number of cores that the job would use with dedicated servers: one for each worker. A
+ * job of one worker needs no server, so its number is 0 (O5). */
 double job_dedicated(const struct view_job *job);
 /* Returns the measured loss, from 0 to 1, or NAN if it is unknown. */
 double job_loss(const struct view_job *job);
