@@ -64,7 +64,7 @@ struct packer_lane {
 };
 
 struct packer_tensor {
-    uint32_t id; /* number of the tensor as the caller knows it; the plan's pieces contain it */
+    uint32_t id; /* number of the tensor at the caller; the pieces of the plan have this number */
     uint32_t name_hash; /* hash of the name, the same on every host; read by policy `hash` */
     const char *name;   /* name of the tensor in reasons; NULL: reasons contain the id */
     uint64_t elements;
@@ -73,7 +73,7 @@ struct packer_tensor {
     uint64_t state_bytes; /* memory of the tensor on its lanes; 0: elements x element_bytes */
     /* bytes over the network in a round, both directions, all workers; 0: none */
     uint64_t wire_bytes;
-    bool is_whole; /* the tensor is not cut, whatever its size: a shard of a table */
+    bool is_whole; /* the tensor is not cut even if it is large, as for a shard of a table */
 };
 
 struct packer_request {
@@ -132,7 +132,7 @@ struct packer_plan {
 
 /* Returns the names of the policies, then NULL. The default is first. */
 const char *const *packer_policies(void);
-/* Returns the names of the policies that `serve --help` lists, then NULL. The others are
+/* Returns the names of the policies that `serve --help` lists, then NULL. All other policies are
  * baselines. */
 const char *const *packer_offered_policies(void);
 

@@ -6,7 +6,7 @@
 
 struct bound_case {
     uint32_t slots; /* slots of the site, or of the tenant's equal part */
-    uint32_t ahead; /* sum of workers_min of all jobs in the queue up to this one, inclusive */
+    uint32_t ahead; /* sum of workers_min over this job and all jobs before it in the queue */
     /* largest sum of workers_min over the jobs whose rest is overdue during the wait, with this
      * job */
     uint32_t overdue;

@@ -38,7 +38,7 @@ static double curve_product(const double sums[6], size_t i, size_t k)
     return sums[places[i][k]] + (i == k ? RIDGE : 0);
 }
 
-/* Solves the equations of the parts in `active`, with a right side of ones. Elimination needs no
+/* Solves the equations of the parts in `active`, whose right sides are all 1. Elimination needs no
  * pivots, because the matrix is positive definite. */
 static void curve_solve(const double sums[6], const size_t *active, size_t count, double *ret)
 {

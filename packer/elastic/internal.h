@@ -113,7 +113,8 @@ int roster_reserve_actions(struct scheduler *s);
 int roster_reserve_slots(struct scheduler *s, uint32_t count);
 
 uint32_t roster_count(const struct scheduler *s, enum roster_slot_state state);
-/* Starts `count` workers of a waiting or active job on free slots, or wakes a resting job there. */
+/* Starts `count` workers of a waiting or active job on free slots, or wakes a resting job on these
+ * slots. */
 void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count);
 /* Appends LEAVE for the highest rank. */
 void roster_ask_to_leave(struct scheduler *s, struct roster_job *job);
@@ -130,8 +131,8 @@ static inline bool roster_is_probing(const struct roster_job *job)
     return job->state == SCHEDULER_ACTIVE && job->phase == ROSTER_PROBING;
 }
 
-/* Returns the number of firm slots of the job: no other job gets them before the first report of a
- * probing job, or before the end of a stage (F3). */
+/* Returns the number of slots that the job surely keeps: for a probing job until its first report,
+ * for a stage until its end (F3). */
 static inline uint32_t roster_firm_workers(const struct roster_job *job)
 {
     if (job->state != SCHEDULER_ACTIVE)
@@ -164,7 +165,7 @@ uint32_t victims_make_room(struct scheduler *s, const struct roster_job *job, ui
  * no job may rest. */
 uint32_t victims_rest_one(struct scheduler *s, const struct roster_job *job);
 /* Returns the running job that should release the next worker for `job` (F2); NULL: none.
- * `ret_loss`: speed that it loses. */
+ * `ret_loss`: speed that this job loses. */
 struct roster_job *victims_find(const struct scheduler *s, const struct roster_job *job,
                                 double *ret_loss);
 
@@ -184,7 +185,9 @@ struct needs_walk {
     bool has_rests;       /* whether a job rests without an operator's order */
     bool is_behind_rests; /* whether resting jobs get slots before the queue */
     uint32_t usable;      /* number of slots that are not lost */
-    uint32_t firm; /* number of firm slots of all jobs, with slots reserved for queued jobs (F3) */
+    /* number of slots that jobs surely keep (roster_firm_workers()), with slots reserved for queued
+     * jobs */
+    uint32_t firm;
 };
 
 /* Assigns slots to jobs below their minimum, then to overdue rests, then to the queue. */

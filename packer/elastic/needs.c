@@ -104,7 +104,7 @@ static uint32_t needs_firm_workers(const struct scheduler *s)
 }
 
 /* Returns whether probing jobs and stages may get `count` more slots: three quarters of the usable
- * slots are their limit (F3). The first such job may exceed it. */
+ * slots are their limit (F3). The first such job may exceed this limit. */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
@@ -186,8 +186,8 @@ static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* Reserves slots of leaving workers for all jobs up to the queue at once, if there are enough.
- * Otherwise many new jobs would cost one decision for each slot. */
+/* Reserves slots of leaving workers for all jobs up to the queue in one step, if there are enough
+ * slots. Otherwise many new jobs would cost one decision for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;

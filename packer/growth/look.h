@@ -22,7 +22,7 @@ struct scale_look {
     struct scale_look_lane *lanes;
     uint32_t *lanes_of; /* number of lanes of each job; exact for jobs that share no lane */
     bool *shares;       /* whether another job is on a lane of the job, for each job */
-    size_t open;        /* number of open lanes, also those that are closing */
+    size_t open;        /* number of open lanes, including lanes that are closing */
     size_t staying;     /* number of open lanes without a change in progress */
     size_t coming;      /* number of lanes that are opening */
     size_t used;        /* number of staying lanes with tasks */

@@ -56,7 +56,7 @@ struct scale_options {
 
 /* Result of the last attempt to move a job above its loss limit off its worst lane. */
 enum scale_stay {
-    SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
+    SCALE_STAY_NOT, /* no attempt, or the job has moved, or the loss is within the limit again */
     SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes cause too small a part of the loss */
     SCALE_STAY_NO_LANE,     /* on every other lane some job would exceed its loss limit */
 };
@@ -86,7 +86,7 @@ struct scale_memory {
 struct scale_job {
     uint64_t id;
     uint32_t workers;
-    uint32_t loss_ppm;           /* measured loss; 0 also if it is unknown */
+    uint32_t loss_ppm;           /* measured loss; 0: no loss, or unknown */
     uint32_t shared_ppm;         /* part of the loss that is caused by waits behind other jobs */
     bool knows_shared;           /* whether shared_ppm was measured */
     struct packer_timing timing; /* period_ns is 0 if the job is not measured */
@@ -145,7 +145,7 @@ enum scale_verb {
     SCALE_NARROW,  /* open the parked `lanes`, then do `moves`: `job` gets fewer or more lanes */
     SCALE_MEASURE, /* open the parked `lanes`, then do `moves`: `job` leaves its shared lanes */
     SCALE_RELIEVE, /* open the parked `lanes`, then do `moves`: `job` leaves `lane` */
-    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place nothing new on it */
+    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place no new tasks on `lane` */
     SCALE_PARK,    /* park `lanes`, which have no tasks */
     SCALE_STOP,    /* stop `aggregator`, which has no open lane */
 };

@@ -44,9 +44,9 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* Returns by how much other jobs delay the end of the job's work on the lane (L8). `stretch` is the
- * factor by which they lengthen the work. The delay is that of the last burst, or of all work
- * if that is larger. */
+/* Returns by how much other jobs delay the end of the job's work on the lane (L8). They lengthen
+ * the work by the factor `stretch`. The delay is the larger one of two: the delay of the last
+ * burst, and of all work beyond span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;

@@ -12,8 +12,8 @@ typedef int (*policy_place_fn)(struct placement *placement);
 
 int policy_least_loaded(struct placement *placement);
 int policy_dedicated(struct placement *placement);
-/* Like dedicated, but with fewer lanes if there are not enough. Places unmeasured jobs for policies
- * with a loss limit (P12). */
+/* Like policy_dedicated(), but with fewer lanes if not enough lanes are free. Places unmeasured
+ * jobs for policies with a loss limit (P12). */
 int policy_unmeasured(struct placement *placement);
 int policy_shared(struct placement *placement);
 /* Packs with the given rule of loss, within the loss limits of all jobs. */

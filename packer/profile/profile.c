@@ -73,9 +73,10 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
 
 /* Where the job runs, compared with its search for fewer lanes (R10). */
 enum profile_stand {
-    STANDS_ELSEWHERE, /* beside other jobs, or alone on another number of lanes */
-    STANDS_TRIED,     /* alone on the lanes of the trial, or on too few lanes */
-    STANDS_FEWEST,    /* alone on the `enough` lanes of a completed search */
+    /* on lanes with other jobs, or without other jobs on some further number of lanes */
+    STANDS_ELSEWHERE,
+    STANDS_TRIED,  /* without other jobs, on the lanes of the trial or on too few lanes */
+    STANDS_FEWEST, /* without other jobs, on the `enough` lanes of a completed search */
 };
 
 static enum profile_stand stand(const struct profile *p)

@@ -77,7 +77,7 @@ void profile_use(struct profile *profile);
  * fewer lanes. Times beside other jobs are only a hint for placement (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
                     uint32_t lanes, const struct narrow *narrow);
-/* Returns whether the job was measured without other jobs; otherwise its loss is unknown. */
+/* Returns whether the job was measured without other jobs. If not, its loss is unknown. */
 bool profile_knows_alone(const struct profile *profile);
 /* Returns the times for placement; period_ns 0: the job is not measured. */
 struct profile_times profile_known(const struct profile *profile);

@@ -137,8 +137,8 @@ static int open_new(struct state_writer *w)
     return error;
 }
 
-/* Returns whether state_file.c could read the tensors again. Their data may come from another
- * process. */
+/* Returns whether state_file.c could read the tensors again. The caller may have received them from
+ * another process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -14,7 +14,8 @@
 
 struct timeline_file {
     int fd;
-    /* the batch, composed in memory, so that a forked child cannot write it again */
+    /* the batch; a buffer in memory, because a forked child could write the buffer of a FILE
+     * again */
     char *text;
     size_t text_bytes;
     char *path, *job;

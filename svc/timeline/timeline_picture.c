@@ -12,7 +12,8 @@
 
 /* first process number of aggregators; the process number of a worker is its rank */
 #define AGGREGATORS_FROM 100000
-#define ROWS_PER_LANE 1000000 /* thread numbers of a lane: those of lane 3 begin at 3000000 */
+/* thread numbers for each lane: lane 3 has the numbers from 3000000 on */
+#define ROWS_PER_LANE 1000000
 /* maximum number of rows of a lane: a power of two, less than ROWS_PER_LANE */
 #define ROWS_MAX (1u << 19)
 /* Shortest span of a step. The recorder omits shorter steps. */
@@ -256,8 +257,8 @@ static bool grow_rows(struct lane_rows *lane)
     return true;
 }
 
-/* Returns the first row that ends at or before `at_ns`. The caller has checked that there is
- * one. */
+/* Returns the first row that ends at or before `at_ns`. The caller has checked that such a row
+ * exists. */
 static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
 {
     uint32_t k = 1;

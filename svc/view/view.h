@@ -100,7 +100,7 @@ struct view_status {
     size_t settings_count;
     struct view_payer *payers; /* for operators only */
     size_t payers_count;
-    bool own_only; /* jobs of other tenants are left out, also from sums */
+    bool own_only; /* true: jobs of other tenants are in no list and no sum */
 };
 
 struct view_worker {
@@ -146,7 +146,7 @@ struct view_jobs {
     size_t jobs_count;
 };
 
-/* Cores that the service has allocated, and cores that it saves. */
+/* Cores that the service has allocated, uses, and would need without sharing. */
 struct view_cores {
     /* number of lanes that are not parked; for a tenant, the sum of its jobs' parts of lanes */
     double allocated;
