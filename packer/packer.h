@@ -21,8 +21,9 @@ struct packer_timing {
     uint32_t loss_limit_ppm; /* result of packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
     uint32_t spent_ppm;      /* part of the loss limit that fewer lanes have cost (R10) */
     /* Three times at the end of a round on the busiest lane, for packer_predict() only. */
-    uint64_t span_ns;  /* time from the first lane work of a round to its last; 0: unknown */
-    uint64_t burst_ns; /* lane time of the last stretch of work in a round without a pause */
+    uint64_t span_ns; /* time from the first lane work of a round to its last; 0: unknown */
+    /* lane time of the last work of a round, since the lane last had no work of the job */
+    uint64_t burst_ns;
     /* time from the end of work on this lane to the end on the job's last lane */
     uint64_t slack_ns;
 };
@@ -63,7 +64,7 @@ struct packer_lane {
 };
 
 struct packer_tensor {
-    uint32_t id; /* number of the tensor as the caller knows it; the plan's pieces contain it */
+    uint32_t id; /* number of the tensor at the caller; the pieces of the plan have this number */
     uint32_t name_hash; /* hash of the name, the same on every host; read by policy `hash` */
     const char *name;   /* name of the tensor in reasons; NULL: reasons contain the id */
     uint64_t elements;
@@ -72,14 +73,14 @@ struct packer_tensor {
     uint64_t state_bytes; /* memory of the tensor on its lanes; 0: elements x element_bytes */
     /* bytes over the network in a round, both directions, all workers; 0: none */
     uint64_t wire_bytes;
-    bool is_whole; /* the tensor is not cut, whatever its size: a shard of a table */
+    bool is_whole; /* the tensor is not cut even if it is large, as for a shard of a table */
 };
 
 struct packer_request {
     const char *policy;       /* one of packer_policies(); NULL: the default */
     uint32_t workers;         /* number of the job's workers; `dedicated` uses one lane for each */
     uint64_t piece_bytes_max; /* maximum size of a piece; 0: PACKER_PIECE_BYTES_MAX */
-    uint64_t job_key; /* number of the job: for each job round-robin begins at another lane */
+    uint64_t job_key; /* number of the job; round-robin begins at another lane for each number */
     const struct packer_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct packer_tensor *tensors;
@@ -93,7 +94,7 @@ struct packer_request {
 };
 
 #define PACKER_LOSS_LIMIT_PPM UINT32_C(50000)
-/* largest power of two that a double represents exactly with all smaller integers; 104 days */
+/* 2^53 ns (104 days): a double represents all integers up to this value exactly */
 #define PACKER_PERIOD_NS_MAX (UINT64_C(1) << 53)
 #define PACKER_PIECE_BYTES_MAX (UINT64_C(4) << 20)
 #define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* smallest result of packer_piece_bytes() */
@@ -131,7 +132,7 @@ struct packer_plan {
 
 /* Returns the names of the policies, then NULL. The default is first. */
 const char *const *packer_policies(void);
-/* Returns the names of the policies that `serve --help` lists, then NULL. The others are
+/* Returns the names of the policies that `serve --help` lists, then NULL. All other policies are
  * baselines. */
 const char *const *packer_offered_policies(void);
 

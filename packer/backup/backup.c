@@ -86,7 +86,8 @@ static void backup_forget(struct backup *b)
     backup_replaced(b);
 }
 
-/* Sets the pointers into the one allocation. With `b` NULL it only returns the bytes needed. */
+/* Sets the pointers of the state, which is one allocation. With `b` NULL, only returns the bytes
+ * needed. */
 static size_t backup_place(struct backup *b, const struct backup_options *o)
 {
     size_t n = o->workers, bytes[] = {sizeof *b,

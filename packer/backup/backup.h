@@ -32,7 +32,7 @@ enum backup_rule {
     BACKUP_ALL,     /* every round waits for all ranks */
     BACKUP_STATIC,  /* the round closes at its k-th gradient */
     BACKUP_AUTO,    /* maximizes gain per time, with a decision at each arrival */
-    BACKUP_BEFORE,  /* estimates of BACKUP_AUTO; k is chosen before the round */
+    BACKUP_BEFORE,  /* uses the estimates of BACKUP_AUTO, but chooses k before the round */
     BACKUP_DBW,     /* maximizes gain/time before the round, from losses and rate */
     BACKUP_BLIND,   /* maximizes k/time before the round; reads no gradient */
     BACKUP_ADASYNC, /* k grows with the square root of the decrease of the loss */
@@ -52,7 +52,7 @@ struct backup_options {
     /* STATIC: number of gradients that close a round; ADASYNC: k of the first round; else 0 */
     uint32_t k;
     uint32_t least; /* smallest number of gradients that closes a round; 0: BACKUP_LEAST */
-    /* number of rounds without a rank after which a round waits for it; 0: BACKUP_ABSENCE */
+    /* after this many rounds without a rank, a round waits for the rank; 0: BACKUP_ABSENCE */
     uint32_t absence;
     /* maximum gradients of a rank in one round; 0 means 1; above 1 only with STATIC and AUTO */
     uint32_t gradients;
@@ -75,8 +75,8 @@ enum backup_verb {
 
 enum backup_reason {
     BACKUP_REASON_ALL,     /* every rank has a gradient in the round */
-    BACKUP_REASON_GAIN,    /* the rule decided so at an arrival */
-    BACKUP_REASON_MOMENT,  /* the rule decided so at a set time */
+    BACKUP_REASON_GAIN,    /* the rule closed the round at an arrival */
+    BACKUP_REASON_MOMENT,  /* the rule closed the round at a set time */
     BACKUP_REASON_ABSENCE, /* a rank with a long absence has arrived */
 };
 
@@ -101,7 +101,7 @@ struct backup_view {
     uint32_t counted; /* number of gradients in the open round */
     uint32_t ranks;   /* number of ranks with a gradient in the open round */
     uint32_t k;       /* number of gradients that close the round; 0: decided at each arrival */
-    /* V/N: variance of a gradient, divided by the squared norm of the true gradient */
+    /* noise V/N: variance of a gradient, divided by the squared norm of the true gradient */
     double noise;
     double curvature; /* c: learning rate times the curvature of the loss along the step */
     double k_mean;    /* harmonic mean of k over rounds: 1/(mean of 1/k) */
@@ -130,8 +130,8 @@ int backup_began(struct backup *backup, uint32_t rank, uint64_t now_ns);
  * rank is no member, or computes no gradient; the state is unchanged. */
 int backup_arrived(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Like backup_arrived(), for a caller that knows whether the gradient is of the open round or of a
- * closed one. A rank that computes no gradient is counted, too, without a time; a gradient beyond
- * `gradients` is not. -EINVAL: the rank is no member. */
+ * closed one. A gradient of a rank without backup_began() counts, but its time is unknown. A
+ * gradient beyond `gradients` of the rank does not count. -EINVAL: the rank is no member. */
 int backup_announced(struct backup *backup, uint32_t rank, bool is_of_open, uint64_t now_ns);
 void backup_decide(struct backup *backup, uint64_t now_ns, struct backup_decision *ret_decision);
 /* Reports that the round has closed with the gradients that have arrived, and opens the next round.
@@ -146,7 +146,7 @@ void backup_measured(struct backup *backup, const struct backup_measure *measure
 int backup_joined(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Reports a rank that has left or was lost. Its gradient in the open round does not count. */
 int backup_left(struct backup *backup, uint32_t rank);
-/* Reports replaced parameters: V, N and c are unknown again. */
+/* Reports that the parameters were replaced: the estimates of noise and curvature are deleted. */
 void backup_replaced(struct backup *backup);
 /* Deletes all measurements. The next rounds wait for all ranks. */
 void backup_restored(struct backup *backup, uint64_t now_ns);

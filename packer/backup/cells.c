@@ -48,7 +48,7 @@ static float weight_of(const struct cells *cells, size_t at)
     return weight > CELLS_EMPTY_WEIGHT ? weight : CELLS_EMPTY_WEIGHT;
 }
 
-/* Blocks of neighbours of one line, with ascending means. */
+/* Blocks of adjacent cells of one row or column. The means of the blocks ascend. */
 struct cells_pool {
     double mean[CELLS_WORKERS_MAX], weight[CELLS_WORKERS_MAX];
     uint32_t length[CELLS_WORKERS_MAX], count;
@@ -68,8 +68,9 @@ static void pool_add(struct cells_pool *pool, double mean, double weight)
     pool->length[pool->count++] = length;
 }
 
-/* Makes the values of one line of `fit` ascend. The line starts at cell `first`, and its cells are
- * `step` apart. `part` has the correction of the previous projection of the line. */
+/* Makes the values of one line (a row or a column) of `fit` ascend. The line starts at cell
+ * `first`, and its cells are `step` apart. `part` has the correction of the previous projection of
+ * the line. */
 static void cells_project(struct cells *cells, float *part, size_t first, ptrdiff_t step)
 {
     struct cells_pool pool;

@@ -11,8 +11,8 @@ static const double moments[] = {0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0
 
 /* --- expected arrivals --- */
 
-/* Returns the assumed mean time for a rank without a completed gradient: the mean of the other
- * ranks, or of a round. */
+/* Returns the assumed mean time for a rank without a completed gradient: the mean over the other
+ * ranks or, without any, the mean time of a round. */
 static double usual_scale_ns(const struct backup *b)
 {
     double sum = 0, known = 0;
@@ -63,7 +63,7 @@ static void list_flights(struct backup *b, uint64_t now_ns)
             b->flights[b->flights_count++] = flight_of(b, &b->ranks[i], usual_ns, now_ns);
 }
 
-/* Returns the expected number of listed gradients that arrive within a time. */
+/* Returns the expected number of gradients in `flights` that arrive within `ns`. */
 static double expected_within(const struct backup *b, double ns)
 {
     double sum = 0;
@@ -76,7 +76,7 @@ static double expected_within(const struct backup *b, double ns)
     return sum;
 }
 
-/* --- gain a time --- */
+/* --- gain per time --- */
 
 static double gain_at(const struct backup *b, double k)
 {
@@ -90,9 +90,9 @@ static double rate_of_gain(const struct backup *b)
     return b->round_ns > 0 ? gain_at(b, k) / b->round_ns : 0;
 }
 
-/* Returns whether a wait adds more gain than the same time in new rounds would (BACKUP_AUTO).
- * `ret_until_ns`: shortest such wait that the search finds; BACKUP_NEVER_NS while the gain is
- * unknown. */
+/* Returns whether more time adds more gain to this round than the same time would add in new rounds
+ * (BACKUP_AUTO). `ret_until_ns`: end of the shortest such wait that the search finds;
+ * BACKUP_NEVER_NS while the gain is unknown. */
 static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     double rate = rate_of_gain(b), counted = (double)b->counted;
@@ -131,13 +131,14 @@ static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
 }
 
 /* Returns whether the round gets enough gradients within `ns` even if no waiting rank begins
- * another one. */
+ * another gradient. */
 static bool will_be_full(const struct backup *b, double ns)
 {
     return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;
 }
 
-/* Returns the mean time of the fastest rank that may begin another gradient; 0: none may. */
+/* Returns the mean gradient time of the fastest rank that may begin another gradient; 0: no rank
+ * may. */
 static double least_scale_ns(const struct backup *b)
 {
     double least_ns = 0;
@@ -149,8 +150,8 @@ static double least_scale_ns(const struct backup *b)
     return least_ns;
 }
 
-/* If the round would not get enough gradients in time, makes waiting ranks begin another one. Adds
- * them to `go_on` and to the list of flights. */
+/* If the round would not get enough gradients in time, makes waiting ranks begin another gradient.
+ * Adds these ranks to `go_on`, and their gradients to `flights`. */
 static size_t begin_others(struct backup *b, uint64_t now_ns)
 {
     double least_ns = least_scale_ns(b);
@@ -196,7 +197,8 @@ static bool waits_for_all(const struct backup *b)
            b->measured_rounds < backup_first_rounds(b->options->rule);
 }
 
-/* Returns whether the rule closes the round now. */
+/* Returns whether the rule closes the round now. If not, `ret_until_ns` is the time of the next
+ * decision. */
 static bool rule_closes(struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     uint32_t least = b->options->least < b->members ? b->options->least : b->members;
@@ -239,7 +241,7 @@ void backup_decide(struct backup *b, uint64_t now_ns, struct backup_decision *re
             list_flights(b, now_ns);
         d.go_on_count = may_begin_others(b) ? begin_others(b, now_ns) : 0;
         if (rule_closes(b, now_ns, &d.until_ns)) {
-            /* The round closes, so the other gradients do not begin. */
+            /* The round closes, so the ranks in `go_on` begin no other gradient. */
             for (size_t i = 0; i < d.go_on_count; i++)
                 b->ranks[b->go_on[i]].is_flying = false;
             d = (struct backup_decision){

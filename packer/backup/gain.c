@@ -1,5 +1,6 @@
-/* Estimates V, N and c, and computes the gain of a round. Must never divide by an estimate, which
- * may be zero or negative. README.md: BK1 to BK4. */
+/* Estimates the variance V of a gradient, the squared norm N of the true gradient and the curvature
+ * c, and computes the gain of a round. Must never divide by an estimate, which may be zero or
+ * negative. README.md: BK1 to BK4. */
 #include "packer/backup/gain.h"
 
 #include <math.h>
@@ -40,7 +41,8 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* Returns V/N, or the maximum if N is not positive. */
+/* Returns the noise: variance V by squared norm N of the gradient, or GAIN_NOISE_MAX if N is not
+ * positive. */
 static double noise_of(double variance, double signal)
 {
     double positive = variance > 0 ? variance : 0;
@@ -71,8 +73,8 @@ void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sa
     windows->products += isfinite(sample->product) && windows->products < UINT32_MAX;
 }
 
-/* Returns the upper bound of N in window i: the mean plus two standard errors. `rounds` is at least
- * 1. */
+/* Returns the upper bound of the squared norm N of the gradient in window i: the mean plus two
+ * standard errors. `rounds` is at least 1. */
 static double signal_above(const struct gain_windows *windows, size_t i)
 {
     const struct gain_window *w = &windows->windows[i];
@@ -81,8 +83,8 @@ static double signal_above(const struct gain_windows *windows, size_t i)
     return w->signal + 2 * sqrt(w->spread * (is_filling ? a : a / (2 - a)));
 }
 
-/* Returns c of the window, from the decrease of the product. Few rounds move the result towards
- * 1. */
+/* Returns the curvature c of the window, computed from the decrease of the product of two
+ * successive mean gradients. The fewer the rounds, the closer is the result to 1. */
 static double curvature_of(const struct gain_windows *windows, const struct gain_window *w)
 {
     double signal = w->signal > 0 ? w->signal : 0;
@@ -137,8 +139,8 @@ void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sampl
 
 static double positive_of(double value) { return value > 0 ? value : 0; }
 
-/* Returns c = rate * L from the losses. L is the amount by which the losses decreased less than
- * linearly, divided by this amount for L = 1. */
+/* Returns the curvature c = rate * L, computed from the losses. L is the amount by which the losses
+ * decreased less than linearly, divided by the same amount for L = 1. */
 static double recent_curvature(const struct gain_recent *r)
 {
     double above = 0, below = 0;

@@ -1,6 +1,8 @@
 /* gain: estimates noise and curvature of a training run from sums over its gradients, and predicts
- * the gain of a round with k gradients. PURE: the caller owns the states, which are all zeros at
- * first. README.md: BK1 to BK4. */
+ * the gain of a round with k gradients. V is the variance of one gradient, N the squared norm of
+ * the true gradient, c the curvature of the loss along a step times the learning rate, s the factor
+ * on the learning rate (1 or k/n). PURE: the caller owns the states, which are all zeros at first.
+ * README.md: BK1 to BK4. */
 #ifndef GRADPOOL_PACKER_BACKUP_GAIN_H
 #define GRADPOOL_PACKER_BACKUP_GAIN_H
 
@@ -10,14 +12,15 @@
 #define GAIN_WINDOWS 5
 /* number of rounds in the means of DBW, and of k and time (BK3, BK5) */
 #define GAIN_RECENT 20
-#define GAIN_NOISE_MAX 1000.0   /* maximum of V/N */
-#define GAIN_CURVATURE_MAX 1.95 /* maximum of c for BACKUP_AUTO */
-#define GAIN_PRIOR_ROUNDS 5     /* weight of the assumption c = 1, in rounds */
+#define GAIN_NOISE_MAX 1000.0   /* maximum of the noise V/N */
+#define GAIN_CURVATURE_MAX 1.95 /* maximum of the curvature c for BACKUP_AUTO */
+#define GAIN_PRIOR_ROUNDS 5     /* weight of the assumption that the curvature c is 1, in rounds */
 
 /* One round. `product`, `loss` and `rate` may be NAN. */
 struct gain_sample {
     double k;
-    double step; /* s: 1, or k/n if the rate is proportional to k */
+    /* s, the factor on the learning rate: 1, or k/n if the rate is proportional to k */
+    double step;
     /* V: variance of one gradient around the true one; an estimate may be negative */
     double variance;
     double signal;  /* N: squared norm of the true gradient; an estimate may be negative */
@@ -26,29 +29,31 @@ struct gain_sample {
     double loss, rate;
 };
 
-/* Computes samples of V and N from k gradients. False: fewer than two gradients, or sums that are
- * not finite. */
+/* Computes samples of the variance V and the squared norm N from k gradients. False: fewer than two
+ * gradients, or sums that are not finite. */
 bool gain_sample(uint32_t k, double squares, double mean, struct gain_sample *ret_sample);
 
 /* Returns the weight of the next sample in a running mean over `window` samples, of which `count`
  * exist. */
 double gain_weight(uint32_t count, uint32_t window);
 
-/* Noise and curvature; valid if `is_known`. */
+/* Estimated noise and curvature; valid if `is_known`. */
 struct gain {
     bool is_known;
-    double noise;     /* noise V/N, from 0 to GAIN_NOISE_MAX */
-    double curvature; /* curvature c */
+    /* V/N, from 0 to GAIN_NOISE_MAX; large if gradients differ much from rank to rank */
+    double noise;
+    double curvature; /* c: curvature of the loss along a step, times the learning rate */
 };
 
-/* Returns the gain of a round with k gradients, in units of rate times N: s (1 - c s/2 (1 + V/(N
- * k))). */
+/* Returns the gain of a round with k gradients, in units of the learning rate times N: s (1 - c s/2
+ * (1 + V/(N k))). `step` is s. */
 double gain_value(const struct gain *gain, double step, double k);
 
 /* --- BACKUP_AUTO: five windows, no loss and no rate --- */
 
 struct gain_window {
-    double variance, signal, spread, mean, product; /* spread: variance of the samples of N */
+    /* running means of the samples; spread: variance of the samples of N */
+    double variance, signal, spread, mean, product;
 };
 
 struct gain_windows {

@@ -1,4 +1,4 @@
-/* The state of backup.h, for the files of this room. */
+/* The state of backup.h, for the files of this folder. */
 #ifndef GRADPOOL_PACKER_BACKUP_INTERNAL_H
 #define GRADPOOL_PACKER_BACKUP_INTERNAL_H
 
@@ -33,7 +33,7 @@ struct backup_estimates {
 
 /* A gradient that may arrive in the open round. */
 struct backup_flight {
-    double wait_ns;    /* time until its start; 0: it has started */
+    double wait_ns;    /* time until the gradient begins; 0: it has begun */
     double elapsed_ns; /* time since the start of the gradient */
     double scale_ns;
     double left; /* probability of a duration above `elapsed_ns` */
@@ -51,17 +51,18 @@ struct backup {
         /* number of rounds since the start or backup_restored(); stops at its maximum */
         measured_rounds;
     uint32_t counted, ranks_counted;
-    uint32_t k, former_k;       /* k of the open round, 0: not chosen; k of the previous round */
-    double k_inverse, round_ns; /* running means over GAIN_RECENT rounds */
-    bool has_news;              /* whether a gradient has arrived since the last decision */
-    bool is_held;               /* whether the open round waited for an absent rank */
+    uint32_t k, former_k; /* k of the open round, 0: not chosen; k of the previous round */
+    /* running means of 1/k and of the round time over GAIN_RECENT rounds */
+    double k_inverse, round_ns;
+    bool has_news; /* whether a gradient has arrived since the last decision */
+    bool is_held;  /* whether the open round waited for an absent rank */
     struct backup_flight *flights;
     size_t flights_count;
     uint32_t *go_on;
     struct backup_rank *ranks;
 };
 
-/* Returns s for a round with k gradients. */
+/* Returns the factor on the learning rate for a round with k gradients: 1 or k/n. */
 double backup_step(const struct backup *backup, double k);
 /* Returns the number of first rounds that wait for all ranks. */
 uint32_t backup_first_rounds(enum backup_rule rule);

@@ -1,7 +1,7 @@
 /* pace: durations of gradients. Each rank has a mean time, its scale. One curve has the
- * distribution of durations of all ranks, in units of their scales. PURE: the caller owns the
- * states; a rank is all zeros at first, a curve is initialized by pace_curve_init(). README.md:
- * BK5, BK6. */
+ * distribution of the durations of all ranks, each divided by the scale of its rank. PURE: the
+ * caller owns the states; a rank is all zeros at first, a curve is initialized by
+ * pace_curve_init(). README.md: BK5, BK6. */
 #ifndef GRADPOOL_PACKER_BACKUP_PACE_H
 #define GRADPOOL_PACKER_BACKUP_PACE_H
 
@@ -13,7 +13,7 @@
 #define PACE_ONE 48           /* bin whose lower edge is one scale */
 #define PACE_KEEP 0.9         /* factor on the weight of earlier gradients, at each new one */
 #define PACE_MEMORY_ROUNDS 30 /* number of rounds that the curve remembers */
-/* remaining time of a rank beyond its scale, as a part of the scale */
+/* assumed remaining time of a late gradient that already takes longer than its scale, in scales */
 #define PACE_OVERDUE 0.3
 
 struct pace_rank {
@@ -25,7 +25,8 @@ struct pace_rank {
 struct pace_curve {
     double keep; /* factor on the weight of earlier observations, at each new one */
     double ended[PACE_BINS], observed[PACE_BINS];
-    /* value at the lower edge of each bin, and at the upper edge of the last */
+    /* part of gradients that last longer, at the lower edge of each bin and the upper edge of the
+     * last */
     double survival[PACE_BINS + 1];
     bool is_stale; /* whether an observation is missing in `survival` */
 };

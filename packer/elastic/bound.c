@@ -1,5 +1,6 @@
-/* Computes the promised longest waits (F7). Must always count whole probes: trials that arrive
- * together probe at the same time, so their slots become free together. */
+/* Computes the longest waits that the scheduler promises (F7). A probe is the time from the start
+ * of a trial to its first report. Always counts whole probes: trials that start together also
+ * report together, so their slots become free together. */
 #include "packer/elastic/bound.h"
 
 static uint64_t bound_parts(uint64_t all, uint64_t part)
@@ -7,19 +8,19 @@ static uint64_t bound_parts(uint64_t all, uint64_t part)
     return part ? (all + part - 1) / part : all;
 }
 
-/* Returns the number of slots that probing jobs never use. */
+/* Returns the number of slots that jobs without a report never use (F3). */
 static uint32_t bound_running_slots(const struct bound_case *c)
 {
     return c->slots - c->slots * 3 / 4;
 }
 
-/* Returns the time within which all overdue rests have had their quantum. */
+/* Returns the time in which every job with an overdue rest gets slots and runs for one quantum. */
 static uint64_t bound_overdue_ns(const struct bound_case *c)
 {
     return (c->quantum_ns + c->leave_ns) * bound_parts(c->overdue, bound_running_slots(c));
 }
 
-/* A job never rests before its quantum has passed, even if it reports earlier. */
+/* A job keeps its slots for at least one quantum, even if it reports earlier. */
 static uint64_t bound_probes_ns(const struct bound_case *c, uint64_t probes)
 {
     uint64_t probe_ns = c->probe_ns > c->quantum_ns ? c->probe_ns : c->quantum_ns;

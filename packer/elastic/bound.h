@@ -6,22 +6,24 @@
 
 struct bound_case {
     uint32_t slots; /* slots of the site, or of the tenant's equal part */
-    uint32_t ahead; /* sum of workers_min of all jobs in the queue up to this one, inclusive */
-    /* maximum sum of workers_min of overdue rests during the wait, this one included */
+    uint32_t ahead; /* sum of workers_min over this job and all jobs before it in the queue */
+    /* largest sum of workers_min over the jobs whose rest is overdue during the wait, with this
+     * job */
     uint32_t overdue;
-    /* Number of jobs, in the sums of `ahead` and `overdue`, with workers_min above a quarter of the
-     * slots. For a rest, one more if a job with workers_min above three quarters probes
-     * meanwhile. */
+    /* Number of jobs with workers_min above a quarter of the slots, among the jobs in `ahead` and
+     * `overdue`. For bound_rest_ns() one more, if a job with workers_min above three quarters of
+     * the slots starts meanwhile and has not reported. */
     uint32_t wide;
     uint64_t quantum_ns; /* longest quantum during the wait */
-    uint64_t probe_ns;   /* longest time from start to first report, or to silence */
-    uint64_t leave_ns;   /* longest time from LEAVE or REST to the free slot */
+    /* longest time from the start of a job to its first report, or until it counts as silent */
+    uint64_t probe_ns;
+    uint64_t leave_ns; /* longest time from LEAVE or REST to the free slot */
     uint64_t rest_max_ns;
 };
 
-/* Returns the longest wait from submit to start. Slots of stages are not counted. */
+/* Returns the longest wait from the submission of a job to its start. Stages are not considered. */
 uint64_t bound_arrival_ns(const struct bound_case *c);
-/* Returns the longest wait from rest to GO_ON. */
+/* Returns the longest time from the start of a rest to the action GO_ON. */
 uint64_t bound_rest_ns(const struct bound_case *c);
 
 #endif

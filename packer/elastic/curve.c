@@ -1,6 +1,6 @@
-/* Fits the speed of jobs (F1). The caller owns studies and curves. Must never return a negative
- * part. A study stores sums of products, so the cost of a point does not depend on the number of
- * jobs. */
+/* Fits the speed of jobs (F1). The caller owns studies and curves. No part of a step time is ever
+ * negative. A study stores sums of products, so the cost of a point does not depend on the number
+ * of jobs. */
 #include "packer/elastic/curve.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static double curve_shape_at(const struct curve_shape *shape, double workers)
     return shape->split / workers + shape->serial + shape->wide * workers;
 }
 
-/* Adds one equation with a weight: the ratio of the step times at `w` and `base` workers is
- * `ratio`. The row times the shape is then 0. */
+/* Adds a weighted equation for the shape: the step times at `w` and `base` workers have the ratio
+ * `ratio`. The product of the row and the exact shape is 0. */
 static void curve_add_row(double sums[6], double w, double base, double ratio, double weight)
 {
     double row[PARTS] = {(1 / w - ratio / base) / ratio, (1 - ratio) / ratio,
@@ -38,7 +38,7 @@ static double curve_product(const double sums[6], size_t i, size_t k)
     return sums[places[i][k]] + (i == k ? RIDGE : 0);
 }
 
-/* Solves the equations of the parts in `active`, with a right side of ones. Elimination needs no
+/* Solves the equations of the parts in `active`, whose right sides are all 1. Elimination needs no
  * pivots, because the matrix is positive definite. */
 static void curve_solve(const double sums[6], const size_t *active, size_t count, double *ret)
 {
@@ -88,7 +88,7 @@ static double curve_misfit(const double sums[6], const double parts[PARTS])
     return misfit;
 }
 
-/* Chooses the best of the seven sets of parts that are not empty. */
+/* Fits every non-empty subset of the three parts, and keeps the subset with the least error. */
 static void curve_fit(struct curve_study *study)
 {
     double best[PARTS] = {0}, least = INFINITY;
@@ -120,7 +120,8 @@ void curve_init(struct curve *curve, struct curve_study *study)
     *curve = (struct curve){.study = study};
 }
 
-/* Limited, so that extreme measurements can be subtracted exactly later. */
+/* Returns the ratio of two step times, within limits: sums with larger terms would lose digits, and
+ * a later subtraction of these terms would not be exact. */
 static double curve_ratio(double step_s, double base_s)
 {
     double ratio = step_s / base_s;
@@ -129,7 +130,8 @@ static double curve_ratio(double step_s, double base_s)
     return ratio < CURVE_RATIO_MOST ? ratio : CURVE_RATIO_MOST;
 }
 
-/* Adds or removes the equations of a job: they relate each of its points to the first one. */
+/* Adds the equations of a job to its study (weight 1) or removes them (weight -1). Each equation
+ * relates one point of the job to its first point. */
 static void curve_weigh_points(struct curve *curve, double weight)
 {
     for (uint32_t i = 1; i < curve->count; i++) {

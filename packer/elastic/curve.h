@@ -8,12 +8,13 @@
 
 #define CURVE_POINTS 8 /* maximum number of worker counts with a stored point */
 
-/* Step time relative to that of one worker; the three parts have the sum 1. */
+/* Step time of w workers divided by the step time of one worker: split/w + serial + wide w. The
+ * three parts have the sum 1. They are a, b and d of F1. */
 struct curve_shape {
-    double split, serial, wide; /* parameters a, b and d of the curve (F1) */
+    double split, serial, wide; /* parts a, b and d of the curve (F1) */
 };
 
-/* The shape of a study, from the points of all its jobs. */
+/* The shape of the speed curve that all jobs of a study share, fitted to all their points. */
 struct curve_study {
     uint32_t id;
     double sums[6]; /* weighted products of all equations: aa, ab, ad, bb, bd, dd */
@@ -29,14 +30,15 @@ struct curve {
     struct curve_study *study;
     struct curve_point points[CURVE_POINTS];
     uint32_t count;
-    double one_s;   /* measured T(1) in seconds; 0: unknown */
+    double one_s;   /* measured step time of one worker, T(1), in seconds; 0: unknown */
     double lane_s;  /* c: lane time of one worker in a step */
     uint32_t lanes; /* number of lanes; 0: lane time is ignored */
 };
 
-/* Sets the initial shape: 0.9 of T(1) is split among the workers, 0.1 is serial. */
+/* Sets the initial shape: of the step time of one worker 0.9 is split among workers, and 0.1 is
+ * serial. */
 void curve_study_init(struct curve_study *study, uint32_t id);
-/* The study must exist longer than the curve. */
+/* Begins a curve without points. The study must exist longer than the curve. */
 void curve_init(struct curve *curve, struct curve_study *study);
 
 /* Adds a measured step time with a number of workers. Fits T(1) and, from the second number of

@@ -1,17 +1,20 @@
 /* Gives free slots to running and probing jobs, one at a time, each to the job with the largest
  * relative gain (F4). Undoes growth with less than half of the promised gain. Must never grow a job
- * beyond its maximum, its lanes or a number of workers that was undone before. */
+ * beyond its maximum, beyond the limit of its lanes, or to a number of workers that was undone
+ * before. */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 
-#define GROWTH_STAY_S 600    /* assumed remaining time of a job of unknown length */
-#define GROWTH_PROMISE 0.5   /* part of the promised gain that growth has to reach */
-#define GROWTH_PROBING 0.5   /* running jobs rest for a probing job up to this gain */
-#define GROWTH_EXCHANGE 1.25 /* a worker moves to another job from this ratio of gain to loss on */
-#define GROWTH_DRIFT 0.25    /* relative change of the step time that removes a cap */
+#define GROWTH_STAY_S 600  /* assumed remaining time of a job of unknown length */
+#define GROWTH_PROMISE 0.5 /* part of the promised gain that growth has to reach */
+#define GROWTH_PROBING 0.5 /* a job without a report grows only with at least this gain */
+/* a worker moves to another job if the gain is at least this multiple of the loss */
+#define GROWTH_EXCHANGE 1.25
+/* relative change of the step time after which the maximum `cap` is removed */
+#define GROWTH_DRIFT 0.25
 
-/* --- worth --- */
+/* --- gain of one more worker --- */
 
 static uint32_t growth_most(const struct roster_job *job)
 {
@@ -33,7 +36,8 @@ static bool growth_is_possible(const struct scheduler *s, const struct roster_jo
     return !s->options.holds_growth || starts_now || pace_held_until_ns(s, job) <= s->now_ns;
 }
 
-/* Returns half of the time to the last step at the present speed. */
+/* Returns the time for which growth is expected to last: half of the time to the last step, at the
+ * present speed (F4). */
 static double growth_stay_s(const struct roster_job *job, uint32_t workers)
 {
     double step_s = curve_step_s(&job->history->curve, workers);
@@ -42,8 +46,8 @@ static double growth_stay_s(const struct roster_job *job, uint32_t workers)
     return 0.5 * (double)(job->wants.steps - job->step) * step_s;
 }
 
-/* Returns the gain of one more worker, in speeds of one worker; 0: less than the cost of the
- * change. A job that starts now has no such cost. */
+/* Returns the speed that one more worker adds, in speeds of one worker; 0: the pause of the change
+ * costs more steps than the worker adds. A job that starts now has no pause. */
 static double growth_gain(const struct scheduler *s, const struct roster_job *job, uint32_t workers)
 {
     const struct curve *curve = &job->history->curve;
@@ -57,7 +61,7 @@ static double growth_gain(const struct scheduler *s, const struct roster_job *jo
     return gain;
 }
 
-/* --- share out --- */
+/* --- free slots --- */
 
 static size_t growth_collect(struct scheduler *s, struct growth_bid *bids, bool only_probing)
 {
@@ -72,8 +76,9 @@ static size_t growth_collect(struct scheduler *s, struct growth_bid *bids, bool 
     return count;
 }
 
-/* Returns the best bid: of the tenant with fewest slots (F6), then with the largest gain, then with
- * the lowest id. The number of slots includes those of this call. */
+/* Returns the best bid; NULL: none has a gain. The tenant with the fewest slots comes first (F6),
+ * then the largest gain, then the lowest job id. A tenant's slots include those assigned in this
+ * call. */
 static struct growth_bid *growth_best(struct growth_bid *bids, size_t count)
 {
     struct growth_bid *best = NULL;
@@ -105,7 +110,7 @@ static void growth_remember(struct roster_job *job, uint32_t workers)
     history->promised = curve_relative(curve, workers) / curve_relative(curve, history->grown_from);
 }
 
-/* Calls roster_place() once for each job, so that its lanes change once. */
+/* Calls roster_place() once for each job, so that the lane time of a job changes once. */
 static void growth_carry_out(struct scheduler *s, struct growth_bid *bids, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -138,10 +143,10 @@ static void growth_forget_bids(struct scheduler *s, size_t count)
         s->bids[i].job->tenant->slots -= s->bids[i].workers - s->bids[i].job->workers;
 }
 
-/* --- exchange --- */
+/* --- workers that move from job to job --- */
 
-/* Returns whether the bid gains more from a worker than the victim loses, including the pauses of
- * both. */
+/* Returns whether the job of the bid gains enough more speed from one worker than the victim loses.
+ * The pauses of both jobs are counted. */
 static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *bid,
                             const struct roster_job *victim, double loss)
 {
@@ -151,7 +156,7 @@ static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *
            (bid->gain - loss) * growth_stay_s(bid->job, bid->workers) > paused * s->pace->resize_s;
 }
 
-/* Makes running jobs release workers that are worth more in other jobs. */
+/* Orders workers of running jobs to leave if other jobs gain enough more speed from their slots. */
 static void growth_exchange(struct scheduler *s)
 {
     size_t count = growth_collect(s, s->bids, false);
@@ -180,8 +185,8 @@ static uint32_t growth_probing_workers(const struct scheduler *s)
     return workers;
 }
 
-/* Finds room for one more worker of a probing job: a free or coming slot, or a slot of a running
- * job. */
+/* Finds a slot for one more worker of a probing job: a free slot, the slot of a leaving worker, or
+ * a slot of a running job. */
 static bool growth_find_room(struct scheduler *s, const struct growth_bid *bid,
                              struct needs_room *room)
 {
@@ -236,7 +241,7 @@ void growth_share_out(struct scheduler *s, struct needs_room room)
         growth_exchange(s);
 }
 
-/* --- promise --- */
+/* --- promised and measured gain --- */
 
 static void growth_lift_cap(struct roster_history *history, double step_s)
 {

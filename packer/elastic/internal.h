@@ -1,4 +1,4 @@
-/* State of the scheduler, shared by the files of this room. scheduler.c applies events, needs.c
+/* State of the scheduler, shared by the files of this folder. scheduler.c applies events, needs.c
  * serves jobs without slots, victims.c makes room, and growth.c assigns free slots. */
 #ifndef GRADPOOL_PACKER_ELASTIC_INTERNAL_H
 #define GRADPOOL_PACKER_ELASTIC_INTERNAL_H
@@ -6,25 +6,25 @@
 #include "packer/elastic/curve.h"
 #include "packer/elastic/scheduler.h"
 
-#define PACE_PROBES 31 /* number of last probes for the median */
+#define PACE_PROBES 31 /* number of newest probe times in the median */
 
 enum roster_phase { ROSTER_PROBING, ROSTER_SILENT, ROSTER_REPORTED };
 
 enum roster_slot_state { ROSTER_FREE, ROSTER_HELD, ROSTER_LEAVING, ROSTER_LOST };
 
 struct roster_tenant {
-    uint32_t id, slots; /* slots: number of slots of workers that do not leave */
+    uint32_t id, slots; /* slots: number of slots whose worker is not leaving */
 };
 
 /* Speed and failures of a job, and limits of its growth. */
 struct roster_history {
     struct curve curve;
     uint32_t lanes_workers; /* maximum number of workers that the lanes can serve; 0: no limit */
-    uint32_t cap;           /* no growth above this number, which was undone before (F4); 0: none */
-    double cap_step_s;      /* step time when the cap was set */
-    /* number of workers before the last growth, until it is measured; 0: none */
+    uint32_t cap; /* maximum number of workers, set when growth was undone (F4); 0: no maximum */
+    double cap_step_s; /* step time when the cap was set */
+    /* number of workers before the last growth; 0: no growth, or its gain is measured */
     uint32_t grown_from;
-    /* step time before that growth; promised f(now)/f(before) */
+    /* step time before the last growth; promised ratio of the speeds after and before it */
     double grown_from_step_s, promised;
     uint32_t failures; /* number of lost workers since the last completed step */
     uint64_t start_after_ns;
@@ -42,7 +42,7 @@ struct roster_job {
     uint32_t giving; /* number of workers that the present plan of victims.c removes */
     uint32_t rung;
     uint64_t step;
-    double value; /* last reported value; NaN: none, or the worst */
+    double value; /* last reported value; NaN: no report, or the worst value */
     /* time of submission; of equal times the first in the array is the earlier */
     uint64_t submitted_ns;
     uint64_t since_ns;   /* start of the present state */
@@ -59,10 +59,10 @@ struct pace {
     uint64_t probes_ns[PACE_PROBES];
     uint32_t count, next;
     uint64_t median_ns; /* 0: no probe yet */
-    double resize_s;    /* smoothed pause of a change */
+    double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
 };
 
-/* Tenants and studies are never deleted: the shape of a study serves its later trials. */
+/* Tenants and studies stay as long as the scheduler: later trials of a study use its shape. */
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;
@@ -73,7 +73,7 @@ struct roster_known {
 /* A possible growth of a job by one worker (growth.c). */
 struct growth_bid {
     struct roster_job *job;
-    uint32_t workers; /* number of workers, with slots assigned in this decision */
+    uint32_t workers; /* number of workers, including those assigned in this decision */
     double gain;      /* 0: no gain */
 };
 
@@ -96,7 +96,8 @@ struct scheduler {
     struct scheduler_action *actions;
     size_t actions_count, actions_room;
     struct pace *pace;
-    uint32_t set_aside; /* number of slots of ended jobs (`wastes_ended`) */
+    /* number of free slots of ended jobs, not used for growth (`wastes_ended`) */
+    uint32_t set_aside;
     uint64_t reports_ignored;
 };
 
@@ -112,7 +113,8 @@ int roster_reserve_actions(struct scheduler *s);
 int roster_reserve_slots(struct scheduler *s, uint32_t count);
 
 uint32_t roster_count(const struct scheduler *s, enum roster_slot_state state);
-/* Starts `count` workers of a waiting or active job on free slots, or wakes a resting job there. */
+/* Starts `count` workers of a waiting or active job on free slots, or wakes a resting job on these
+ * slots. */
 void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count);
 /* Appends LEAVE for the highest rank. */
 void roster_ask_to_leave(struct scheduler *s, struct roster_job *job);
@@ -129,7 +131,8 @@ static inline bool roster_is_probing(const struct roster_job *job)
     return job->state == SCHEDULER_ACTIVE && job->phase == ROSTER_PROBING;
 }
 
-/* Returns the number of slots that no other job can get before a report or a border (F3). */
+/* Returns the number of slots that the job surely keeps: for a probing job until its first report,
+ * for a stage until its end (F3). */
 static inline uint32_t roster_firm_workers(const struct roster_job *job)
 {
     if (job->state != SCHEDULER_ACTIVE)
@@ -139,7 +142,7 @@ static inline uint32_t roster_firm_workers(const struct roster_job *job)
     return job->phase == ROSTER_PROBING ? job->wants.workers_min : 0;
 }
 
-/* --- pace.c: times from the median probe (F5, F7) --- */
+/* --- pace.c: times computed from the median probe time (F5, F7) --- */
 
 void pace_add(struct pace *pace, uint64_t probe_ns);
 uint64_t pace_hold_ns(const struct scheduler *s);
@@ -148,50 +151,56 @@ uint64_t pace_quantum_ns(const struct scheduler *s);
 uint64_t pace_silent_ns(const struct scheduler *s);
 uint64_t pace_rest_max_ns(const struct scheduler *s);
 
-/* --- victims.c: room for a job that has none (F2, F3) --- */
+/* --- victims.c: slots for a job with too few (F2, F3) --- */
 
 /* Ways to make room, tried in this order. */
 enum victims_way { VICTIMS_SHRINK = 1, VICTIMS_REST = 2, VICTIMS_PROBE_NARROWER = 4 };
 
-/* Plans `count` free slots for `job` in the allowed ways: all or nothing. Returns the number of
- * slots that will become free, at least `count`, or 0. */
+/* Orders workers to leave until `count` more slots will become free for `job`, in the allowed ways.
+ * Returns the number of slots that will become free; 0: fewer than `count` are possible, and no
+ * worker was ordered to leave. */
 uint32_t victims_make_room(struct scheduler *s, const struct roster_job *job, uint32_t count,
                            unsigned ways);
-/* Makes the best victim for `job` rest (F3). Returns its number of workers, or 0. */
+/* Orders one running job to rest for `job`, in the order of F3. Returns its number of workers; 0:
+ * no job may rest. */
 uint32_t victims_rest_one(struct scheduler *s, const struct roster_job *job);
-/* Returns the running job that would release the next worker for `job` (F2), and its loss; NULL:
- * none. */
+/* Returns the running job that should release the next worker for `job` (F2); NULL: none.
+ * `ret_loss`: speed that this job loses. */
 struct roster_job *victims_find(const struct scheduler *s, const struct roster_job *job,
                                 double *ret_loss);
 
-/* --- needs.c: overdue rests, the queue, other rests (F4, F6, F8) --- */
+/* --- needs.c: slots for overdue rests, the queue and other rests (F4, F6, F8) --- */
 
-/* Slots without a worker, and slots of leaving workers, without those that are kept for a job. */
+/* Slots that are not reserved for a job. `free`: slots without a worker; `coming`: slots whose
+ * worker is leaving. */
 struct needs_room {
     uint32_t free, coming;
-    bool has_waiting; /* whether a waiting job could not be served: then no job grows */
+    bool has_waiting; /* whether a job waits for slots; then no job grows */
 };
 
-/* The loop over all jobs in need, in one decision. */
+/* State of one decision about the jobs that need slots. */
 struct needs_walk {
     struct needs_room room;
     size_t count;         /* number of entries in `needs` */
     bool has_rests;       /* whether a job rests without an operator's order */
-    bool is_behind_rests; /* whether the queue waits for other rests */
+    bool is_behind_rests; /* whether resting jobs get slots before the queue */
     uint32_t usable;      /* number of slots that are not lost */
-    uint32_t firm;        /* number of slots that no other job can get, including kept ones (F3) */
+    /* number of slots that jobs surely keep (roster_firm_workers()), with slots reserved for queued
+     * jobs */
+    uint32_t firm;
 };
 
-/* Serves jobs below their minimum, overdue rests, and the queue. */
+/* Assigns slots to jobs below their minimum, then to overdue rests, then to the queue. */
 void needs_serve(struct scheduler *s, struct needs_walk *ret_walk);
-/* Serves other rests, and then the queue again if it has waited for them. */
+/* Assigns slots to other resting jobs, then to the queue if the queue waited for these jobs. */
 void needs_serve_rests(struct scheduler *s, struct needs_walk *walk);
 uint32_t needs_usable_slots(const struct scheduler *s);
 bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *job);
 
 /* --- growth.c: free slots to running jobs (F4) --- */
 
-/* Grows probing jobs first, within their part of the site; running jobs shrink or rest for this. */
+/* Adds workers to probing jobs, which may have up to three quarters of the slots. Running jobs
+ * shrink or rest for this (F3). */
 void growth_probe(struct scheduler *s, struct needs_room *room);
 void growth_share_out(struct scheduler *s, struct needs_room room);
 /* Handles a measured step time: growth with less than half of the promised gain is undone. */

@@ -1,7 +1,7 @@
-/* Serves jobs without enough slots in this order: jobs below their minimum, overdue rests, the
- * queue, other rests (F2 to F4, F6, F8). If a job cannot be served, free and coming slots are kept
- * for it, and all later jobs wait. So a job with many workers collects its slots, and no job
- * starves. */
+/* Assigns slots to jobs with too few: first jobs below their minimum, then overdue rests (jobs that
+ * have rested too long), the queue, and other rests (F2 to F4, F6, F8). If a job cannot get all its
+ * slots, the free and coming ones are reserved for it, and all later jobs wait. So a job with many
+ * workers collects its slots, and no job starves. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ static enum needs_class needs_class_of(const struct scheduler *s, const struct r
     return needs_rest_is_overdue(s, job) ? NEEDS_OVERDUE : NEEDS_REST;
 }
 
-/* Orders rests by the highest rung, then by the best report; jobs without a report are last. */
+/* Returns whether resting job `a` gets slots before `b`: the job with the higher rung, then with
+ * the better report. Jobs without a report are last. */
 static bool needs_rest_is_better(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->rung != b->rung)
@@ -37,7 +38,8 @@ static bool needs_rest_is_better(const struct roster_job *a, const struct roster
     return a->value < b->value;
 }
 
-/* Returns whether `a`, which was submitted after `b`, is served before `b` of the same class. */
+/* Returns whether `a` gets slots before `b`. Both jobs have the same class, and `a` was submitted
+ * later. */
 static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
                             const struct roster_job *b)
 {
@@ -51,7 +53,7 @@ static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
     }
 }
 
-/* --- the walk --- */
+/* --- the next job --- */
 
 static void needs_collect(struct scheduler *s, struct needs_walk *walk)
 {
@@ -63,7 +65,7 @@ static void needs_collect(struct scheduler *s, struct needs_walk *walk)
     }
 }
 
-/* Returns the entry of the next job to serve, up to a class; NULL: none. */
+/* Returns the entry of the next job, of class `most` or an earlier one; NULL: none. */
 static struct needs_entry *needs_find(const struct scheduler *s, const struct needs_walk *walk,
                                       enum needs_class most)
 {
@@ -101,21 +103,21 @@ static uint32_t needs_firm_workers(const struct scheduler *s)
     return firm;
 }
 
-/* Returns whether `count` more slots leave probing jobs and stages within three quarters of the
- * slots (F3). If no such job holds a slot yet, any number is allowed. */
+/* Returns whether probing jobs and stages may get `count` more slots: three quarters of the usable
+ * slots are their limit (F3). The first such job may exceed this limit. */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
 }
 
-/* --- service --- */
+/* --- slots for one job --- */
 
 static uint32_t needs_missing(const struct roster_job *job)
 {
     return job->wants.workers_min - job->workers;
 }
 
-/* Keeps slots for a job: free ones first, then coming ones. */
+/* Reserves slots for a job: free slots first, then slots of leaving workers. */
 static void needs_keep(struct needs_room *room, uint32_t count)
 {
     uint32_t free = room->free < count ? room->free : count;
@@ -146,8 +148,8 @@ static void needs_place(struct scheduler *s, struct needs_walk *walk, struct ros
         walk->has_rests = needs_has_rests(s);
 }
 
-/* Makes room for the job and keeps the slots. False: the job has to wait for more than leaving
- * workers. */
+/* Reserves slots for the job, and orders other workers to leave if needed. False: these slots do
+ * not suffice, and a job of class NEEDS_REST then reserves none. */
 static bool needs_gather(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
                          uint32_t count)
 {
@@ -176,15 +178,16 @@ static bool needs_serve_entry(struct scheduler *s, struct needs_walk *walk,
     return true;
 }
 
-/* Returns whether a queued job has to leave a quarter of the site to rests. */
+/* Returns whether a queued job has to wait because a quarter of the slots is left to resting jobs
+ * (F3). */
 static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct needs_entry *entry)
 {
     return entry->class == NEEDS_QUEUE && walk->has_rests &&
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* Keeps the coming slots for all jobs up to the queue at once if they suffice. Otherwise many
- * arrivals would cost one decision for each slot. */
+/* Reserves slots of leaving workers for all jobs up to the queue in one step, if there are enough
+ * slots. Otherwise many new jobs would cost one decision for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;
@@ -206,7 +209,7 @@ static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
     return true;
 }
 
-/* Serves jobs up to the queue, until one of them has to wait. */
+/* Assigns slots to jobs up to the queue, until one of them has to wait. */
 static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
 {
     struct needs_entry *entry;
@@ -234,8 +237,8 @@ void needs_serve(struct scheduler *s, struct needs_walk *ret_walk)
     needs_serve_queue(s, ret_walk);
 }
 
-/* Serves rests in order. When no victim is found for one of them, the later ones use only free
- * slots. */
+/* Assigns slots to resting jobs in order. After the first job that has to wait, later jobs get only
+ * slots that are free now. */
 static void needs_serve_other_rests(struct scheduler *s, struct needs_walk *walk)
 {
     for (bool may_ask = true; may_ask || walk->room.free > 0;) {
@@ -253,7 +256,7 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    if (walk->is_behind_rests) /* the queue has waited for rests, which may all be served now */
+    if (walk->is_behind_rests) /* the queue waited for resting jobs, which may all have slots now */
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
         walk->room = (struct needs_room){.has_waiting = true};

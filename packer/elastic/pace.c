@@ -1,11 +1,12 @@
-/* Computes hold time, quantum and silence from the median of the last probes (F5, F7). */
+/* Computes hold time, quantum and silence from the median of the last probe times (F5, F7). */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PACE_QUANTA 3   /* hold time in quanta */
-#define PACE_SILENCE 10 /* a job without a report for this many median probes counts as running */
+#define PACE_QUANTA 3 /* length of the hold time, in quanta */
+/* after this many median probe times without a report a job counts as running */
+#define PACE_SILENCE 10
 
 static int pace_compare(const void *a, const void *b)
 {

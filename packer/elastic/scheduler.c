@@ -1,6 +1,6 @@
-/* Applies events to the state of a site, then decides: silent jobs, needs, growth. Owns jobs, slots
- * and actions. After an error nothing has changed: each event is checked, and memory is reserved,
- * before the event is applied. */
+/* Applies events to the state of a site, then decides about silent jobs, jobs with too few slots,
+ * and growth. Owns jobs, slots and actions. After an error nothing has changed: each event is
+ * checked, and memory is reserved, before the event is applied. */
 #include "packer/elastic/internal.h"
 
 #include <errno.h>
@@ -117,8 +117,7 @@ static void scheduler_order_rest(struct scheduler *s, struct roster_job *job)
     job->state = SCHEDULER_RESTING;
 }
 
-/* Turns the rest of an operator's order into an ordinary rest, which is overdue after the usual
- * time. */
+/* Turns a rest that an operator ordered into an ordinary rest, which begins now. */
 static void scheduler_order_go_on(struct scheduler *s, struct roster_job *job)
 {
     if (job->rests_by_order)

@@ -1,6 +1,6 @@
 /* scheduler: decides which trials of a site run, with how many workers, on which slots (F1 to F8 of
- * README.md). PURE: no clock; a state and an event give actions. A reconstruction from the abstract
- * of EPS, with our own rests and stages.
+ * README.md). PURE: no clock; a state and an event give actions. The rules are a reconstruction
+ * from the abstract of EPS; rests and stages are our own.
  *
  * A site is a number of slots; a slot has room for one worker. The caller does the actions in their
  * order, and reports each worker that started or ended. */
@@ -15,12 +15,12 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
-/* a job that has rested longer is overdue */
+/* a rest longer than this is overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
-#define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before the first probe (F5) */
-#define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000) /* silence before the first probe (F7) */
-/* assumed pause of a change before the first one */
+#define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before any report (F5) */
+#define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000) /* longest silence before any report (F7) */
+/* assumed pause of a change of workers until one has been measured */
 #define SCHEDULER_RESIZE_NS UINT64_C(50000000)
 
 /* A field of 0 means its default. */
@@ -29,16 +29,17 @@ struct scheduler_options {
     uint32_t resting_max;
     uint64_t hold_ns, quantum_ns; /* fixed values; default: from the median probe time (F5) */
     uint64_t rest_max_ns, resize_ns;
-    bool never_rests;  /* EPS without F3: an arrival without a victim waits */
+    bool never_rests;  /* baseline, EPS without F3: no job rests, so a new job may have to wait */
     bool holds_growth; /* whether a change also delays growth of the job by the hold time */
-    bool wastes_ended; /* baseline: slots of an ended job serve arrivals, never growth */
+    bool wastes_ended; /* baseline: slots of an ended job are for new jobs, never for growth */
 };
 
 struct scheduler_job {
     uint32_t id, tenant, study;
     uint32_t workers_min, workers_max; /* limits of the workers: 1 <= min <= max */
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
-    bool is_stage; /* changes only at its borders: a stage does not grow, shrink or rest (F8) */
+    /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
+    bool is_stage;
 };
 
 enum scheduler_kind {
@@ -51,12 +52,13 @@ enum scheduler_kind {
     SCHEDULER_END_ORDERED,
     SCHEDULER_REST_ORDERED,
     SCHEDULER_GO_ON_ORDERED,
-    SCHEDULER_WORKER_IN,   /* job, rank; pause_s: pause of the others, 0: none */
-    SCHEDULER_WORKER_OUT,  /* job, rank: its slot is free, after leaving, resting or a loss */
+    /* job, rank: the worker has started; pause_s: pause of the other workers, 0: none */
+    SCHEDULER_WORKER_IN,
+    SCHEDULER_WORKER_OUT,  /* job, rank: the worker left, rests or was lost, and its slot is free */
     SCHEDULER_MEASURED,    /* job, workers, step_s; lane_s and lanes, 0: no lanes */
     SCHEDULER_LANES_LIMIT, /* job, workers: maximum that the lanes can serve; 0: no limit */
-    SCHEDULER_SLOT_FOUND,  /* slot: a lost one, or the next new number */
-    SCHEDULER_SLOT_LOST,   /* slot: its worker is lost, too */
+    SCHEDULER_SLOT_FOUND, /* slot: a lost slot is usable again, or a new slot has the next number */
+    SCHEDULER_SLOT_LOST,  /* slot: the slot and its worker are lost */
 };
 
 struct scheduler_event {
@@ -71,10 +73,11 @@ struct scheduler_event {
 
 enum scheduler_verb {
     SCHEDULER_START, /* job, rank, slot: start a process */
-    SCHEDULER_LEAVE, /* job, rank, slot: end the process after its shares */
-    SCHEDULER_REST,  /* job: ranks below workers_min sleep, the others end */
+    SCHEDULER_LEAVE, /* job, rank, slot: end the process when its shares of the step are done */
+    SCHEDULER_REST,  /* job: ranks below workers_min sleep, higher ranks end */
     SCHEDULER_GO_ON, /* job, rank, slot: wake the sleeping process */
-    /* job, workers: change the lane time to this number, before a START or after a LEAVE */
+    /* job, workers: the lanes need lane time for this number of workers; before a START or after a
+     * LEAVE */
     SCHEDULER_LANES,
 };
 
@@ -95,7 +98,7 @@ enum scheduler_state {
 
 struct scheduler_view {
     enum scheduler_state state;
-    /* the job has reported nothing yet, and is not silent for too long */
+    /* the job has not reported yet, and does not count as silent */
     bool is_probing;
     uint32_t workers, leaving; /* number of workers that stay; number of leaving workers */
     uint32_t rung;
@@ -112,7 +115,7 @@ struct scheduler;
 
 /* Returns NULL if memory is short. At first every slot is free. */
 struct scheduler *scheduler_create(const struct scheduler_options *options);
-void scheduler_destroy(struct scheduler *scheduler); /* NULL is fine */
+void scheduler_destroy(struct scheduler *scheduler); /* NULL is allowed */
 
 /* Applies an event and decides. Returns the number of actions; `ret_actions` (may be NULL) points
  * to them until the next call. An error leaves the state as before the event:
@@ -123,7 +126,7 @@ void scheduler_destroy(struct scheduler *scheduler); /* NULL is fine */
  *   -ENOENT  no such job, or no such worker of the job
  *   -ENOMEM
  *
- * Cost: jobs + slots for each worker that moves. */
+ * Cost: in proportion to jobs + slots, for each worker that moves. */
 int scheduler_step(struct scheduler *scheduler, const struct scheduler_event *event,
                    const struct scheduler_action **ret_actions);
 

@@ -1,12 +1,12 @@
-/* Makes room for a job: running jobs release workers (F2), then whole jobs rest (F3). The plan is
- * first made in `giving`, and carried out only if the room suffices. Must never remove a worker
- * from a probing job or a stage. */
+/* Makes room for a job: running jobs release workers (F2), then whole jobs rest (F3). `giving` of
+ * each job has the planned number, and the plan is carried out only if enough slots become free.
+ * Must never remove a worker from a stage, or take a probing job below its minimum. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
 
-/* Returns whether the victim's tenant may release slots: to itself, or to a tenant with fewer slots
- * (F6). */
+/* Returns whether a job of the victim's tenant may release slots: for the same tenant, or for a
+ * tenant with fewer slots (F6). */
 static bool victims_tenant_gives(const struct roster_job *victim, const struct roster_job *job)
 {
     return victim->tenant == job->tenant || victim->tenant->slots > job->tenant->slots;
@@ -26,8 +26,7 @@ static bool victims_may_shrink(const struct scheduler *s, const struct roster_jo
            pace_held_until_ns(s, victim) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Returns whether a probing job may release workers above its minimum, which is allowed at any
- * time. */
+/* Returns whether a probing job may release workers above its minimum, also in its hold time. */
 static bool victims_may_probe_narrower(const struct roster_job *victim,
                                        const struct roster_job *job)
 {
@@ -37,7 +36,7 @@ static bool victims_may_probe_narrower(const struct roster_job *victim,
            victims_tenant_gives(victim, job);
 }
 
-/* Returns the speed lost with the next worker, in speeds of one worker. */
+/* Returns the speed that the victim loses with its next worker, in speeds of one worker. */
 static double victims_loss(const struct roster_job *victim)
 {
     const struct curve *curve = &victim->history->curve;
@@ -45,8 +44,8 @@ static double victims_loss(const struct roster_job *victim)
     return curve_relative(curve, workers) - curve_relative(curve, workers - 1);
 }
 
-/* Returns the next victim: of the tenant with most slots, then with the smallest loss, then with
- * the lowest id. */
+/* Returns the next job to shrink; NULL: none. The tenant with the most slots comes first, then the
+ * smallest loss, then the lowest job id. */
 static struct roster_job *victims_find_of(const struct scheduler *s, const struct roster_job *job,
                                           bool is_probing, double *ret_loss)
 {
@@ -83,8 +82,8 @@ static bool victims_may_rest(const struct scheduler *s, const struct roster_job 
            victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Returns whether `a` rests before `b`: the lowest rung first, then the worst report, then the
- * latest submission. */
+/* Returns whether `a` rests before `b`: the tenant with the most slots first, then the lowest rung,
+ * the worst report and the latest submission. */
 static bool victims_ranks_below(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->tenant->slots != b->tenant->slots)

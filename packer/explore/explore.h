@@ -1,6 +1,6 @@
 /* explore: decides which pieces of one job move to other lanes because a lane is slow, and whether
- * the change stays. Pure: no clock, no randomness. The caller owns the state, which begins as all
- * zeros. RULES.md: X1 to X10. The rule is our own reconstruction.
+ * the change stays or is undone. Pure: no clock, no randomness. The caller owns the state, which
+ * begins as all zeros. RULES.md: X1 to X10. The rule is our own reconstruction.
  *
  * A look is one call of explore_tick() with the counts since the previous call. The call returns at
  * most one decision. The caller does the moves, and then calls explore_moved(). */
@@ -11,18 +11,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPLORE_ROUNDS 50      /* least number of rounds in a window */
-#define EXPLORE_SAMPLES 4      /* least number of looks with rounds in a window */
-#define EXPLORE_LANES_MAX 32   /* a job on more lanes gets no decision (X9) */
-#define EXPLORE_GAIN_PPM 20000 /* least gain of a move, as a part of the round */
+#define EXPLORE_ROUNDS 50    /* least number of rounds in a window */
+#define EXPLORE_SAMPLES 4    /* least number of looks with rounds in a window */
+#define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
+/* least expected gain of a move, in parts per million of the round time */
+#define EXPLORE_GAIN_PPM 20000
 /* the slowest lane counts as slow above this multiple of the even time */
 #define EXPLORE_UNEVEN_PPM 1100000
-/* X6 applies if workers wait for more than this part of the round */
+/* random tries (X6) begin only if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000
-#define EXPLORE_CHANCE_MOST_PPM 100000 /* highest probability of a try by X6 in a window */
-/* number of windows in which a method is not tried after its first roll-back */
+#define EXPLORE_CHANCE_MOST_PPM 100000 /* highest probability of a random try in a window (X6) */
+/* number of windows in which a method is not tried after its first failed try */
 #define EXPLORE_HOLD_WINDOWS 4
-#define EXPLORE_HOLDS_MAX 5 /* number of consecutive roll-backs that double EXPLORE_HOLD_WINDOWS */
+/* EXPLORE_HOLD_WINDOWS doubles with each further failed try in a row, up to this many times */
+#define EXPLORE_HOLDS_MAX 5
 /* a pause between looks that is longer than this ends the window */
 #define EXPLORE_GAP_NS UINT64_C(30000000000)
 
@@ -51,7 +53,8 @@ struct explore_options {
 struct explore_lane {
     uint32_t id;
     /* Counts since the previous look. handled_ns: time in which the job had work on the lane (X3).
-     * stalled_ns: waits for a last result from this lane, summed over the workers. */
+     * stalled_ns: time that workers waited because the last result came from this lane, summed over
+     * the workers. */
     uint64_t handled_ns, stalled_ns;
     uint64_t room_bytes; /* bytes of the job that the lane has room for; 0: none */
 };
@@ -63,7 +66,7 @@ struct explore_piece {
 
 struct explore_seen {
     /* A number that changes with workers or tensors, and when another part of the service moves
-     * pieces. After a change all measurements restart (X8). */
+     * pieces. After a change of this number all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
     uint64_t rounds, elapsed_ns;      /* counted since the previous look */
@@ -93,8 +96,9 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    struct explore_meter handled; /* handled time of each round in nanoseconds */
-    struct explore_meter stalled; /* nanoseconds of each round, for one worker */
+    /* time of each round in which the lane had work of the job, in nanoseconds */
+    struct explore_meter handled;
+    struct explore_meter stalled; /* waiting time of one worker in each round, in nanoseconds */
 };
 
 enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_RETURNING };

@@ -1,6 +1,6 @@
 /* Owns the moves of each method: greedy, the largest piece first (X7). Of equal pieces the first
- * moves. After a failed try the last moves instead, because one of the pieces may cause the slow
- * lane. No move exceeds the room of a lane, or the time limit of the method for targets. */
+ * moves. After a failed try the last one moves instead, because the first one may not have been the
+ * cause. No move exceeds the room of a lane, or the time limit of the method for targets. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>

@@ -21,7 +21,8 @@ static bool is_drainable(const struct scale_look *look, size_t lane)
            !look->lanes[lane].is_held;
 }
 
-/* Returns the drainable lane with the least load; the last of equal ones. lanes_count: none. */
+/* Returns the drainable lane with the least load; of several such lanes the last; lanes_count:
+ * none. */
 static size_t emptiest(const struct scale_look *look, const bool *is_tried)
 {
     size_t best = look->seen->lanes_count;
@@ -90,7 +91,7 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
     }
     free(is_tried);
     if (error == 0)
-        scale->low_ns = 0; /* the next window would find no plan either */
+        scale->low_ns = 0; /* without this reset the next window would repeat the attempt */
     return error;
 }
 

@@ -21,7 +21,7 @@ static double speed_with(const struct elastic_job *job, uint32_t workers, uint32
 
 /* --- jobs shrink --- */
 
-/* Returns the slots that `need` has in addition to `free`. */
+/* Returns the slots of `need` that are missing in `free`. */
 static struct elastic_slots lack(const struct elastic_slots *free, struct elastic_slots need)
 {
     return (struct elastic_slots){need.workers > free->workers ? need.workers - free->workers : 0,
@@ -152,8 +152,8 @@ static bool lacks_least(const struct elastic_job *job, const struct elastic_slot
     return job->is_probing && (worker || server);
 }
 
-/* Returns the rounds per second that the job gains; 0: fewer rounds in all than the change
- * costs. */
+/* Returns the rounds per second that the job gains; 0: the change costs more rounds than the job
+ * gains. */
 static double gain_of(const struct elastic_job *job, struct elastic_slots by)
 {
     double before = speed_with(job, job->has.workers, job->has.servers);

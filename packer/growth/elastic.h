@@ -1,5 +1,5 @@
 /* Decides which running jobs release workers and servers for a new job, and which jobs get free
- * ones. PURE: no clock; the caller owns the jobs. RULES.md: E1 to E5. */
+ * workers and servers. PURE: no clock; the caller owns the jobs. RULES.md: E1 to E5. */
 #ifndef GRADPOOL_PACKER_GROWTH_ELASTIC_H
 #define GRADPOOL_PACKER_GROWTH_ELASTIC_H
 
@@ -26,7 +26,8 @@ struct elastic_job {
     bool is_probing;
     struct elastic_slots has, least;
     struct elastic_speed speed;
-    /* the job is not changed before this time; a change sets it to ELASTIC_HOLD_NS later */
+    /* no change of the job before this time; each change sets it to ELASTIC_HOLD_NS after the
+     * change */
     uint64_t held_until_ns;
     double stay_s;   /* expected time until the job ends */
     double resize_s; /* time without rounds during a change */
@@ -41,7 +42,8 @@ struct elastic_change {
 /* Removes slots from running jobs until `free` contains `need`. Each change is applied to `jobs`
  * and `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free.
  * -ENOSPC: the running jobs cannot release enough, so the new job has to wait; -ENOBUFS: more
- * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: jobs times changes. */
+ * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: in proportion to jobs
+ * times changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);

@@ -18,8 +18,8 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
 int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 
-/* Adds the plan's target lanes in `state` to the decision. Of lanes that are not started, adds only
- * those of one aggregator. */
+/* Adds the plan's target lanes in `state` to the decision. If the state is PACKER_LANE_UNSTARTED,
+ * adds only lanes of one aggregator. */
 void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state state,
                         struct scale_decision *decision);
 

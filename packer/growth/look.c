@@ -1,4 +1,4 @@
-/* Owns the counts of one window: lanes by their tasks, missing lanes, surplus lanes. Stores nothing
+/* Owns the counts of one window: used and empty lanes, missing lanes, surplus lanes. Stores nothing
  * between windows and decides nothing. RULES.md: G2 to G6. */
 #include "packer/growth/look.h"
 
@@ -69,7 +69,8 @@ bool scale_is_over(const struct scale_job *job)
            job->loss_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Returns whether the lanes of the job may be drained again after its last relief (G8). */
+/* Returns whether the job has been within its loss limit for long enough after its last relief,
+ * so that its lanes may be drained again (G8). */
 static bool is_calm(const struct scale_memory *memory)
 {
     return memory->reliefs == 0 || memory->within >= SCALE_CALM_WINDOWS << memory->reliefs;
@@ -80,7 +81,7 @@ bool scale_is_closed(const struct scale_lane *lane)
     return lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing;
 }
 
-/* Sets the owners of lanes, shared lanes, and the number of lanes of each job. */
+/* Sets the owner and is_shared of each lane, and the number of lanes of each job. */
 static void count_company(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -186,7 +187,7 @@ bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
     return runs;
 }
 
-/* Counts aggregators that may stop. Lanes of one aggregator are neighbours in `lanes`. */
+/* Counts aggregators that may stop. The lanes of one aggregator are adjacent in `lanes`. */
 static void count_resting(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;

@@ -9,7 +9,8 @@ struct scale_look_lane {
     bool has_tasks;
     bool is_shared; /* whether several jobs have tasks on the lane */
     uint32_t owner; /* position of the job with the last task on the lane; UINT32_MAX: none */
-    bool is_held;   /* whether a job on the lane forbids emptying or filling it (G6) */
+    /* whether tasks may neither leave nor enter the lane, because of a job on the lane (G6) */
+    bool is_held;
     /* whether a job on the lane moves, is above its limit, or is in a trial (G12) */
     bool is_avoided;
     double load; /* part of the lane's time for tasks of measured jobs */
@@ -21,18 +22,20 @@ struct scale_look {
     struct scale_look_lane *lanes;
     uint32_t *lanes_of; /* number of lanes of each job; exact for jobs that share no lane */
     bool *shares;       /* whether another job is on a lane of the job, for each job */
-    size_t open;        /* number of open lanes, also those that are closing */
+    size_t open;        /* number of open lanes, including lanes that are closing */
     size_t staying;     /* number of open lanes without a change in progress */
     size_t coming;      /* number of lanes that are opening */
     size_t used;        /* number of staying lanes with tasks */
     size_t empty;       /* number of staying lanes without a task */
-    /* sum over the used lanes of the larger of measured load and load of the tasks */
+    /* sum over the used lanes of the measured load or the computed load of the tasks, whichever is
+     * larger */
     double load;
     uint64_t wished; /* number of lanes that waiting jobs need */
-    size_t short_of; /* number of lanes that should open, also beyond lanes_max (G2, G3) */
-    size_t room;     /* number of lanes that may still open */
-    size_t surplus;  /* number of lanes that may park */
-    size_t resting;  /* number of aggregators that may stop */
+    /* number of lanes that should open, also if lanes_max does not permit them (G2, G3) */
+    size_t short_of;
+    size_t room;    /* number of lanes that may still open */
+    size_t surplus; /* number of lanes that may park */
+    size_t resting; /* number of aggregators that may stop */
 };
 
 /* Computes the counts. -EINVAL, -ENOMEM. The caller calls scale_look_fini() also after an error. */

@@ -1,6 +1,6 @@
-/* Owns the trials with fewer lanes: a job that is alone on its lanes is moved to fewer of them, and
- * back to more if these are too few. The profile stores the result of a trial (R10). Must never
- * change a lane with another job. RULES.md: G12. */
+/* Owns the trials with fewer lanes: a job without other jobs on its lanes is moved to fewer lanes,
+ * and back to more lanes if these are too few. The profile stores the result of a trial (R10). Must
+ * never change a lane with another job. RULES.md: G12. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -12,8 +12,7 @@
 
 /* --- the next job, and its number of lanes --- */
 
-/* Returns the number of lanes that the job should have; 0: the present number, or no trial may
- * begin now. */
+/* Returns the number of lanes that the job should have; 0: the job stays on its lanes. */
 static uint32_t lanes_wanted(const struct scale_look *look, size_t job)
 {
     const struct scale_job *of = &look->seen->jobs[job];
@@ -44,8 +43,9 @@ static bool may_begin(const struct scale *scale, const struct scale_look *look)
            look->open == look->staying;
 }
 
-/* Returns whether the job may change its number of lanes. A job gets more lanes after a trial with
- * too few, or above its limit: a drain may have left too few lanes without exceeding a limit. */
+/* Returns whether the job may change to `wanted` lanes. Fewer lanes: if a trial is in progress or
+ * may begin. More lanes: if a trial is in progress or the job is above its loss limit, because a
+ * drain may have left the job too few lanes. */
 static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
                    uint32_t wanted)
 {
@@ -130,7 +130,7 @@ static size_t free_lanes(const struct scale_look *look, enum packer_lane_state s
     return look->room > look->short_of ? look->room - look->short_of : 0;
 }
 
-/* Makes up to `wanted` free lanes targets; returns their number. */
+/* Marks up to `wanted` free lanes as targets. Returns the number of marked lanes. */
 static uint32_t aim_free(const struct scale_look *look, enum packer_lane_state state,
                          uint32_t wanted, bool *targets)
 {
@@ -163,8 +163,9 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 
 /* --- the decision --- */
 
-/* Records a try. Each failed one doubles the number of windows before the next, so that a job whose
- * tries always fail does not block other jobs. */
+/* Records an attempt to change the number of lanes. Each failed attempt doubles the number of
+ * windows before the next one, so that a job whose attempts always fail does not block other
+ * jobs. */
 static void remember_try(struct scale_memory *memory, uint32_t wanted)
 {
     memory->narrow_to = wanted;
@@ -187,7 +188,7 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
              " (tasks: %zu, bytes: %" PRIu64 ")",
              job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);
-    /* More lanes count as a relief: otherwise a drain could move the job back to too few lanes at
+    /* More lanes count as a relief. Otherwise a drain could move the job back to too few lanes at
      * once (G8). */
     if (job->memory->narrowed == 0 && wanted > now)
         job->memory->reliefs += job->memory->reliefs < SCALE_RELIEFS_MAX;
@@ -196,7 +197,8 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
     return 1;
 }
 
-/* Decides to start an aggregator with free lanes for the job. 0: there is none. */
+/* Returns 1 with the decision to start an aggregator that has free lanes for the job; 0: there is
+ * no such aggregator, or other lanes are opening; -ENOMEM. */
 static int start(const struct scale_look *look, const struct scale_job *job, uint32_t now,
                  uint32_t wanted, struct scale_decision *d)
 {

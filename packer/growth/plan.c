@@ -50,8 +50,7 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* Returns the first part of the lane. If the lane has none, returns a part of a later lane or
- * parts_count. */
+/* Returns the first part at or after the lane in the order of lanes; parts_count: none. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;
@@ -162,7 +161,8 @@ static size_t describe_lanes(struct scale_plan *plan, uint32_t job, uint32_t sou
     return count;
 }
 
-/* Returns lanes_max for the request. Lanes of the job outside the request count, too. */
+/* Returns lanes_max for the request. Lanes of the job that are not in the request use up a part of
+ * the maximum. */
 static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t source)
 {
     uint32_t workers = plan->seen->jobs[job].workers, elsewhere = 0;
@@ -176,8 +176,8 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
 
 /* Describes each leaving task as one tensor of bytes. `ret_bytes_max`, the maximum size of a piece,
  * is the size of the largest of these tasks, so no task is cut. On entry kept->bytes is the number
- * of bytes that should stay on the lane (0: none): the first task stays, and each further one that
- * fits. On return `kept` describes the tasks that stay. */
+ * of bytes that should stay on the lane (0: none): the first task stays, and each further task that
+ * fits into the rest. On return `kept` describes the tasks that stay. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
                              struct scale_part *kept, uint64_t *ret_bytes_max)
 {
@@ -228,7 +228,7 @@ static void take(uint64_t *left, uint64_t amount)
         *left -= amount < *left ? amount : *left;
 }
 
-/* Rounded up, as in the checks of packer_place(). */
+/* Returns the bytes per second, rounded up as in packer_place(). */
 static uint64_t per_second(uint64_t bytes, uint64_t period_ns)
 {
     unsigned __int128 rate = ((unsigned __int128)bytes * NS_PER_S + period_ns - 1) / period_ns;
@@ -318,7 +318,8 @@ int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane)
 
 /* --- all tasks of a lane, all lanes of a job --- */
 
-/* Returns the part with most lane time on the lane; the first of equal ones. SIZE_MAX: none. */
+/* Returns the part with the most lane time on the lane; of several such parts the first; SIZE_MAX:
+ * none. */
 static size_t largest_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t best = SIZE_MAX;

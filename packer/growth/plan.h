@@ -55,7 +55,7 @@ void scale_sort_moves(struct scale_plan *plan);
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
 /* Finds the lane on which the job has the highest predicted loss, among lanes without a change in
- * progress. `ret_loss`: the loss, 0 to 1. -ENOENT with a loss of 0: the job shares no such lane;
+ * progress. `ret_loss`: the loss, 0 to 1. -ENOENT with a loss of 0: no such lane has another job;
  * -ENOMEM. */
 int scale_plan_worst_lane(struct scale_plan *plan, uint32_t job, uint32_t *ret_lane,
                           double *ret_loss);

@@ -39,13 +39,13 @@ static void remember_job(const struct scale_job *job)
     m->over = 0;
     m->stay = SCALE_STAY_NOT;
     m->within += m->within < WINDOWS_MAX;
-    /* Reliefs are forgotten later than the lanes may be drained. Otherwise a drain that always
-     * needs a relief would be repeated at a constant rate. */
+    /* The count of reliefs is reset only long after the lanes may be drained again. Otherwise a
+     * drain that is always followed by a relief would be repeated at a constant rate. */
     if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)
         m->reliefs = 0;
 }
 
-/* Counts the windows of a job that waits for a measurement without other jobs (G11). */
+/* Counts the windows of a job whose period without other jobs should be measured (G11). */
 static void remember_company(const struct scale_job *job, bool shares)
 {
     struct scale_memory *m = job->memory;
@@ -74,7 +74,8 @@ static bool is_low(const struct scale_look *look)
            look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
 }
 
-/* Updates the time since `now` was last 0, and the minimum during that time. */
+/* `now` is a count in this window. Updates the time since the count was last 0, and the minimum of
+ * the count in that time. */
 static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 {
     *held_ns = now && *least ? *held_ns + elapsed : 0;

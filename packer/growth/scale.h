@@ -11,9 +11,11 @@
 
 #include "packer/packer.h"
 
-/* A job that is above its limit for this number of windows is relieved (G4). */
+/* A job that is above its loss limit for this number of windows is relieved: its tasks leave its
+ * worst lane (G4). */
 #define SCALE_OVER_WINDOWS UINT32_C(3)
-/* After this number of windows within the limit the lanes of a relieved job may be drained (G8). */
+/* After this number of windows within its limit, a relieved job's lanes may be drained again
+ * (G8). */
 #define SCALE_CALM_WINDOWS UINT32_C(60)
 /* Lanes are reserved for this number of windows for a job that is measured alone or in a trial
  * (G11, G12). */
@@ -26,47 +28,52 @@
 /* Number of windows between a move of tasks and the next drain, trial or measurement (G7, G11,
  * G12). */
 #define SCALE_SETTLE_WINDOWS UINT32_C(3)
-/* part that is subtracted from every limit in the plan of a drain */
+/* parts per million that are subtracted from every loss limit in the plan of a drain */
 #define SCALE_MARGIN_PPM 10000
-/* 0.8 times the part of a lane that 64 equal jobs may use at a limit of 5 % */
+/* default of low_ppm: 0.8 times the load that 64 equal jobs may cause on a lane at a limit of 5
+ * % */
 #define SCALE_LOW_PPM 700000
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* maximum time that one call adds to a hold time */
-/* Without measured waits, other jobs explain a loss of up to this multiple of the rule's prediction
- * (G4). */
+/* If waits behind other jobs are not measured, other jobs count as the cause of a loss up to this
+ * multiple of the predicted loss (G4). */
 #define SCALE_EXPLAINS 3
 #define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
-/* Options. 0 means the default, which ends each comment. */
+/* Options. 0 means the default, which is named in each comment. */
 struct scale_options {
-    const char *policy; /* policy with a rule of loss; "shared" */
+    const char *policy; /* policy with a rule of loss; default "shared" */
     uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
-    uint32_t lanes_max; /* maximum number of open lanes; no maximum */
+    uint32_t lanes_max; /* maximum number of open lanes; default: no maximum */
     /* number of empty lanes that stay open for the next unmeasured job; default 0 */
     uint32_t lanes_spare;
-    uint32_t low_ppm;         /* a drain may begin below this load of a used lane; SCALE_LOW_PPM */
-    uint64_t drain_hold_ns;   /* time of low load before a drain; 30 s */
-    uint64_t park_hold_ns;    /* time of a surplus lane before it parks; 10 s */
-    uint64_t stop_hold_ns;    /* time without an open lane after which an aggregator stops; 300 s */
-    uint64_t drain_bytes_max; /* a drain or a trial moves at most this many bytes; 4 GiB */
+    uint32_t low_ppm; /* a drain may begin below this load of a used lane; default SCALE_LOW_PPM */
+    uint64_t drain_hold_ns; /* time of low load before a drain; default 30 s */
+    uint64_t park_hold_ns;  /* time of a surplus lane before it parks; default 10 s */
+    /* time without an open lane after which an aggregator stops; default 300 s */
+    uint64_t stop_hold_ns;
+    uint64_t drain_bytes_max; /* a drain or a trial moves at most this many bytes; default 4 GiB */
 };
 
-/* Result of the last attempt to relieve a job above its limit. */
+/* Result of the last attempt to move a job above its loss limit off its worst lane. */
 enum scale_stay {
-    SCALE_STAY_NOT, /* no attempt, or the job was relieved, or it is within the limit again */
-    SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes explain too small a part of the loss */
-    SCALE_STAY_NO_LANE,     /* on all other lanes at least one job would exceed its limit */
+    SCALE_STAY_NOT, /* no attempt, or the job has moved, or the loss is within the limit again */
+    SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes cause too small a part of the loss */
+    SCALE_STAY_NO_LANE,     /* on every other lane some job would exceed its loss limit */
 };
 
 /* State of a job that lasts from window to window. */
 struct scale_memory {
-    uint32_t over;    /* number of consecutive windows above the limit */
-    uint32_t within;  /* number of consecutive windows within the limit */
-    uint32_t reliefs; /* number of recent reliefs, up to SCALE_RELIEFS_MAX; G8 resets it */
+    uint32_t over;   /* number of consecutive windows above the loss limit */
+    uint32_t within; /* number of consecutive windows within the loss limit */
+    /* number of recent moves off a worst lane (reliefs), up to SCALE_RELIEFS_MAX (G8) */
+    uint32_t reliefs;
     enum scale_stay stay;
-    /* loss that other jobs explain, measured or predicted; valid with `stay` */
+    /* part of the loss that other jobs cause, measured or predicted; valid with `stay` */
     uint32_t explained_ppm;
-    uint32_t shares; /* number of consecutive windows of wants_alone on lanes with other jobs */
-    uint32_t alone;  /* number of consecutive windows of wants_alone on lanes without another job */
+    /* number of consecutive windows on lanes with other jobs while wants_alone is set */
+    uint32_t shares;
+    /* number of consecutive windows on lanes without another job while wants_alone is set */
+    uint32_t alone;
     uint32_t measures; /* number of moves to separate lanes for a measurement (G11) */
     /* number of windows since the last move of a trial; 0: no trial is in progress (G12) */
     uint32_t narrowed;
@@ -79,8 +86,8 @@ struct scale_memory {
 struct scale_job {
     uint64_t id;
     uint32_t workers;
-    uint32_t loss_ppm;           /* measured loss; 0 also if it is unknown */
-    uint32_t shared_ppm;         /* part of the loss that waits behind other jobs explain */
+    uint32_t loss_ppm;           /* measured loss; 0: no loss, or unknown */
+    uint32_t shared_ppm;         /* part of the loss that is caused by waits behind other jobs */
     bool knows_shared;           /* whether shared_ppm was measured */
     struct packer_timing timing; /* period_ns is 0 if the job is not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
@@ -89,18 +96,19 @@ struct scale_job {
     bool wants_alone;
     uint32_t lanes_enough; /* smallest number of lanes known to be enough; 0: no trials (G12) */
     uint32_t lanes_next;   /* number of lanes for the next trial; 0: no trial */
-    struct scale_memory *memory; /* memory of the job's windows, which the caller owns */
+    struct scale_memory *memory; /* state of the job from window to window, owned by the caller */
 };
 
 struct scale_lane {
-    /* The lane, as for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and
+    /* The lane, as for packer_place(). Its fields jobs, load_bytes, job_bytes, job_lane_ns and
      * residents are ignored, because they are computed from the tasks. load_ppm is the load in the
      * last window. */
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
     bool is_kept;     /* whether the lane's aggregator must not be stopped */
-    /* whether tasks are moving to the lane, or other tasks stay there, so that it counts as used */
+    /* whether tasks move to the lane, or shards of tables stay there; the lane then counts as
+     * used */
     bool is_awaited;
 };
 
@@ -137,7 +145,7 @@ enum scale_verb {
     SCALE_NARROW,  /* open the parked `lanes`, then do `moves`: `job` gets fewer or more lanes */
     SCALE_MEASURE, /* open the parked `lanes`, then do `moves`: `job` leaves its shared lanes */
     SCALE_RELIEVE, /* open the parked `lanes`, then do `moves`: `job` leaves `lane` */
-    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place nothing new on it */
+    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place no new tasks on `lane` */
     SCALE_PARK,    /* park `lanes`, which have no tasks */
     SCALE_STOP,    /* stop `aggregator`, which has no open lane */
 };
@@ -163,10 +171,10 @@ struct scale {
     bool has_begun;
     uint64_t last_ns;
     uint32_t settle;   /* number of windows until tasks may move for a drain (G7) */
-    uint64_t low_ns;   /* time for which the load has been low */
-    uint64_t idle_ns;  /* time for which there have been surplus lanes */
+    uint64_t low_ns;   /* time since the load was last not low */
+    uint64_t idle_ns;  /* time since the number of surplus lanes was last 0 */
     size_t idle_lanes; /* least number of surplus lanes during idle_ns */
-    uint64_t rest_ns;  /* time for which there have been aggregators to stop */
+    uint64_t rest_ns;  /* time since the number of aggregators that may stop was last 0 */
     size_t resting;    /* least number of aggregators to stop during rest_ns */
 };
 

@@ -1,6 +1,6 @@
-/* Owns the rules by which the pool grows: lanes for waiting jobs, relief of a job above its limit,
- * lanes for a job that was never measured alone. Must never open more than `lanes_max` lanes (G3).
- * RULES.md: G2 to G4, G8, G11. */
+/* Owns the rules by which the pool grows: lanes for waiting jobs, relief (a job above its loss
+ * limit leaves its worst lane), and lanes for a job that was never measured alone. Must never open
+ * more than `lanes_max` lanes (G3). RULES.md: G2 to G4, G8, G11. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 
@@ -72,8 +72,9 @@ static uint32_t excess_ppm(const struct scale_job *job)
     return job->loss_ppm - packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
-/* Returns whether `a` is relieved before `b`. A job with fewer recent reliefs is relieved first,
- * because earlier reliefs may not have helped the other job. */
+/* Returns whether job `a` leaves its worst lane before job `b` does. The job with fewer recent
+ * reliefs comes first, because its relief is more likely to help; then the job furthest above its
+ * limit. */
 static bool is_worse(const struct scale_job *a, const struct scale_job *b)
 {
     if (a->memory->reliefs != b->memory->reliefs)
@@ -81,7 +82,8 @@ static bool is_worse(const struct scale_job *a, const struct scale_job *b)
     return excess_ppm(a) > excess_ppm(b);
 }
 
-/* Returns the next job to relieve, which was above its limit for long enough; jobs_count: none. */
+/* Returns the next job that should leave its worst lane: above its loss limit for enough windows;
+ * jobs_count: none. */
 static size_t worst_job(const struct scale_seen *seen)
 {
     size_t worst = seen->jobs_count;
@@ -97,7 +99,7 @@ static size_t worst_job(const struct scale_seen *seen)
     return worst;
 }
 
-/* Makes up to `room` closed lanes in `state` targets; returns the remaining room. */
+/* Marks up to `room` closed lanes in `state` as targets. Returns the rest of `room`. */
 static size_t aim_closed(const struct scale_look *look, enum packer_lane_state state, size_t room,
                          bool *targets)
 {
@@ -157,8 +159,8 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
     d->lane = look->seen->lanes[lane].lane.id;
 }
 
-/* Restarts the count of windows of the other jobs on the lane, because the relief may help them,
- * too. */
+/* Sets the number of windows above the limit to 0 for all jobs on the lane, because the move of one
+ * job may help the other jobs, too. */
 static void start_anew(const struct scale_seen *seen, uint32_t lane)
 {
     for (size_t i = 0; i < seen->tasks_count; i++)
@@ -166,9 +168,10 @@ static void start_anew(const struct scale_seen *seen, uint32_t lane)
             seen->jobs[seen->tasks[i].job].memory->over = 0;
 }
 
-/* Relieves a job. If a target's aggregator is not started, the decision is to start it, and the job
- * moves at its next relief. The start counts as a relief. So a job that is sometimes above its
- * limit starts aggregators less and less often (G8). */
+/* Moves the tasks of a job off its worst lane. If the aggregator of a target lane is not started,
+ * the decision is to start this aggregator, and the job moves at its next relief. The start counts
+ * as a relief. So a job that is sometimes above its limit starts aggregators less and less often
+ * (G8). */
 static int relieve(struct scale *scale, const struct scale_look *look, struct scale_plan *plan,
                    uint32_t job, uint32_t lane, struct scale_decision *d)
 {
@@ -188,8 +191,8 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* Returns whether other jobs on the lanes explain the loss. Any other loss would be the same on
- * every lane. `rule`: predicted loss on the job's worst lane, 0 to 1. */
+/* Returns whether other jobs on the lanes cause the loss. With any other cause the loss would be
+ * the same on every lane. `rule`: predicted loss on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
     if (!job->knows_shared)
@@ -202,7 +205,7 @@ static uint32_t explained_ppm(const struct scale_job *job, double rule)
     return job->knows_shared ? job->shared_ppm : (uint32_t)(rule * 1e6);
 }
 
-/* Returns 1 with a decision, 0 without a plan (`stay` has the reason), -ENOMEM. */
+/* Returns 1 with a decision; 0 without a plan (memory->stay has the reason); -ENOMEM. */
 static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
                       struct scale_decision *d)
 {
@@ -214,7 +217,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (error == 0)
         error = scale_plan_worst_lane(&plan, job, &lane, &loss);
-    /* too few lanes explain a loss, too (G12) */
+    /* too few lanes also cause a loss (G12) */
     bool is_short = look->lanes_of[job] < of->lanes_enough;
     if (error != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
@@ -258,8 +261,8 @@ static bool somebody_is_measured(const struct scale_look *look)
     return false;
 }
 
-/* Returns the next job to measure: with the fewest moves for a measurement, then with the longest
- * time on shared lanes; jobs_count: none. */
+/* Returns the next job to measure without other jobs; jobs_count: none. The job with the fewest
+ * moves for a measurement comes first, then the job with the longest time on shared lanes. */
 static size_t next_to_measure(const struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -277,7 +280,7 @@ static size_t next_to_measure(const struct scale_look *look)
     return best;
 }
 
-/* Makes lanes without another job targets; returns whether there are any. */
+/* Marks lanes without another job as targets. Returns whether there is one. */
 static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
 {
     const struct scale_seen *seen = look->seen;
@@ -351,7 +354,7 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* between two attempts the same time passes again */
+        /* the next attempt follows after the same number of windows */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

@@ -44,8 +44,9 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* Returns the delay of the end of the job's work on the lane (L8). It follows from the stretch of
- * the last burst, or of all work if that lasts longer than span_ns. */
+/* Returns by how much other jobs delay the end of the job's work on the lane (L8). They lengthen
+ * the work by the factor `stretch`. The delay is the larger one of two: the delay of the last
+ * burst, and of all work beyond span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;
@@ -112,7 +113,7 @@ double loss_share_room_ns(const struct packer_timing *timing, double share)
     double period_ns = (double)timing->period_ns, ns = share * period_ns;
 
     if (share >= 1)
-        return 1e300; /* a share is never above 1, whatever the lane time */
+        return 1e300; /* no lane time leads to a share above 1 */
     return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
 }
 

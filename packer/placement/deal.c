@@ -1,23 +1,24 @@
-/* Distributes the pieces so that each lane gets some from all parts of the request. Gradients
- * become ready one after the other: a lane with only the last ones would first be idle and then
- * late (P14). Uses only lanes with pieces of the placement, and never exceeds the room of a
+/* Distributes the pieces so that each lane gets pieces from all parts of the request. Gradients
+ * become ready one after the other: a lane with only the last pieces would first be idle and then
+ * finish late (P14). Uses only lanes with pieces of the placement, and never exceeds the room of a
  * lane. */
 #include "packer/placement/deal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+/* A lane that gets pieces. */
 struct hand {
     size_t lane;
     double quota_ns; /* lane time of this placement on the lane before the distribution */
     double dealt_ns; /* lane time of pieces assigned so far */
 };
 
-/* A piece that has no lane yet. */
+/* A piece to place. */
 struct card {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position of the tensor */
-    bool is_crumb;
+    bool is_crumb;   /* the lane time is below `crumb_ns`, so the piece is placed last */
 };
 
 struct deal {
@@ -66,8 +67,8 @@ static void take_hands(struct deal *deal)
     }
 }
 
-/* Returns the lane that this piece would bring the least ahead of its quota; NULL: no lane has
- * room. */
+/* Returns the lane with the smallest ratio of lane time (assigned plus this piece) to quota; NULL:
+ * no lane has room. */
 static struct hand *choose(const struct deal *deal, const struct placement_need *need)
 {
     const struct placement *placement = deal->placement;

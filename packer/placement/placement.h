@@ -55,7 +55,7 @@ int placement_init(struct placement *placement, const struct packer_request *req
 void placement_fini(struct placement *placement);
 
 /* Returns the number of elements of each piece except the last, if `elements` of the tensor are cut
- * into the fewest pieces of equal size. At least 1. */
+ * into the fewest pieces of equal size. The result is at least 1. */
 uint64_t placement_piece_elements(const struct placement *placement, size_t tensor,
                                   uint64_t elements);
 

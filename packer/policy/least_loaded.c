@@ -1,11 +1,12 @@
 /* Owns the policy `least-loaded`: the largest piece first, each piece on the lane with the least
- * load. P6 decides between equal lanes. */
+ * load. Rule P6 (README.md) orders lanes of equal load. */
 #include <stdlib.h>
 
 #include "packer/placement/cut.h"
 #include "packer/policy/policy.h"
 
-/* Returns whether lane a is better than lane b (P6). Lane a has the higher position. */
+/* Returns whether a piece should go to lane a, which has the higher position, and not to lane b
+ * (P6). */
 static bool is_better(const struct placement_lane *a, const struct placement_lane *b)
 {
     if (a->load_step != b->load_step)

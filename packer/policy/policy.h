@@ -1,6 +1,7 @@
 /* The policies of the packer, one function each. A policy places every element of every tensor of
- * placement->request once, with placement_put(), and returns 0. If it cannot, it refuses the
- * request, returns that error, and all its pieces are dropped. Only packer/ uses this header. */
+ * placement->request once, with placement_put(), and returns 0. A policy that finds no room refuses
+ * the request with placement_refuse() and returns this error; the caller drops all pieces. Only
+ * packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_POLICY_POLICY_H
 #define GRADPOOL_PACKER_POLICY_POLICY_H
 
@@ -11,8 +12,8 @@ typedef int (*policy_place_fn)(struct placement *placement);
 
 int policy_least_loaded(struct placement *placement);
 int policy_dedicated(struct placement *placement);
-/* Like dedicated, but with fewer lanes if there are not enough. Places unmeasured jobs for policies
- * with a loss limit (P12). */
+/* Like policy_dedicated(), but with fewer lanes if not enough lanes are free. Places unmeasured
+ * jobs for policies with a loss limit (P12). */
 int policy_unmeasured(struct placement *placement);
 int policy_shared(struct placement *placement);
 /* Packs with the given rule of loss, within the loss limits of all jobs. */

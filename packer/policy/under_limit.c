@@ -1,6 +1,6 @@
 /* Owns packing within loss limits: best fit decreasing, all or nothing, with any rule of loss. No
- * job on a lane exceeds its limit, nor does the placed one (P9). No lane opens while an open one
- * has room (P10). loss.h has the rules of loss. */
+ * plan exceeds a loss limit, neither of the placed job nor of other jobs on its lanes (P9). No lane
+ * opens while an open lane has room (P10). loss.h has the rules of loss. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -83,14 +83,15 @@ static bool is_admissible(const struct fit *fit, size_t lane, const struct place
            placement_lane_fits(fit->placement, lane, need);
 }
 
-/* Returns the rank of a lane in the order of opening; 0: the lane is open, or this plan opens it
- * already. */
+/* Returns the position of a lane in the order of opening (parked lanes before lanes of
+ * aggregators that are not started); 0: the lane is open, or this plan opens it already. */
 static int opening(const struct fit *fit, size_t lane)
 {
     return fit->placement->lanes[lane].taken ? 0 : (int)lane_at(fit, lane)->state;
 }
 
-/* Returns whether lane a is better than lane b (P10). Lane a has the higher position. */
+/* Returns whether a piece should go to lane a, which has the higher position, and not to lane b
+ * (P10). */
 static bool is_better(const struct fit *fit, size_t a, size_t b, const struct placement_need *need)
 {
     const struct placement_lane *lanes = fit->placement->lanes;
@@ -220,7 +221,8 @@ static int put_all(struct fit *fit)
     return error;
 }
 
-/* Makes only `lanes_max` lanes usable: those of the job, then those with the most room. */
+/* Makes at most `lanes_max` lanes usable: first lanes with pieces of the job, then the lanes with
+ * the most room. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;
@@ -293,9 +295,10 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* The distribution may fail if best fit has filled lanes completely. With a reserve of one piece on
- * each lane it succeeds, but needs more lanes. Only a job of many pieces gains from this, and never
- * with more lanes without other jobs than workers. */
+/* deal_in_order() may fail if best fit has filled lanes completely. With a reserve of one piece on
+ * each lane it succeeds, but needs more lanes. Only a job of many pieces has a reserve, and the
+ * result is refused if the job then has more lanes without other jobs than before, and more than it
+ * has workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
@@ -317,7 +320,7 @@ static int put_evenly(struct fit *fit)
     return error == -ENOSPC ? put_within_lanes_max(fit) : error;
 }
 
-/* --- lanes of its own (P15) --- */
+/* --- lanes without other jobs (P15) --- */
 
 static bool loses_by_itself(const struct fit *fit)
 {
@@ -330,8 +333,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Limits the additional lane time on the job's own lanes so that its loss is at most `loss`, plus
- * `more_ns`. Lanes that are closed in `ret_room_ns` (negative) stay closed. */
+/* Limits the room on lanes without other jobs to the lane time at which the job loses `loss`, plus
+ * `more_ns`. A lane with a negative value in `ret_room_ns` stays unusable. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;

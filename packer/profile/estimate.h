@@ -15,8 +15,8 @@ struct estimate {
 };
 
 void estimate_take(struct estimate *estimate, uint64_t sample);
-/* Deletes the samples, because the conditions of the next ones differ. `value` stays until the next
- * sample. */
+/* Deletes the samples, for example because the number of lanes has changed. `value` stays until the
+ * next sample. */
 void estimate_restart(struct estimate *estimate);
 
 #endif

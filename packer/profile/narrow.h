@@ -10,7 +10,7 @@
 
 /* The search; all zeros: not begun. */
 struct narrow {
-    uint32_t few;       /* largest number of lanes that was too small; 0: none */
+    uint32_t few;       /* largest number of lanes known to be too small; 0: none */
     uint32_t enough;    /* smallest number of lanes that was enough */
     uint32_t spent_ppm; /* loss of the job on `enough` lanes */
 };

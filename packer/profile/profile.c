@@ -20,15 +20,16 @@ static uint64_t *time_at(struct profile_times *of, size_t offset)
     return (uint64_t *)((char *)of + offset);
 }
 
-/* Deletes the times at the end of a round: samples beside other jobs include their work. */
+/* Deletes the three times at the end of a round: beside other jobs these samples include work of
+ * the other jobs. */
 static void forget_ending(struct profile_times *of)
 {
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
 
-/* Returns whether the job itself has changed: its period exceeds by a quarter the period alone plus
- * the growth of lane time on the busiest lane. Other jobs do not explain this, because loss limits
- * keep their effect far below a quarter (R9). */
+/* Returns whether the job itself has changed: its period is more than a quarter above the explained
+ * one, which is the period alone plus the growth of lane time on the busiest lane. Other jobs
+ * cannot be the cause, because loss limits keep their effect far below a quarter (R9). */
 static bool is_strange(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
@@ -43,14 +44,15 @@ static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
     uint64_t mean_ns =
-        p->setting_ns / p->setting_rounds; /* a median of 9 samples may include too few rounds */
+        /* the mean, because a median of 9 samples may cover too few rounds */
+        p->setting_ns / p->setting_rounds;
     if (narrow_take(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
     return true;
 }
 
-/* On `enough` lanes the cost of fewer lanes is known. The period on all lanes is computed from the
- * present one, so it follows changes of the job. */
+/* Stores the times of a job on `enough` lanes, where the cost of fewer lanes is known. The period
+ * on all lanes is computed from the present period, so it follows changes of the job. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -59,7 +61,8 @@ static void follow_on_fewest(struct profile *p)
     p->strange = 0;
 }
 
-/* Deletes the result of a trial under a looser limit if it exceeds the present limit. */
+/* Undoes the search for fewer lanes if its cost is too high for the present loss limit. The limit
+ * may have been looser during the search. */
 static void heed_limit(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
@@ -68,10 +71,12 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
     p->fewest = (struct profile_times){0};
 }
 
+/* Where the job runs, compared with its search for fewer lanes (R10). */
 enum profile_stand {
-    STANDS_ELSEWHERE, /* beside other jobs, or alone on another number of lanes */
-    STANDS_TRIED,     /* alone on the lanes of the trial, or on too few lanes */
-    STANDS_FEWEST,    /* alone on the `enough` lanes of a completed search */
+    /* on lanes with other jobs, or without other jobs on some further number of lanes */
+    STANDS_ELSEWHERE,
+    STANDS_TRIED,  /* without other jobs, on the lanes of the trial or on too few lanes */
+    STANDS_FEWEST, /* without other jobs, on the `enough` lanes of a completed search */
 };
 
 static enum profile_stand stand(const struct profile *p)
@@ -104,7 +109,7 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
         follow_on_fewest(p);
         return false;
     }
-    if (at == STANDS_TRIED) /* a trial has an intended longer period (R9) */
+    if (at == STANDS_TRIED) /* in a trial a longer period is expected (R9) */
         return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
     p->strange = is_strange(p) ? p->strange + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
@@ -121,8 +126,8 @@ static bool settle(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* Returns whether the times have changed. A change of lane time below a hundredth of the period
- * affects no loss. */
+/* Returns whether period or lane time differs by a quarter from profile_use(). A change of lane
+ * time below a hundredth of the period does not count, because no loss depends on it. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);
@@ -186,8 +191,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* Returns the times on the fewest lanes. Busiest lane and end of a round are no loss there, because
- * spent_ppm contains them (R10). */
+/* Returns the times on the fewest lanes, with the period on all lanes: spent_ppm already contains
+ * the cost of fewer lanes (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -195,8 +200,8 @@ static struct profile_times on_fewest(const struct profile *p)
     return known;
 }
 
-/* Returns the best times. Without times alone, present times beside other jobs are better than
- * those of an earlier run. */
+/* Returns the most reliable times: without other jobs, otherwise present times beside other jobs,
+ * otherwise times of an earlier run. */
 static struct profile_times best_known(const struct profile *p)
 {
     if (profile_knows_alone(p))
@@ -206,8 +211,8 @@ static struct profile_times best_known(const struct profile *p)
     return known;
 }
 
-/* Other jobs lengthen the period, but not the lane time, so the present lane time is used. The
- * busiest lane keeps its part of the lane time, because lane time beyond it counts as a longer
+/* Other jobs lengthen the period, but not the lane time, so the present lane time is returned. The
+ * part of the busiest lane stays as measured alone, because more lane time there counts as a longer
  * period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {

@@ -14,15 +14,15 @@
 #define PROFILE_LEAST_ROUNDS 20
 #define PROFILE_LEAST_SAMPLES 3
 #define PROFILE_TRIED_ROUNDS 50 /* number of rounds on fewer lanes before a verdict (R10) */
-/* number of consecutive samples with an unexplained period after which the job counts as changed
- * (R9) */
+/* After this number of consecutive samples with a period that `alone` does not explain, the job
+ * counts as changed (R9). */
 #define PROFILE_STRANGE_SAMPLES 10
 #define PROFILE_TIMES 6 /* number of fields of struct profile_times */
 
 /* A sample covers the rounds that began since the previous sample; at least one round. */
 struct profile_sample {
     uint64_t rounds;
-    /* time from the last start of a round before the sample to the last start in the sample */
+    /* time from the start of the last round before the sample to the start of its last round */
     uint64_t elapsed_ns;
     uint64_t busiest_ns;     /* lane time of a round on the job's busiest lane */
     uint64_t lanes_ns;       /* lane time of a round on all lanes of the job */
@@ -43,7 +43,8 @@ struct profile_times {
 
 struct profile {
     uint64_t rounds; /* number of rounds in all samples */
-    /* The conditions of the present estimates: whether alone, and the number of lanes. */
+    /* Conditions of the present samples: whether the job is alone on its lanes, and their
+     * number. */
     bool is_alone;
     uint32_t lanes;
     /* number of rounds and total time of the samples under these conditions */
@@ -76,7 +77,7 @@ void profile_use(struct profile *profile);
  * fewer lanes. Times beside other jobs are only a hint for placement (R5). */
 void profile_recall(struct profile *profile, const struct profile_times *before, bool is_alone,
                     uint32_t lanes, const struct narrow *narrow);
-/* Returns whether the job was measured without other jobs; otherwise its loss is unknown. */
+/* Returns whether the job was measured without other jobs. If not, its loss is unknown. */
 bool profile_knows_alone(const struct profile *profile);
 /* Returns the times for placement; period_ns 0: the job is not measured. */
 struct profile_times profile_known(const struct profile *profile);

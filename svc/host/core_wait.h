@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Returns the total time for which the calling thread was ready but did not run. 0: the kernel does
- * not count it. Makes a few system calls. */
+ * not count this time. Makes a few system calls. */
 uint64_t core_wait_ns(void);
 
 #endif

@@ -29,8 +29,8 @@ static int hwloc_error(struct err *err, const char *what)
     return err_set(err, code, "hwloc cannot %s: %s", what, err_text(code));
 }
 
-/* Loads the topology. Cores that are not allowed are counted, too. A core therefore has the same
- * index for every process on the machine, in any cgroup (C2). */
+/* Loads the topology. The topology includes cores that this process may not use. A core therefore
+ * has the same index for every process on the machine, in any cgroup (C2). */
 static int load_topology(struct cores *c, struct err *err)
 {
     if (hwloc_topology_init(&c->topology) < 0)
@@ -94,8 +94,8 @@ static int by_node_then_index(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Collects the cores. The first allowed PU represents its core; its other PUs (SMT siblings) are
- * not used (C3). */
+/* Collects the cores. Each core is used through its first allowed PU; further PUs of the core (SMT
+ * siblings) are not used (C3). */
 static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 {
     hwloc_obj_t object = NULL;
@@ -185,7 +185,8 @@ static hwloc_const_nodeset_t nodeset_of(const struct cores *c, size_t position)
     return node ? node->nodeset : NULL;
 }
 
-/* hwloc's several codes for "not supported" mean no more than -EINVAL */
+/* Returns -EPERM or -EINVAL for a failed binding. hwloc sets several codes for "not supported"; all
+ * of these become -EINVAL. */
 static int bind_error(void) { return errno == EPERM ? -EPERM : -EINVAL; }
 
 int cores_bind_thread(const struct cores *c, size_t position)

@@ -25,8 +25,8 @@ struct core {
 };
 
 /* Finds the cores (about 3 ms). `list` selects some by index, such as "0-3,8" (NULL: all). Returns
- * 0, -EINVAL if a core in the list may not be used (the text names it and the usable cores), or
- * -ENOENT if no core is left. */
+ * 0, -EINVAL if a core in the list may not be used (the text has this core and the usable cores),
+ * or -ENOENT if no core is left. */
 int cores_create(const char *list, struct cores **ret_cores, struct err *err);
 void cores_destroy(struct cores *c);
 
@@ -50,7 +50,8 @@ int cores_bind_thread(const struct cores *c, size_t position);
  * ignored. Does nothing if there is only one node. */
 int cores_bind_memory(const struct cores *c, size_t position, void *base, size_t bytes);
 
-/* Writes the versions of hwloc's interface. The running hwloc reports no other version. */
+/* Writes the versions of hwloc's interface, at build time and at run time. hwloc has no function
+ * for its full version. */
 void cores_library(struct library *ret_row);
 
 #endif

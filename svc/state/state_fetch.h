@@ -6,7 +6,7 @@
 #include "svc/channel/channel.h"
 
 struct state_fetch {
-    struct channel *channel;                   /* borrowed; connected as an operator's channel */
+    struct channel *channel;                   /* channel of an operator; owned by the caller */
     envelope *reply;                           /* owns `what` */
     const Gradpool__Wire__SnapshotReply *what; /* list of the tensors in the snapshot */
 };
@@ -29,8 +29,8 @@ typedef int (*state_part_fn)(void *context, size_t tensor, uint64_t offset, cons
  * Errors are refusals of the coordinator (-ENOENT, -EAGAIN, -ENODATA, -EOPNOTSUPP and others), and
  * those of channel_call(). */
 int state_fetch_begin(struct state_fetch *f, const struct state_wish *wish, struct err *err);
-/* Fetches the next parts, and calls `take` for each. Returns their number, 0 if the state is
- * complete, or an error of the channel or of `take`. */
+/* Fetches the next parts, and calls `take` for each part. Returns the number of parts; 0: the state
+ * is complete. Errors: those of the channel and of `take`. */
 int64_t state_fetch_next(struct state_fetch *f, state_part_fn take, void *context, struct err *err);
 /* Ends the snapshot, so that the job's rounds continue. Returns 0 or a negative errno. */
 int state_fetch_end(struct state_fetch *f, struct err *err);

@@ -19,7 +19,7 @@ struct state_tensor {
     uint8_t dtype, rule; /* values of enum reduce_dtype and enum update_rule */
     uint64_t elements;
     uint64_t steps;  /* number of updates since the parameters were set */
-    uint64_t round;  /* newest round in the state; only information */
+    uint64_t round;  /* newest round in the state; for information only */
     uint64_t offset; /* offset of the arrays in the file */
     uint64_t sum;    /* checksum of the arrays */
 };

@@ -92,8 +92,8 @@ static int follow(char **path)
     return 1;
 }
 
-/* Follows symbolic links. The links are kept. The file replaces their target, which need not
- * exist. */
+/* Follows symbolic links. The links stay unchanged. The new file replaces the target of the last
+ * link, which need not exist. */
 static int find_place(const char *path, char **ret_path)
 {
     _cleanup_free_ char *place = strdup(path);
@@ -137,8 +137,8 @@ static int open_new(struct state_writer *w)
     return error;
 }
 
-/* Returns whether state_file.c could read the tensors again. Their data may come from another
- * process. */
+/* Returns whether state_file.c could read the tensors again. The caller may have received them from
+ * another process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -264,8 +264,9 @@ static int give_name(struct state_writer *w)
     return 0;
 }
 
-/* Links the file under its name. Only rename() replaces another file, and rename() needs a name, so
- * the file first has a temporary one. All signals are blocked meanwhile. */
+/* Links the file under its name. Only rename() can replace another file, and rename() needs a name,
+ * so the file first gets a temporary name. Signals are blocked until the rename, so that no signal
+ * leaves a temporary name. */
 static int publish(struct state_writer *w)
 {
     sigset_t all, before;

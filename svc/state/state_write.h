@@ -14,11 +14,11 @@ struct state_writer {
 };
 
 /* Begins a file for `path`, or for the target if `path` is a symbolic link. Until it is complete
- * the file has no name, or a temporary one in the same folder. Tensors are sorted by name. They are
- * copied, but the caller still owns their names. The fields steps, round, offset and sum are
+ * the file has no name, or a temporary one in the same folder. Tensors are sorted by name. The
+ * array is copied, but the caller still owns the names. The fields steps, round, offset and sum are
  * ignored. Returns 0 or an error with a text; afterwards no other function of the writer may be
  * called. -EINVAL: wrong order, an impossible tensor, an empty path, or a target that is no regular
- * file. Others are from open(2). */
+ * file. Other errors are those of open(2). */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,
                       struct state_writer *ret_writer, struct err *err);
 /* Writes the arrays of tensor `at`, with its steps and round. Returns 0 or a negative errno. */
@@ -26,7 +26,7 @@ int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t 
                     const void *data, struct err *err);
 /* Ends and frees the writer. Returns 0 if the file is complete and on the disk under its name.
  * After an error before the rename, the former file is unchanged. After an error of the last
- * fsync(), the new file has replaced it. */
+ * fsync(), the new file has replaced the former one. */
 int state_write_finish(struct state_writer *w, struct err *err);
 /* Removes the unfinished file and frees the writer. */
 void state_write_abandon(struct state_writer *w);

@@ -5,7 +5,8 @@
 
 #include "svc/timeline/timeline_file.h"
 
-/* Longest timeline that a coordinator allows. A file of a longer one would be too large to open. */
+/* Longest timeline that a coordinator allows. The file of a longer timeline would be too large for
+ * a viewer. */
 #define TIMELINE_NS_MAX (3600 * NS_PER_S)
 
 struct timeline_wish {

@@ -14,7 +14,8 @@
 
 struct timeline_file {
     int fd;
-    /* the batch, composed in memory, so that a forked child cannot write it again */
+    /* the batch; a buffer in memory, because a forked child could write the buffer of a FILE
+     * again */
     char *text;
     size_t text_bytes;
     char *path, *job;
@@ -41,7 +42,8 @@ static bool begin_text(struct timeline_file *f)
     return f->picture.out;
 }
 
-/* Converts an error of a file, so that it does not have the code of another error of a timeline. */
+/* Returns the negative error of a file operation. EINVAL and EPIPE have another meaning for a
+ * timeline, so -EIO is returned instead. */
 static int own_error(int error) { return error == EINVAL || error == EPIPE ? -EIO : -error; }
 
 static ssize_t write_some(const struct timeline_file *f, size_t at)
@@ -183,7 +185,7 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* Completes the file. The end of a stream is written here, once. */
+/* Completes the file. In a stream, which cannot be overwritten, the end is written only here. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

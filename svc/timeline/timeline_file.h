@@ -1,6 +1,6 @@
-/* A timeline as a file in Chrome's trace format. Each worker and aggregator is a process. In it,
- * each lane is a thread; if rounds overlap, there are more threads. A round is a span, which
- * contains the spans of its steps. README: E1 to E4. */
+/* A timeline as a file in Chrome's trace format. In the viewer each worker and aggregator is a
+ * process, and each of its lanes is a thread. Rounds that overlap are shown in further threads. A
+ * round is a span, which contains the spans of its steps. README: E1 to E4. */
 #ifndef GRADPOOL_TIMELINE_FILE_H
 #define GRADPOOL_TIMELINE_FILE_H
 

@@ -12,7 +12,8 @@
 
 /* first process number of aggregators; the process number of a worker is its rank */
 #define AGGREGATORS_FROM 100000
-#define ROWS_PER_LANE 1000000 /* thread numbers of a lane: those of lane 3 begin at 3000000 */
+/* thread numbers for each lane: lane 3 has the numbers from 3000000 on */
+#define ROWS_PER_LANE 1000000
 /* maximum number of rows of a lane: a power of two, less than ROWS_PER_LANE */
 #define ROWS_MAX (1u << 19)
 /* Shortest span of a step. The recorder omits shorter steps. */
@@ -109,8 +110,8 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
                                                         .name = name};
 }
 
-/* Finds a tensor by piece or by number: the last entry that is not larger, because both are
- * sorted. */
+/* Finds a tensor by the number of a piece (`is_piece`) or of the tensor; NULL: unknown. Both
+ * numbers ascend in `names`, so only the last entry up to `thing` can match. */
 static const struct named *find_name(const struct picture *pic, bool is_piece, uint32_t thing)
 {
     size_t low = 0, high = pic->names_count;
@@ -256,8 +257,8 @@ static bool grow_rows(struct lane_rows *lane)
     return true;
 }
 
-/* Returns the first row that ends at or before `at_ns`. The caller has checked that there is
- * one. */
+/* Returns the first row that ends at or before `at_ns`. The caller has checked that such a row
+ * exists. */
 static uint32_t first_row(const struct lane_rows *lane, uint64_t at_ns)
 {
     uint32_t k = 1;
@@ -353,8 +354,8 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* Converts to the coordinator's clock before a row is chosen. When the estimate of an offset
- * improves, rounds move and may then overlap earlier ones. */
+/* Converts the times of a round to the coordinator's clock, before a row is chosen: when the
+ * estimate of an offset improves, rounds shift and may overlap earlier rounds. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)

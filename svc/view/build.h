@@ -13,7 +13,7 @@ struct view_library {
 
 struct view_build {
     const char *version, *commit, *compiler;
-    const char *kernels; /* instruction sets of this machine, the one in use first */
+    const char *kernels; /* instruction sets of this machine; the first one is in use */
     uint32_t protocol;
     const struct view_library *libraries;
     size_t libraries_count;

@@ -1,5 +1,5 @@
-/* Plain data for the report about a benchmark's run. It has some parts of a running service's data:
- * cores over time, losses of jobs, moves and growth. The owner of the data owns strings and
+/* Plain data for the report about a benchmark's run. Cores over time, losses of jobs, moves and
+ * growth have the same structs as for a running service. The owner of the data owns strings and
  * arrays. */
 #ifndef GRADPOOL_VIEW_RUN_H
 #define GRADPOOL_VIEW_RUN_H

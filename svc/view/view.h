@@ -1,6 +1,6 @@
 /* Plain data for users: status, jobs, metrics, pages, reports. The coordinator fills in the
- * structs; cli and ops print them. There is no code here. The owner of the data owns the strings.
- * ppm: millionths. */
+ * structs; cli and ops print them. The header has no code. The owner of the data also owns the
+ * strings. Fields with _ppm are in millionths. */
 #ifndef GRADPOOL_VIEW_VIEW_H
 #define GRADPOOL_VIEW_VIEW_H
 
@@ -19,8 +19,8 @@ struct view_use {
     uint64_t handled_ns; /* time in which a round was ready or in progress */
     uint64_t stalled_ns; /* time that workers waited for this lane, summed over all workers */
     uint32_t states;     /* number of pieces with parameters */
-    uint32_t copied;     /* number of these pieces with a whole copy */
-    /* number of these pieces without a copy and without a state: none was set, or the piece has
+    uint32_t copied;     /* number of these pieces with a complete replica */
+    /* number of pieces that need no replica: their parameters were never set, or the piece has
      * failed */
     uint32_t empty;
 };
@@ -100,7 +100,7 @@ struct view_status {
     size_t settings_count;
     struct view_payer *payers; /* for operators only */
     size_t payers_count;
-    bool own_only; /* jobs of other tenants are left out, also from sums */
+    bool own_only; /* true: jobs of other tenants are in no list and no sum */
 };
 
 struct view_worker {
@@ -146,7 +146,7 @@ struct view_jobs {
     size_t jobs_count;
 };
 
-/* Cores that the service has allocated, and cores that it saves. */
+/* Cores that the service has allocated, uses, and would need without sharing. */
 struct view_cores {
     /* number of lanes that are not parked; for a tenant, the sum of its jobs' parts of lanes */
     double allocated;
@@ -167,7 +167,7 @@ struct view_tenant {
     uint32_t jobs, connections;
     /* CPU time that the coordinator has spent on the tenant's requests */
     uint64_t cpu_ns;
-    struct view_limit *limits; /* without limits whose use only lanes count */
+    struct view_limit *limits; /* limits of the tenant, except those whose use only lanes count */
     size_t limits_count;
 };
 

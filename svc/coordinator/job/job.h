@@ -29,12 +29,12 @@ struct keeping {
     uint32_t former; /* previous replica holder, while the lane may still need its copy; 0: none */
     bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
-    bool keeper_knows, former_knows, lane_knows; /* was informed of the piece's lane and holder */
+    bool keeper_knows, former_knows, lane_knows; /* answered the newest message about the piece */
 };
 
 struct piece {
     uint32_t id, task, epoch;
-    /* Epoch of the piece's last placement without a release by the former lane, or first epoch. */
+    /* Epoch at which the piece was last placed because its lane was lost, or its first epoch. */
     uint32_t lost_epoch;
     uint64_t first, elements;
     struct lane *lane;
@@ -49,7 +49,7 @@ struct tensor {
     struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed; /* newest round whose COMMIT a rank had when it left; 0: none */
+    uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -145,21 +145,21 @@ enum entering {
     ENTERING_AT_ONCE, /* late workers enter each tensor at its open round */
 };
 
-/* Ranks of the job, and ranks that join or leave (rooms membership/ and session/). */
+/* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
     uint32_t founding, wanted; /* ranks at the start; ranks that the last resize requested (K45) */
     uint32_t version;          /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
-    bool tells_leavers;  /* some ranks have left, and the lanes are not informed yet */
+    bool tells_leavers;  /* lanes are not yet informed of ranks that have left */
     bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks to join */
     uint32_t grower;
-    uint32_t claims;               /* current claims, as bits of enum claim */
+    uint32_t claims;               /* operations that now block others, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     /* the current hold of a rank at the end of an iteration; NULL: none */
     struct holding *holding;
-    struct lane_said *said; /* failure that a lane has reported, for a moment; NULL: none */
+    struct lane_said *said; /* failure from a lane that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
@@ -184,25 +184,25 @@ struct job_waits {
     char *waits_for; /* sentence for workers and operators; NULL: the job does not wait (K102) */
     uint64_t measure_by_ns; /* deadline of the wait until another job is measured; 0: no wait */
     uint64_t start_by_ns;   /* deadline of the wait for an aggregator; 0: no wait */
-    uint32_t requests;      /* number of open requests of its workers */
+    uint32_t requests;      /* number of requests of its workers without a reply */
 };
 
-/* Replicas on other aggregators (room replica/). */
+/* Replicas on other aggregators (folder replica/). */
 struct job_copies {
     bool lacks_keeper;   /* the service has no other aggregator for replicas (K57) */
     bool has_formers;    /* some piece may have a previous replica holder */
     uint64_t keepers_ns; /* time at which lanes were last informed of their replica holders */
 };
 
-/* State of growth for the job (room growth/, hold.c). */
+/* State of growth for the job (folder growth/, hold.c). */
 struct job_growth {
     struct scale_memory memory;  /* state of the rules G1 to G13 */
     enum scale_stay told_stay;   /* last logged reason for which growth does not move the job */
     uint64_t ordered_until_ns;   /* end of the hold after an operator's order (K105) */
-    struct exploring *exploring; /* NULL: not examined yet */
+    struct exploring *exploring; /* search for slow lanes; NULL: not begun */
 };
 
-/* Measurements of the job in training (room measure/). */
+/* Measurements of the job in training (folder measure/). */
 struct job_figures {
     uint64_t moved_ns;    /* time of the last move of a task; 0: never */
     bool wants_pieces;    /* the next measurement requests the time of each piece */
@@ -214,7 +214,7 @@ struct job_figures {
     uint64_t control_ns;  /* CPU time of ended connections of the job in the coordinator */
 };
 
-/* A job. Each room has its part in a struct of its own. The pointer to the part is never NULL. */
+/* A job. Each struct from `left` to `figures` belongs to one folder; its pointer is never NULL. */
 struct job {
     struct list link;
     struct service *service;

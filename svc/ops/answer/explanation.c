@@ -1,4 +1,5 @@
-/* Why each task of a job is on its lane, as text and as JSON. The reply is printed unchanged. */
+/* Why each task of a job is on its lane, as text and as JSON. The values of the reply are printed
+ * unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
@@ -12,7 +13,8 @@ static void add_ms(struct table *table, uint64_t ns)
     table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
 }
 
-/* Counts states by pieces. Some are unknown while lanes have not answered yet. */
+/* Prints the number of pieces with a replica of their state. Some numbers are unknown while lanes
+ * have not answered yet. */
 static void print_durability(const WIRE(JobView) * job, FILE *out)
 {
     bool is_replica = job->durability == DURABILITY_REPLICA;

@@ -1,4 +1,4 @@
-/* The plan for a job, as text and as JSON. The reply is printed unchanged. */
+/* The plan for a job, as text and as JSON. The values of the reply are printed unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"

@@ -33,8 +33,8 @@ void json_put_known(json_t *object, const char *name, double value, int *error);
     _Generic((from)->field, double                \
              : json_put_known, default            \
              : json_put_known_number)(o, #field, (from)->field, error);
-/* Expands to put(o, from, error, field) for each field. A macro does not expand itself, so the
- * expansion is repeated. */
+/* Expands to put(o, from, error, field) for each field. The preprocessor does not expand a macro
+ * inside itself, so JSON_AGAIN and JSON_TWICE repeat the expansion. */
 #define JSON_EACH(put, ...) JSON_AGAIN(JSON_AGAIN(JSON_AGAIN(JSON_FIRST(put, __VA_ARGS__))))
 #define JSON_AGAIN(...) JSON_TWICE(JSON_TWICE(JSON_TWICE(__VA_ARGS__)))
 #define JSON_TWICE(...) __VA_ARGS__

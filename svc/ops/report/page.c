@@ -191,7 +191,8 @@ void page_facts(const char *title, const struct view_fact *facts, size_t count, 
     fputs("</tbody></table></div>\n", out);
 }
 
-/* No byte of the JSON can end the element: "<" occurs only in strings, where it is escaped. */
+/* Writes JSON into a script element. The JSON cannot end the element, because "<" occurs only in
+ * its strings, where it is escaped. */
 void page_data(const char *json, FILE *out)
 {
     fputs("<script type=\"application/json\" id=\"data\">\n", out);

@@ -1,5 +1,5 @@
-/* Report about a benchmark's run, as JSON and as a page. Selects the values of the page; all of
- * them are also in the JSON (O10). */
+/* Report about a benchmark's run, as JSON and as a page. Every value of the page is also in the
+ * JSON (O10). */
 #include "svc/ops/report/run_report.h"
 
 #include "svc/ops/json/json_put.h"

@@ -1,5 +1,5 @@
-/* Jobs that ended in the last hours, with their last known values, in bounded memory (as
- * history.h). */
+/* Jobs that ended in the last hours, with their last known values. Memory is bounded: a full ring
+ * drops the oldest job. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_ENDED_H
 #define GRADPOOL_OPS_SNAPSHOT_ENDED_H
 

@@ -1,5 +1,5 @@
-/* Values of a job, in one table for top, metrics, page and JSON. A new value is one more line in
- * figures.c. */
+/* Values of a job, in one table for top, metrics, page and JSON. For a new value, add a line to the
+ * table in figures.c. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_FIGURES_H
 #define GRADPOOL_OPS_SNAPSHOT_FIGURES_H
 
@@ -20,8 +20,8 @@ struct figure {
 
 extern const struct figure job_figures[]; /* ends with a NULL name */
 
-/* Returns the number of cores that the job would use with dedicated servers: one for each worker. 0
- * for a job of one worker, which has nothing to sum (O5). */
+/* Returns the number of cores that the job would use with dedicated servers: one for each worker. A
+ * job of one worker needs no server, so its number is 0 (O5). */
 double job_dedicated(const struct view_job *job);
 /* Returns the measured loss, from 0 to 1, or NAN if it is unknown. */
 double job_loss(const struct view_job *job);
@@ -39,8 +39,8 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES]);
 
 /* Returns the number of dedicated cores minus allocated cores; NAN without jobs. */
 double cores_saved(const struct view_cores *cores);
-/* Returns false for a lane that is parked, or withheld and without tasks. Such a lane sleeps, and
- * other programs can use its core. */
+/* Returns whether the service uses the lane's core. False: the lane is parked, or withheld and
+ * without tasks. The thread of such a lane sleeps, and other programs can use its core. */
 bool lane_is_allocated(const struct view_lane *lane);
 /* Returns "up", or the state in which no task is placed on the lane, such as "parked", "closing" or
  * "silent". */
@@ -48,8 +48,8 @@ const char *lane_state_text(const struct view_aggregator *a, const struct view_l
 
 #define SHARES_SHOWN 4
 #define SHARES_BYTES 1200
-/* Writes the largest shares, such as "a 62 %, acme/b 38 %", followed by the number of the others.
- * Returns the buffer. */
+/* Writes the largest shares, such as "a 62 %, acme/b 38 %", followed by the number of further
+ * shares. Returns the buffer. */
 const char *shares_text(const struct snapshot *s, const struct view_lane *lane,
                         char buffer[SHARES_BYTES]);
 

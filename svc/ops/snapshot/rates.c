@@ -116,7 +116,8 @@ static void compare_aggregator(const struct snapshot *before, struct view_aggreg
 
 /* --- sums over rates --- */
 
-/* Adds to a sum, which is unknown only if all parts are. */
+/* Adds a part to a sum. An unknown part (NAN) is ignored; the sum is unknown only if all parts
+ * are. */
 static void add(double *total, double part)
 {
     if (!isnan(part))
@@ -131,8 +132,8 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
-/* Adds a job's cores. `own_only`: the reader may see only these jobs, so the allocated and used
- * cores are theirs and not the service's. */
+/* Adds the cores of a job. `own_only`: the reader is a tenant and may see only its own jobs, so the
+ * allocated and used cores are those of these jobs. */
 static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
 {
     if (strcmp(job->state, "failed") == 0)

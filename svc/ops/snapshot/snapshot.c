@@ -1,5 +1,5 @@
 /* Builds views from the coordinator's replies. Owns the replies, the arrays of views, and their
- * order. All values come from a reply. */
+ * order. Every value is from a reply. */
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/wire/durability.h"
 

@@ -1,6 +1,6 @@
 /* Metrics of a snapshot. Owns names, units and the maximum numbers of series. An unknown value is
- * left out (O4). A counter starts at the start of its process. The series of a lane or job end with
- * the lane or job; no other counter decreases (O6). */
+ * left out (O4). A counter starts at the start of its process. A lane or job that has ended has no
+ * series; no other counter decreases (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"

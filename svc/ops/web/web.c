@@ -1,6 +1,6 @@
 /* Connections of the web server: their number and their duration. Owns the sockets until
  * libmicrohttpd has them, and all deadlines. Never blocks. A slow reader uses one of
- * WEB_CONNECTIONS_MAX connections until its deadline, and delays no other (O7). */
+ * WEB_CONNECTIONS_MAX connections until its deadline, and delays no other reader (O7). */
 #include "svc/ops/web/web.h"
 
 #include "svc/base/clock.h"
@@ -218,7 +218,7 @@ static uint64_t end_overdue(struct web *web, uint64_t now_ns)
     return UINT64_MAX;
 }
 
-/* Sets whether the listening socket is watched. While no more connections are possible, new ones
+/* Sets whether epoll watches the listening socket. While no more connections are possible, new ones
  * wait in its queue. */
 static void set_full(struct web *web, bool is_full)
 {

@@ -13,7 +13,7 @@
 #define WEB_REQUEST_BYTES_MAX 8192 /* maximum bytes of request line and headers */
 #define WEB_SEND_BYTES (128 << 10) /* send buffer of a connection; the kernel uses twice as much */
 #define WEB_DEADLINE_MS 10000      /* time from accept to the last byte of the answer */
-#define WEB_CROWDED_MS 250         /* the same time while other connections wait to be accepted */
+#define WEB_CROWDED_MS 250         /* deadline while other connections wait to be accepted */
 
 struct web;
 
@@ -30,8 +30,8 @@ bool web_is_loopback(const struct web *web);
 /* Returns a descriptor that is readable when web_run() has work, or -1 if the server does not
  * listen. */
 int web_fd(const struct web *web);
-/* Serves all connections without blocking. Returns the time at which it must be called again;
- * UINT64_MAX: when web_fd() is readable. */
+/* Serves all connections without blocking. Returns the time of the next call; UINT64_MAX: the next
+ * call is due when web_fd() is readable. */
 uint64_t web_run(struct web *web);
 /* Sets the snapshot for all pages. Owns both replies, even after an error. */
 void web_show(struct web *web, envelope *status, envelope *jobs);

@@ -198,7 +198,7 @@ void web_pages_show(struct web_pages *w, envelope *status, envelope *jobs)
     snapshot_destroy(w->now);
     w->now = now;
     for (int i = 0; i < PAGES; i++)
-        forget(&w->made[i]); /* a reader that still uses the answer has its own reference */
+        forget(&w->made[i]); /* a connection that still sends the answer has its own reference */
 }
 
 static int find_page(const char *path)
