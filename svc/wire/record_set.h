@@ -19,6 +19,7 @@ enum record_reason {
     RECORD_REASON_MOMENT,  /* the rule's choice at a moment without an announcement */
     RECORD_REASON_ABSENCE, /* a rank that was absent for long has announced its gradient */
     RECORD_REASON_REPLAY,  /* a recorded set */
+    RECORD_REASONS,
 };
 
 /* Meaning of the bits of `ranks`. */

@@ -5,6 +5,7 @@
 
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/closing.h"
+#include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
@@ -306,6 +307,7 @@ static void lead(struct piece *p)
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     closing_closed(p);
+    counts_closed(p, chosen.reason);
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
         if (!p->ranks[i].part)
             tell_passed(p->ranks[i].worker, p->round);
