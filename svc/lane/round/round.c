@@ -125,8 +125,8 @@ static void answer_landed(struct piece *p)
     }
 }
 
-/* Answers late announcements of the job's rounds. CLOSED is enough, because the hidden tensor has
- * no elements: a word would make the next round wait for a stopped rank. */
+/* Answers late announcements of a piece without elements, as the hidden tensor. CLOSED is enough: a
+ * word would make the next round wait for a stopped rank. */
 static void answer_late(struct piece *p)
 {
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
@@ -155,9 +155,9 @@ void round_go_on(struct piece *p)
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
-    if (p->takers)
+    if (p->elements == 0 && !piece_follows(p))
         answer_late(p);
-    p->is_answer = p->late > 0 && !piece_follows(p) && (p->kept_from > 0 || p->elements == 0);
+    p->is_answer = p->late > 0 && !piece_follows(p) && p->kept_from > 0;
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
