@@ -1,5 +1,6 @@
 /* Options of `backup`. */
 #include "bench/backup/grid/grid_file.h"
+#include "bench/backup/live/live_backup.h"
 #include "bench/backup/report.h"
 #include "bench/commands.h"
 
@@ -10,7 +11,7 @@
 
 struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
-    const char *grid, *digits, *jitter, *problem, *times, *rules;
+    const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
     uint64_t seeds; /* 0: all seeds of the grid */
 };
@@ -28,11 +29,13 @@ enum {
     KEY_RULES,
     KEY_SEEDS,
     KEY_ABSENCE,
+    KEY_TRANSPORT,
     KEY_JSON,
 };
 
 static const struct argp_option options[] = {
-    {"virtual", KEY_VIRTUAL, 0, 0, "training runs on a virtual clock; the only kind so far"},
+    {"virtual", KEY_VIRTUAL, 0, 0,
+     "training runs on a virtual clock (default: 16 processes on a service of their own)"},
     {"grid", KEY_GRID, "FILE", 0, "problems, step times, rules and seeds (default: built in)"},
     {"digits", KEY_DIGITS, "FILE", 0,
      "images as bench/backup/training/digits.py writes them (default: drawn from a seed)"},
@@ -48,6 +51,7 @@ static const struct argp_option options[] = {
     {"seeds", KEY_SEEDS, "N", 0, "only the first N seeds"},
     {"absence", KEY_ABSENCE, "N", 0,
      "a rank that was dropped in N rounds in a row is waited for (default: never)"},
+    {"transport", KEY_TRANSPORT, "tcp|shm", 0, "without --virtual: only that transport"},
     {"json", KEY_JSON, 0, 0, "a line for each row, rule and seed, then one of the bars"},
     {0},
 };
@@ -68,10 +72,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_RULES: a->rules = text; return 0;
     case KEY_SEEDS: a->seeds = command_number(state, text, 1, GRID_SEEDS_MAX); return 0;
     case KEY_ABSENCE: a->absence = (uint32_t)command_number(state, text, 1, 1000000); return 0;
+    case KEY_TRANSPORT: a->transport = text; return 0;
     case KEY_JSON: a->is_json = true; return 0;
     case ARGP_KEY_END:
-        if (!a->is_virtual)
-            argp_error(state, "the clock is missing; give --virtual");
+        if (!a->is_virtual && (a->grid || a->digits || a->is_fast_rate || a->is_check ||
+                               a->problem || a->seeds || a->absence != BACKUP_ABSENCE_NONE))
+            argp_error(state, "only --times, --rules, --transport, --quick, --jitter and --json "
+                              "are for a live run; give --virtual for the others");
+        if (a->transport &&
+            (a->is_virtual || (strcmp(a->transport, "tcp") && strcmp(a->transport, "shm"))))
+            argp_error(state, "--transport is tcp or shm, without --virtual");
         if (a->is_quick && (a->grid || a->is_fast_rate))
             argp_error(state, "--quick is a part of the built-in grid; leave out --grid and "
                               "--rate-2");
@@ -178,6 +188,58 @@ static int run(const struct backup_arguments *a, struct study *study)
     return r == 0 ? 0 : 1;
 }
 
+/* --- live --- */
+
+/* Returns whether the rule needs no second gradients and no estimates from before the round, which
+ * a service does not have. */
+static bool is_live_rule(const struct grid_rule *rule)
+{
+    return !rule->has_second && rule->rule != BACKUP_BEFORE;
+}
+
+/* Leaves calm workers, one slow worker and jitter, and without --rules three rules. */
+static int grid_make_live(const struct backup_arguments *a, struct grid *ret_grid)
+{
+    size_t times = 0;
+    grid_whole(ret_grid);
+    for (size_t i = 0; i < ret_grid->times_count; i++) {
+        enum times_kind kind = ret_grid->times[i].kind;
+        bool is_kept = a->is_quick
+                           ? kind == TIMES_ONE
+                           : kind == TIMES_CALM || kind == TIMES_ONE || kind == TIMES_JITTER;
+        if (is_kept || a->times)
+            ret_grid->times[times++] = ret_grid->times[i];
+    }
+    ret_grid->times_count = times;
+    int r = a->times ? keep_times(ret_grid, a->times) : 0;
+    if (r == 0)
+        r = keep_rules(ret_grid, a->rules ? a->rules : "all,auto,static:15");
+    for (size_t i = 0; r == 0 && i < ret_grid->rules_count; i++) {
+        if (is_live_rule(&ret_grid->rules[i]))
+            continue;
+        fprintf(stderr, "gradpool-bench: no service has the rule \"%s\" yet; give --virtual\n",
+                ret_grid->rules[i].name);
+        r = -EINVAL;
+    }
+    return r;
+}
+
+static int run_live(const struct backup_arguments *a, struct grid *grid,
+                    const struct jitter *jitter)
+{
+    const struct live_backup live = {.grid = grid,
+                                     .jitter = jitter,
+                                     .transport = a->transport,
+                                     .is_quick = a->is_quick,
+                                     .is_json = a->is_json};
+    if (grid_make_live(a, grid) < 0)
+        return 1;
+    int r = live_backup_run(&live);
+    if (r < 0)
+        fprintf(stderr, "gradpool-bench: a run failed: %s\n", strerror(-r));
+    return r == 0 ? 0 : 1;
+}
+
 int backup_command(int argc, char **argv)
 {
     static struct digits digits;
@@ -188,14 +250,20 @@ int backup_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Train small models on a virtual clock with rounds that close before the slowest worker "
-        "arrives, and compare the rules that close them with the best static number.\v"
-        "Times are in units of about one gradient. Messages and sums take no time.",
+        "Train small models with rounds that close before the slowest worker arrives, and compare "
+        "the rules that close them: live with all ranks, on a virtual clock with the best static "
+        "number.\v"
+        "Virtual times are in units of about one gradient; messages and sums take no time. Live, a "
+        "unit is 20 ms.",
         NULL,
         NULL,
         NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    if (grid_make(&a, &grid) < 0 || jitter_read(a.jitter, &jitter) < 0)
+    if (jitter_read(a.jitter, &jitter) < 0)
+        return 1;
+    if (!a.is_virtual)
+        return run_live(&a, &grid, &jitter);
+    if (grid_make(&a, &grid) < 0)
         return 1;
     if (!a.digits)
         digits_generate(&digits);

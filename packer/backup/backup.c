@@ -347,6 +347,11 @@ uint32_t backup_absence(const struct backup *b, uint32_t rank)
     return rank < b->options->workers ? b->ranks[rank].absence : 0;
 }
 
+double backup_scale_ns(const struct backup *b, uint32_t rank)
+{
+    return rank < b->options->workers ? pace_scale_ns(&b->ranks[rank].pace) : 0;
+}
+
 void backup_look(const struct backup *b, struct backup_view *ret_view)
 {
     *ret_view = (struct backup_view){.round = b->round,

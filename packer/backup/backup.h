@@ -159,6 +159,8 @@ bool backup_is_counted(const struct backup *backup, uint32_t rank);
 uint32_t backup_counted(const struct backup *backup, uint32_t rank);
 /* Returns the number of closed rounds since the last one with a gradient of the rank. */
 uint32_t backup_absence(const struct backup *backup, uint32_t rank);
+/* Returns the mean time of the rank's gradients, its scale; 0: unknown. */
+double backup_scale_ns(const struct backup *backup, uint32_t rank);
 void backup_look(const struct backup *backup, struct backup_view *ret_view);
 const char *backup_rule_name(enum backup_rule rule);
 const char *backup_reason_name(enum backup_reason reason);

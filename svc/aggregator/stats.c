@@ -5,6 +5,7 @@
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/host/core_wait.h"
+#include "svc/lane/piece/counts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,11 +14,15 @@
 /* Maximum number of rows in one reply, and maximum bytes of a row. */
 #define STATS_JOBS_MAX 32768
 #define JOB_BYTES_MAX 256
-#define STATS_PIECES_MAX 491520
+#define STATS_PIECES_MAX 425984
 #define PIECE_BYTES_MAX 15
 #define LANE_BYTES_MAX 96
+/* Maximum bytes of the rows with counts of jobs with backup workers. A packed row may be longer, by
+ * less than half. */
+#define STATS_COUNTS_BYTES_MAX (640u << 10)
 _Static_assert(STATS_JOBS_MAX *JOB_BYTES_MAX + STATS_PIECES_MAX * PIECE_BYTES_MAX +
-                       AGGREGATOR_LANES_MAX * LANE_BYTES_MAX + 64 <=
+                       STATS_COUNTS_BYTES_MAX / 2 * 3 + AGGREGATOR_LANES_MAX * LANE_BYTES_MAX +
+                       64 <=
                    CHANNEL_FRAME_BYTES_MAX,
                "fits a frame");
 /* The digest covers all bytes of the struct, so padding would make equal rows different. */
@@ -30,10 +35,13 @@ _Static_assert(sizeof(struct lane_squares) ==
                "no padding");
 /* Maximum number of rows of pieces from one lane, which runs no turn while they are collected. */
 #define LANE_PIECES_MAX 65536
+/* usual bytes of counts from one lane */
+#define LANE_COUNTS_BYTES (64u << 10)
 
 /* number of rows that may still be added */
 struct room {
     size_t jobs, pieces;
+    size_t counts_bytes; /* of rows with counts */
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -47,6 +55,8 @@ struct measurement {
     uint32_t detailed; /* job whose pieces are requested, too; 0: none */
     struct lane_piece_use *pieces;
     size_t pieces_max, pieces_count;
+    struct counts_row *counts;
+    size_t counts_bytes_max, counts_bytes; /* bytes of the buffer; bytes of all rows on the lane */
 };
 
 static int measure(struct lane *lane, void *context)
@@ -55,30 +65,39 @@ static int measure(struct lane *lane, void *context)
     m->cpu_ns = clock_thread_cpu_ns();
     m->core_wait_ns = core_wait_ns();
     lane_measure(lane, &m->use, m->jobs, m->jobs_max);
+    m->counts_bytes = counts_measure(lane, m->counts, m->counts_bytes_max);
     if (m->pieces)
         m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, m->pieces_max);
     return 0;
 }
 
-static int call_lane(struct lane_thread *thread, size_t jobs_max, struct measurement *m)
+static int call_lane(struct lane_thread *thread, size_t jobs_max, size_t counts_bytes_max,
+                     struct measurement *m)
 {
     free(m->jobs);
+    free(m->counts);
     m->jobs_max = jobs_max;
     m->jobs = calloc(jobs_max ? jobs_max : 1, sizeof *m->jobs);
-    return m->jobs ? lane_thread_call(thread, measure, m) : -ENOMEM;
+    m->counts_bytes_max = counts_bytes_max;
+    m->counts = calloc(1, counts_bytes_max ? counts_bytes_max : 1);
+    return m->jobs && m->counts ? lane_thread_call(thread, measure, m) : -ENOMEM;
 }
 
-/* Measures a lane in one call, because each call wakes the lane. The buffer has room for the number
- * of jobs at the last measurement. If there are more jobs, a second call follows. */
+/* Measures a lane in one call, because each call wakes the lane. The buffers have room for the
+ * number of jobs at the last measurement, and for usual counts. If there are more, a second call
+ * follows. */
 static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
                         struct measurement *m)
 {
     m->pieces_max = least(room->pieces, LANE_PIECES_MAX);
     if (m->detailed && m->pieces_max > 0)
         m->pieces = calloc(m->pieces_max, sizeof *m->pieces);
-    int error = call_lane(thread, least(room->jobs, jobs_likely), m);
-    size_t wanted = least(room->jobs, m->use.jobs_count);
-    return error == 0 && wanted > m->jobs_max ? call_lane(thread, wanted, m) : error;
+    int error = call_lane(thread, least(room->jobs, jobs_likely),
+                          least(room->counts_bytes, LANE_COUNTS_BYTES), m);
+    size_t jobs = least(room->jobs, m->use.jobs_count);
+    size_t counts_bytes = least(room->counts_bytes, m->counts_bytes);
+    bool lacks = jobs > m->jobs_max || counts_bytes > m->counts_bytes_max;
+    return error == 0 && lacks ? call_lane(thread, jobs, counts_bytes, m) : error;
 }
 
 static size_t rows_count(const struct measurement *m)
@@ -86,18 +105,25 @@ static size_t rows_count(const struct measurement *m)
     return least(m->use.jobs_count, m->jobs_max);
 }
 
-/* Returns a digest of the rows, computed word by word. The shift mixes the upper half of each word
- * into the lower half. 0 means "no digest" and is never returned. */
-static uint64_t digest_of(const struct measurement *m)
+/* Continues a digest, word by word. The shift mixes the upper half of each word into the lower
+ * half. */
+static uint64_t digest_add(uint64_t digest, const void *rows, size_t bytes)
 {
-    const unsigned char *at = (const unsigned char *)m->jobs;
-    uint64_t digest = UINT64_C(0xcbf29ce484222325), word;
-    size_t bytes = rows_count(m) * sizeof *m->jobs;
+    uint64_t word;
     for (size_t i = 0; i < bytes; i += sizeof word) {
-        memcpy(&word, at + i, sizeof word);
+        memcpy(&word, (const unsigned char *)rows + i, sizeof word);
         digest = (digest ^ word) * UINT64_C(0x9e3779b97f4a7c15);
         digest ^= digest >> 32;
     }
+    return digest;
+}
+
+/* Returns a digest of the rows. 0 means "no digest" and is never returned. */
+static uint64_t digest_of(const struct measurement *m)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    digest = digest_add(digest, m->jobs, rows_count(m) * sizeof *m->jobs);
+    digest = digest_add(digest, m->counts, least(m->counts_bytes, m->counts_bytes_max));
     return digest ? digest : 1;
 }
 
@@ -137,15 +163,59 @@ static Gradpool__Wire__JobUse *job_use_message(const struct measurement *m,
     return message;
 }
 
+static Gradpool__Wire__RoundCounts *counts_message(const struct counts_row *row)
+{
+    size_t ranks = row->ranks;
+    Gradpool__Wire__RoundCounts *message = malloc(sizeof *message);
+    if (!message)
+        return NULL;
+    *message = MESSAGE_PART(RoundCounts, round_counts, .rounds = row->rounds,
+                            .gradients = row->gradients, .n_reasons = RECORD_REASONS,
+                            .n_counted = ranks, .n_dropped = ranks, .n_scale_ns = ranks);
+    message->reasons = malloc(sizeof row->reasons);
+    message->counted = calloc(ranks, sizeof *message->counted);
+    message->dropped = calloc(ranks, sizeof *message->dropped);
+    message->scale_ns = calloc(ranks, sizeof *message->scale_ns);
+    if (!message->reasons || !message->counted || !message->dropped || !message->scale_ns) {
+        message->n_reasons = message->n_counted = message->n_dropped = message->n_scale_ns = 0;
+        gradpool__wire__round_counts__free_unpacked(message, NULL);
+        return NULL;
+    }
+    memcpy(message->reasons, row->reasons, sizeof row->reasons);
+    for (size_t i = 0; i < ranks; i++) {
+        message->counted[i] = row->of[i].counted;
+        message->dropped[i] = row->of[i].dropped;
+        message->scale_ns[i] = row->of[i].scale_ns;
+    }
+    return message;
+}
+
+/* Returns the row at `*at` if it is of the job, and moves `*at` to the next row; else NULL. The
+ * order of the rows is that of the jobs. */
+static const struct counts_row *take_counts(const struct measurement *m, uint32_t job, size_t *at)
+{
+    const struct counts_row *row = (const struct counts_row *)((const char *)m->counts + *at);
+    if (*at + sizeof *row > m->counts_bytes_max || row->job != job)
+        return NULL;
+    *at += counts_row_bytes(row->ranks);
+    return row;
+}
+
 static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
 {
-    size_t count = rows_count(m);
+    size_t count = rows_count(m), counts_at = 0;
+    bool lacks = false;
     use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
     for (size_t i = 0; use->jobs && i < count; i++) {
-        use->jobs[use->n_jobs] = job_use_message(m, &m->jobs[i]);
-        use->n_jobs += use->jobs[use->n_jobs] != NULL;
+        const struct counts_row *counts = take_counts(m, m->jobs[i].job, &counts_at);
+        Gradpool__Wire__JobUse *row = job_use_message(m, &m->jobs[i]);
+        if (!row)
+            continue;
+        row->counts = counts ? counts_message(counts) : NULL;
+        lacks |= counts && !row->counts;
+        use->jobs[use->n_jobs++] = row;
     }
-    if (use->n_jobs < count)
+    if (lacks || use->n_jobs < count)
         use->digest = 0; /* memory for some rows is missing, so the reply has no digest */
 }
 
@@ -183,9 +253,11 @@ static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t in
                            index < to->request->n_known ? to->request->known[index] : 0);
         to->room.jobs -= use->n_jobs;
         to->room.pieces -= m.pieces_count;
+        to->room.counts_bytes -= least(m.counts_bytes, m.counts_bytes_max);
         to->jobs_most = most(to->jobs_most, m.use.jobs_count);
     }
     free(m.jobs);
+    free(m.counts);
     free(m.pieces);
     if (error == 0)
         return use;
@@ -197,7 +269,9 @@ Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
                                         const Gradpool__Wire__StatsRequest *request)
 {
     struct answering to = {.request = request,
-                           .room = {.jobs = STATS_JOBS_MAX, .pieces = STATS_PIECES_MAX},
+                           .room = {.jobs = STATS_JOBS_MAX,
+                                    .pieces = STATS_PIECES_MAX,
+                                    .counts_bytes = STATS_COUNTS_BYTES_MAX},
                            .jobs_likely = a->stats_jobs};
     Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
     if (!stats)

@@ -4,6 +4,7 @@
 
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/policy.h"
@@ -35,6 +36,7 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->table.buckets);
     arena_free(arena, &job->account, job->grants);
     arena_free(arena, &job->account, job->squares);
+    counts_free(job);
     arena_free(arena, &job->account, job->sampling);
     window_close(job);
     servings_free(job);

@@ -108,6 +108,24 @@ struct view_worker {
     const char *node, *state;
 };
 
+/* Reasons of a close: all ranks are there, gain, moment, absence of a rank, replay. */
+#define VIEW_REASONS 5
+
+/* Rounds with a gradient of the rank, and rounds that dropped it. */
+struct view_counts_rank {
+    uint32_t rank;
+    uint64_t counted, dropped;
+    uint64_t scale_ns; /* mean time of its gradients; 0: unknown */
+};
+
+/* Counts over the rounds of a job with backup workers; at least one round has closed. */
+struct view_counts {
+    uint64_t rounds, gradients;
+    uint64_t reasons[VIEW_REASONS];
+    size_t ranks_count;
+    struct view_counts_rank ranks[]; /* by rank; without ranks that were in no round */
+};
+
 struct view_limit {
     const char *name; /* such as "job-tensors" */
     uint64_t used, most;
@@ -136,9 +154,9 @@ struct view_job {
     double cores_allocated; /* sum of the job's shares of its lanes, in cores */
     struct view_worker *ranks;
     size_t ranks_count;
-    uint64_t control_ns;       /* CPU time that the coordinator has spent on the job's workers */
-    struct view_limit *limits; /* limits of the job and of its tenant */
-    size_t limits_count;
+    uint64_t control_ns;        /* CPU time that the coordinator has spent on the job's workers */
+    struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
+    struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
 };
 
 struct view_jobs {

@@ -20,6 +20,7 @@ enum record_reason {
     RECORD_REASON_MOMENT,  /* the rule decided at a moment without an announcement */
     RECORD_REASON_ABSENCE, /* a rank that was absent for long has announced its gradient */
     RECORD_REASON_REPLAY,  /* a recorded set */
+    RECORD_REASONS,
 };
 
 /* Meaning of the bits of `ranks`. */

@@ -4,6 +4,7 @@
 
 #include "svc/base/log.h"
 #include "svc/coordinator/growth/exploring.h"
+#include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/measure/measure.h"
@@ -38,6 +39,7 @@ static void job_free_parts(struct job *job)
     free(job->copies);
     free(job->growth);
     free(job->figures);
+    counts_destroy(job);
     free(job->left);
     free(job->profile);
 }

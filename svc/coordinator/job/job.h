@@ -117,6 +117,7 @@ struct share {
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
+    struct job_counts *counts; /* of rounds with backup workers (counts.h); NULL: none so far */
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };

@@ -3,6 +3,7 @@
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/service.h"
 #include "svc/reduce/reduce.h"
 #include "svc/reduce/rows/rows.h"
@@ -27,12 +28,6 @@ struct share *jobs_share(struct job *job, struct lane *lane)
     return &grown[job->shares_count++];
 }
 
-const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share)
-{
-    bool is_current = share->lane->aggregator->measured_ns >= share->since_ns;
-    return is_current ? stats_of_job(share->lane, job->id) : NULL;
-}
-
 /* Adds the counters of an ended share to the sums of the job. Without this the job's totals would
  * decrease (K15). */
 static void leave(struct job *job, const struct share *share)
@@ -46,6 +41,7 @@ static void leave(struct job *job, const struct share *share)
     job->left->queue_ns += use->queue_ns;
     job->left->handled_ns += use->handled_ns;
     job->left->stalled_ns += use->stalled_ns;
+    counts_leave(job, use->counts);
 }
 
 const struct share *share_in_use(const struct job *job, const struct lane *lane)

@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_COORDINATOR_JOB_SHARE_H
 #define GRADPOOL_COORDINATOR_JOB_SHARE_H
 
+#include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/job/tensor.h"
 
@@ -10,7 +11,11 @@
 struct share *jobs_share(struct job *job, struct lane *lane);
 /* Returns the lane's counters for the job. NULL: no measurement since the share began, or the lane
  * does not know the job. */
-const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share);
+static inline const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share)
+{
+    bool is_current = share->lane->aggregator->measured_ns >= share->since_ns;
+    return is_current ? stats_of_job(share->lane, job->id) : NULL;
+}
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
 /* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. Before

@@ -5,6 +5,7 @@
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/declare/declaration.h"
+#include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/replica/replica.h"
@@ -365,8 +366,10 @@ static void look_around(struct timer *timer)
     struct service *s = container_of(timer, struct measuring, timer)->service;
     uint64_t most_ns = MEASURE_IDLE_TIMES * least_ns(s);
     bool trains = false;
-    list_for_each (node, &s->jobs)
-        trains |= measure(list_entry(node, struct job, link));
+    list_for_each_entry (struct job, job, &s->jobs, link) {
+        trains |= measure(job);
+        counts_look(job);
+    }
     s->measuring->idle_looks = trains ? 0 : s->measuring->idle_looks + 1;
     if (trains)
         s->on->service->view_has_changed(s);

@@ -3,6 +3,7 @@
 #include "svc/coordinator/view/explain.h"
 
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/job/hold.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/share.h"
@@ -223,6 +224,26 @@ static WIRE(JobUse) * count_copies(const struct job *job)
     return sum;
 }
 
+static void *take_zeroed(void *context, size_t bytes)
+{
+    (void)context;
+    return calloc(1, bytes);
+}
+
+/* Adds the counts of a job with backup workers. */
+static int add_counts(const struct job *job, WIRE(JobUse) * use)
+{
+    use->counts = malloc(sizeof *use->counts);
+    if (!use->counts)
+        return -ENOMEM;
+    *use->counts = MESSAGE_PART(RoundCounts, round_counts);
+    if (counts_sum(job, take_zeroed, NULL, use->counts))
+        return 0;
+    gradpool__wire__round_counts__free_unpacked(use->counts, NULL);
+    use->counts = NULL;
+    return 0;
+}
+
 static int add_figures(const struct job *job, const struct residents *residents,
                        WIRE(ExplainedJob) * to)
 {
@@ -234,7 +255,7 @@ static int add_figures(const struct job *job, const struct residents *residents,
                          .workers = members_training(job), .tensors = (uint32_t)job->tensors_count,
                          .tensor_bytes = job->index->bytes, .use = count_copies(job));
     view_add_profile(view, job, residents);
-    return view->job && view->tenant && view->use ? 0 : -ENOMEM;
+    return view->job && view->tenant && view->use ? add_counts(job, view->use) : -ENOMEM;
 }
 
 static int add_job(const struct job *job, const struct residents *residents,

@@ -5,6 +5,7 @@
 
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/job/share.h"
@@ -259,6 +260,18 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
     }
 }
 
+static void *take_from_pool(void *pool, size_t bytes) { return pool_take(pool, bytes); }
+
+static void fill_counts(struct pool *pool, const struct job *job, WIRE(JobUse) * use)
+{
+    WIRE(RoundCounts) sum = GRADPOOL__WIRE__ROUND_COUNTS__INIT;
+    if (!counts_sum(job, take_from_pool, pool, &sum) || pool->failed)
+        return;
+    use->counts = pool_take(pool, sizeof *use->counts);
+    if (use->counts)
+        *use->counts = sum;
+}
+
 static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) * view)
 {
     view->lanes = pool_take(pool, job->shares_count * sizeof *view->lanes);
@@ -276,6 +289,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
             view->lanes[view->n_lanes++] = job->shares[i].lane->id;
     }
     qsort(view->lanes, view->n_lanes, sizeof *view->lanes, compare_numbers);
+    fill_counts(pool, job, view->use);
 }
 
 /* Sets the values that only lanes know. Each is the largest value of any lane. */

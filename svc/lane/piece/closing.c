@@ -164,6 +164,12 @@ bool closing_allows(struct piece *p)
     return d.verb == BACKUP_CLOSE;
 }
 
+uint64_t closing_scale_ns(const struct rank *rank)
+{
+    const struct closing *c = closing_of(rank->piece);
+    return c ? (uint64_t)backup_scale_ns(c->backup, closing_place_of(rank)) : 0;
+}
+
 uint8_t closing_reason(const struct piece *p) { return closing_of(p)->reason; }
 
 /* ---- the end of a round ---- */

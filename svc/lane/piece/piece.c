@@ -4,6 +4,7 @@
 
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/closing.h"
+#include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
@@ -112,7 +113,9 @@ static int make_leader(struct piece *p, const struct lane_piece *spec)
     if (p->terms.role != LEADS_ROUNDS)
         return 0;
     p->takers = takers_create(p);
-    return p->takers ? closing_create(p, spec->backup) : -ENOMEM;
+    if (!p->takers || counts_create(p) < 0)
+        return -ENOMEM;
+    return closing_create(p, spec->backup);
 }
 
 static bool piece_is_sampled(const struct piece *p, const struct lane_piece *spec)
@@ -138,6 +141,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->left_round = spec->committed;
     p->members = members;
     if (make_leader(p, spec) < 0 || make_kept(p, before) < 0) {
+        counts_forget_piece(p);
         closing_free(p);
         takers_free(p);
         arena_free(arena, &job->account, p->kept);
@@ -276,6 +280,7 @@ void piece_free(struct piece *p)
     arena_free(job->lane->options.arena, &job->account, p->kept);
     replica_free(p);
     sample_free(p);
+    counts_forget_piece(p);
     closing_free(p);
     takers_free(p);
     parameters_free(p);

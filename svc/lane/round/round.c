@@ -5,6 +5,7 @@
 
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/closing.h"
+#include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
@@ -124,8 +125,8 @@ static void answer_landed(struct piece *p)
     }
 }
 
-/* Answers late announcements of the job's rounds with CLOSED alone, because the hidden tensor has
- * no elements. A word for a stopped rank would delay the next round. */
+/* Answers late announcements of a piece without elements, such as the hidden tensor, with CLOSED
+ * alone. A word for a stopped rank would delay the next round. */
 static void answer_late(struct piece *p)
 {
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
@@ -155,9 +156,9 @@ void round_go_on(struct piece *p)
         return;
     if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
-    if (p->takers)
+    if (p->elements == 0 && !piece_follows(p))
         answer_late(p);
-    p->is_answer = p->late > 0 && !piece_follows(p) && (p->kept_from > 0 || p->elements == 0);
+    p->is_answer = p->late > 0 && !piece_follows(p) && p->kept_from > 0;
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
@@ -307,6 +308,7 @@ static void lead(struct piece *p)
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     closing_closed(p);
+    counts_closed(p, chosen.reason);
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
         if (!p->ranks[i].part)
             tell_passed(p->ranks[i].worker, p->round);

@@ -1,9 +1,12 @@
 /* Why each task of a job is on its lane, as text and as JSON. The values of the reply are printed
  * unchanged. */
 #include "svc/ops/answer/answer.h"
+#include "svc/ops/answer/counts.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
 #include "svc/wire/durability.h"
+
+#include <stdlib.h>
 
 #define WIRE(type) Gradpool__Wire__##type
 
@@ -110,6 +113,21 @@ static int print_tasks(const WIRE(ExplainedJob) * job, FILE *out)
     return error;
 }
 
+/* Prints the counts of a job with backup workers, and of its ranks. */
+static int print_counts(const WIRE(JobView) * job, FILE *out)
+{
+    struct view_counts *counts;
+    int error = counts_view(job->use ? job->use->counts : NULL, &counts);
+    if (error < 0 || !counts)
+        return error;
+    counts_print(counts, out);
+    fputc('\n', out);
+    error = counts_print_ranks(counts, out);
+    fputc('\n', out);
+    free(counts);
+    return error;
+}
+
 int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
 {
     int error = 0;
@@ -117,7 +135,7 @@ int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
         if (i > 0)
             fputc('\n', out);
         print_figures(reply->jobs[i], out);
-        error = print_lanes(reply->jobs[i], out);
+        error = print_counts(reply->jobs[i]->job, out) ?: print_lanes(reply->jobs[i], out);
         if (error < 0)
             return error;
         fputc('\n', out);
@@ -148,6 +166,17 @@ static json_t *task_json(const WIRE(TaskChoice) * task, int *error)
     return o;
 }
 
+static void put_counts(json_t *o, const WIRE(JobView) * job, int *error)
+{
+    struct view_counts *counts = NULL;
+    int own_error = counts_view(job->use ? job->use->counts : NULL, &counts);
+    if (own_error < 0)
+        *error = own_error;
+    if (counts)
+        json_put(o, "counts", counts_json(counts, error), error);
+    free(counts);
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -160,6 +189,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     if (job->is_predicted)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
+    put_counts(o, job, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

@@ -1,5 +1,6 @@
 /* Views as JSON. The members are the fields of the view structs, in their order. */
 #include "svc/ops/answer/answer.h"
+#include "svc/ops/answer/counts.h"
 #include "svc/ops/json/json_put.h"
 
 #include <math.h>
@@ -61,6 +62,14 @@ static json_t *limits_json(const struct view_limit *all, size_t count, int *erro
     return limits;
 }
 
+static json_t *job_limits_json(const struct view_job *job, int *error)
+{
+    size_t count = 0;
+    while (job->limits && job->limits[count].name)
+        count++;
+    return limits_json(job->limits, count, error);
+}
+
 static json_t *job_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object(), *lanes = json_array(), *ranks = json_array();
@@ -91,7 +100,9 @@ static json_t *job_json(const struct view_job *job, int *error)
         json_put_last(ranks, worker, error);
     }
     json_put(o, "ranks", ranks, error);
-    json_put(o, "limits", limits_json(job->limits, job->limits_count, error), error);
+    if (job->counts)
+        json_put(o, "counts", counts_json(job->counts, error), error);
+    json_put(o, "limits", job_limits_json(job, error), error);
     json_put_number(o, "coordinator_cpu_ns", job->control_ns, error);
     return o;
 }

@@ -1,6 +1,7 @@
 /* Views as tables for users. */
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
+#include "svc/ops/answer/counts.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/snapshot/figures.h"
 #include "svc/wire/limit.h"
@@ -98,7 +99,7 @@ static void add_lanes(struct table *table, const struct view_job *job)
     table_add(table, "%s", cell);
 }
 
-static void add_job(struct table *table, const struct view_job *job)
+static void add_job(struct table *table, const struct view_job *job, bool has_counts)
 {
     table_add(table, "%s", job->tenant && *job->tenant ? job->tenant : "-");
     table_add(table, "%s", job->job);
@@ -113,18 +114,25 @@ static void add_job(struct table *table, const struct view_job *job)
     add_duration(table, job->use.busy_ns);
     table_add_bytes(table, job->use.heap_bytes);
     table_add_bytes(table, job->use.registered_bytes);
+    if (has_counts)
+        counts_add_job(table, job->counts);
     add_lanes(table, job);
 }
 
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 {
-    static const char *const titles[] = {"TENANT", "JOB",     "STATE",  ">WORKERS", ">TENSORS",
-                                         ">SIZE",  ">TASKS",  ">EPOCH", ">ROUNDS",  ">TAKEN IN",
-                                         ">CPU",   ">MEMORY", ">LENT",  "LANES",    NULL};
+    const char *titles[] = {"TENANT", "JOB",    "STATE",   ">WORKERS",  ">TENSORS", ">SIZE",
+                            ">TASKS", ">EPOCH", ">ROUNDS", ">TAKEN IN", ">CPU",     ">MEMORY",
+                            ">LENT",  "LANES",  NULL,      NULL,        NULL};
     struct table table;
+    bool has_counts = false;
+    for (size_t i = 0; i < jobs->jobs_count; i++)
+        has_counts |= jobs->jobs[i].counts != NULL;
+    if (has_counts)
+        memcpy(&titles[13], (const char *[]){">K", ">DROPPED", "LANES"}, 3 * sizeof *titles);
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)
-        add_job(&table, &jobs->jobs[i]);
+        add_job(&table, &jobs->jobs[i], has_counts);
     return table_print(&table, out);
 }
 
@@ -141,20 +149,26 @@ static void print_text(const char *title, const char *text, FILE *out)
 
 int ops_job_table(const struct view_job *job, FILE *out)
 {
-    static const char *const titles[] = {">RANK", "NODE", ">PID", "STATE", NULL};
+    static const char *const plain[] = {">RANK", "NODE", ">PID", "STATE", NULL};
+    static const char *const counted[] = {">RANK",    "NODE",   ">PID",      "STATE", ">COUNTED",
+                                          ">DROPPED", ">SHARE", ">GRADIENT", NULL};
     struct table table;
     int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1}, out);
     if (error < 0)
         return error;
     print_text("failed", job->failure, out);
     print_text("waits", job->waits_for, out);
+    if (job->counts)
+        counts_print(job->counts, out);
     fputc('\n', out);
-    table_init(&table, titles);
+    table_init(&table, job->counts ? counted : plain);
     for (size_t i = 0; i < job->ranks_count; i++) {
         table_add(&table, "%u", job->ranks[i].rank);
         table_add(&table, "%s", job->ranks[i].node);
         table_add(&table, "%u", job->ranks[i].pid);
         table_add(&table, "%s", job->ranks[i].state);
+        if (job->counts)
+            counts_add_rank(&table, job->counts, job->ranks[i].rank);
     }
     return table_print(&table, out);
 }

@@ -1,6 +1,7 @@
 /* Builds views from the coordinator's replies. Owns the replies, the arrays of views, and their
  * order. Every value is from a reply. */
 #include "svc/ops/snapshot/snapshot.h"
+#include "svc/ops/snapshot/counts.h"
 #include "svc/wire/durability.h"
 
 #include <errno.h>
@@ -224,8 +225,7 @@ static int take_lists(const WIRE(JobView) * job, struct view_job *view)
                                               .node = job->ranks[i]->node,
                                               .state = job->ranks[i]->state};
     view->ranks_count = job->n_ranks;
-    view->limits_count = job->n_limits;
-    return 0;
+    return counts_view(job->use ? job->use->counts : NULL, &view->counts);
 }
 
 static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
@@ -296,6 +296,7 @@ static void free_views(struct snapshot *s)
     for (size_t i = 0; i < s->jobs.jobs_count; i++) {
         free(s->jobs.jobs[i].ranks);
         free(s->jobs.jobs[i].limits);
+        free(s->jobs.jobs[i].counts);
     }
     free(s->jobs.jobs);
     if (s->status.aggregators)

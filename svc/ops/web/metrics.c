@@ -4,12 +4,13 @@
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"
+#include "svc/ops/web/metrics_counts.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-static void family(FILE *out, const char *name, const char *type, const char *help)
+void metrics_family(FILE *out, const char *name, const char *type, const char *help)
 {
     fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
 }
@@ -33,7 +34,7 @@ static void plain(FILE *out, const char *name, const char *type, const char *hel
 {
     if (isnan(value))
         return;
-    family(out, name, type, help);
+    metrics_family(out, name, type, help);
     fprintf(out, "gradpool_%s %.15g\n", name, value);
 }
 
@@ -44,7 +45,7 @@ static size_t least(size_t count, size_t most) { return count < most ? count : m
 static void print_states(const struct snapshot *s, FILE *out)
 {
     static const char *const states[] = {"up", "silent", "away", "lost", "draining"};
-    family(out, "aggregators", "gauge", "Aggregator processes by state.");
+    metrics_family(out, "aggregators", "gauge", "Aggregator processes by state.");
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
         unsigned count = 0;
         for (size_t a = 0; a < s->status.aggregators_count; a++)
@@ -52,7 +53,7 @@ static void print_states(const struct snapshot *s, FILE *out)
         fprintf(out, "gradpool_aggregators{state=\"%s\"} %u\n", states[i], count);
     }
     static const char *const job_states[] = {"joining", "waiting", "training", "failed"};
-    family(out, "jobs", "gauge", "Jobs by state.");
+    metrics_family(out, "jobs", "gauge", "Jobs by state.");
     for (size_t i = 0; i < sizeof job_states / sizeof *job_states; i++) {
         unsigned count = 0;
         for (size_t j = 0; j < s->jobs.jobs_count; j++)
@@ -63,7 +64,7 @@ static void print_states(const struct snapshot *s, FILE *out)
 
 static void print_service(const struct snapshot *s, const char *version, FILE *out)
 {
-    family(out, "build_info", "gauge", "Version of the program; always 1.");
+    metrics_family(out, "build_info", "gauge", "Version of the program; always 1.");
     fprintf(out, "gradpool_build_info{version=\"%s\"} 1\n", version);
     plain(out, "coordinator_uptime_seconds", "gauge", "Time since the coordinator started.",
           (double)s->status.uptime_ns / 1e9);
@@ -85,7 +86,8 @@ static void print_service(const struct snapshot *s, const char *version, FILE *o
 static void print_aggregators(const struct snapshot *s, FILE *out)
 {
     size_t count = least(s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
-    family(out, "aggregator_cpu_seconds_total", "counter", "CPU time of an aggregator process.");
+    metrics_family(out, "aggregator_cpu_seconds_total", "counter",
+                   "CPU time of an aggregator process.");
     for (size_t i = 0; i < count; i++) {
         const struct view_aggregator *a = &s->status.aggregators[i];
         if (a->measured_ns == 0)
@@ -159,7 +161,7 @@ static const struct lane_metric lane_metrics[] = {
 static void print_lane_info(const struct snapshot *s, FILE *out)
 {
     size_t count = 0;
-    family(out, "lane_info", "gauge", "Where a lane is; always 1.");
+    metrics_family(out, "lane_info", "gauge", "Where a lane is; always 1.");
     for (size_t i = 0; i < s->status.aggregators_count; i++) {
         const struct view_aggregator *a = &s->status.aggregators[i];
         for (size_t j = 0; j < a->lanes_count && count++ < METRICS_LANES_MAX; j++) {
@@ -176,7 +178,7 @@ static void print_lanes(const struct snapshot *s, FILE *out)
     size_t count = least(s->lanes_count, METRICS_LANES_MAX);
     print_lane_info(s, out);
     for (size_t m = 0; m < sizeof lane_metrics / sizeof *lane_metrics; m++) {
-        family(out, lane_metrics[m].name, lane_metrics[m].type, lane_metrics[m].help);
+        metrics_family(out, lane_metrics[m].name, lane_metrics[m].type, lane_metrics[m].help);
         for (size_t i = 0; i < count; i++) {
             double value = lane_metrics[m].value(s->lanes[i]);
             if (!isnan(value))
@@ -188,7 +190,7 @@ static void print_lanes(const struct snapshot *s, FILE *out)
 
 /* --- jobs --- */
 
-static void print_job_labels(FILE *out, const struct view_job *job)
+void metrics_job_labels(FILE *out, const struct view_job *job)
 {
     print_label(out, "tenant", job->tenant ? job->tenant : "");
     fputc(',', out);
@@ -203,13 +205,13 @@ static void print_jobs(const struct snapshot *s, FILE *out)
         if (!f->is_metric || !figure_is_known(f, &shown))
             continue;
         snprintf(name, sizeof name, "job_%s", f->name);
-        family(out, name, "gauge", f->help);
+        metrics_family(out, name, "gauge", f->help);
         for (size_t i = 0; i < shown.jobs_count; i++) {
             double value = f->value(&shown.jobs[i]);
             if (isnan(value))
                 continue;
             fprintf(out, "gradpool_%s{", name);
-            print_job_labels(out, &shown.jobs[i]);
+            metrics_job_labels(out, &shown.jobs[i]);
             fprintf(out, "} %.15g\n", value);
         }
     }
@@ -217,15 +219,16 @@ static void print_jobs(const struct snapshot *s, FILE *out)
 
 static void print_control(const struct snapshot *s, FILE *out)
 {
-    family(out, "job_coordinator_cpu_seconds_total", "counter",
-           "CPU time of the coordinator for requests of a job's workers.");
+    metrics_family(out, "job_coordinator_cpu_seconds_total", "counter",
+                   "CPU time of the coordinator for requests of a job's workers.");
     for (size_t i = 0; i < least(s->jobs.jobs_count, METRICS_JOBS_MAX); i++) {
         fputs("gradpool_job_coordinator_cpu_seconds_total{", out);
-        print_job_labels(out, &s->jobs.jobs[i]);
+        metrics_job_labels(out, &s->jobs.jobs[i]);
         fprintf(out, "} %.15g\n", (double)s->jobs.jobs[i].control_ns / 1e9);
     }
-    family(out, "tenant_coordinator_cpu_seconds_total", "counter",
-           "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
+    metrics_family(
+        out, "tenant_coordinator_cpu_seconds_total", "counter",
+        "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
     for (size_t i = 0; i < s->status.payers_count; i++) {
         fputs("gradpool_tenant_coordinator_cpu_seconds_total{", out);
         print_label(out, "tenant", s->status.payers[i].tenant);
@@ -254,7 +257,7 @@ static const struct part_metric {
 static size_t print_part_metric(const struct snapshot *s, const struct part_metric *m, FILE *out)
 {
     size_t count = 0;
-    family(out, m->name, m->type, m->help);
+    metrics_family(out, m->name, m->type, m->help);
     for (size_t i = 0; i < s->lanes_count; i++) {
         const struct view_lane *lane = s->lanes[i];
         for (size_t p = 0; p < lane->parts_count; p++) {
@@ -263,7 +266,7 @@ static size_t print_part_metric(const struct snapshot *s, const struct part_metr
             if (!job || count++ >= METRICS_LANE_JOBS_MAX || !is_shown)
                 continue;
             fprintf(out, "gradpool_%s{lane=\"%u\",", m->name, lane->lane);
-            print_job_labels(out, job);
+            metrics_job_labels(out, job);
             fprintf(out, "} %.15g\n", m->value(&lane->parts[p]));
         }
     }
@@ -285,10 +288,12 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
     print_control(s, out);
     for (size_t i = 0; i < sizeof part_metrics / sizeof *part_metrics; i++)
         lane_jobs_count = print_part_metric(s, &part_metrics[i], out);
-    family(out, "left_out", "gauge", "What there is too much of to be shown here.");
+    size_t job_ranks_count = metrics_print_counts(s, out);
+    metrics_family(out, "left_out", "gauge", "What there is too much of to be shown here.");
     print_left_out(out, "aggregators", s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
     print_left_out(out, "lanes", s->lanes_count, METRICS_LANES_MAX);
     print_left_out(out, "jobs", s->jobs.jobs_count, METRICS_JOBS_MAX);
     print_left_out(out, "lane_jobs", lane_jobs_count, METRICS_LANE_JOBS_MAX);
+    print_left_out(out, "job_ranks", job_ranks_count, METRICS_JOB_RANKS_MAX);
     return ferror(out) ? -EIO : 0;
 }

@@ -321,6 +321,10 @@ BACKUP_FIELDS = ['rule', 'times', 'problem', 'straggler', 'seed', 'target', 'sec
                  'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns']
 
 
+LIVE_FIELDS = ['transport', 'times', 'problem', 'rule', 'seed', 'target', 'seconds', 'rounds',
+               'k_mean', 'dropped', 'absence', 'ratio', 'compared', 'bits_equal']
+
+
 class Backup(unittest.TestCase):
     def test_every_rule_has_its_rows_and_waiting_for_a_slow_rank_is_the_slowest(self):
         answer = bench('backup', '--virtual', '--quick', '--json')
@@ -359,10 +363,32 @@ class Backup(unittest.TestCase):
             self.assertEqual(answer.returncode, 1, answer.stdout)
             self.assertIn(name, answer.stderr)
 
-    def test_without_a_clock_there_is_no_run(self):
-        answer = bench('backup', '--quick')
-        self.assertEqual(answer.returncode, 2)
-        self.assertIn('--virtual', answer.stderr)
+    def test_live_workers_have_equal_parameters_under_each_rule(self):
+        answer = bench('backup', '--quick', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        *rows, bars = map(json.loads, answer.stdout.splitlines())
+        self.assertEqual([(row['transport'], row['rule']) for row in rows],
+                         [(transport, rule) for transport in ('tcp', 'shm')
+                          for rule in ('all', 'auto', 'static:15')])
+        for row in rows:
+            self.assertEqual(list(row), LIVE_FIELDS)
+            self.assertTrue(row['bits_equal'], row)
+            self.assertGreater(row['compared'], 5)
+            self.assertGreater(row['seconds'], 0)
+            self.assertEqual(row['dropped'] == 0, row['rule'] == 'all', row)
+        self.assertEqual([(bar['name'], bar['holds']) for bar in bars['bars']],
+                         [('auto_one_slow', None)])
+
+    def test_options_of_the_virtual_clock_are_refused_without_it(self):
+        for options in ['--check'], ['--rate-2'], ['--seeds', '1'], ['--transport', 'udp']:
+            answer = bench('backup', *options)
+            self.assertEqual(answer.returncode, 2)
+            self.assertIn('--virtual', answer.stderr)
+
+    def test_rules_that_no_service_has_are_refused(self):
+        answer = bench('backup', '--rules', 'auto + second')
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn('no service has the rule "auto + second"', answer.stderr)
 
 
 if __name__ == '__main__':

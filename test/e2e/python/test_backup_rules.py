@@ -2,12 +2,15 @@
 each in a thread, with gradients made by the tests. With every rule, parameters after a round are
 equal on all ranks that received the round."""
 import concurrent.futures
+import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 import time
 
+import jsonschema
 import numpy
 
 import gradpool
@@ -16,6 +19,7 @@ import python_case
 import ranks
 from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 
+ROOT = pathlib.Path(__file__).parents[3]
 WORKERS, SLOW = 4, 3
 ELEMENTS = 6000     # some blocks of the lane's sample
 
@@ -102,6 +106,33 @@ class Rules(Case):
         self.assertGreater(each[SLOW].missed(), 5)
         # the first rounds count the gradients of all ranks
         self.assertEqual([end.counted for end in each[0].ends if end.number <= 3], [WORKERS] * 3)
+
+    def test_operators_see_the_counts_of_each_rank(self):
+        each = self.train('static:3', noisy, 40, 0.02)
+        service, name = python_case.service, f'{self.id().rsplit(".", 1)[-1]} static:3'
+        harness.until(lambda: self.counts_of(name), 'the service shows the counts')
+        counts = self.counts_of(name)
+        self.assertGreaterEqual(counts['rounds'], 40)
+        self.assertEqual(sum(counts['reasons'].values()), counts['rounds'])
+        self.assertEqual(sum(rank['counted'] for rank in counts['ranks']), counts['gradients'])
+        self.assertEqual([rank['rank'] for rank in counts['ranks']], list(range(WORKERS)))
+        self.assertGreater(counts['ranks'][SLOW]['dropped'], 0)
+        self.assertGreaterEqual(counts['ranks'][SLOW]['dropped'], each[SLOW].missed() // 2)
+        self.assertGreater(counts['dropped_share'], 0)
+        for command in ('jobs', 'explain'):
+            self.assertIn('backup workers: ', service.ask(command, name).stdout)
+        explained = self.shown('explain', name)
+        self.assertEqual(explained['jobs'][0]['counts']['rounds'], counts['rounds'])
+
+    def counts_of(self, name):
+        return self.shown('jobs', name)['jobs'][0].get('counts')
+
+    def shown(self, command, name):
+        """Returns the output as JSON, which the schema describes."""
+        output = json.loads(python_case.service.ask(command, name, '--json').stdout)
+        schema = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
+        jsonschema.validate(output, {'$ref': f'#/$defs/{command}', '$defs': schema['$defs']})
+        return output
 
     def test_auto_waits_for_a_slow_rank_while_all_gradients_are_noise(self):
         each = self.train('auto', noisy, 30, 0.005)

@@ -1,6 +1,7 @@
 /* Tests an aggregator's answers to requests for figures, with many jobs and pieces. Its lanes are
  * simulated: this file implements every call to a lane, and each counter has its maximum. */
 #include "svc/aggregator/internal.h"
+#include "svc/lane/piece/counts.h"
 #include "test/unit/channel/channel_pair.h"
 
 #define JOB 7
@@ -41,6 +42,23 @@ size_t __wrap_lane_measure_pieces(const struct lane *lane, uint32_t job,
     for (size_t i = 0; i < count; i++)
         ret_rows[i] = (struct lane_piece_use){.piece = UINT32_MAX, .busy_ns = UINT64_MAX};
     return count;
+}
+
+static size_t counted_jobs; /* jobs of each lane with counts of `counted_ranks` ranks */
+static uint64_t counted_ranks, counted_rounds = UINT64_MAX;
+
+size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t bytes);
+size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t bytes)
+{
+    size_t row_bytes = counts_row_bytes(counted_ranks);
+    for (size_t i = 0; i < counted_jobs && (i + 1) * row_bytes <= bytes; i++) {
+        struct counts_row *row = (struct counts_row *)((char *)ret_rows + i * row_bytes);
+        memset(row, 0xff, row_bytes);
+        row->job = i == 0 ? JOB : UINT32_MAX;
+        row->ranks = counted_ranks;
+        row->rounds = counted_rounds;
+    }
+    return counted_jobs * row_bytes;
 }
 
 static size_t packed_bytes(Gradpool__Wire__StatsReply *stats)
@@ -100,6 +118,33 @@ static void an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame(void **state)
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
 }
 
+static void counts_of_many_jobs_fit_a_frame(void **state)
+{
+    counted_jobs = 300;
+    counted_ranks = 768;
+    Gradpool__Wire__StatsReply *stats = ask(AGGREGATOR_LANES_MAX, 1000, 300000);
+    assert_true(packed_bytes(stats) <= CHANNEL_FRAME_BYTES_MAX);
+    assert_int_equal(stats->lanes[0]->jobs[0]->counts->n_counted, 768);
+    assert_true(stats->lanes[0]->jobs[0]->counts->dropped[767] == UINT64_MAX);
+    assert_null(stats->lanes[0]->jobs[999]->counts);
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    counted_jobs = 0;
+}
+
+static void a_job_has_its_own_counts(void **state)
+{
+    counted_jobs = 1;
+    counted_ranks = 2;
+    Gradpool__Wire__StatsReply *stats = ask(2, 3, 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(stats->lanes[i]->jobs[0]->counts->n_scale_ns, 2);
+        assert_int_equal(stats->lanes[i]->jobs[0]->counts->n_reasons, RECORD_REASONS);
+        assert_null(stats->lanes[i]->jobs[1]->counts);
+    }
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    counted_jobs = 0;
+}
+
 static void figures_that_fit_one_message_are_sent_whole(void **state)
 {
     Gradpool__Wire__StatsReply *stats = ask(64, 500, 5000);
@@ -122,6 +167,13 @@ static void rows_that_are_known_are_left_out_until_one_changes(void **state)
     second = expect_rows(0, first, true);
     assert_int_not_equal(second, first);
     expect_rows(0, second, false);
+    counted_jobs = 1;
+    counted_ranks = 4;
+    second = expect_rows(0, second, true);
+    expect_rows(0, second, false);
+    counted_rounds = 5;
+    second = expect_rows(0, second, true);
+    counted_jobs = 0;
     jobs_here--;
     assert_int_not_equal(expect_rows(0, second, true), second);
 }
@@ -165,6 +217,8 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame),
+        cmocka_unit_test(counts_of_many_jobs_fit_a_frame),
+        cmocka_unit_test(a_job_has_its_own_counts),
         cmocka_unit_test(figures_that_fit_one_message_are_sent_whole),
         cmocka_unit_test(rows_that_are_known_are_left_out_until_one_changes),
         cmocka_unit_test(requested_pieces_have_all_rows),

@@ -1,5 +1,6 @@
 /* Tests which announcements make a round (svc/wire/README.md, W12 and W13), with exact records in
  * both directions. Values are small integers, so sums are exact. */
+#include "svc/lane/job/table.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -118,6 +119,53 @@ static void a_late_rank_gets_the_result_and_no_lane_reads_its_gradient(void **st
     assert_int_equal(rig.workers[1].commits_count, 0);
     assert_int_equal(rig_use(&rig).pushed_bytes, 2 * BYTES);
     assert_int_equal(rig_use(&rig).rounds, 1);
+}
+
+/* Announces a round of a piece without elements. */
+static void end(uint32_t rank, uint64_t round)
+{
+    rig_say(&rig, rank,
+            (struct say){.piece = DATA,
+                         .word = (uint32_t)round,
+                         .round = round,
+                         .operation = RECORD_BARRIER,
+                         .has_no_input = true,
+                         .has_no_output = true});
+}
+
+static bool has_commit(uint32_t rank, uint64_t round)
+{
+    const struct rig_worker *w = &rig.workers[rank];
+    return w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
+}
+
+/* A stopped rank takes no word, so over a network a word for it would end no round. */
+static void a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements(void **state)
+{
+    struct rig_worker *late = &rig.workers[1];
+    rig_start(&rig, kind);
+    rig_place_piece(&rig, 3, (struct lane_piece){.id = DATA, .terms = first_two}, false);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_connect(&rig, rank, RIG_JOB, rank);
+    end(0, 1);
+    end(2, 1);
+    rig_until(&rig, has_commit(0, 1) && has_commit(2, 1));
+    end(1, 1);
+    late->is_stopped = true;
+    const struct piece *p = piece_find(job_find(rig.lane, RIG_JOB), DATA);
+    rig_until(&rig, p->ranks[1].clock == 1);
+    for (uint64_t round = 2; round <= 5; round++) {
+        end(0, round);
+        end(2, round);
+        rig_until(&rig, has_commit(0, round) && has_commit(2, round));
+    }
+    late->is_stopped = false;
+    rig_until(&rig, late->closed_count == 1);
+    assert_int_equal(late->words_count, 0);
+    assert_int_equal(late->errors_count, 0);
+    end(1, late->closed[0].round + 1); /* the rank continues, and is late again */
+    rig_until(&rig, late->closed_count == 2);
+    assert_int_equal(late->closed[1].round, 5);
 }
 
 static void a_rank_many_rounds_behind_continues_after_the_newest_round(void **state)
@@ -424,6 +472,7 @@ static void bounds_that_can_never_be_met_are_refused(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(the_first_two_of_three_make_the_mean),
     CASE(a_late_rank_gets_the_result_and_no_lane_reads_its_gradient),
+    CASE(a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements),
     CASE(a_rank_many_rounds_behind_continues_after_the_newest_round),
     CASE(a_late_announcement_may_be_repeated_and_is_answered_once),
     CASE(a_round_never_goes_back_for_a_rank),

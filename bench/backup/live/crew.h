@@ -1,0 +1,35 @@
+/* One live run: 16 worker processes train one job of a service, with the gradients of
+ * crew_problem.h and drawn step times, until the loss is at its target. */
+#ifndef GRADPOOL_BENCH_BACKUP_LIVE_CREW_H
+#define GRADPOOL_BENCH_BACKUP_LIVE_CREW_H
+
+#include "bench/backup/live/crew_problem.h"
+#include "bench/backup/training/durations.h"
+
+#define CREW_WORKERS 16
+#define CREW_ROUNDS_MAX 4096
+
+struct crew_setting {
+    const char *endpoint, *transport, *job; /* transport: "tcp" or "shm" */
+    const struct grid_rule *rule;
+    const struct grid_times *times;
+    const struct jitter *jitter;
+    uint64_t seed, unit_ns; /* real time of a unit, which is about one gradient */
+    double target;          /* loss */
+};
+
+struct crew_result {
+    double seconds; /* from the first round to the target; NAN: not reached */
+    uint64_t rounds;
+    double k_mean;     /* gradients of a round */
+    double dropped;    /* share of all gradients */
+    uint64_t absence;  /* most rounds in a row without a gradient of some rank */
+    bool bits_equal;   /* parameters are equal on all ranks that have the same round */
+    uint64_t compared; /* number of rounds that several ranks had */
+};
+
+/* Runs the workers and returns when all have ended. -EIO: a worker failed, with a text on standard
+ * error. */
+int live_crew_run(const struct crew_setting *setting, struct crew_result *ret_result);
+
+#endif

@@ -1,0 +1,27 @@
+/* One worker process of a crew, and the memory that all workers of a run share. */
+#ifndef GRADPOOL_BENCH_BACKUP_LIVE_CREW_WORKER_H
+#define GRADPOOL_BENCH_BACKUP_LIVE_CREW_WORKER_H
+
+#include "bench/backup/live/crew.h"
+
+/* Written by one worker, and read after its end. Index: number of the round. */
+struct crew_log {
+    uint64_t digests[CREW_ROUNDS_MAX]; /* of the parameters; 0: the worker skipped the round */
+    uint8_t counted[CREW_ROUNDS_MAX];  /* gradients of the round; 0: unknown */
+    uint64_t ends, dropped, absence, last;
+    float parameters[CREW_FLOATS]; /* of round `last` */
+};
+
+struct crew_board {
+    /* All ranks stop at this round; 0: the target is not reached yet. */
+    uint64_t stop_round;
+    double begun_s, reached_s; /* clock of rank 0; reached_s 0: not yet */
+    uint64_t reached_round;
+    struct crew_log logs[CREW_WORKERS];
+};
+
+/* Trains as this rank. Returns the exit code of the process: 0 or 1, with a text on standard
+ * error. */
+int crew_work(const struct crew_setting *setting, uint32_t rank, struct crew_board *board);
+
+#endif

@@ -1,0 +1,19 @@
+/* The live bench: crews over both transports, with several step times and rules, on a service of
+ * its own. */
+#ifndef GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
+#define GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
+
+#include "bench/backup/training/durations.h"
+
+struct live_backup {
+    const struct grid *grid; /* step times and rules */
+    const struct jitter *jitter;
+    const char *transport; /* NULL: both */
+    bool is_quick, is_json;
+};
+
+/* Runs everything and prints a row a run, then the figures with a bar. Returns the number of runs
+ * in which workers had different parameters, or -errno, with a text on standard error. */
+int live_backup_run(const struct live_backup *live);
+
+#endif

@@ -1,0 +1,20 @@
+/* Counts of a job with backup workers, as text, cells of a table, and JSON. */
+#ifndef GRADPOOL_OPS_ANSWER_COUNTS_H
+#define GRADPOOL_OPS_ANSWER_COUNTS_H
+
+#include "svc/ops/answer/table.h"
+#include "svc/ops/json/json_put.h"
+#include "svc/ops/snapshot/counts.h"
+
+/* Prints two lines: rounds with their gradients, and the reasons of the closes. */
+void counts_print(const struct view_counts *counts, FILE *out);
+/* Prints a row a rank. 0, -ENOMEM or -EIO. */
+int counts_print_ranks(const struct view_counts *counts, FILE *out);
+/* Adds the mean number of gradients and the share dropped; dashes for NULL. */
+void counts_add_job(struct table *table, const struct view_counts *counts);
+/* Adds the cells of one rank: gradients counted, dropped, share dropped, mean time; dashes for a
+ * rank without counts. */
+void counts_add_rank(struct table *table, const struct view_counts *counts, uint32_t rank);
+json_t *counts_json(const struct view_counts *counts, int *error);
+
+#endif
