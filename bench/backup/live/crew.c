@@ -1,4 +1,5 @@
-/* Owns the processes of a run and their shared memory. Compares what the ranks had of each round. */
+/* Owns the processes of a run and their shared memory. Compares the parameters of the ranks after
+ * each round. */
 #include "bench/backup/live/crew_worker.h"
 
 #include "bench/lib/host.h"

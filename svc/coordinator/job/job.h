@@ -117,7 +117,7 @@ struct share {
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
-    struct job_counts *counts; /* of rounds with backup workers (counts.h); NULL: none so far */
+    struct job_counts *counts; /* rounds with backup workers (counts.h); NULL: none so far */
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
@@ -241,9 +241,8 @@ struct job {
 
 /* --- job.c --- */
 
-/* Loops over the tensors of a job, over the pieces of a tensor, and over all pieces of a job
- * together with their tensors. In job_each_piece(), `break` ends only the loop over the pieces of
- * the current tensor. */
+/* Loops over tensors of a job, pieces of a tensor, and pieces of a job with their tensors. In
+ * job_each_piece(), `break` ends only the loop over the pieces of the current tensor. */
 #define job_each_tensor(tensor, job)                                           \
     for (struct tensor *tensor = NULL, **tensor##_at = (job)->tensors;         \
          tensor##_at && tensor##_at < (job)->tensors + (job)->tensors_count && \

@@ -42,8 +42,8 @@ struct breaks {
     uint64_t until_ns; /* deadline of the reconnect, in state WORKER_AWAY */
 };
 
-/* Sums of one round over all sampled blocks of a job on a lane, and the record with these sums; also
- * counts over all rounds that this lane has led. */
+/* Sums of one round over all sampled blocks of a job on a lane, and the record with these sums.
+ * Also counts over all rounds that this lane has led. */
 struct sampling {
     uint32_t pieces; /* number of pieces with a sample */
     uint32_t blocks; /* sampled blocks of all these pieces */
