@@ -1,4 +1,4 @@
-/* Owns the processes of a run and their shared memory. Compares what the ranks had of each round. */
+/* Owns the processes of a run and their shared memory. Compares the ranks round by round. */
 #include "bench/backup/live/crew_worker.h"
 
 #include "bench/lib/host.h"

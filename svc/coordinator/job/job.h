@@ -115,8 +115,7 @@ struct share {
 
 /* Sums of the counters of lanes that no longer serve any piece of the job. */
 struct left_behind {
-    uint64_t rounds, pushed_bytes, busy_ns;
-    uint64_t queue_ns, handled_ns, stalled_ns;
+    uint64_t rounds, pushed_bytes, busy_ns, queue_ns, handled_ns, stalled_ns;
     struct job_counts *counts; /* of rounds with backup workers (counts.h); NULL: none so far */
 };
 
