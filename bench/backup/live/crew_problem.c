@@ -1,5 +1,5 @@
-/* The mean of curvatures times squares is that of 200 dimensions, so losses and targets are those of
- * the virtual bench. */
+/* The mean of curvatures times squares is that of 200 dimensions, so losses and targets are those
+ * of the virtual bench. */
 #include "bench/backup/live/crew_problem.h"
 
 #include "bench/sim/chance.h"
