@@ -29,9 +29,9 @@ static void start_log(const char *who)
 
 /* Time slices. A thread with a shorter slice than the running thread gets the core at once when
  * the thread wakes up, so a round waits for no other process. The coordinator also leaves the core
- * soon: a long request of one tenant does not delay rounds of another. With a slice of 0.1 ms a lane
- * would interrupt its workers between two announcements, and rounds of 4 KiB would need 1.2 times
- * the CPU time. */
+ * soon: a long request of one tenant does not delay rounds of another. With a slice of 0.1 ms a
+ * lane would interrupt its workers between two announcements, and rounds of 4 KiB would need 1.2
+ * times the CPU time. */
 #define COORDINATOR_SLICE_NS (100 * NS_PER_US)
 #define AGGREGATOR_SLICE_NS (500 * NS_PER_US)
 
