@@ -25,7 +25,7 @@ import tidy  # noqa: E402
 LIMITS = 'test/structure.limits'
 ROOMS = 'test/structure.rooms'
 CYCLE_FILES_MAX = 3   # largest cycle of files that is still readable
-ROOM_FILES_MAX = 20   # a larger folder is no room, so it has no common header
+ROOM_FILES_MAX = 20   # one header serves a whole folder only up to this number of files
 WHOLE = 'product'     # subject of values over all folders of the product
 
 

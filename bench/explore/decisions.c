@@ -1,5 +1,5 @@
-/* Measures decisions: random reports, ends and arrivals, one in each second of virtual time. Owns
- * the measured scheduler. */
+/* Measures the time of the scheduler's decisions. In each second of virtual time one random event
+ * occurs: a report, an end or an arrival of a job. Owns the measured scheduler. */
 #include "bench/explore/decisions.h"
 #include "bench/sim/chance.h"
 #include "packer/elastic/scheduler.h"

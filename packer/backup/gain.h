@@ -52,7 +52,7 @@ double gain_value(const struct gain *gain, double step, double k);
 /* --- BACKUP_AUTO: five windows, no loss and no rate --- */
 
 struct gain_window {
-    /* running means of the samples; spread: variance of the samples of N */
+    /* running means of the samples; spread: variance of the samples of the squared norm N */
     double variance, signal, spread, mean, product;
 };
 

@@ -100,9 +100,9 @@ static double resident_room_ns(const struct packer_resident *resident, const str
     double alone_ns = loss_alone_ns(&resident->timing, (double)resident->lane_ns);
     double speed = (1 - limit) * alone_ns / (double)resident->timing.period_ns;
     double g = g_with(others, share), h = h_with(others, share);
-    /* With the share v of the new job, the condition is (1-v) G' + v H' >= speed x ((1-v) G + v H).
-     * G' and H' are the sums without this resident (`others`), G and H the sums with the
-     * resident. */
+    /* The resident keeps `speed` (a part of its speed alone) if (1-v) G' + v H' >= speed x ((1-v) G
+     * + v H), where v is the share of the new job, G and H are the sums of struct sums with the
+     * resident, and G' and H' those without the resident (`others`). */
     double now = others->g - speed * g, slope = (others->h - others->g) - speed * (h - g);
 
     if (limit < 0 || now < 0)

@@ -28,8 +28,8 @@ struct record_backup {
 };
 _Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
-/* The stamp after each of the two places at a replica holder. It is written when the whole state
- * has landed (W20). */
+/* A replica holder has memory for two states of a piece. A stamp follows each of them, and is
+ * written when the whole state has landed (W20). */
 struct record_stamp {
     uint64_t round, steps; /* round 0: no state */
     uint64_t ranks;        /* hash of the ranks that the piece had at that time */

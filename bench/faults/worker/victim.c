@@ -321,8 +321,8 @@ static void note(struct worker *w, size_t tensor, uint64_t wrong)
     board->elements_checked += w->plan[tensor].elements;
 }
 
-/* Returns whether the first tensor's result differs from the announcement of rank 0, which is 0 or
- * 1. Rank 0 knows the exact value. */
+/* Returns whether the first tensor's result is wrong. Its value, 0 or 1, was chosen by rank 0, so
+ * rank 0 compares exactly. */
 static bool is_first_wrong(const struct worker *w)
 {
     float result = *(const float *)w->items[0].result;

@@ -50,8 +50,8 @@ struct deal_step {
     uint64_t number;
     uint64_t epoch;  /* from 0 */
     uint64_t cursor; /* samples of the epoch in earlier steps, each counted once */
-    /* ranks that divide the samples, in order; the sizes of their shares differ by at most one,
-     * but the last ranks have no share where all shares would be below share_least */
+    /* ranks that divide the samples, in order. The sizes of their shares differ by at most one. If
+     * the shares would be smaller than share_least, the last ranks have no share. */
     uint64_t members[RANKS_WORDS];
     uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
     uint64_t share_least;       /* of the deal, at least 1 */

@@ -277,7 +277,7 @@ void order_handle_drain(struct peer *p, const envelope *request)
                          wanted->lane ? wanted->lane : wanted->aggregator);
     }
     if (wanted->undo)
-        recovery_place_stranded(s); /* jobs that wait for a lane may use these lanes */
+        recovery_place_stranded(s); /* waiting jobs may use lanes whose drain was undone */
     if (!wanted->undo)
         order_add_jobs(order);
     order->from_lane = wanted->undo ? 0 : wanted->lane;

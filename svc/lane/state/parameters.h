@@ -72,8 +72,8 @@ struct parameters {
     uint64_t filled;
 };
 
-/* Creates the parameters: one block in the job's account, and a second one for settings of ranks if
- * the piece follows the job's sets. NULL: no memory. */
+/* Creates the parameters in one block of memory, which counts for the job. A piece that follows the
+ * job's sets has a second block, for the settings that each rank sends. NULL: no memory. */
 struct parameters *parameters_create(const struct piece *p);
 void parameters_free(struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);

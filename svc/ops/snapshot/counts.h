@@ -1,4 +1,4 @@
-/* Counts of a job with backup workers (view_counts), from a message, and the figures in them. */
+/* Counts of a job with backup workers: reads them from a message, and computes mean and shares. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_COUNTS_H
 #define GRADPOOL_OPS_SNAPSHOT_COUNTS_H
 

@@ -271,7 +271,7 @@ static void poll_returns_without_blocking(void **state)
         ok(gp_push_pull(t[rank], gradient[rank], result[rank], GP_MEAN, &q[rank]));
     }
     ok(gp_wait(q[1], WAIT_MS));
-    script_lock(&rig); /* with the lock, the lane has also sent the word of rank 0 */
+    script_lock(&rig); /* the lane holds the lock until the word of rank 0 is sent */
     script_unlock(&rig);
     assert_int_equal(gp_poll(q[0], 0), 1);
     ok(gp_wait(q[0], 1));

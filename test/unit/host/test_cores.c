@@ -234,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* Calls the destructor as a function does that fails before it has created a topology. */
+/* A function that fails before it creates a topology calls the destructor with NULL. */
 static void destroying_no_topology_affects_no_other_topology(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

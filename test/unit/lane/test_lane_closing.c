@@ -80,7 +80,7 @@ static void send_sums(uint64_t round, uint32_t inputs, double variance, double s
                                         .blocks = 1,
                                         .squares = RANKS * (signal + variance),
                                         .mean = mean,
-                                        .product = signal - mean}; /* c = 1 */
+                                        .product = signal - mean}; /* the curvature c is 1 */
     assert_int_equal(fabric_send(rig.workers[0].conn, &sums, sizeof sums, NULL, 0), 0);
 }
 

@@ -46,7 +46,8 @@ static inline struct backup_decision arrive(struct backup *b, uint32_t rank, uin
     return decide(b, now_ns);
 }
 
-/* Adds sums of a round with this V/N. The fall of the product gives c = 1/2. */
+/* Reports sums of a round. `noise`: variance of a gradient over the squared norm of the mean
+ * gradient. The product of two means in a row is half of that norm: the curvature c is 1/2. */
 static inline void measure(struct backup *b, double noise)
 {
     struct backup_view view;

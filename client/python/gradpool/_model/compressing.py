@@ -31,8 +31,8 @@ class Compressing:
             self._tensors.update(zip(named, made))
 
     def start(self, job, bucket):
-        """Starts the means over a torch.distributed.GradBucket, like the object that bucket_of()
-        returns."""
+        """Starts the means of all gradients in a torch.distributed.GradBucket. The objects that
+        bucket_of() returns have the same method."""
         buffer = bucket.buffer()
         crossing = crossing_of(job, buffer)
         host = crossing.out(buffer)

@@ -28,7 +28,7 @@ struct shm_lent {
     uint64_t known_end;
     _Atomic bool *poisoned;    /* flag of the connection */
     uint64_t offset, wanted;   /* range to be mapped */
-    uint64_t ahead;            /* offset from which on existing pages are mapped in advance */
+    uint64_t ahead;            /* next offset at which existing pages are mapped early */
     struct shm_record *record; /* record that names the range and waits for it; NULL: none */
     /* 0; -EFAULT: a page of the range is missing; or an error of mmap() */
     int result;

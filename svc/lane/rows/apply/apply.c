@@ -30,7 +30,8 @@ static bool has_earlier_pulls(const struct lane_table *table)
     return false;
 }
 
-/* Returns whether the lane does not know yet which shards a push has that would be applied now. */
+/* Returns whether the directory of a push that is due has not arrived yet. Without the directory
+ * the lane does not know the shards of the push. */
 static bool has_unchecked(const struct lane_table *table)
 {
     if (table->job->tables->unchecked == 0)
@@ -160,9 +161,9 @@ static void apply_rows(struct row_apply *apply, uint32_t end)
     }
 }
 
-/* Applies the next rows of the cut stripe, as many as ROW_SUMS_BYTES has room for. Returns false if
- * rows are on their way. If a worker's memory cannot be read, no row changes, and the worker's
- * connection ends; the result is false, too. */
+/* Applies the next rows of the cut stripe (a range of keys whose pushes are summed together), up to
+ * ROW_SUMS_BYTES of sums. Returns false if gradients are still being read. If a worker's memory
+ * cannot be read, no row changes, the worker's connection ends, and the result is false. */
 static bool apply_batch(struct row_apply *apply)
 {
     uint32_t dim = apply->table->terms->dim,

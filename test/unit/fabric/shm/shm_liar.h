@@ -26,7 +26,8 @@ struct liar {
 /* Makes a socket to the lane, and the memory for a correct handshake. Sends no message. */
 struct liar liar_make(struct rig *rig);
 void liar_hello(struct liar *l, int rings_fd, int bell_fd);
-/* Returns a liar after a correct handshake. Its owner at the lane is the rig. */
+/* Returns a liar after a correct handshake. The lane accepts its connection with the rig as
+ * owner. */
 struct liar liar_admitted(struct rig *rig);
 void liar_drop(struct liar *l);
 

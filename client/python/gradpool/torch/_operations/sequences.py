@@ -145,8 +145,8 @@ class Sequence:
 
     def fail(self, error):
         """Fails the Sequence, except after a disagreement: then all ranks have the same error, and
-        the next operation begins with words. After any other error the rounds of other ranks are
-        unknown."""
+        the next operation compares the ranks' arguments again. After any other error the rounds of
+        other ranks are unknown."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:
