@@ -136,7 +136,7 @@ GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
 /* Makes a batch of `count` keys, in any order; keys may occur several times. `keys` is copied and
  * sorted here, once for all pulls and pushes of the batch. Several threads may use a batch at one
  * time. Errors: -EINVAL a key is not below gp_table_spec.keys (the text has position and key);
- * -E2BIG more keys than a lane stores requests for: 128 x 2^20, fewer in a job of more than 64
+ * -E2BIG more keys than a lane stores requests for: 127 x 2^20, fewer in a job of more than 64
  * workers. */
 GP_API int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count,
                            gp_batch **ret_batch);
@@ -150,9 +150,9 @@ GP_API void gp_batch_free(gp_batch *batch);
  * created. `rows` must stay valid until gp_wait() has ended the request. gp_wait() may end before
  * or after gp_clock(); the rows are the same.
  *
- * Errors: -EBUSY a lane has as many open requests to the table as it stores: 128, fewer in a job of
- * more than 64 workers; wait for earlier ones. The error of a failed table or job. gp_wait()
- * returns -ETIMEDOUT if ranks have not ended the clock before (the text has their clocks): the
+ * Errors: -EBUSY this rank has 127 open requests to the table on one lane, fewer in a job of more
+ * than 64 workers; wait for earlier ones. The error of a failed table or job. gp_wait() returns
+ * -ETIMEDOUT if ranks have not ended the clock before (the text has their clocks): the
  * request is still open; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 

@@ -112,8 +112,8 @@ const char *channel_failure(const struct channel *ch);
 enum channel_end {
     CHANNEL_ENDED_OTHERWISE, /* by the network, or not yet */
     CHANNEL_CLOSED,          /* by the peer */
-    CHANNEL_RESET, /* by the peer's kernel. A firewall resets a connection when bytes arrive, which
-                    * then are never acknowledged; here all were. */
+    CHANNEL_RESET, /* by the peer's kernel. A firewall resets in answer to bytes or probes, which
+                    * then stay without an acknowledgement; here all have one. */
 };
 enum channel_end channel_how_ended(const struct channel *ch);
 

@@ -16,7 +16,7 @@ int rows_check(const struct gp_table *t)
 
 static int batch_check_count(const struct gp_table *t, size_t count)
 {
-    uint32_t blocks = record_row_requests(t->job->workers);
+    uint32_t blocks = record_row_requests_open(t->job->workers);
     if (count <= (size_t)blocks * TABLE_KEYS_MAX)
         return 0;
     return client_error(-E2BIG,

@@ -91,9 +91,9 @@ static int row_begin_refused(const struct row_begin *b, int error)
     const struct gp_table *t = b->batch->table;
     if (error == -EBUSY)
         return client_error(error,
-                            "table '%s': a lane stores %u open requests of a rank, and has as many "
-                            "of this rank; wait for one, or pull rows in each clock",
-                            t->name, record_row_requests(t->job->workers));
+                            "table '%s': a rank may have %u open requests to a lane, and this rank "
+                            "has as many; wait for one, or pull rows in each clock",
+                            t->name, record_row_requests_open(t->job->workers));
     return client_error(
         error, "table '%s': this rank has used all numbers of requests; start the job again",
         t->name);

@@ -109,7 +109,7 @@ static uint32_t exchanges_count(const struct table_exchanges *exchanges, uint32_
 
 uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane)
 {
-    uint32_t most = record_row_requests(exchanges->workers);
+    uint32_t most = record_row_requests_open(exchanges->workers);
     uint32_t count = exchanges_count(exchanges, table, lane);
     return count < most ? most - count : 0;
 }

@@ -26,6 +26,14 @@ static inline uint32_t record_row_requests(uint32_t workers)
     return fair < RECORD_ROW_REQUESTS_MAX ? fair : RECORD_ROW_REQUESTS_MAX;
 }
 
+/* Maximum number of requests that a worker may have open. Over a network, a lane stores one pull of
+ * each worker a little longer than the worker: until the lane knows that rows and word have
+ * landed. */
+static inline uint32_t record_row_requests_open(uint32_t workers)
+{
+    return record_row_requests(workers) - 1;
+}
+
 enum record_rows_operation {
     RECORD_PULL = 1, /* the lane stores the rows of the keys */
     RECORD_PUSH = 2, /* the lane reads a gradient for each key */
