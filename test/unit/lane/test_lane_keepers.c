@@ -225,8 +225,8 @@ static void a_lane_that_is_lost_again_before_a_round_leaves_the_copy_whole(void 
     expect_kept(KEEPER, 5);
 }
 
-/* Another aggregator has become the holder. Its copy starts with the first round that waits for
- * it. */
+/* Another aggregator has become the holder. The copy starts with the first round that waits for
+ * this holder. */
 static void records_of_all_ranks_are_read_though_the_next_holder_gets_the_state_first(void **state)
 {
     start_with_keeper(3);

@@ -308,8 +308,8 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
 static void the_leader_decides_which_gradients_make_the_round(void **state)
 {
     start_led();
-    /* rank 1 is the first on this lane, but slow on other lanes, so the leader does not choose
-     * it */
+    /* Rank 1 is the first on this lane, but slow on other lanes. The leader therefore chooses
+     * other ranks. */
     push(1, 1, 1000);
     push(0, 1, 2);
     push(2, 1, 6);
