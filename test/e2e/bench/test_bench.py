@@ -310,9 +310,9 @@ class Budget(unittest.TestCase):
         # lane may never sleep.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
-            self.assertEqual(cells[0][f'{name}_memory_calls_per_gib'], 0, cells[0])
-            # Control threads may allocate now and then. A mistake in the data path would allocate
-            # in every round.
+            # Control threads may allocate now and then, and the allocator may give pages back. A
+            # mistake in the data path would do so in every round.
+            self.assertLess(cells[0][f'{name}_memory_calls_per_gib'], rounds_per_gib / 2, cells[0])
             for cell in cells:
                 self.assertLess(cell[f'{name}_allocations_per_gib'], rounds_per_gib / 2, cell)
 

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import jsonschema
@@ -24,6 +25,22 @@ WORKERS, SLOW = 4, 3
 ELEMENTS = 6000     # some blocks of the lane's sample
 
 
+class End:
+    """The last round of run_sums(), for all ranks of a job. A rank asks before each round, so at
+    the time of choose() no rank has begun a round after `rounds + 1`."""
+
+    def __init__(self):
+        self.lock, self.last = threading.Lock(), 0      # 0: not known yet
+
+    def allows(self, rounds):
+        with self.lock:
+            return not self.last or rounds < self.last
+
+    def choose(self, each, more):
+        with self.lock:
+            self.last = max(len(one.parameters) for one in each) + more
+
+
 class Worker:
     """One rank. Runs rounds until `rounds`, and keeps the results."""
 
@@ -33,7 +50,6 @@ class Worker:
         self.rank = rank
         self.job = client.join(name, rank, workers, durability='none', **options)
         self.parameters, self.ends = {}, []     # key: number of the round
-        self.last = 0       # the last round of run_sums(); 0: not known yet
 
     def run(self, rounds, gradient, slow_s, loss):
         tensor = self.job.declare('t', ELEMENTS, rule='sgd')
@@ -50,11 +66,11 @@ class Worker:
             self.ends.append(end)
         return self
 
-    def run_sums(self, gradient):
-        """Steps by the mean of each round up to `last`, which the test sets."""
+    def run_sums(self, gradient, end):
+        """Steps by the mean of each round up to the last one, which the test chooses."""
         tensor = self.job.declare('t', ELEMENTS)
         values, mean = numpy.zeros((2, ELEMENTS), numpy.float32)
-        while not self.last or len(self.parameters) < self.last:
+        while end.allows(len(self.parameters)):
             request = self.job.push_pull(tensor, gradient(self.rank, len(self.ends)), mean)
             self.ends.append(self.job.end_round())
             request.wait()
@@ -152,16 +168,15 @@ class Rules(Case):
         service = python_case.service
         each = [Worker(self, 'killed', rank, WORKERS, backup='auto') for rank in range(WORKERS)]
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            runs = [pool.submit(one.run_sums, noisy) for one in each]
+            end = End()
+            runs = [pool.submit(one.run_sums, noisy, end) for one in each]
             for pid in service.pids():
                 self.await_rounds(each, 10, runs)
                 os.kill(pid, signal.SIGKILL)
                 harness.until(lambda pid=pid: pid not in service.pids() and
                               len(service.pids()) == 2, 'a new aggregator has taken its place')
             self.await_rounds(each, 10, runs)
-            last = max(len(one.parameters) for one in each) + 10
-            for one in each:
-                one.last = last
+            end.choose(each, 10)
             for run in runs:
                 run.result()
         self.check_equal(each)
