@@ -188,7 +188,7 @@ static uint32_t growth_probing_workers(const struct scheduler *s)
 /* Finds a slot for one more worker of a probing job: a free slot, the slot of a leaving worker, or
  * a slot of a running job. */
 static bool growth_find_room(struct scheduler *s, const struct growth_bid *bid,
-                             struct needs_room *room)
+                             struct needs_slots *room)
 {
     double loss;
     if (room->free + room->coming > 0)
@@ -203,7 +203,7 @@ static bool growth_find_room(struct scheduler *s, const struct growth_bid *bid,
     return room->coming > 0;
 }
 
-void growth_probe(struct scheduler *s, struct needs_room *room)
+void growth_probe(struct scheduler *s, struct needs_slots *room)
 {
     uint32_t most = needs_usable_slots(s) * 3 / 4, given = 0;
     uint32_t held = growth_probing_workers(s);
@@ -229,7 +229,7 @@ void growth_probe(struct scheduler *s, struct needs_room *room)
     }
 }
 
-void growth_share_out(struct scheduler *s, struct needs_room room)
+void growth_share_out(struct scheduler *s, struct needs_slots room)
 {
     uint32_t spare = room.free > s->set_aside ? room.free - s->set_aside : 0;
     if (spare > 0) {

@@ -124,7 +124,7 @@ struct roster_slot *roster_slot_of(struct scheduler *s, const struct roster_job 
                                    uint32_t rank);
 /* Records that the worker on the slot has ended. */
 void roster_vacate(struct scheduler *s, struct roster_slot *slot, enum roster_slot_state state);
-void roster_tell_lanes(struct scheduler *s, const struct roster_job *job, uint32_t workers);
+void roster_request_lanes(struct scheduler *s, const struct roster_job *job, uint32_t workers);
 
 static inline bool roster_is_probing(const struct roster_job *job)
 {
@@ -133,7 +133,7 @@ static inline bool roster_is_probing(const struct roster_job *job)
 
 /* Returns the number of slots that the job surely keeps: for a probing job until its first report,
  * for a stage until its end (F3). */
-static inline uint32_t roster_firm_workers(const struct roster_job *job)
+static inline uint32_t roster_kept_workers(const struct roster_job *job)
 {
     if (job->state != SCHEDULER_ACTIVE)
         return 0;
@@ -173,21 +173,21 @@ struct roster_job *victims_find(const struct scheduler *s, const struct roster_j
 
 /* Slots that are not reserved for a job. `free`: slots without a worker; `coming`: slots whose
  * worker is leaving. */
-struct needs_room {
+struct needs_slots {
     uint32_t free, coming;
     bool has_waiting; /* whether a job waits for slots; then no job grows */
 };
 
 /* State of one decision about the jobs that need slots. */
 struct needs_walk {
-    struct needs_room room;
+    struct needs_slots room;
     size_t count;         /* number of entries in `needs` */
     bool has_rests;       /* whether a job rests without an operator's order */
     bool is_behind_rests; /* whether resting jobs get slots before the queue */
     uint32_t usable;      /* number of slots that are not lost */
-    /* number of slots that jobs surely keep (roster_firm_workers()), with slots reserved for queued
+    /* number of slots that jobs surely keep (roster_kept_workers()), with slots reserved for queued
      * jobs */
-    uint32_t firm;
+    uint32_t kept;
 };
 
 /* Assigns slots to jobs below their minimum, then to overdue rests, then to the queue. */
@@ -201,8 +201,8 @@ bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *j
 
 /* Adds workers to probing jobs, which may have up to three quarters of the slots. Running jobs
  * shrink or rest for this (F3). */
-void growth_probe(struct scheduler *s, struct needs_room *room);
-void growth_share_out(struct scheduler *s, struct needs_room room);
+void growth_probe(struct scheduler *s, struct needs_slots *room);
+void growth_share_out(struct scheduler *s, struct needs_slots room);
 /* Handles a measured step time: growth with less than half of the promised gain is undone. */
 void growth_measure(struct scheduler *s, struct roster_job *job, uint32_t workers, double step_s);
 

@@ -95,19 +95,19 @@ uint32_t needs_usable_slots(const struct scheduler *s)
     return s->slots_count - roster_count(s, ROSTER_LOST);
 }
 
-static uint32_t needs_firm_workers(const struct scheduler *s)
+static uint32_t needs_kept_workers(const struct scheduler *s)
 {
-    uint32_t firm = 0;
+    uint32_t kept = 0;
     for (size_t i = 0; i < s->jobs_count; i++)
-        firm += roster_firm_workers(s->jobs[i]);
-    return firm;
+        kept += roster_kept_workers(s->jobs[i]);
+    return kept;
 }
 
 /* Returns whether probing jobs and stages may get `count` more slots: three quarters of the usable
  * slots are their limit (F3). The first such job may exceed this limit. */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
-    return walk->firm == 0 || walk->firm + count <= walk->usable * 3 / 4;
+    return walk->kept == 0 || walk->kept + count <= walk->usable * 3 / 4;
 }
 
 /* --- slots for one job --- */
@@ -118,7 +118,7 @@ static uint32_t needs_missing(const struct roster_job *job)
 }
 
 /* Reserves slots for a job: free slots first, then slots of leaving workers. */
-static void needs_keep(struct needs_room *room, uint32_t count)
+static void needs_reserve_slots(struct needs_slots *room, uint32_t count)
 {
     uint32_t free = room->free < count ? room->free : count;
     uint32_t coming = room->coming < count - free ? room->coming : count - free;
@@ -150,10 +150,10 @@ static void needs_place(struct scheduler *s, struct needs_walk *walk, struct ros
 
 /* Reserves slots for the job, and orders other workers to leave if needed. False: these slots do
  * not suffice, and a job of class NEEDS_REST then reserves none. */
-static bool needs_gather(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
-                         uint32_t count)
+static bool needs_reserve(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
+                          uint32_t count)
 {
-    struct needs_room *room = &walk->room;
+    struct needs_slots *room = &walk->room;
     if (room->free + room->coming < count) {
         room->coming += victims_make_room(s, entry->job, count - room->free - room->coming,
                                           needs_ways(s, walk, entry));
@@ -161,7 +161,7 @@ static bool needs_gather(struct scheduler *s, struct needs_walk *walk, struct ne
     }
     bool is_coming = room->free + room->coming >= count;
     if (is_coming || entry->class != NEEDS_REST)
-        needs_keep(room, count);
+        needs_reserve_slots(room, count);
     return is_coming;
 }
 
@@ -171,9 +171,9 @@ static bool needs_serve_entry(struct scheduler *s, struct needs_walk *walk,
     uint32_t count = needs_missing(entry->job);
     if (walk->room.free >= count)
         needs_place(s, walk, entry->job, count);
-    else if (!needs_gather(s, walk, entry, count))
+    else if (!needs_reserve(s, walk, entry, count))
         return false;
-    walk->firm += entry->class == NEEDS_QUEUE ? count : 0;
+    walk->kept += entry->class == NEEDS_QUEUE ? count : 0;
     entry->job = NULL;
     return true;
 }
@@ -205,7 +205,7 @@ static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
         if (s->needs[i].class <= NEEDS_QUEUE)
             s->needs[i].job = NULL;
     walk->room.coming -= missing;
-    walk->firm += queued;
+    walk->kept += queued;
     return true;
 }
 
@@ -220,7 +220,7 @@ static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
             return;
         }
         if (!needs_serve_entry(s, walk, entry)) {
-            walk->room = (struct needs_room){.has_waiting = true};
+            walk->room = (struct needs_slots){.has_waiting = true};
             return;
         }
     }
@@ -230,7 +230,7 @@ void needs_serve(struct scheduler *s, struct needs_walk *ret_walk)
 {
     *ret_walk = (struct needs_walk){
         .has_rests = needs_has_rests(s),
-        .firm = needs_firm_workers(s),
+        .kept = needs_kept_workers(s),
         .usable = needs_usable_slots(s),
         .room = {.free = roster_count(s, ROSTER_FREE), .coming = roster_count(s, ROSTER_LEAVING)}};
     needs_collect(s, ret_walk);
@@ -259,5 +259,5 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->is_behind_rests) /* the queue waited for resting jobs, which may all have slots now */
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
-        walk->room = (struct needs_room){.has_waiting = true};
+        walk->room = (struct needs_slots){.has_waiting = true};
 }

@@ -42,7 +42,7 @@ static void roster_act_on_slot(struct scheduler *s, enum scheduler_verb verb,
     action->after = curve_relative(&slot->job->history->curve, after);
 }
 
-void roster_tell_lanes(struct scheduler *s, const struct roster_job *job, uint32_t workers)
+void roster_request_lanes(struct scheduler *s, const struct roster_job *job, uint32_t workers)
 {
     roster_act(s, SCHEDULER_LANES, job)->workers = workers;
 }
@@ -191,7 +191,7 @@ void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count)
     uint64_t ranks[SCHEDULER_WORKERS_MAX / 64];
     uint32_t before = job->workers, at = 0;
     roster_mark_ranks(s, job, ranks);
-    roster_tell_lanes(s, job, before + count);
+    roster_request_lanes(s, job, before + count);
     for (uint32_t placed = 0; placed < count; placed++) {
         while (s->slots[at].state != ROSTER_FREE)
             at++;
@@ -283,5 +283,5 @@ void roster_vacate(struct scheduler *s, struct roster_slot *slot, enum roster_sl
     }
     *slot = (struct roster_slot){.state = state};
     if (job->leaving == 0)
-        roster_tell_lanes(s, job, job->workers);
+        roster_request_lanes(s, job, job->workers);
 }

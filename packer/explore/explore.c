@@ -9,10 +9,10 @@
 #define MS 1e6
 #define PPM 1e6
 
-const char *explore_arm_name(enum explore_arm arm)
+const char *explore_method_name(enum explore_method method)
 {
     static const char *const names[] = {"even", "out", "in", "shift"};
-    return arm < EXPLORE_ARMS ? names[arm] : "none";
+    return method < EXPLORE_METHODS ? names[method] : "none";
 }
 
 /* --- a window --- */
@@ -29,7 +29,7 @@ void explore_reset(struct explore *e)
                            .last_ns = e->last_ns,
                            .windows = e->windows,
                            .tries = e->tries,
-                           .passes_over = true};
+                           .ignores_next = true};
     *e = anew;
 }
 
@@ -38,7 +38,7 @@ void explore_moved(struct explore *e, bool has_moved)
     if (e->phase != EXPLORE_MOVING && e->phase != EXPLORE_RETURNING)
         return;
     e->phase = e->phase == EXPLORE_MOVING && has_moved ? EXPLORE_TRYING : EXPLORE_WATCHING;
-    e->passes_over = true;
+    e->ignores_next = true;
     begin_window(e);
 }
 
@@ -90,8 +90,8 @@ static bool take(struct explore *e, const struct explore_options *o,
 {
     bool is_gap = now_ns - e->last_ns > EXPLORE_GAP_NS;
     e->last_ns = now_ns;
-    if (is_gap || e->passes_over) {
-        e->passes_over = false;
+    if (is_gap || e->ignores_next) {
+        e->ignores_next = false;
         begin_window(e);
         return false;
     }
@@ -118,9 +118,9 @@ static double half_of(const struct explore *e, uint32_t id)
     return 0;
 }
 
-static bool may_try(const struct explore *e, enum explore_arm arm)
+static bool may_try(const struct explore *e, enum explore_method method)
 {
-    return e->windows >= e->arms[arm].until;
+    return e->windows >= e->methods[method].until;
 }
 
 static void say(struct explore_decision *d, const char *text)
@@ -128,15 +128,15 @@ static void say(struct explore_decision *d, const char *text)
     snprintf(d->reason, sizeof d->reason, "%s", text);
 }
 
-static void try_arm(struct explore *e, enum explore_arm arm, size_t moves,
+static void try_method(struct explore *e, enum explore_method method, size_t moves,
                     struct explore_decision *d)
 {
     e->phase = EXPLORE_MOVING;
-    e->arm = arm;
+    e->method = method;
     e->before = e->round;
     e->tries++;
     d->verb = EXPLORE_MOVE;
-    d->arm = arm;
+    d->method = method;
     d->moves_count = moves;
 }
 
@@ -157,10 +157,11 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     double slowest_ns = explore_view_time(view, view->slowest);
     double even_ns = explore_view_even_time(view), stalled_ns = stalled(e);
     double least_ns = e->round.mean * EXPLORE_GAIN_PPM / PPM;
-    enum explore_arm arm = may_try(e, EXPLORE_EVEN) || o->is_blind ? EXPLORE_EVEN : EXPLORE_IN;
-    if (!is_uneven(e, view) || stalled_ns < least_ns || !may_try(e, arm))
+    enum explore_method method =
+        may_try(e, EXPLORE_EVEN) || o->is_blind ? EXPLORE_EVEN : EXPLORE_IN;
+    if (!is_uneven(e, view) || stalled_ns < least_ns || !may_try(e, method))
         return false;
-    size_t moves = explore_plan(arm, view, ret_moves);
+    size_t moves = explore_plan(method, view, ret_moves);
     double gain_ns = slowest_ns - explore_view_longest(view);
     if (moves == 0 || (gain_ns < stalled_ns ? gain_ns : stalled_ns) < least_ns)
         return false;
@@ -168,8 +169,8 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
              "lane %u takes %.2f ms a round, %.2f if all lanes had equal load, and a worker waits "
              "%.2f of %.2f ms: experiment %s; pieces that move: %zu",
              view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
-             e->round.mean / MS, explore_arm_name(arm), moves);
-    try_arm(e, arm, moves, d);
+             e->round.mean / MS, explore_method_name(method), moves);
+    try_method(e, method, moves, d);
     return true;
 }
 
@@ -197,16 +198,16 @@ static bool explore_one(struct explore *e, const struct explore_view *view, uint
     double stalled_ns = stalled(e);
     if (stalled_ns < e->round.mean * EXPLORE_STALL_PPM / PPM || drawn % 1000000 >= chance_ppm(e))
         return false;
-    enum explore_arm other = drawn / 1000000 % 2 ? EXPLORE_IN : EXPLORE_SHIFT;
-    enum explore_arm arm = is_uneven(e, view) ? other : EXPLORE_OUT;
+    enum explore_method other = drawn / 1000000 % 2 ? EXPLORE_IN : EXPLORE_SHIFT;
+    enum explore_method method = is_uneven(e, view) ? other : EXPLORE_OUT;
     struct explore_view tried = *view;
-    size_t moves = may_try(e, arm) ? explore_plan(arm, &tried, ret_moves) : 0;
+    size_t moves = may_try(e, method) ? explore_plan(method, &tried, ret_moves) : 0;
     if (moves == 0)
         return false;
     snprintf(d->reason, sizeof d->reason,
              "a worker waits %.2f of %.2f ms: experiment %s starts; pieces that move: %zu",
-             stalled_ns / MS, e->round.mean / MS, explore_arm_name(arm), moves);
-    try_arm(e, arm, moves, d);
+             stalled_ns / MS, e->round.mean / MS, explore_method_name(method), moves);
+    try_method(e, method, moves, d);
     return true;
 }
 
@@ -230,29 +231,29 @@ static void judge(struct explore *e, const struct explore_options *o, struct exp
 {
     double half = explore_meter_half(&e->round), half_before = explore_meter_half(&e->before);
     bool is_better = e->round.mean + half < e->before.mean - half_before;
-    d->arm = e->arm;
+    d->method = e->method;
     d->before_ns = e->before.mean;
     d->after_ns = e->round.mean;
     d->verb = is_better || o->is_blind ? EXPLORE_KEEP : EXPLORE_BACK;
     snprintf(d->reason, sizeof d->reason,
              "experiment %s: a round takes %.2f ms (+- %.2f), before %.2f (+- %.2f): %s",
-             explore_arm_name(e->arm), e->round.mean / MS, half / MS, e->before.mean / MS,
+             explore_method_name(e->method), e->round.mean / MS, half / MS, e->before.mean / MS,
              half_before / MS, d->verb == EXPLORE_KEEP ? "kept" : "rolled back");
     e->phase = d->verb == EXPLORE_BACK ? EXPLORE_RETURNING : EXPLORE_WATCHING;
     if (is_better) {
-        e->arms[e->arm].failed = 0;
+        e->methods[e->method].failed = 0;
         return;
     }
-    e->arms[e->arm].until =
-        e->windows + 1 + ((uint64_t)EXPLORE_HOLD_WINDOWS << e->arms[e->arm].failed);
-    e->arms[e->arm].failed += e->arms[e->arm].failed < EXPLORE_HOLDS_MAX;
+    e->methods[e->method].until =
+        e->windows + 1 + ((uint64_t)EXPLORE_HOLD_WINDOWS << e->methods[e->method].failed);
+    e->methods[e->method].failed += e->methods[e->method].failed < EXPLORE_HOLDS_MAX;
 }
 
 int explore_tick(struct explore *e, const struct explore_options *options,
                  const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
                  struct explore_move *ret_moves, struct explore_decision *ret_decision)
 {
-    struct explore_decision d = {.verb = EXPLORE_NOTHING, .arm = EXPLORE_ARMS};
+    struct explore_decision d = {.verb = EXPLORE_NOTHING, .method = EXPLORE_METHODS};
     if (!is_sound(seen))
         return -EINVAL;
     if (seen->membership != e->membership)

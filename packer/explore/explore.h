@@ -28,18 +28,18 @@
 /* a pause between looks that is longer than this ends the window */
 #define EXPLORE_GAP_NS UINT64_C(30000000000)
 
-enum explore_arm {
+enum explore_method {
     EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
     EXPLORE_OUT,  /* the job gets one more lane */
     /* no pieces on the slowest lane, nor on lanes with less than half of the best rate */
     EXPLORE_IN,
     EXPLORE_SHIFT, /* the slowest lane gets a tenth less */
-    EXPLORE_ARMS,
+    EXPLORE_METHODS,
 };
 
 enum explore_verb {
     EXPLORE_NOTHING,
-    EXPLORE_MOVE, /* try method `arm` with `moves` */
+    EXPLORE_MOVE, /* try method `method` with `moves` */
     EXPLORE_KEEP, /* the last experiment was successful, so its moves are kept */
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
@@ -82,7 +82,7 @@ struct explore_move {
 
 struct explore_decision {
     enum explore_verb verb;
-    enum explore_arm arm;
+    enum explore_method method;
     size_t moves_count;
     double before_ns, after_ns; /* round time before and during the try; for KEEP and BACK only */
     char reason[256];           /* reason in one sentence, also for EXPLORE_NOTHING */
@@ -105,11 +105,11 @@ enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_R
 
 struct explore {
     enum explore_phase phase;
-    enum explore_arm arm; /* method of the current try */
+    enum explore_method method; /* method of the current try */
     uint64_t membership, last_ns;
     uint64_t windows, tries; /* counted since the start, also over explore_reset() */
     /* the next look is ignored, because its counts begin before a change */
-    bool passes_over;
+    bool ignores_next;
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the last window before the try */
     struct explore_rate rates[EXPLORE_LANES_MAX];
@@ -117,7 +117,7 @@ struct explore {
     struct {
         uint32_t failed; /* number of consecutive tries without gain */
         uint64_t until;  /* first window in which the method may be tried again */
-    } arms[EXPLORE_ARMS];
+    } methods[EXPLORE_METHODS];
 };
 
 /* Handles a look. `ret_moves` has room for all pieces. -EINVAL: `seen` is inconsistent; the state
@@ -130,7 +130,7 @@ int explore_tick(struct explore *explore, const struct explore_options *options,
 void explore_moved(struct explore *explore, bool has_moved);
 /* Deletes all measurements and the current try. */
 void explore_reset(struct explore *explore);
-const char *explore_arm_name(enum explore_arm arm);
+const char *explore_method_name(enum explore_method method);
 
 /* --- meter.c --- */
 
@@ -159,7 +159,7 @@ double explore_view_even_time(const struct explore_view *view);
 /* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);
 /* Plans the moves of the method and applies them to `view`. Returns their number. */
-size_t explore_plan(enum explore_arm arm, struct explore_view *view,
+size_t explore_plan(enum explore_method method, struct explore_view *view,
                     struct explore_move *ret_moves);
 
 #endif

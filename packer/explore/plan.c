@@ -208,7 +208,8 @@ static void shift(struct plan *plan)
     lighten(plan, view->slowest, view->load[view->slowest]);
 }
 
-size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct explore_move *ret_moves)
+size_t explore_plan(enum explore_method method, struct explore_view *view,
+                    struct explore_move *ret_moves)
 {
     size_t count = view->seen->pieces_count, moves = 0;
     struct plan plan = {.view = view, .at = malloc((count + 1) * sizeof *plan.at)};
@@ -216,8 +217,8 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
         return 0; /* no memory: a later window plans again */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
-    plan.takes_last = view->explore->arms[arm].failed % 2;
-    switch (arm) {
+    plan.takes_last = view->explore->methods[method].failed % 2;
+    switch (method) {
     case EXPLORE_EVEN: make_even(&plan); break;
     case EXPLORE_OUT:
         if (open_lane(&plan))
@@ -225,7 +226,7 @@ size_t explore_plan(enum explore_arm arm, struct explore_view *view, struct expl
         break;
     case EXPLORE_IN: empty_slow(&plan); break;
     case EXPLORE_SHIFT: shift(&plan); break;
-    case EXPLORE_ARMS: break;
+    case EXPLORE_METHODS: break;
     }
     for (uint32_t i = 0; i < count; i++)
         if (plan.at[i] != view->seen->pieces[i].lane)

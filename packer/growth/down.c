@@ -23,11 +23,11 @@ static bool is_drainable(const struct scale_look *look, size_t lane)
 
 /* Returns the drainable lane with the least load; of several such lanes the last; lanes_count:
  * none. */
-static size_t emptiest(const struct scale_look *look, const bool *is_tried)
+static size_t emptiest(const struct scale_look *look, const bool *is_in_trial)
 {
     size_t best = look->seen->lanes_count;
     for (size_t i = 0; i < look->seen->lanes_count; i++)
-        if (is_drainable(look, i) && !is_tried[i] &&
+        if (is_drainable(look, i) && !is_in_trial[i] &&
             (best == look->seen->lanes_count || look->lanes[i].load <= look->lanes[best].load))
             best = i;
     return best;
@@ -79,17 +79,17 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
     int error = 0;
     if (!may_drain(scale, look))
         return 0;
-    bool *is_tried = calloc(look->seen->lanes_count, sizeof *is_tried);
-    if (!is_tried)
+    bool *is_in_trial = calloc(look->seen->lanes_count, sizeof *is_in_trial);
+    if (!is_in_trial)
         return -ENOMEM;
     for (int i = 0; i < SCALE_TRIES && error == 0; i++) {
-        size_t lane = emptiest(look, is_tried);
+        size_t lane = emptiest(look, is_in_trial);
         if (lane == look->seen->lanes_count)
             break;
-        is_tried[lane] = true;
+        is_in_trial[lane] = true;
         error = try_drain(scale, look, lane, d);
     }
-    free(is_tried);
+    free(is_in_trial);
     if (error == 0)
         scale->low_ns = 0; /* without this reset the next window would repeat the attempt */
     return error;
@@ -126,22 +126,22 @@ int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_d
     return 1;
 }
 
-int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d)
+int scale_stop_unused(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
     const struct scale_seen *seen = look->seen;
-    if (scale->resting == 0 || scale->rest_ns < look->options.stop_hold_ns)
+    if (scale->stoppable == 0 || scale->stoppable_ns < look->options.stop_hold_ns)
         return 0;
     for (size_t i = seen->lanes_count; i-- > 0;) {
         if (seen->lanes[i].lane.state != PACKER_LANE_PARKED ||
-            !scale_is_resting(seen, seen->lanes[i].aggregator))
+            !scale_may_stop(seen, seen->lanes[i].aggregator))
             continue;
         d->verb = SCALE_STOP;
         d->aggregator = seen->lanes[i].aggregator;
         snprintf(d->reason, sizeof d->reason,
                  "aggregator %" PRIu32 " stops: for %" PRIu64
                  " s no lane of it has been open (aggregators like it: %zu)",
-                 d->aggregator, scale->rest_ns / NS_PER_S, scale->resting);
-        scale->resting = 0;
+                 d->aggregator, scale->stoppable_ns / NS_PER_S, scale->stoppable);
+        scale->stoppable = 0;
         return 1;
     }
     return 0;

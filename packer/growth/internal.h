@@ -16,7 +16,7 @@ int scale_narrow(struct scale *scale, struct scale_look *look, struct scale_deci
 int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 int scale_park_idle(struct scale *scale, struct scale_look *look, struct scale_decision *d);
-int scale_stop_resting(struct scale *scale, struct scale_look *look, struct scale_decision *d);
+int scale_stop_unused(struct scale *scale, struct scale_look *look, struct scale_decision *d);
 
 /* Adds the plan's target lanes in `state` to the decision. If the state is PACKER_LANE_UNSTARTED,
  * adds only lanes of one aggregator. */

@@ -71,9 +71,9 @@ bool scale_is_over(const struct scale_job *job)
 
 /* Returns whether the job has been within its loss limit for long enough after its last relief,
  * so that its lanes may be drained again (G8). */
-static bool is_calm(const struct scale_memory *memory)
+static bool may_be_drained(const struct scale_memory *memory)
 {
-    return memory->reliefs == 0 || memory->within >= SCALE_CALM_WINDOWS << memory->reliefs;
+    return memory->reliefs == 0 || memory->within >= SCALE_WITHIN_WINDOWS << memory->reliefs;
 }
 
 bool scale_is_closed(const struct scale_lane *lane)
@@ -82,7 +82,7 @@ bool scale_is_closed(const struct scale_lane *lane)
 }
 
 /* Sets the owner and is_shared of each lane, and the number of lanes of each job. */
-static void count_company(struct scale_look *look)
+static void count_jobs_of_lanes(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
     for (size_t i = 0; i < seen->lanes_count; i++)
@@ -119,12 +119,12 @@ static void count_tasks(struct scale_look *look)
         const struct scale_task *task = &seen->tasks[i];
         const struct scale_job *job = &seen->jobs[task->job];
         struct scale_look_lane *lane = &look->lanes[task->lane];
-        bool is_tried = scale_is_narrowed_now(look, task->job);
-        bool is_avoided = job->is_moving || scale_is_over(job) || is_tried;
+        bool is_in_trial = scale_is_narrowed_now(look, task->job);
+        bool is_avoided = job->is_moving || scale_is_over(job) || is_in_trial;
         lane->has_tasks = true;
         lane->is_avoided = lane->is_avoided || is_avoided;
-        if (is_avoided || job->is_ordered || job->timing.period_ns == 0 || !is_calm(job->memory) ||
-            scale_is_measured_now(look, task->job))
+        if (is_avoided || job->is_ordered || job->timing.period_ns == 0 ||
+            !may_be_drained(job->memory) || scale_is_measured_now(look, task->job))
             lane->is_held = true;
         if (job->timing.period_ns > 0)
             lane->load += (double)task->lane_ns / (double)job->timing.period_ns;
@@ -173,7 +173,7 @@ static void balance(struct scale_look *look)
     look->surplus = least(least(surplus, look->empty), less(look->staying, o->lanes_min));
 }
 
-bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
+bool scale_may_stop(const struct scale_seen *seen, uint32_t aggregator)
 {
     bool runs = false;
     for (size_t i = 0; i < seen->lanes_count; i++) {
@@ -188,7 +188,7 @@ bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator)
 }
 
 /* Counts aggregators that may stop. The lanes of one aggregator are adjacent in `lanes`. */
-static void count_resting(struct scale_look *look)
+static void count_stoppable(struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
     bool runs = false, rests = true;
@@ -199,7 +199,7 @@ static void count_resting(struct scale_look *look)
             rests && lane->lane.state != PACKER_LANE_OPEN && !lane->is_changing && !lane->is_kept;
         if (i + 1 < seen->lanes_count && seen->lanes[i + 1].aggregator == lane->aggregator)
             continue;
-        look->resting += runs && rests;
+        look->stoppable += runs && rests;
         runs = false;
         rests = true;
     }
@@ -217,13 +217,13 @@ int scale_look_init(struct scale_look *look, const struct scale_options *options
     look->lanes_of = calloc(seen->jobs_count + 1, sizeof *look->lanes_of);
     if (!look->lanes || !look->shares || !look->lanes_of)
         return -ENOMEM;
-    count_company(look);
+    count_jobs_of_lanes(look);
     count_tasks(look);
     for (size_t i = 0; i < seen->lanes_count; i++)
         count_lane(look, i);
     count_wishes(look);
     balance(look);
-    count_resting(look);
+    count_stoppable(look);
     return 0;
 }
 

@@ -33,9 +33,9 @@ struct scale_look {
     uint64_t wished; /* number of lanes that waiting jobs need */
     /* number of lanes that should open, also if lanes_max does not permit them (G2, G3) */
     size_t short_of;
-    size_t room;    /* number of lanes that may still open */
-    size_t surplus; /* number of lanes that may park */
-    size_t resting; /* number of aggregators that may stop */
+    size_t room;      /* number of lanes that may still open */
+    size_t surplus;   /* number of lanes that may park */
+    size_t stoppable; /* number of aggregators that may stop */
 };
 
 /* Computes the counts. -EINVAL, -ENOMEM. The caller calls scale_look_fini() also after an error. */
@@ -52,6 +52,6 @@ bool scale_is_over(const struct scale_job *job);
 /* Returns whether the lane is parked or not started, without a change in progress. */
 bool scale_is_closed(const struct scale_lane *lane);
 /* Returns whether the aggregator runs, may be stopped, and has no lane that is open or changing. */
-bool scale_is_resting(const struct scale_seen *seen, uint32_t aggregator);
+bool scale_may_stop(const struct scale_seen *seen, uint32_t aggregator);
 
 #endif

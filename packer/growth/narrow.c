@@ -50,10 +50,10 @@ static bool may_go(const struct scale *scale, const struct scale_look *look, siz
                    uint32_t wanted)
 {
     const struct scale_job *of = &look->seen->jobs[job];
-    bool is_tried = of->memory->narrowed > 0;
+    bool is_in_trial = of->memory->narrowed > 0;
     if (wanted > look->lanes_of[job])
-        return is_tried || scale_is_over(of);
-    return is_tried || may_begin(scale, look);
+        return is_in_trial || scale_is_over(of);
+    return is_in_trial || may_begin(scale, look);
 }
 
 /* Returns the next job: jobs with too few lanes come before jobs with too many. jobs_count:
@@ -166,7 +166,7 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 /* Records an attempt to change the number of lanes. Each failed attempt doubles the number of
  * windows before the next one, so that a job whose attempts always fail does not block other
  * jobs. */
-static void remember_try(struct scale_memory *memory, uint32_t wanted)
+static void record_attempt(struct scale_memory *memory, uint32_t wanted)
 {
     memory->narrow_to = wanted;
     memory->narrow_wait = SCALE_OVER_WINDOWS << memory->narrow_fails;
@@ -241,7 +241,7 @@ static int try_job(struct scale *scale, const struct scale_look *look, size_t jo
                              : plan_more(look, &plan, job, wanted);
     if (error == 0 && plan.moved_bytes > look->options.drain_bytes_max)
         error = -ENOSPC;
-    remember_try(of->memory, wanted);
+    record_attempt(of->memory, wanted);
     if (error == 0)
         error = move(scale, of, now, wanted, &plan, d);
     else if (error != -ENOMEM && wanted > now)

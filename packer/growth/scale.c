@@ -30,8 +30,8 @@ static void remember_job(const struct scale_job *job)
     struct scale_memory *m = job->memory;
     if (job->is_moving)
         return;
-    bool is_tried = m->narrowed > 0 && m->narrowed < SCALE_ALONE_WINDOWS;
-    if (scale_is_over(job) && !is_tried) {
+    bool is_in_trial = m->narrowed > 0 && m->narrowed < SCALE_ALONE_WINDOWS;
+    if (scale_is_over(job) && !is_in_trial) {
         m->within = 0;
         m->over += m->over < WINDOWS_MAX;
         return;
@@ -41,7 +41,7 @@ static void remember_job(const struct scale_job *job)
     m->within += m->within < WINDOWS_MAX;
     /* The count of reliefs is reset only long after the lanes may be drained again. Otherwise a
      * drain that is always followed by a relief would be repeated at a constant rate. */
-    if (m->within >= 8 * SCALE_CALM_WINDOWS << m->reliefs)
+    if (m->within >= 8 * SCALE_WITHIN_WINDOWS << m->reliefs)
         m->reliefs = 0;
 }
 
@@ -93,7 +93,7 @@ static void remember(struct scale *scale, const struct scale_look *look, uint64_
     scale->settle -= scale->settle > 0;
     scale->low_ns = is_low(look) ? scale->low_ns + elapsed : 0;
     hold(look->surplus, elapsed, &scale->idle_ns, &scale->idle_lanes);
-    hold(look->resting, elapsed, &scale->rest_ns, &scale->resting);
+    hold(look->stoppable, elapsed, &scale->stoppable_ns, &scale->stoppable);
 }
 
 /* --- one window --- */
@@ -114,8 +114,8 @@ static void say_nothing(const struct scale *scale, const struct scale_look *look
 static int decide(struct scale *scale, struct scale_look *look, struct scale_decision *d)
 {
     static const scale_rule_fn rules[] = {
-        scale_open_wanted,    scale_measure_alone, scale_narrow,      scale_relieve_worst,
-        scale_drain_emptiest, scale_park_idle,     scale_stop_resting};
+        scale_open_wanted,    scale_measure_alone, scale_narrow,     scale_relieve_worst,
+        scale_drain_emptiest, scale_park_idle,     scale_stop_unused};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         int error = rules[i](scale, look, d);
         if (error != 0)

@@ -16,13 +16,13 @@
 #define SCALE_OVER_WINDOWS UINT32_C(3)
 /* After this number of windows within its limit, a relieved job's lanes may be drained again
  * (G8). */
-#define SCALE_CALM_WINDOWS UINT32_C(60)
+#define SCALE_WITHIN_WINDOWS UINT32_C(60)
 /* Lanes are reserved for this number of windows for a job that is measured alone or in a trial
  * (G11, G12). */
 #define SCALE_ALONE_WINDOWS UINT32_C(60)
 /* A trial that ended without a verdict is not repeated for this number of windows (G12). */
 #define SCALE_TRIAL_REST_WINDOWS UINT32_C(960)
-/* Each relief doubles SCALE_OVER_WINDOWS and SCALE_CALM_WINDOWS for its job, at most this many
+/* Each relief doubles SCALE_OVER_WINDOWS and SCALE_WITHIN_WINDOWS for its job, at most this many
  * times. */
 #define SCALE_RELIEFS_MAX UINT32_C(6)
 /* Number of windows between a move of tasks and the next drain, trial or measurement (G7, G11,
@@ -88,7 +88,7 @@ struct scale_job {
     uint32_t workers;
     uint32_t loss_ppm;           /* measured loss; 0: no loss, or unknown */
     uint32_t shared_ppm;         /* part of the loss that is caused by waits behind other jobs */
-    bool knows_shared;           /* whether shared_ppm was measured */
+    bool is_shared_measured;     /* whether shared_ppm was measured */
     struct packer_timing timing; /* period_ns is 0 if the job is not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
     bool is_ordered;             /* an operator's order pins the tasks to their lanes (G13) */
@@ -170,12 +170,12 @@ struct scale_decision {
 struct scale {
     bool has_begun;
     uint64_t last_ns;
-    uint32_t settle;   /* number of windows until tasks may move for a drain (G7) */
-    uint64_t low_ns;   /* time since the load was last not low */
-    uint64_t idle_ns;  /* time since the number of surplus lanes was last 0 */
-    size_t idle_lanes; /* least number of surplus lanes during idle_ns */
-    uint64_t rest_ns;  /* time since the number of aggregators that may stop was last 0 */
-    size_t resting;    /* least number of aggregators to stop during rest_ns */
+    uint32_t settle;       /* number of windows until tasks may move for a drain (G7) */
+    uint64_t low_ns;       /* time since the load was last not low */
+    uint64_t idle_ns;      /* time since the number of surplus lanes was last 0 */
+    size_t idle_lanes;     /* least number of surplus lanes during idle_ns */
+    uint64_t stoppable_ns; /* time since the number of aggregators that may stop was last 0 */
+    size_t stoppable;      /* least number of aggregators to stop during stoppable_ns */
 };
 
 /* Handles a window. The caller calls scale_decision_fini() on the decision. After an error

@@ -23,7 +23,7 @@ static size_t first_closed(const struct scale_seen *seen, enum packer_lane_state
     return i;
 }
 
-static void say_wanted(const struct scale_look *look, struct scale_decision *d)
+static void explain_opening(const struct scale_look *look, struct scale_decision *d)
 {
     const char *verb =
         d->verb == SCALE_START ? "an aggregator starts, lanes to open" : "lanes to open";
@@ -61,7 +61,7 @@ int scale_open_wanted(struct scale *scale, struct scale_look *look, struct scale
         if (scale_is_closed(lane) && lane->lane.state == seen->lanes[first].lane.state && fits)
             d->lanes[d->lanes_count++] = lane->lane.id;
     }
-    say_wanted(look, d);
+    explain_opening(look, d);
     return 1;
 }
 
@@ -100,8 +100,8 @@ static size_t worst_job(const struct scale_seen *seen)
 }
 
 /* Marks up to `room` closed lanes in `state` as targets. Returns the rest of `room`. */
-static size_t aim_closed(const struct scale_look *look, enum packer_lane_state state, size_t room,
-                         bool *targets)
+static size_t mark_closed_lanes(const struct scale_look *look, enum packer_lane_state state,
+                                size_t room, bool *targets)
 {
     const struct scale_seen *seen = look->seen;
     for (size_t i = 0; i < seen->lanes_count && room > 0; i++) {
@@ -113,14 +113,14 @@ static size_t aim_closed(const struct scale_look *look, enum packer_lane_state s
     return room;
 }
 
-static void aim_relief(const struct scale_look *look, bool *targets)
+static void mark_relief_lanes(const struct scale_look *look, bool *targets)
 {
     const struct scale_seen *seen = look->seen;
     for (size_t i = 0; i < seen->lanes_count; i++)
         targets[i] = seen->lanes[i].lane.state == PACKER_LANE_OPEN && !seen->lanes[i].is_changing &&
                      !look->lanes[i].is_avoided;
-    size_t room = aim_closed(look, PACKER_LANE_PARKED, look->room, targets);
-    aim_closed(look, PACKER_LANE_UNSTARTED, room, targets);
+    size_t room = mark_closed_lanes(look, PACKER_LANE_PARKED, look->room, targets);
+    mark_closed_lanes(look, PACKER_LANE_UNSTARTED, room, targets);
 }
 
 static bool is_target(const struct scale_plan *plan, uint32_t id)
@@ -145,8 +145,8 @@ void scale_name_targets(const struct scale_plan *plan, enum packer_lane_state st
     }
 }
 
-static void say_relief(const struct scale_look *look, const struct scale_job *job, uint32_t lane,
-                       struct scale_decision *d)
+static void explain_relief(const struct scale_look *look, const struct scale_job *job,
+                           uint32_t lane, struct scale_decision *d)
 {
     uint32_t limit = packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
     snprintf(d->reason, sizeof d->reason,
@@ -161,7 +161,7 @@ static void say_relief(const struct scale_look *look, const struct scale_job *jo
 
 /* Sets the number of windows above the limit to 0 for all jobs on the lane, because the move of one
  * job may help the other jobs, too. */
-static void start_anew(const struct scale_seen *seen, uint32_t lane)
+static void clear_windows(const struct scale_seen *seen, uint32_t lane)
 {
     for (size_t i = 0; i < seen->tasks_count; i++)
         if (seen->tasks[i].lane == lane)
@@ -180,13 +180,13 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
         return -ENOMEM;
     scale_name_targets(plan, PACKER_LANE_UNSTARTED, d);
     d->verb = d->lanes_count ? SCALE_START : SCALE_RELIEVE;
-    say_relief(look, &look->seen->jobs[job], lane, d);
+    explain_relief(look, &look->seen->jobs[job], lane, d);
     memory->reliefs += memory->reliefs < SCALE_RELIEFS_MAX;
     if (d->verb == SCALE_START)
         return 1;
     scale_name_targets(plan, PACKER_LANE_PARKED, d);
     scale_take_moves(plan, d);
-    start_anew(look->seen, lane);
+    clear_windows(look->seen, lane);
     scale->settle = SCALE_SETTLE_WINDOWS;
     return 1;
 }
@@ -195,14 +195,14 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
  * the same on every lane. `rule`: predicted loss on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
-    if (!job->knows_shared)
+    if (!job->is_shared_measured)
         return rule * SCALE_EXPLAINS >= job->loss_ppm / 1e6;
     return job->shared_ppm > packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
 }
 
 static uint32_t explained_ppm(const struct scale_job *job, double rule)
 {
-    return job->knows_shared ? job->shared_ppm : (uint32_t)(rule * 1e6);
+    return job->is_shared_measured ? job->shared_ppm : (uint32_t)(rule * 1e6);
 }
 
 /* Returns 1 with a decision; 0 without a plan (memory->stay has the reason); -ENOMEM. */
@@ -224,7 +224,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
         error = -ENOENT;
     }
     if (error == 0) {
-        aim_relief(look, plan.targets);
+        mark_relief_lanes(look, plan.targets);
         error = scale_plan_leave(&plan, job, lane);
     }
     if (error == 0)
@@ -253,7 +253,7 @@ int scale_relieve_worst(struct scale *scale, struct scale_look *look, struct sca
 
 /* --- up: a job that was never measured alone (G11) --- */
 
-static bool somebody_is_measured(const struct scale_look *look)
+static bool any_job_is_measured(const struct scale_look *look)
 {
     for (size_t i = 0; i < look->seen->jobs_count; i++)
         if (scale_is_measured_now(look, i))
@@ -281,7 +281,7 @@ static size_t next_to_measure(const struct scale_look *look)
 }
 
 /* Marks lanes without another job as targets. Returns whether there is one. */
-static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
+static bool mark_empty_lanes(const struct scale_look *look, size_t job, bool *targets)
 {
     const struct scale_seen *seen = look->seen;
     bool is_any = false;
@@ -291,15 +291,15 @@ static bool aim_alone(const struct scale_look *look, size_t job, bool *targets)
         targets[i] = seen->lanes[i].lane.state == PACKER_LANE_OPEN && !seen->lanes[i].is_changing &&
                      !seen->lanes[i].is_awaited && (!lane->has_tasks || is_own);
     }
-    size_t room = aim_closed(look, PACKER_LANE_PARKED, look->room, targets);
-    aim_closed(look, PACKER_LANE_UNSTARTED, room, targets);
+    size_t room = mark_closed_lanes(look, PACKER_LANE_PARKED, look->room, targets);
+    mark_closed_lanes(look, PACKER_LANE_UNSTARTED, room, targets);
     for (size_t i = 0; i < seen->lanes_count; i++)
         is_any |= targets[i];
     return is_any;
 }
 
 /* Plans moves of all tasks of the job from its shared lanes. */
-static int leave_company(const struct scale_look *look, struct scale_plan *plan, uint32_t job)
+static int leave_shared_lanes(const struct scale_look *look, struct scale_plan *plan, uint32_t job)
 {
     const struct scale_seen *seen = look->seen;
     bool *is_left = calloc(seen->lanes_count, sizeof *is_left);
@@ -344,13 +344,14 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
 {
     size_t job = next_to_measure(look);
     if (job == look->seen->jobs_count || look->coming > 0 || look->short_of > 0 ||
-        scale->settle > 0 || somebody_is_measured(look))
+        scale->settle > 0 || any_job_is_measured(look))
         return 0;
     struct scale_plan plan;
     int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (error == 0)
-        error = aim_alone(look, job, plan.targets) ? leave_company(look, &plan, (uint32_t)job)
-                                                   : -ENOSPC;
+        error = mark_empty_lanes(look, job, plan.targets)
+                    ? leave_shared_lanes(look, &plan, (uint32_t)job)
+                    : -ENOSPC;
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)

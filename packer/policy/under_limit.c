@@ -9,7 +9,7 @@
 
 #include "packer/loss/loss.h"
 #include "packer/placement/cut.h"
-#include "packer/placement/deal.h"
+#include "packer/placement/distribute.h"
 #include "packer/policy/policy.h"
 
 #define LANES_OF_A_JOB_MIN 8
@@ -270,7 +270,7 @@ static int put_and_deal(struct fit *fit, double reserve_ns)
     fit->reserve_ns = reserve_ns;
     error = put_within_lanes_max(fit);
     fit->reserve_ns = 0;
-    return error == 0 ? deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement))
+    return error == 0 ? distribute_in_order(fit->placement, fit->room_ns, step_ns(fit->placement))
                       : error;
 }
 
@@ -295,7 +295,7 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* deal_in_order() may fail if best fit has filled lanes completely. With a reserve of one piece on
+/* distribute_in_order() may fail if best fit has filled lanes completely. With a reserve of one piece on
  * each lane it succeeds, but needs more lanes. Only a job of many pieces has a reserve, and the
  * result is refused if the job then has more lanes without other jobs than before, and more than it
  * has workers. */
@@ -314,7 +314,7 @@ static int put_evenly(struct fit *fit)
 
     if (error < 0)
         return error;
-    error = deal_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
+    error = distribute_in_order(fit->placement, fit->room_ns, step_ns(fit->placement));
     if (error == -ENOSPC)
         error = put_loosely(fit);
     return error == -ENOSPC ? put_within_lanes_max(fit) : error;
@@ -347,24 +347,24 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
 }
 
 /* Places all pieces again on the same lanes, with less load on the job's own lanes. The
- * distribution gets room for one more piece. `room_ns` and `dealt_ns` are buffers with one value
+ * distribution gets room for one more piece. `room_ns` and `wider_room_ns` are buffers with one value
  * for each lane. */
-static int put_on_same_lanes(struct fit *fit, double *room_ns, double *dealt_ns)
+static int put_on_same_lanes(struct fit *fit, double *room_ns, double *wider_room_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);
     double piece_ns = (double)fit->cuts[0].weight;
     int error = -ENOSPC;
 
     for (size_t i = 0; i < fit->placement->request->lanes_count; i++)
-        room_ns[i] = dealt_ns[i] = fit->placement->lanes[i].taken ? 0 : -1;
+        room_ns[i] = wider_room_ns[i] = fit->placement->lanes[i].taken ? 0 : -1;
     for (int part = GENTLE_PARTS / 2; part < GENTLE_PARTS && error == -ENOSPC; part++) {
         take_room(fit, limit * part / GENTLE_PARTS, 0, room_ns);
-        take_room(fit, limit * part / GENTLE_PARTS, piece_ns, dealt_ns);
+        take_room(fit, limit * part / GENTLE_PARTS, piece_ns, wider_room_ns);
         fit->room_ns = room_ns;
         error = put_within_lanes_max(fit);
         fit->room_ns = full_ns;
         if (error == 0)
-            error = deal_in_order(fit->placement, dealt_ns, step_ns(fit->placement));
+            error = distribute_in_order(fit->placement, wider_room_ns, step_ns(fit->placement));
     }
     return error;
 }

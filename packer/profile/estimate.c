@@ -29,7 +29,7 @@ static uint64_t smooth(uint64_t value, uint64_t news)
 
 /* The first ESTIMATE_RECENT medians are not smoothed, because earlier values have too few
  * samples. */
-void estimate_take(struct estimate *e, uint64_t sample)
+void estimate_add(struct estimate *e, uint64_t sample)
 {
     e->recent[e->next] = sample;
     e->next = (e->next + 1) % ESTIMATE_RECENT;

@@ -14,7 +14,7 @@ struct estimate {
     uint64_t value; /* valid with at least one sample */
 };
 
-void estimate_take(struct estimate *estimate, uint64_t sample);
+void estimate_add(struct estimate *estimate, uint64_t sample);
 /* Deletes the samples, for example because the number of lanes has changed. `value` stays until the
  * next sample. */
 void estimate_restart(struct estimate *estimate);

@@ -31,7 +31,7 @@ bool narrow_allows(const struct narrow *narrow, uint32_t limit_ppm)
     return narrow->spent_ppm <= most_ppm(limit_ppm);
 }
 
-bool narrow_take(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm)
+bool narrow_add(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm)
 {
     uint32_t tried = narrow_next(narrow), cost = cost_ppm(alone_ns, now_ns);
 

@@ -22,7 +22,7 @@ uint32_t narrow_next(const struct narrow *narrow);
 /* Records the trial on narrow_next() lanes. `now_ns`: round time of the trial; `alone_ns`: round
  * time on all lanes; `limit_ppm`: the job's whole loss limit. Returns whether the number of lanes
  * is enough. */
-bool narrow_take(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm);
+bool narrow_add(struct narrow *narrow, uint64_t alone_ns, uint64_t now_ns, uint32_t limit_ppm);
 /* Returns whether spent_ppm is within the part of `limit_ppm` that fewer lanes may cost. */
 bool narrow_allows(const struct narrow *narrow, uint32_t limit_ppm);
 

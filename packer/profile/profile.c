@@ -22,7 +22,7 @@ static uint64_t *time_at(struct profile_times *of, size_t offset)
 
 /* Deletes the three times at the end of a round: beside other jobs these samples include work of
  * the other jobs. */
-static void forget_ending(struct profile_times *of)
+static void clear_ending(struct profile_times *of)
 {
     of->span_ns = of->burst_ns = of->slack_ns = 0;
 }
@@ -30,7 +30,7 @@ static void forget_ending(struct profile_times *of)
 /* Returns whether the job itself has changed: its period is more than a quarter above the explained
  * one, which is the period alone plus the growth of lane time on the busiest lane. Other jobs
  * cannot be the cause, because loss limits keep their effect far below a quarter (R9). */
-static bool is_strange(const struct profile *p)
+static bool is_unexplained(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
     if (p->now.busiest_ns > p->alone.busiest_ns)
@@ -39,14 +39,14 @@ static bool is_strange(const struct profile *p)
 }
 
 /* Ends the trial with fewer lanes (R10). Returns whether there is a verdict. */
-static bool judge_lanes(struct profile *p, uint32_t limit_ppm)
+static bool end_trial(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
     uint64_t mean_ns =
         /* the mean, because a median of 9 samples may cover too few rounds */
         p->setting_ns / p->setting_rounds;
-    if (narrow_take(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
+    if (narrow_add(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
     return true;
 }
@@ -58,12 +58,12 @@ static void follow_on_fewest(struct profile *p)
     p->fewest = p->now;
     p->alone.period_ns =
         (uint64_t)((double)p->now.period_ns * (1 - (double)p->narrow.spent_ppm / MILLION) + 0.5);
-    p->strange = 0;
+    p->unexplained = 0;
 }
 
 /* Undoes the search for fewer lanes if its cost is too high for the present loss limit. The limit
  * may have been looser during the search. */
-static void heed_limit(struct profile *p, uint32_t limit_ppm)
+static void apply_limit(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || narrow_allows(&p->narrow, limit_ppm))
         return;
@@ -72,21 +72,21 @@ static void heed_limit(struct profile *p, uint32_t limit_ppm)
 }
 
 /* Where the job runs, compared with its search for fewer lanes (R10). */
-enum profile_stand {
+enum profile_setting {
     /* on lanes with other jobs, or without other jobs on some further number of lanes */
-    STANDS_ELSEWHERE,
-    STANDS_TRIED,  /* without other jobs, on the lanes of the trial or on too few lanes */
-    STANDS_FEWEST, /* without other jobs, on the `enough` lanes of a completed search */
+    SETTING_OTHER,
+    SETTING_TRIAL,  /* without other jobs, on the lanes of the trial or on too few lanes */
+    SETTING_FEWEST, /* without other jobs, on the `enough` lanes of a completed search */
 };
 
-static enum profile_stand stand(const struct profile *p)
+static enum profile_setting setting_of(const struct profile *p)
 {
     uint32_t next = narrow_next(&p->narrow);
     if (!p->is_alone || p->lanes >= p->alone_lanes || p->alone.period_ns == 0)
-        return STANDS_ELSEWHERE;
+        return SETTING_OTHER;
     if ((next > 0 && p->lanes == next) || (p->narrow.few > 0 && p->lanes <= p->narrow.few))
-        return STANDS_TRIED;
-    return p->lanes == p->narrow.enough && next == 0 ? STANDS_FEWEST : STANDS_ELSEWHERE;
+        return SETTING_TRIAL;
+    return p->lanes == p->narrow.enough && next == 0 ? SETTING_FEWEST : SETTING_OTHER;
 }
 
 static void begin_alone(struct profile *p, bool counts)
@@ -99,28 +99,28 @@ static void begin_alone(struct profile *p, bool counts)
 /* Updates the known times from the estimates. `alone` has the times on the largest number of
  * lanes, so a longer period on fewer lanes counts as loss (R3). Returns whether a trial has a
  * new verdict. */
-static bool settle(struct profile *p, uint32_t limit_ppm)
+static bool update_known(struct profile *p, uint32_t limit_ppm)
 {
     for (size_t t = 0; t < PROFILE_TIMES; t++)
         *time_at(&p->now, times[t]) = p->estimates[t].value;
-    heed_limit(p, limit_ppm);
-    enum profile_stand at = stand(p);
-    if (at == STANDS_FEWEST) {
+    apply_limit(p, limit_ppm);
+    enum profile_setting at = setting_of(p);
+    if (at == SETTING_FEWEST) {
         follow_on_fewest(p);
         return false;
     }
-    if (at == STANDS_TRIED) /* in a trial a longer period is expected (R9) */
-        return p->lanes == narrow_next(&p->narrow) && judge_lanes(p, limit_ppm);
-    p->strange = is_strange(p) ? p->strange + 1 : 0;
+    if (at == SETTING_TRIAL) /* in a trial a longer period is expected (R9) */
+        return p->lanes == narrow_next(&p->narrow) && end_trial(p, limit_ppm);
+    p->unexplained = is_unexplained(p) ? p->unexplained + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
-                    p->strange >= PROFILE_STRANGE_SAMPLES;
+                    p->unexplained >= PROFILE_UNEXPLAINED_SAMPLES;
     bool counts = p->is_alone && (is_other || p->lanes >= p->alone_lanes);
     if (!counts && !is_other)
         return false;
     if (is_other || p->lanes > p->alone_lanes)
         begin_alone(p, counts);
     p->alone = counts ? p->now : (struct profile_times){0};
-    p->strange = 0;
+    p->unexplained = 0;
     return false;
 }
 
@@ -137,7 +137,7 @@ static bool has_drifted(const struct profile *p)
            (differs(was, is) && by > known.period_ns / 100);
 }
 
-static void keep(struct profile *p, const struct profile_sample *sample)
+static void add_to_estimates(struct profile *p, const struct profile_sample *sample)
 {
     struct profile_times of = {.period_ns = sample->elapsed_ns / sample->rounds,
                                .busiest_ns = sample->busiest_ns,
@@ -153,11 +153,11 @@ static void keep(struct profile *p, const struct profile_sample *sample)
     for (size_t t = 0; t < PROFILE_TIMES; t++) {
         if (is_new_setting)
             estimate_restart(&p->estimates[t]);
-        estimate_take(&p->estimates[t], *time_at(&of, times[t]));
+        estimate_add(&p->estimates[t], *time_at(&of, times[t]));
     }
 }
 
-enum profile_news profile_take(struct profile *p, const struct profile_sample *sample)
+enum profile_news profile_add(struct profile *p, const struct profile_sample *sample)
 {
     if (sample->rounds == 0 || sample->elapsed_ns / sample->rounds > PACKER_PERIOD_NS_MAX)
         return PROFILE_NOTHING;
@@ -165,12 +165,12 @@ enum profile_news profile_take(struct profile *p, const struct profile_sample *s
     p->rounds += sample->rounds;
     if (!is_warm)
         return PROFILE_NOTHING;
-    keep(p, sample);
+    add_to_estimates(p, sample);
     if (p->rounds < PROFILE_WARM_ROUNDS + PROFILE_LEAST_ROUNDS ||
         p->estimates[0].samples < PROFILE_LEAST_SAMPLES)
         return PROFILE_NOTHING;
     bool was_alone = p->alone.period_ns > 0;
-    bool is_narrowed = settle(p, sample->loss_limit_ppm);
+    bool is_narrowed = update_known(p, sample->loss_limit_ppm);
     if (p->used.period_ns == 0 || (!was_alone && p->alone.period_ns > 0))
         return PROFILE_MEASURED;
     if (is_narrowed)
@@ -207,7 +207,7 @@ static struct profile_times best_known(const struct profile *p)
     if (profile_knows_alone(p))
         return on_fewest(p);
     struct profile_times known = p->now.period_ns ? p->now : p->before;
-    forget_ending(&known);
+    clear_ending(&known);
     return known;
 }
 

@@ -16,7 +16,7 @@
 #define PROFILE_TRIED_ROUNDS 50 /* number of rounds on fewer lanes before a verdict (R10) */
 /* After this number of consecutive samples with a period that `alone` does not explain, the job
  * counts as changed (R9). */
-#define PROFILE_STRANGE_SAMPLES 10
+#define PROFILE_UNEXPLAINED_SAMPLES 10
 #define PROFILE_TIMES 6 /* number of fields of struct profile_times */
 
 /* A sample covers the rounds that began since the previous sample; at least one round. */
@@ -57,7 +57,7 @@ struct profile {
     struct narrow narrow;        /* search for the fewest lanes of the job (R10) */
     struct profile_times fewest; /* times alone on narrow.enough lanes; period_ns 0: use `alone` */
     /* number of consecutive samples with a period that `alone` does not explain */
-    uint32_t strange;
+    uint32_t unexplained;
     struct profile_times before; /* times of an earlier run beside other jobs */
     struct profile_times used;   /* times at the last profile_use() */
 };
@@ -71,7 +71,7 @@ enum profile_news {
 
 /* Adds a sample. After any result but PROFILE_NOTHING the caller reads profile_known() and calls
  * profile_use(). */
-enum profile_news profile_take(struct profile *profile, const struct profile_sample *sample);
+enum profile_news profile_add(struct profile *profile, const struct profile_sample *sample);
 void profile_use(struct profile *profile);
 /* Sets the times of an earlier run of the job on `lanes` lanes, and the state of its search for
  * fewer lanes. Times beside other jobs are only a hint for placement (R5). */

@@ -247,7 +247,7 @@ static int try_fewer(struct job_profile *profile, char *error)
             return r;
         free(m.pieces);
         profile->measuring_ns += trial_ns(m.period_ns);
-        if (narrow_take(&narrow, timing->period_ns, (uint64_t)m.period_ns, timing->loss_limit_ppm))
+        if (narrow_add(&narrow, timing->period_ns, (uint64_t)m.period_ns, timing->loss_limit_ppm))
             take_ending(timing, &m);
     }
     timing->spent_ppm = narrow.spent_ppm;

@@ -265,7 +265,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
                            .workers = job->workers,
                            .loss_ppm = profile_loss_ppm(job->profile),
                            .shared_ppm = job_shared_loss_ppm(job),
-                           .knows_shared = job_knows_shared_loss(job),
+                           .is_shared_measured = job_knows_shared_loss(job),
                            .timing = job_resident_timing(job),
                            .is_moving = is_moving(job),
                            .is_ordered = order_hold_ns(job) > 0 || job->index->tables.count > 0,

@@ -133,7 +133,7 @@ static void add_lane_time(struct share *share, const struct window *window)
     if (share->was_alone != window->is_alone)
         estimate_restart(&share->time);
     share->was_alone = window->is_alone;
-    estimate_take(&share->time, window->busy_ns / window->rounds);
+    estimate_add(&share->time, window->busy_ns / window->rounds);
     if (share->lane_ns == 0 || share->time.samples >= PROFILE_LEAST_SAMPLES)
         share->lane_ns = share->time.value;
 }
@@ -240,7 +240,7 @@ static bool measure(struct job *job)
                                     .loss_limit_ppm =
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
-    note(job, profile_take(job->profile, &sample));
+    note(job, profile_add(job->profile, &sample));
     /* Requests the times of pieces until the times of the tensors are known: an earlier run may not
      * have measured them, and a reply may be lost. A job that has only tables has no pieces, so its
      * request would be repeated forever and delay the requests of other jobs. */

@@ -358,7 +358,7 @@ static void an_additional_lane_is_tried_when_lanes_are_even_and_workers_wait(voi
             w.speed[i] /= 8;
         run(&w, 600);
         assert_int_equal(w.kept, 1);
-        assert_int_equal(w.last.arm, EXPLORE_OUT);
+        assert_int_equal(w.last.method, EXPLORE_OUT);
         assert_true(speed_of_all(&w) < 76 * MS); /* a round took 85 ms before */
     }
 }

@@ -20,7 +20,7 @@ static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
     narrow_begin(n, lanes);
     for (uint32_t next; (next = narrow_next(n)) > 0; tries++) {
         assert_true(next > n->few && next < n->enough);
-        bool is_enough = narrow_take(n, 100 * MS, next < needs ? 120 * MS : 101 * MS, LIMIT);
+        bool is_enough = narrow_add(n, 100 * MS, next < needs ? 120 * MS : 101 * MS, LIMIT);
         assert_int_equal(is_enough, next >= needs);
     }
     return tries;
@@ -43,13 +43,13 @@ static void fewer_lanes_may_cost_a_part_of_the_loss_limit(void **state)
 {
     struct narrow n;
     narrow_begin(&n, 2);
-    assert_true(narrow_take(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 %, where 1.5 % are allowed */
+    assert_true(narrow_add(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 %, where 1.5 % are allowed */
     assert_in_range(n.spent_ppm, 14700, 14800);
     narrow_begin(&n, 2);
-    assert_false(narrow_take(&n, 1000 * MS, 1016 * MS, LIMIT));
+    assert_false(narrow_add(&n, 1000 * MS, 1016 * MS, LIMIT));
     assert_int_equal(n.spent_ppm, 0);
     narrow_begin(&n, 2);
-    assert_true(narrow_take(&n, 100 * MS, 90 * MS, LIMIT));
+    assert_true(narrow_add(&n, 100 * MS, 90 * MS, LIMIT));
     assert_int_equal(n.spent_ppm, 0);
 }
 
@@ -69,7 +69,7 @@ static enum profile_news run(struct profile *p, int samples, uint32_t lanes, uin
                                     .is_alone = is_alone,
                                     .loss_limit_ppm = LIMIT};
     for (int i = 0; i < samples; i++) {
-        enum profile_news news = profile_take(p, &sample);
+        enum profile_news news = profile_add(p, &sample);
         if (news == PROFILE_NOTHING)
             continue;
         last = news;
@@ -135,7 +135,7 @@ static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
                                   .loss_limit_ppm = LIMIT};
     run(&p, 12, 8, 1500 * MS, true);
     for (int i = 0; i < PROFILE_TRIED_ROUNDS + 50; i++)
-        profile_take(&p, &slow);
+        profile_add(&p, &slow);
     assert_int_equal(p.narrow.few, 4);
     assert_int_equal(p.narrow.enough, 8);
     assert_int_equal(p.alone.period_ns, 1500 * MS);
@@ -175,7 +175,7 @@ static void a_stricter_limit_undoes_the_trial_of_a_looser_one(void **state)
                                     .loss_limit_ppm = 10000};
     profile_recall(&p, &(struct profile_times){99 * MS, 4 * MS, 8 * MS}, true, 8, &known);
     for (int i = 0; i < 6; i++)
-        profile_take(&p, &sample);
+        profile_add(&p, &sample);
     assert_int_equal(p.narrow.few, 2);
     assert_int_equal(p.narrow.enough, 8);
     assert_int_equal(p.narrow.spent_ppm, 0);

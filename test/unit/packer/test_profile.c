@@ -21,7 +21,7 @@ static enum profile_news take(struct profile *p, uint64_t rounds, uint64_t perio
                                     .busiest_ns = lane_ns / 2,
                                     .lanes_ns = lane_ns,
                                     .is_alone = is_alone};
-    return profile_take(p, &sample);
+    return profile_add(p, &sample);
 }
 
 /* Runs ten rounds for each sample. Returns the last result other than PROFILE_NOTHING. */
@@ -149,7 +149,7 @@ static enum profile_news end_rounds(struct profile *p, uint64_t period_ns, bool 
                                     .is_alone = is_alone};
     enum profile_news news = PROFILE_NOTHING;
     for (int i = 0; i < 40; i++)
-        news = profile_take(p, &sample);
+        news = profile_add(p, &sample);
     return news;
 }
 
@@ -244,7 +244,7 @@ static enum profile_news run_on(struct profile *p, int samples, uint32_t lanes, 
                                     .lanes = lanes,
                                     .is_alone = true};
     for (int i = 0; i < samples; i++) {
-        enum profile_news news = profile_take(p, &sample);
+        enum profile_news news = profile_add(p, &sample);
         if (news != PROFILE_NOTHING) {
             last = news;
             profile_use(p);
@@ -282,7 +282,7 @@ static void a_change_beside_others_makes_a_job_unmeasured(void **state)
     struct profile p = {0};
     run(&p, 12, 60 * MS, 4 * MS, true);
     run(&p, 12, 61 * MS, 4 * MS, false);
-    assert_int_equal(run(&p, PROFILE_STRANGE_SAMPLES - 1, 120 * MS, 4 * MS, false),
+    assert_int_equal(run(&p, PROFILE_UNEXPLAINED_SAMPLES - 1, 120 * MS, 4 * MS, false),
                      PROFILE_NOTHING); /* the machine may be busy for a while */
     assert_int_equal(run(&p, 60, 121 * MS, 4 * MS, false), PROFILE_DRIFTED);
     assert_false(profile_knows_alone(&p));
@@ -309,7 +309,7 @@ static void samples_that_make_no_sense_are_passed_over(void **state)
     assert_int_equal(take(&p, 0, 100 * MS, 4 * MS, true), PROFILE_NOTHING);
     struct profile_sample never = {.rounds = 1, .elapsed_ns = UINT64_MAX, .is_alone = true};
     for (int i = 0; i < 20; i++)
-        assert_int_equal(profile_take(&p, &never), PROFILE_NOTHING);
+        assert_int_equal(profile_add(&p, &never), PROFILE_NOTHING);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
 }
 

@@ -87,7 +87,7 @@ static void lanes_with_jobs_that_cannot_be_planned_for_stay(void **state)
     p->jobs[0].timing.period_ns = 0;
     p->jobs[1].is_moving = true;
     p->jobs[2].memory->reliefs = 1;
-    for (uint32_t i = 0; i < 2 * SCALE_CALM_WINDOWS - 1; i++)
+    for (uint32_t i = 0; i < 2 * SCALE_WITHIN_WINDOWS - 1; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     p->jobs[1].is_moving = false;
     assert_in_range(pool_until(p, SCALE_DRAIN), 1, 7);

@@ -225,7 +225,7 @@ static void the_fewest_sufficient_lanes_are_found(void **state)
             pool_tick(p);
             uint32_t lanes = lanes_of(p, 0);
             if (p->scale.settle == 0 && lanes == narrow_next(&narrow))
-                narrow_take(&narrow, 100 * MS, lanes < needs ? 150 * MS : 100 * MS, 50000);
+                narrow_add(&narrow, 100 * MS, lanes < needs ? 150 * MS : 100 * MS, 50000);
             p->jobs[0].lanes_next = narrow_next(&narrow);
             p->jobs[0].lanes_enough = narrow.enough;
         }
