@@ -200,10 +200,10 @@ class Program(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, 'clang-format')
             with open(program, 'w', encoding='utf-8') as file:
-                file.write('#!/bin/sh\necho Debian clang-format version 19.1.7\n')
+                file.write('#!/bin/sh\necho Debian clang-format version 16.0.6\n')
             os.chmod(program, 0o755)
             with unittest.mock.patch.dict(os.environ, PATH=folder):
-                with self.assertRaisesRegex(tidy.Skip, 'here is: 19$'):
+                with self.assertRaisesRegex(tidy.Skip, 'here is: 16$'):
                     complaints(tidy.sources_are_formatted, {'.clang-format': FORMAT, 'a.c': ''})
 
     def test_a_bad_tree_on_disk_fails_the_program_and_a_good_one_does_not(self):

@@ -113,7 +113,7 @@ HEADER_LINES_MAX = 299
 PUBLIC_HEADER_LINES_MAX = 600   # client/gradpool.h may be longer, because its sentences need room
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
-CLANG_FORMAT = '14'   # the version of Debian 12; later ones break lines at other places
+CLANG_FORMATS = '14', '19'    # the versions of Debian 12 and 13, which agree about this tree
 
 
 class Skip(Exception):
@@ -424,15 +424,15 @@ def top_level_is_fixed(tree):
 
 
 def find_clang_format():
-    """Returns the path of clang-format in the version whose format the tree has."""
+    """Returns the path of clang-format in a version whose format the tree has."""
     found = []
-    for name in f'clang-format-{CLANG_FORMAT}', 'clang-format':
+    for name in *(f'clang-format-{version}' for version in CLANG_FORMATS), 'clang-format':
         if command := shutil.which(name):
             said = subprocess.check_output([command, '--version'], text=True)
             found += re.findall(r'version (\d+)', said)
-            if found[-1:] == [CLANG_FORMAT]:
+            if found and found[-1] in CLANG_FORMATS:
                 return command
-    raise Skip(f'clang-format {CLANG_FORMAT} alone formats the tree; here is: '
+    raise Skip(f'clang-format {" and ".join(CLANG_FORMATS)} format the tree; here is: '
                f'{", ".join(found) or "none"}')
 
 

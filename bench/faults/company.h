@@ -34,17 +34,19 @@ struct job {
     bool has_begun;  /* whether the first members of an elastic job have results */
 };
 
+struct company_memory {
+    struct victim_board boards[JOBS][WORKERS_MAX];
+    struct ledger ledgers[JOBS - ELASTIC];
+    struct mirror_book book;
+};
+
 struct company {
     const struct faults *about;
     struct faults_result *result;
     const struct service *service;
     struct job jobs[JOBS];
     struct blame_losses losses;
-    struct company_memory {
-        struct victim_board boards[JOBS][WORKERS_MAX];
-        struct ledger ledgers[JOBS - ELASTIC];
-        struct mirror_book book;
-    } * memory; /* shared with the workers */
+    struct company_memory *memory; /* shared with the workers */
 };
 
 /* -ENOMEM. The first call of company_tend() starts the workers. */

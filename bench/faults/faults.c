@@ -355,9 +355,11 @@ static uint32_t draw_way(struct conductor *c)
     return way;
 }
 
+typedef int (*strike_fn)(struct conductor *c);
+
 static int strike(struct conductor *c)
 {
-    static int (*const ways[WAYS])(struct conductor * c) = {
+    static const strike_fn ways[WAYS] = {
         kill_aggregator, kill_worker,    kill_coordinator,    stop_somebody,     cut_somebody,
         stop_somebody,   resize_elastic, restart_coordinator, retire_aggregator, kill_worker};
     return ways[draw_way(c)](c);

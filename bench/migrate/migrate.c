@@ -124,10 +124,11 @@ static int close_window(struct conductor *c, struct migrate_window *w)
     return crowd_await(&c->crowd, w->last + 2);
 }
 
+typedef int (*migrate_fn)(struct conductor *c, struct migrate_window *w, size_t lane);
+
 static int migrate_once(struct conductor *c, size_t lane)
 {
-    static int (*const ways[])(struct conductor * c, struct migrate_window * w,
-                               size_t lane) = {migrate_live, migrate_stopped, migrate_by_restart};
+    static const migrate_fn ways[] = {migrate_live, migrate_stopped, migrate_by_restart};
     struct migrate_window *w = add_window(c);
     w->migrates = true;
     int r = ways[c->cell->mode](c, w, lane);

@@ -129,7 +129,7 @@ static void say(struct explore_decision *d, const char *text)
 }
 
 static void try_method(struct explore *e, enum explore_method method, size_t moves,
-                    struct explore_decision *d)
+                       struct explore_decision *d)
 {
     e->phase = EXPLORE_MOVING;
     e->method = method;

@@ -295,10 +295,10 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* distribute_in_order() may fail if best fit has filled lanes completely. With a reserve of one piece on
- * each lane it succeeds, but needs more lanes. Only a job of many pieces has a reserve, and the
- * result is refused if the job then has more lanes without other jobs than before, and more than it
- * has workers. */
+/* distribute_in_order() may fail if best fit has filled lanes completely. With a reserve of one
+ * piece on each lane the call succeeds, but needs more lanes. Only a job of many pieces has a
+ * reserve. The result is refused if the job then has more lanes without other jobs than before, and
+ * more than it has workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);
@@ -347,8 +347,8 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
 }
 
 /* Places all pieces again on the same lanes, with less load on the job's own lanes. The
- * distribution gets room for one more piece. `room_ns` and `wider_room_ns` are buffers with one value
- * for each lane. */
+ * distribution gets room for one more piece. `room_ns` and `wider_room_ns` are buffers with one
+ * value for each lane. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns, double *wider_room_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);

@@ -294,7 +294,7 @@ void aggregator_end_lanes(struct aggregator *a)
 static void stop(struct aggregator *a)
 {
     aggregator_end_lanes(a);
-    holder_destroy(a->keeper);
+    holder_destroy(a->holder);
     timeline_free(a);
     if (a->number)
         control_leave(a);

@@ -40,7 +40,7 @@ struct aggregator {
     /* eventfd: readable when the replica holder has requests (holder_next_ask()) */
     int keep_fd;
     /* replica holder, which stores states of other aggregators' lanes; NULL: none yet */
-    struct holder *keeper;
+    struct holder *holder;
     struct release *releases; /* releases without a reply, newest first */
     char *state_buffer;       /* moving.c: buffer for a part of a moved state; NULL: none yet */
     struct copies_wait *copies_waits; /* replies that are delayed until copies are whole */

@@ -27,20 +27,20 @@ struct copies_wait {
 
 static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
 
-static int make_keeper(struct aggregator *a)
+static int make_holder(struct aggregator *a)
 {
     const struct holder_options options = {.interface_name = a->options->interface_name,
                                            .provider = a->options->provider,
                                            .asks = note_ask,
                                            .context = a};
-    return a->keeper ? 0 : holder_create(&options, &a->keeper);
+    return a->holder ? 0 : holder_create(&options, &a->holder);
 }
 
 static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *request)
 {
     size_t count = request->n_copies;
     struct holder_copy *copies = calloc(count ? count : 1, sizeof *copies);
-    int error = copies ? make_keeper(a) : -ENOMEM;
+    int error = copies ? make_holder(a) : -ENOMEM;
     for (size_t i = 0; copies && i < count; i++) {
         const Gradpool__Wire__CopySpec *spec = request->copies[i];
         copies[i] = (struct holder_copy){.piece = spec->piece,
@@ -50,17 +50,17 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
                                          .begins = spec->begins};
     }
     if (error == 0)
-        error = holder_keep(a->keeper, request->job_id, request->job, request->lane, copies, count);
+        error = holder_keep(a->holder, request->job_id, request->job, request->lane, copies, count);
     free(copies);
     return error;
 }
 
 /* ---- copies of this process's lanes ---- */
 
-static int set_keeper(struct lane *lane, void *context)
+static int set_holder(struct lane *lane, void *context)
 {
-    const Gradpool__Wire__KeeperRequest *request = context;
-    lane_set_keeper(lane, request->job_id, request->pieces, request->n_pieces, request->keeper,
+    const Gradpool__Wire__HolderRequest *request = context;
+    lane_set_holder(lane, request->job_id, request->pieces, request->n_pieces, request->holder,
                     request->when_known);
     return 0;
 }
@@ -137,8 +137,8 @@ static void take_ticket(struct aggregator *a, const Gradpool__Wire__CopyTicket *
         code = -EPROTO;
     if (code == 0)
         memcpy(&ticket, told->ticket.data, sizeof ticket);
-    if (a->keeper)
-        holder_ticket(a->keeper, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
+    if (a->holder)
+        holder_ticket(a->holder, told->job_id, told->lane, code, told->shm, told->ofi, &ticket);
 }
 
 bool keeping_knows(const envelope *request)
@@ -148,7 +148,7 @@ bool keeping_knows(const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPY_TICKET:
-    case GRADPOOL__WIRE__ENVELOPE__BODY_KEEPER_REQUEST: return true;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_HOLDER_REQUEST: return true;
     default: return false;
     }
 }
@@ -160,8 +160,8 @@ int keeping_serve(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
         return serve_reply(a, request->id, keep(a, request->copies_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
-        if (a->keeper)
-            holder_end(a->keeper, end->job_id, end->pieces, end->n_pieces, end->others);
+        if (a->holder)
+            holder_end(a->holder, end->job_id, end->pieces, end->n_pieces, end->others);
         return serve_reply(a, request->id, 0);
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_WAIT:
         return wait_for_copies(a, request->id, request->copies_wait);
@@ -169,7 +169,7 @@ int keeping_serve(struct aggregator *a, const envelope *request)
     default:
         return serve_reply(
             a, request->id,
-            serve_call(a, request->keeper_request->lane, set_keeper, request->keeper_request));
+            serve_call(a, request->holder_request->lane, set_holder, request->holder_request));
     }
 }
 
@@ -179,7 +179,7 @@ int keeping_ask(struct aggregator *a)
     eventfd_t asks;
     int error = 0;
     (void)eventfd_read(a->keep_fd, &asks);
-    while (error == 0 && a->keeper && a->channel && holder_next_ask(a->keeper, &ask))
+    while (error == 0 && a->holder && a->channel && holder_next_ask(a->holder, &ask))
         error = serve_answer(a, 0, COPY_TICKET_REQUEST, copy_ticket_request, .job_id = ask.job,
                              .lane = ask.lane, .failures = ask.failures);
     return error;
@@ -187,19 +187,19 @@ int keeping_ask(struct aggregator *a)
 
 int keeping_timeout_ms(const struct aggregator *a)
 {
-    return a->keeper && a->channel ? holder_timeout_ms(a->keeper) : -1;
+    return a->holder && a->channel ? holder_timeout_ms(a->holder) : -1;
 }
 
 void keeping_joined(struct aggregator *a)
 {
-    if (a->keeper)
-        holder_ask_again(a->keeper);
+    if (a->holder)
+        holder_ask_again(a->holder);
 }
 
 bool keeping_is_used(const struct aggregator *a)
 {
     struct holder_use use = {0};
-    if (a->keeper)
-        holder_measure(a->keeper, &use);
+    if (a->holder)
+        holder_measure(a->holder, &use);
     return use.connections > 0;
 }

@@ -38,7 +38,8 @@ static inline struct list *list_first(struct list *head)
     return list_is_empty(head) ? NULL : head->next;
 }
 
-#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#define container_of(pointer, type, member) \
+    ((type *)((char *)(pointer) + -(ptrdiff_t)offsetof(type, member)))
 #define list_entry(node, type, member) container_of(node, type, member)
 
 #define list_for_each(node, head) \

@@ -10,7 +10,7 @@
 enum { UNDO = OPERATOR_KNOBS };
 
 const struct knob drain_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [UNDO] = {"undo", NULL, "give the lanes back, so that they are used again (default: off)"},
     {0},

@@ -9,9 +9,9 @@
 enum { TENANT = OPERATOR_KNOBS };
 
 const struct knob move_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = OPERATOR_TENANT_KNOB,
+    [TENANT] = {OPERATOR_TENANT_KNOB},
     {0},
 };
 

@@ -17,7 +17,7 @@
 #define ASK_TIMEOUT_MS 10000
 
 const struct knob operator_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a table"},
     {0},
 };

@@ -24,14 +24,10 @@ struct operator_options {
 enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
 /* Default of --endpoint. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
-#define OPERATOR_ENDPOINT_KNOB                                                                   \
-    {                                                                                            \
-        "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")", KNOB_VARIABLE \
-    }
-#define OPERATOR_TENANT_KNOB                                                               \
-    {                                                                                      \
-        "tenant", "NAME", "whose job it is, where two have one of that name (-: nobody's)" \
-    }
+#define OPERATOR_ENDPOINT_KNOB \
+    "endpoint", "URL", "the service (default: " OPERATOR_ENDPOINT_DEFAULT ")", KNOB_VARIABLE
+#define OPERATOR_TENANT_KNOB \
+    "tenant", "NAME", "tenant of the job, if two tenants have a job of this name (-: no tenant)"
 /* Sets --endpoint or --json; for knob_command.set. `options`: a struct operator_options. */
 int operator_set(void *options, int index, const char *value, struct err *err);
 /* Sets the job; for knob_command.operand. `options` begins with a struct operator_options. */

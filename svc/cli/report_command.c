@@ -11,7 +11,7 @@
 enum { OUTPUT = OPERATOR_KNOBS };
 
 const struct knob report_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "JSON instead of a page"},
     [OUTPUT] = {"output", "FILE", "where it goes (default: standard output)"},
     {0},

@@ -18,9 +18,9 @@
 enum { TENANT = OPERATOR_KNOBS, OUTPUT };
 
 const struct knob snapshot_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = OPERATOR_TENANT_KNOB,
+    [TENANT] = {OPERATOR_TENANT_KNOB},
     [OUTPUT] = {"output", "FILE", "where it goes (default: JOB.snapshot)"},
     {0},
 };

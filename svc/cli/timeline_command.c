@@ -20,9 +20,9 @@
 enum { TENANT = OPERATOR_KNOBS, OUTPUT, SECONDS };
 
 const struct knob timeline_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [TENANT] = OPERATOR_TENANT_KNOB,
+    [TENANT] = {OPERATOR_TENANT_KNOB},
     [OUTPUT] = {"output", "FILE", "where it goes"},
     [SECONDS] = {"seconds", "N", "for how long, up to 3600 (default: 5)"},
     {0},

@@ -23,7 +23,7 @@
 enum { ONCE = OPERATOR_KNOBS };
 
 const struct knob top_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON, once"},
     [ONCE] = {"once", NULL, "print once (default: when standard output is no terminal)"},
     {0},

@@ -216,11 +216,14 @@ static void destroy_objects(struct service *s)
     tenants_destroy(s);
 }
 
+typedef void (*destroy_fn)(struct service *s);
+typedef int (*create_fn)(struct service *s);
+
 /* Frees the state of the rooms. The jobs, peers and aggregators were freed before, or
  * create_service() has failed. */
 static void destroy_service(struct service *s)
 {
-    static void (*const rooms[])(struct service * s) = {
+    static const destroy_fn rooms[] = {
         settings_destroy, display_destroy,  measuring_destroy, outliving_destroy,
         scaling_destroy,  profiles_destroy, leavers_destroy,   silence_destroy,
         fleet_destroy,    looks_destroy,    liveness_destroy,  door_destroy,
@@ -283,7 +286,7 @@ static bool create_plain(struct service *s)
 /* Creates the state of each room. A room is created after the rooms that it uses. */
 static int create_rooms(struct service *s)
 {
-    static int (*const rooms[])(struct service * s) = {
+    static const create_fn rooms[] = {
         door_create,      liveness_create,  looks_create,    fleet_create,
         silence_create,   leavers_create,   profiles_create, scaling_create,
         outliving_create, measuring_create, display_create,  settings_create,

@@ -176,8 +176,8 @@ const struct job_hooks hooks_of_jobs = {
     .ranks_have_changed = ranks_have_changed,
     .session_is_lost = members_leave,
     .piece_moves = moving_has,
-    .keeps_what_moves = moving_has_keeper,
-    .keeper_is_unfit = moving_keeper_unfit,
+    .keeps_what_moves = moving_has_holder,
+    .holder_is_unfit = moving_holder_unfit,
 };
 
 const struct service_hooks hooks_of_service = {

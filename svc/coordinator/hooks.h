@@ -70,13 +70,13 @@ struct job_hooks {
     void (*session_is_lost)(struct session *session);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
-    /* Returns whether `keeper` is becoming the replica holder of pieces that are moving to `lane`
+    /* Returns whether `holder` is becoming the replica holder of pieces that are moving to `lane`
      * (NULL: to any lane). */
-    bool (*keeps_what_moves)(const struct job *job, const struct aggregator *keeper,
+    bool (*keeps_what_moves)(const struct job *job, const struct aggregator *holder,
                              const struct lane *lane);
-    /* `keeper` cannot connect to `lane` (NULL: to any lane). Uncommitted moves of this job that
+    /* `holder` cannot connect to `lane` (NULL: to any lane). Uncommitted moves of this job that
      * need the connection are aborted. */
-    void (*keeper_is_unfit)(const struct job *job, const struct aggregator *keeper,
+    void (*holder_is_unfit)(const struct job *job, const struct aggregator *holder,
                             const struct lane *lane);
 };
 

@@ -17,8 +17,10 @@
 
 #define CPU_BYTES 96
 
-static void __attribute__((format(printf, 3, 4)))
-tell(struct settings *all, const char *name, const char *format, ...)
+static void add_setting(struct settings *all, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void add_setting(struct settings *all, const char *name, const char *format, ...)
 {
     va_list arguments;
     assert(all->count < SETTINGS_MAX);
@@ -45,29 +47,29 @@ static void find_cpu(char ret_text[CPU_BYTES])
         fclose(file);
 }
 
-static void tell_machine(struct settings *all)
+static void add_machine(struct settings *all)
 {
     struct utsname host;
     char cpu[CPU_BYTES];
     find_cpu(cpu);
     if (uname(&host) == 0)
-        tell(all, "machine", "%ld cores%s, Linux %.60s, %s", sysconf(_SC_NPROCESSORS_ONLN), cpu,
-             host.release, host.machine);
+        add_setting(all, "machine", "%ld cores%s, Linux %.60s, %s", sysconf(_SC_NPROCESSORS_ONLN),
+                    cpu, host.release, host.machine);
 }
 
-static void tell_growth(struct settings *all, const struct service *s)
+static void add_growth(struct settings *all, const struct service *s)
 {
     const struct coordinator_options *o = s->options;
-    tell(all, "scale", "%s", s->scaling->is_on ? "on" : "off");
+    add_setting(all, "scale", "%s", s->scaling->is_on ? "on" : "off");
     if (!s->scaling->is_on)
         return;
-    tell(all, "scale hold", "%llu s",
-         (unsigned long long)(scaling_hold_ns(o->scale_hold_ns) / NS_PER_S));
-    tell(all, "order hold", "%llu s", (unsigned long long)(o->order_hold_ns / NS_PER_S));
+    add_setting(all, "scale hold", "%llu s",
+                (unsigned long long)(scaling_hold_ns(o->scale_hold_ns) / NS_PER_S));
+    add_setting(all, "order hold", "%llu s", (unsigned long long)(o->order_hold_ns / NS_PER_S));
     if (o->lanes_min)
-        tell(all, "lanes min", "%u", o->lanes_min);
+        add_setting(all, "lanes min", "%u", o->lanes_min);
     if (o->lanes_max)
-        tell(all, "lanes max", "%u", o->lanes_max);
+        add_setting(all, "lanes max", "%u", o->lanes_max);
 }
 
 int settings_create(struct service *s)
@@ -87,18 +89,19 @@ void settings_fill(struct service *s)
     const struct coordinator_options *o = s->options;
     struct settings *all = s->identity->settings;
     if (o->name)
-        tell(all, "name", "%s", o->name);
-    tell(all, "policy", "%s", o->policy);
+        add_setting(all, "name", "%s", o->name);
+    add_setting(all, "policy", "%s", o->policy);
     if (o->loss_limit_ppm)
-        tell(all, "loss limit", "%g %%", o->loss_limit_ppm / 1e4);
-    tell(all, "durability", "%s", durability_name(o->durability ? o->durability : DURABILITY_NONE));
-    tell_growth(all, s);
-    tell(all, "local aggregators", "%u", o->aggregators);
+        add_setting(all, "loss limit", "%g %%", o->loss_limit_ppm / 1e4);
+    add_setting(all, "durability", "%s",
+                durability_name(o->durability ? o->durability : DURABILITY_NONE));
+    add_growth(all, s);
+    add_setting(all, "local aggregators", "%u", o->aggregators);
     if (o->cores)
-        tell(all, "cores", "%s", o->cores);
+        add_setting(all, "cores", "%s", o->cores);
     if (o->lanes_per_core > 1)
-        tell(all, "lanes a core", "%u", o->lanes_per_core);
-    tell_machine(all);
-    tell(all, "version", "%s", GRADPOOL_VERSION);
-    tell(all, "commit", "%s", coordinator_commit);
+        add_setting(all, "lanes a core", "%u", o->lanes_per_core);
+    add_machine(all);
+    add_setting(all, "version", "%s", GRADPOOL_VERSION);
+    add_setting(all, "commit", "%s", coordinator_commit);
 }

@@ -70,7 +70,7 @@ static int admit(struct lane *lane, struct fabric *fabric, const struct fabric_e
     if (job->failure)
         return -ECONNABORTED;
     struct worker *w = job_peer(job, ticket.rank);
-    if (w && w->conn && worker_is_keeper(w))
+    if (w && w->conn && worker_is_holder(w))
         /* the holder detects the end of its connection and connects again */
         fabric_disconnect(w->conn);
     else if (w && w->conn)
@@ -129,7 +129,7 @@ static void hand_out_ticket(struct worker *w)
 
 static void evict(struct worker *w, const char *why)
 {
-    if (worker_is_keeper(w)) {
+    if (worker_is_holder(w)) {
         log_warn("job '%s': the lane closed the connection to a replica holder (%s): %s",
                  w->job->name, w->peer, why);
         fabric_disconnect(w->conn);
@@ -189,7 +189,7 @@ static void take_landed(struct worker *w, const struct record_landed *landed)
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
-    if (worker_is_keeper(w) && record->kind != RECORD_BACKUP) {
+    if (worker_is_holder(w) && record->kind != RECORD_BACKUP) {
         evict(w, "a record that only workers send");
         return false;
     }
@@ -239,7 +239,7 @@ static void lose(struct worker *w)
         lane->options.job_failed(lane->options.context);
 }
 
-static void lose_keeper(struct worker *w)
+static void lose_holder(struct worker *w)
 {
     if (!w->job->failure)
         replica_cut_off(w);
@@ -275,8 +275,8 @@ static void on_closed(const struct fabric_event *event)
     }
     if (job->is_dropped) {
         worker_close(w, w->state);
-    } else if (worker_is_keeper(w)) {
-        lose_keeper(w);
+    } else if (worker_is_holder(w)) {
+        lose_holder(w);
     } else if (w->state == WORKER_LEFT) {
         worker_close(w, WORKER_LEFT);
         if (!job->is_elastic && transfer_needs(job, w->number))
@@ -314,7 +314,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     switch (event->kind) {
     case FABRIC_EVENT_REQUEST: on_request(lane, fabric, event); break;
     case FABRIC_EVENT_OPEN:
-        if (event->conn == w->conn && !worker_is_keeper(w))
+        if (event->conn == w->conn && !worker_is_holder(w))
             hand_out_ticket(w);
         break;
     case FABRIC_EVENT_MESSAGE: on_message(event); break;
@@ -322,7 +322,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
-        if (!worker_is_keeper(w)) /* memory for copies has no limit */
+        if (!worker_is_holder(w)) /* memory for copies has no limit */
             lending_check(w);
         break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;

@@ -49,7 +49,7 @@ static void workers_init(struct lane_job *job)
 {
     for (uint32_t i = 0; i < job_peers(job); i++) {
         job->workers[i].job = job;
-        job->workers[i].number = i < job->workers_count ? i : RECORD_KEEPER;
+        job->workers[i].number = i < job->workers_count ? i : RECORD_HOLDER;
         list_init(&job->workers[i].owed);
         list_init(&job->workers[i].tell_link);
     }
@@ -57,7 +57,7 @@ static void workers_init(struct lane_job *job)
 
 size_t job_bytes(uint32_t workers)
 {
-    size_t peers = workers + LANE_KEEPERS_MAX;
+    size_t peers = workers + LANE_HOLDERS_MAX;
     return sizeof(struct lane_job) + sizeof(struct lane_squares) + sizeof(struct sampling) +
            peers * sizeof(struct worker) + TABLE_SIZE_LEAST * sizeof(struct hash_link *) +
            peers * LANE_GRANTS_PER_RANK * sizeof(struct record_connect);
@@ -113,7 +113,7 @@ void job_release(struct lane_job *job)
 
 int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
-    if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_KEEPER))
+    if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_HOLDER))
         return -EINVAL;
     if (job->grants_count == grants_max(job)) { /* the array is full: the oldest grant is dropped */
         memmove(job->grants, job->grants + 1, (grants_max(job) - 1) * sizeof *job->grants);
@@ -139,7 +139,7 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket)
 struct worker *job_peer(struct lane_job *job, uint32_t number)
 {
     struct worker *unused = NULL;
-    if (!(number & RECORD_KEEPER))
+    if (!(number & RECORD_HOLDER))
         return number < job->workers_count ? &job->workers[number] : NULL;
     for (uint32_t i = job->workers_count; i < job_peers(job); i++) {
         struct worker *w = &job->workers[i];

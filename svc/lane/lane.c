@@ -206,14 +206,14 @@ int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t wo
     return error == -ENOMEM ? arena_lack(lane->options.arena) : error;
 }
 
-void lane_set_keeper(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
-                     uint32_t keeper, bool when_known)
+void lane_set_holder(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count,
+                     uint32_t holder, bool when_known)
 {
     struct lane_job *job = job_find(lane, job_id);
     for (size_t i = 0; job && i < count; i++) {
         struct piece *p = piece_find(job, pieces[i]);
         if (p && p->parameters && !p->is_dropped)
-            replica_set_keeper(p, keeper, when_known);
+            replica_set_holder(p, holder, when_known);
     }
 }
 
@@ -284,7 +284,7 @@ static void drop_piece(struct lane_job *job, uint32_t id)
         return;
     p->is_dropped = true;
     bool is_begun = replica_is_filled(p) && replica_is_kept(p);
-    if (is_begun && worker_is_keeper(p->parameters->replica.worker))
+    if (is_begun && worker_is_holder(p->parameters->replica.worker))
         /* writes to a replica holder may never complete; writes to a rank always do */
         drop_fill(job, p);
 }

@@ -114,7 +114,7 @@ struct lane_piece {
      * tensor */
     bool continues;
     /* aggregator that stores the replica; 0: workers may store it (A49) */
-    uint32_t keeper;
+    uint32_t holder;
     /* newest round whose COMMIT a rank had when it left the job; 0: none */
     uint64_t committed;
     /* backup workers of the job, valid during the call; NULL: none */
@@ -130,11 +130,11 @@ struct lane_piece {
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
 
-/* Sets the aggregator `keeper` as the replica holder of pieces on this lane; 0: workers may store
+/* Sets the aggregator `holder` as the replica holder of pieces on this lane; 0: workers may store
  * the replica. `when_known`: if the former holder's replica may have the state, the change waits
  * until that replica was read. Unknown pieces are ignored. */
-void lane_set_keeper(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
-                     uint32_t keeper, bool when_known);
+void lane_set_holder(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
+                     uint32_t holder, bool when_known);
 
 /* Return the least memory for a piece, and for each of its ranks. The coordinator plans with these
  * values. */

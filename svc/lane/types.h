@@ -127,7 +127,7 @@ struct piece {
 
 struct worker {
     struct lane_job *job;
-    /* number of the rank; for a replica holder: RECORD_KEEPER | number of the aggregator */
+    /* number of the rank; for a replica holder: RECORD_HOLDER | number of the aggregator */
     uint32_t number;
     enum worker_state state;
     struct fabric *fabric;
@@ -166,7 +166,7 @@ enum window_pages {
 
 /* Maximum number of replica holders (other aggregators) that a lane serves for one job, including
  * the holders of former owners. */
-#define LANE_KEEPERS_MAX 8
+#define LANE_HOLDERS_MAX 8
 
 struct lane_tables;
 struct lane_job {
@@ -178,7 +178,7 @@ struct lane_job {
     uint32_t id, workers_count;
     char name[LANE_NAME_BYTES];
     struct arena_account account;
-    /* workers_count workers, followed by LANE_KEEPERS_MAX replica holders (A49) */
+    /* workers_count workers, followed by LANE_HOLDERS_MAX replica holders (A49) */
     struct worker *workers;
     struct list pieces;
     struct list runnable; /* pieces with chunks to start, in order of priority */
@@ -254,10 +254,10 @@ struct lane {
 
 /* Returns whether the worker is a replica holder: an aggregator that announces nothing, and lends
  * memory for copies. */
-static inline bool worker_is_keeper(const struct worker *w) { return w->number & RECORD_KEEPER; }
+static inline bool worker_is_holder(const struct worker *w) { return w->number & RECORD_HOLDER; }
 static inline uint32_t job_peers(const struct lane_job *job)
 {
-    return job->workers_count + LANE_KEEPERS_MAX;
+    return job->workers_count + LANE_HOLDERS_MAX;
 }
 
 static inline uint64_t piece_bytes(const struct piece *p, uint64_t elements)

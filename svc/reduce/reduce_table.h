@@ -25,11 +25,14 @@
         [REDUCE_F16] = {rule##_f16_f16, rule##_f16_f32},     \
         [REDUCE_BF16] = {rule##_bf16_bf16, rule##_bf16_f32}, \
     }
-#define ROWS(rule)                                                        \
-    {                                                                     \
-        [REDUCE_F32] = row_##rule##_f32, [REDUCE_F16] = row_##rule##_f16, \
-        [REDUCE_BF16] = row_##rule##_bf16,                                \
+/* clang-format off */
+#define ROWS(rule)                         \
+    {                                      \
+        [REDUCE_F32] = row_##rule##_f32,   \
+        [REDUCE_F16] = row_##rule##_f16,   \
+        [REDUCE_BF16] = row_##rule##_bf16, \
     }
+/* clang-format on */
 const struct reduce_kernels KERNELS = {.fold = {[REDUCE_SUM] = FOLDS(sum),
                                                 [REDUCE_MIN] = FOLDS(min),
                                                 [REDUCE_MAX] = FOLDS(max),

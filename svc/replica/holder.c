@@ -18,7 +18,7 @@ static bool has_connections(void *context)
     return k->engine.shm_conns + k->engine.ofi_conns > 0;
 }
 
-int holder_create(const struct holder_options *options, struct holder **ret_keeper)
+int holder_create(const struct holder_options *options, struct holder **ret_holder)
 {
     struct holder *k = calloc(1, sizeof *k);
     if (!k)
@@ -32,7 +32,7 @@ int holder_create(const struct holder_options *options, struct holder **ret_keep
         free(k);
         return error;
     }
-    *ret_keeper = k;
+    *ret_holder = k;
     return 0;
 }
 
@@ -86,7 +86,7 @@ static struct kept_job *get_job(struct holder *k, uint32_t id, const char *name)
     job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
-    job->keeper = k;
+    job->holder = k;
     job->id = id;
     snprintf(job->name, sizeof job->name, "%s", name);
     list_init(&job->links);

@@ -24,7 +24,7 @@ struct holder_options {
 };
 
 /* Creates a holder. Returns 0, -ENOMEM or -EMFILE. */
-int holder_create(const struct holder_options *options, struct holder **ret_keeper);
+int holder_create(const struct holder_options *options, struct holder **ret_holder);
 /* Closes all connections and frees all copies. NULL is allowed. */
 void holder_destroy(struct holder *k);
 

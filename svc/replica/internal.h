@@ -7,7 +7,7 @@
 #include "svc/fabric/slab.h"
 #include "svc/replica/holder.h"
 
-#define KEEPER_NAME_BYTES 128
+#define HOLDER_NAME_BYTES 128
 
 struct holder {
     struct holder_options options;
@@ -18,9 +18,9 @@ struct holder {
 
 struct kept_job {
     struct list node; /* node in holder.jobs */
-    struct holder *keeper;
+    struct holder *holder;
     uint32_t id;
-    char name[KEEPER_NAME_BYTES];
+    char name[HOLDER_NAME_BYTES];
     struct slabs slabs;
     struct kept_copy **copies; /* by the number of the piece; NULL: no copy */
     size_t copies_room;
@@ -105,6 +105,6 @@ void holder_link_end(struct holder_link *l);
 void holder_link_drop(struct kept_copy *copy);
 /* Frees a job without links, and its copies. */
 void kept_job_release(struct kept_job *job);
-void holder_link_event(void *keeper, const struct fabric_event *event);
+void holder_link_event(void *holder, const struct fabric_event *event);
 
 #endif

@@ -72,7 +72,7 @@ static void say_again(struct kept_copy *copy)
 
 void holder_link_ask(struct holder_link *l, uint64_t delay_ns)
 {
-    struct holder *k = l->job->keeper;
+    struct holder *k = l->job->holder;
     l->state = LINK_ASKING;
     l->is_asked = false;
     l->ask_at_ns = clock_now_ns() + delay_ns;
@@ -101,7 +101,7 @@ static int open_fabric(struct holder *k, const char *kind, struct fabric **fabri
 static int try_connect(struct holder_link *l, bool is_ofi, const char *address,
                        const struct record_connect *ticket)
 {
-    struct holder *k = l->job->keeper;
+    struct holder *k = l->job->holder;
     struct engine *e = &k->engine;
     struct fabric **fabric = is_ofi ? &e->ofi : &e->shm;
     int error = *address ? open_fabric(k, is_ofi ? "ofi" : "shm", fabric) : -EADDRNOTAVAIL;
@@ -323,7 +323,7 @@ static void ask_after(struct holder_link *l)
 static void closed(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    struct engine *e = &job->keeper->engine;
+    struct engine *e = &job->holder->engine;
     enum holder_link_state was = l->state;
     *(l->is_ofi ? &e->ofi_conns : &e->shm_conns) -= 1;
     l->conn = NULL;

@@ -58,7 +58,7 @@ enum record_kind {
 
 /* Number of a replica holder, used in place of a rank: this bit, plus the number of the
  * aggregator. */
-#define RECORD_KEEPER 0x80000000u
+#define RECORD_HOLDER 0x80000000u
 
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0

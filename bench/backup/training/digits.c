@@ -72,9 +72,9 @@ void digits_generate(struct digits *ret_digits)
     uint64_t state = GLYPH_SEED;
     ret_digits->count = GLYPHS;
     for (size_t i = 0; i < GLYPHS; i++) {
-        size_t class = i * DIGITS_CLASSES / GLYPHS;
-        digits_draw(glyphs[class], &state, ret_digits->pixels[i]);
-        ret_digits->labels[i] = (uint8_t) class;
+        size_t digit = i * DIGITS_CLASSES / GLYPHS;
+        digits_draw(glyphs[digit], &state, ret_digits->pixels[i]);
+        ret_digits->labels[i] = (uint8_t)digit;
     }
     digits_mislabel(ret_digits);
 }

@@ -7,14 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM_USUAL_COSTS         \
-    {                              \
-        4.0, 0.3, 0.05, 30.0, 60.0 \
-    }
-#define STREAM_SMALL_COSTS      \
-    {                           \
-        0.4, 0.4, 0.1, 5.0, 3.5 \
-    }
+#define STREAM_USUAL_COSTS 4.0, 0.3, 0.05, 30.0, 60.0
+#define STREAM_SMALL_COSTS 0.4, 0.4, 0.1, 5.0, 3.5
 
 static const struct trial_stream stream_table[] = {
     {"load 0.8",
@@ -30,7 +24,7 @@ static const struct trial_stream stream_table[] = {
      5,
      {1, 2, 4, 8},
      4,
-     STREAM_USUAL_COSTS},
+     {STREAM_USUAL_COSTS}},
     {"load 1.1",
      STREAM_POISSON,
      1.1,
@@ -44,7 +38,7 @@ static const struct trial_stream stream_table[] = {
      5,
      {1, 2, 4, 8},
      4,
-     STREAM_USUAL_COSTS},
+     {STREAM_USUAL_COSTS}},
     {"200 at once",
      STREAM_BATCH,
      0,
@@ -58,8 +52,21 @@ static const struct trial_stream stream_table[] = {
      5,
      {1, 2, 4, 8},
      4,
-     STREAM_USUAL_COSTS},
-    {"trace", STREAM_TRACE, 0, 0.05, 1, 400, 64, 4, 8, 10, 5, {1, 2, 4, 8}, 4, STREAM_USUAL_COSTS},
+     {STREAM_USUAL_COSTS}},
+    {"trace",
+     STREAM_TRACE,
+     0,
+     0.05,
+     1,
+     400,
+     64,
+     4,
+     8,
+     10,
+     5,
+     {1, 2, 4, 8},
+     4,
+     {STREAM_USUAL_COSTS}},
     {"bench size",
      STREAM_POISSON,
      0.8,
@@ -73,7 +80,7 @@ static const struct trial_stream stream_table[] = {
      20,
      {1, 2, 4},
      3,
-     STREAM_SMALL_COSTS},
+     {STREAM_SMALL_COSTS}},
     {"bench size, load 1.1",
      STREAM_POISSON,
      1.1,
@@ -87,7 +94,7 @@ static const struct trial_stream stream_table[] = {
      20,
      {1, 2, 4},
      3,
-     STREAM_SMALL_COSTS},
+     {STREAM_SMALL_COSTS}},
 };
 
 size_t stream_defaults(struct trial_stream ret_streams[STREAMS_MAX])

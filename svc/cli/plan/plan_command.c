@@ -20,7 +20,7 @@
 enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
 
 const struct knob plan_knobs[] = {
-    [OPERATOR_ENDPOINT] = OPERATOR_ENDPOINT_KNOB,
+    [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of tables"},
     [WORKERS] = {"workers", "N", "of the job (default: 2)"},
     [PERIOD] = {"period", "MS",

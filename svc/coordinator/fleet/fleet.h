@@ -12,6 +12,8 @@
 struct aggregator;
 struct service;
 
+typedef void (*leave_done_fn)(struct service *s);
+
 struct slot {
     struct service *service;
     uint32_t number; /* number of the slot, from 1 */
@@ -45,7 +47,7 @@ struct fleet {
     struct timer leave_timer;
     /* Called when all aggregators that end with the service have moved their tasks and replicas to
      * other aggregators (order/leaving.c). NULL: no such move is in progress. */
-    void (*leave_done)(struct service *s);
+    leave_done_fn leave_done;
 };
 
 /* Creates a fleet without slots. Returns 0 or -ENOMEM. */

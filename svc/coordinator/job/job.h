@@ -22,14 +22,13 @@ enum piece_state {
     PIECE_READY,
 };
 
-/* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). The code
- * calls a holder a keeper. */
+/* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). */
 struct keeping {
-    uint32_t keeper; /* number of the aggregator that is the replica holder; 0: none */
+    uint32_t holder; /* number of the aggregator that is the replica holder; 0: none */
     uint32_t former; /* previous replica holder, while the lane may still need its copy; 0: none */
     bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
-    bool keeper_knows, former_knows, lane_knows; /* answered the newest message about the piece */
+    bool holder_knows, former_knows, lane_knows; /* answered the newest message about the piece */
 };
 
 struct piece {
@@ -190,9 +189,9 @@ struct job_waits {
 
 /* Replicas on other aggregators (folder replica/). */
 struct job_copies {
-    bool lacks_keeper;   /* the service has no other aggregator for replicas (K57) */
+    bool lacks_holder;   /* the service has no other aggregator for replicas (K57) */
     bool has_formers;    /* some piece may have a previous replica holder */
-    uint64_t keepers_ns; /* time at which lanes were last informed of their replica holders */
+    uint64_t holders_ns; /* time at which lanes were last informed of their replica holders */
 };
 
 /* State of growth for the job (folder growth/, hold.c). */

@@ -89,7 +89,7 @@ void piece_row(const struct tensor *tensor, const struct piece *piece, struct st
                                           .first = piece->first,
                                           .elements = piece->elements,
                                           .lost_epoch = piece->lost_epoch,
-                                          .keeper = piece->keeping.keeper,
+                                          .keeper = piece->keeping.holder,
                                           .former_keeper = piece->keeping.former};
 }
 
@@ -138,7 +138,7 @@ int piece_restore(struct service *s, const struct store_piece *row)
                             .first = row->first,
                             .elements = row->elements,
                             .lost_epoch = row->lost_epoch,
-                            .keeping = {.keeper = row->keeper, .former = row->former_keeper},
+                            .keeping = {.holder = row->keeper, .former = row->former_keeper},
                             .recovering = true};
     job->copies->has_formers |= row->former_keeper > 0;
     struct lane *lane = lane_find(s, row->lane);
@@ -219,8 +219,8 @@ static void send_change(struct job *job, const struct session *to, WIRE(RouteCha
 void tensors_send_routes(struct job *job, const struct session *to, piece_wanted_fn wanted,
                          const void *context)
 {
-    _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(job->tensors_count + 1, sizeof *tensors);
-    size_t pieces = 0;
+    size_t pieces = 0, count = job->tensors_count;
+    _cleanup_free_ WIRE(TensorRoute) **tensors = calloc(count + 1, sizeof *tensors);
     if (!tensors)
         return log_error(
             "gradpool serve has no memory for the routes of job %s, and did not send them; "

@@ -35,7 +35,7 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
  * targets, their replica holder is the same. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
-    bool is_kept_alike = m->travellers[order[i]].keeper == m->travellers[order[k]].keeper;
+    bool is_kept_alike = m->travellers[order[i]].holder == m->travellers[order[k]].holder;
     return migration_lane_of(m, order, i) == migration_lane_of(m, order, k) &&
            (order == m->by_source || is_kept_alike);
 }

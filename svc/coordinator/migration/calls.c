@@ -65,21 +65,22 @@ static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS
 static int ask_to_place(struct migration *m, struct lane *lane, struct migration_asked *asked)
 {
     struct job *job = migration_job(m);
-    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(asked->count, sizeof *specs);
-    _cleanup_free_ struct terms *terms = calloc(asked->count, sizeof *terms);
+    size_t count = asked->count;
+    _cleanup_free_ WIRE(PieceSpec) *specs = calloc(count, sizeof *specs);
+    _cleanup_free_ struct terms *terms = calloc(count, sizeof *terms);
     if (!specs || !terms)
         return -ENOMEM;
-    for (size_t i = 0; i < asked->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
         specs[i] = telling_spec(tensor, piece, &terms[i]);
-        specs[i].keeper = m->travellers[asked->at[i]].keeper;
+        specs[i].holder = m->travellers[asked->at[i]].holder;
     }
     uint64_t ranks[RANKS_WORDS] = {0};
-    add_ranks(job, specs, asked->count, ranks);
+    add_ranks(job, specs, count, ranks);
     enum place_how how = may_await(m, asked, job, ranks) ? PLACE_AHEAD : PLACE_RECOVERING;
-    int error = telling_ask(job, lane, m->epoch, how, specs, asked->count, migration_answered,
-                            asked, migration_asked_bytes(asked));
+    int error = telling_ask(job, lane, m->epoch, how, specs, count, migration_answered, asked,
+                            migration_asked_bytes(asked));
     if (error == 0)
         tell_workers_ahead(job, ranks, lane);
     return error;

@@ -28,9 +28,9 @@ static void relieve(struct service *s, const struct migration_asked *asked, cons
 {
     struct migration *m = migration_find(s, asked->migration);
     const struct traveller *t = m ? &m->travellers[asked->at[0]] : NULL;
-    struct aggregator *keeper = t ? aggregator_find(s, t->keeper) : NULL;
-    if (keeper)
-        keeping_relieve(keeper, migration_job(m), t->target, why);
+    struct aggregator *holder = t ? aggregator_find(s, t->holder) : NULL;
+    if (holder)
+        keeping_relieve(holder, migration_job(m), t->target, why);
 }
 
 static void answered(struct service *s, void *data, const envelope *reply, int code,
@@ -56,10 +56,10 @@ static int ask_to_keep(struct migration *m, struct lane *lane, struct migration_
         struct piece *piece = jobs_piece(job, m->travellers[asked->at[i]].piece, &tensor);
         specs[i] = keeping_spec(tensor, piece, m->epoch, true);
     }
-    struct aggregator *keeper = aggregator_find(m->service, m->travellers[asked->at[0]].keeper);
-    if (!keeper)
+    struct aggregator *holder = aggregator_find(m->service, m->travellers[asked->at[0]].holder);
+    if (!holder)
         return -ECONNRESET;
-    return keeping_send(keeper, job, lane->id, specs, count, answered, asked,
+    return keeping_send(holder, job, lane->id, specs, count, answered, asked,
                         migration_asked_bytes(asked));
 }
 
@@ -101,6 +101,6 @@ void migration_end_copies(struct migration *m, const struct job *job, bool are_a
     for (size_t i = 0; job && i < m->count; i++) {
         const struct traveller *t = &m->travellers[i];
         if (t->is_copied && (are_all || !jobs_piece(job, t->piece, NULL)))
-            keeping_end_piece(job, t->keeper, t->piece);
+            keeping_end_piece(job, t->holder, t->piece);
     }
 }

@@ -11,7 +11,7 @@ struct traveller {
     uint32_t piece, source, target; /* source and target are numbers of lanes */
     enum share_how how;
     uint64_t round, state_bytes; /* from the ReleaseReply of the source */
-    uint32_t keeper;             /* replica holder after the switch (K57); 0: none */
+    uint32_t holder;             /* replica holder after the switch (K57); 0: none */
     bool is_copied; /* the replica holder is new and copies the state before the switch */
 };
 

@@ -53,22 +53,22 @@ bool moving_has(const struct job *job, uint32_t piece)
     return false;
 }
 
-static bool has_keeper(const struct migration *m, const struct aggregator *keeper,
+static bool has_holder(const struct migration *m, const struct aggregator *holder,
                        const struct lane *lane)
 {
     for (size_t i = 0; i < m->count; i++) {
         const struct traveller *t = &m->travellers[i];
-        if (t->is_copied && t->keeper == keeper->id && (!lane || t->target == lane->id))
+        if (t->is_copied && t->holder == holder->id && (!lane || t->target == lane->id))
             return true;
     }
     return false;
 }
 
-bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
+bool moving_has_holder(const struct job *job, const struct aggregator *holder,
                        const struct lane *lane)
 {
     list_for_each_entry (const struct migration, m, &job->service->works->migrations, link)
-        if (m->job == job->id && !migration_is_over(m) && has_keeper(m, keeper, lane))
+        if (m->job == job->id && !migration_is_over(m) && has_holder(m, holder, lane))
             return true;
     return false;
 }
@@ -208,7 +208,7 @@ static int write_route(struct migration *m)
         piece_row(tensor, piece, &row);
         row.piece.lane = m->travellers[i].target;
         row.piece.epoch = m->epoch;
-        row.piece.keeper = m->travellers[i].keeper;
+        row.piece.keeper = m->travellers[i].holder;
         row.piece.former_keeper = 0;
         store_put(s->store, &row);
     }
@@ -250,7 +250,7 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     piece->epoch = m->epoch;
     piece->state = PIECE_READY;
     piece->recovering = true;
-    keeping_moved(job, piece, t->keeper, t->is_copied);
+    keeping_moved(job, piece, t->holder, t->is_copied);
 }
 
 /* Assigns all pieces to their targets. Samples from the former lanes are no longer valid, so all
@@ -300,10 +300,10 @@ static void switch_over(struct migration *m)
 /* --- the order of the calls --- */
 
 static void step_prepared(struct migration *m) { migration_feed(m, MIGRATOR_E_PREPARED); }
-static void step_await_keepers(struct migration *m) { migration_await_copies(m, step_prepared); }
+static void step_await_holders(struct migration *m) { migration_await_copies(m, step_prepared); }
 static void step_begin_copies(struct migration *m)
 {
-    migration_begin_copies(m, step_await_keepers);
+    migration_begin_copies(m, step_await_holders);
 }
 static void step_prepare(struct migration *m) { migration_prepare(m, step_begin_copies); }
 
@@ -353,14 +353,14 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
 
 /* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Such a migration ends,
  * because no round completes without the holder, and a moving piece gets no new holder (K57). */
-static bool waits_for_keeper(const struct migration *m, const struct aggregator *a)
+static bool waits_for_holder(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
         const struct piece *piece = jobs_piece(migration_job(m), m->travellers[i].piece, NULL);
-        if (piece && piece->keeping.keeper == a->id)
+        if (piece && piece->keeping.holder == a->id)
             return true;
     }
-    return has_keeper(m, a, NULL);
+    return has_holder(m, a, NULL);
 }
 
 void moving_worker_leaves(const struct job *job)
@@ -374,18 +374,18 @@ void moving_aggregator_away(struct aggregator *a)
 {
     list_for_each_entry (struct migration, m, &a->service->works->migrations, link) {
         bool takes_part =
-            has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_keeper(m, a, NULL);
+            has_lane_of(m, a, true) || has_lane_of(m, a, false) || has_holder(m, a, NULL);
         if (!migration_is_over(m) && !is_switched(m) && takes_part)
             migration_refused(m, -ECONNRESET, "the control connection of an aggregator has ended");
     }
 }
 
-void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
+void moving_holder_unfit(const struct job *job, const struct aggregator *holder,
                          const struct lane *lane)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link)
         if (m->job == job->id && !migration_is_over(m) && !is_switched(m) &&
-            has_keeper(m, keeper, lane))
+            has_holder(m, holder, lane))
             migration_refused(m, -EAGAIN,
                               "no replica holder has memory for copies of the moving tasks");
 }
@@ -397,7 +397,7 @@ void moving_aggregator_lost(struct aggregator *a)
             migration_feed(m, MIGRATOR_E_TARGET_LOST);
         if (!migration_is_over(m) && has_lane_of(m, a, true) && !is_switched(m))
             migration_feed(m, MIGRATOR_E_SOURCE_LOST);
-        if (!migration_is_over(m) && !is_switched(m) && waits_for_keeper(m, a))
+        if (!migration_is_over(m) && !is_switched(m) && waits_for_holder(m, a))
             migration_refused(m, -ECONNRESET, "the replica holder of the moving tasks was lost");
     }
 }

@@ -46,12 +46,12 @@ bool moving_is_busy(const struct job *job);
 bool moving_goes_astray(const struct job *job);
 /* Returns whether the piece is moving and its new route is not stored yet. */
 bool moving_has(const struct job *job, uint32_t piece);
-/* Returns whether `keeper` is beginning to copy pieces that move to `lane` (NULL: to any lane). */
-bool moving_has_keeper(const struct job *job, const struct aggregator *keeper,
+/* Returns whether `holder` is beginning to copy pieces that move to `lane` (NULL: to any lane). */
+bool moving_has_holder(const struct job *job, const struct aggregator *holder,
                        const struct lane *lane);
 /* Called when a replica holder cannot connect to `lane` (NULL: to any lane). Uncommitted moves of
  * this job that need the connection are aborted. */
-void moving_keeper_unfit(const struct job *job, const struct aggregator *keeper,
+void moving_holder_unfit(const struct job *job, const struct aggregator *holder,
                          const struct lane *lane);
 /* Ends the migration of a job that is ending. The targets drop the pieces. */
 void moving_end_job(struct job *job);

@@ -117,8 +117,8 @@ static int note_traveller(struct search *search, const struct tensor *tensor,
                           const struct piece *piece, const struct wanted *wanted)
 {
     const struct lane *target = lane_find(tensor->job->service, wanted->target);
-    uint32_t keeper = keeping_choose(tensor, piece, target);
-    int error = keeping_may_move(tensor, piece, keeper, search->err);
+    uint32_t holder = keeping_choose(tensor, piece, target);
+    int error = keeping_may_move(tensor, piece, holder, search->err);
     if (error < 0)
         return error;
     if (search->travellers)
@@ -127,8 +127,8 @@ static int note_traveller(struct search *search, const struct tensor *tensor,
                                .source = piece->lane->id,
                                .target = wanted->target,
                                .how = wanted->how,
-                               .keeper = keeper,
-                               .is_copied = keeper && keeper != piece->keeping.keeper};
+                               .holder = holder,
+                               .is_copied = holder && holder != piece->keeping.holder};
     search->count++;
     return 0;
 }
@@ -179,8 +179,8 @@ static int compare_targets(const void *a, const void *b, void *travellers)
                            *right = (struct traveller *)travellers + *(const uint32_t *)b;
     if (left->target != right->target)
         return left->target < right->target ? -1 : 1;
-    if (left->keeper != right->keeper)
-        return left->keeper < right->keeper ? -1 : 1;
+    if (left->holder != right->holder)
+        return left->holder < right->holder ? -1 : 1;
     return left->piece < right->piece ? -1 : left->piece > right->piece;
 }
 

@@ -157,7 +157,7 @@ static void name_losses(const struct aggregator *a, char *text)
 static void tell_done(struct timer *timer)
 {
     struct service *s = container_of(timer, struct fleet, leave_timer)->service;
-    void (*done)(struct service * s) = s->fleet->leave_done;
+    leave_done_fn done = s->fleet->leave_done;
     s->fleet->leave_done = NULL;
     if (done)
         done(s);

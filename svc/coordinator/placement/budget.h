@@ -6,13 +6,15 @@
 #include "svc/base/err.h"
 #include "svc/coordinator/job/job.h"
 
+struct budget_place {
+    const char *host;
+    int32_t numa;
+};
+
 /* NUMA nodes of the offered lanes. Entry 0 is for lanes whose node is unknown. */
 struct budgets {
     struct packer_node *nodes;
-    struct budget_place {
-        const char *host;
-        int32_t numa;
-    } * places; /* places[i]: host and NUMA node of nodes[i] */
+    struct budget_place *places; /* places[i]: host and NUMA node of nodes[i] */
     size_t count;
 };
 

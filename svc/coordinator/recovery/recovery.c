@@ -73,7 +73,7 @@ static void move(struct tensor *tensor, struct piece *piece, void *context)
     piece->recovering = true;
     piece->lost_epoch = piece->epoch;
     piece_attach(tensor, piece, lane);
-    keeping_placed(tensor->job, piece, piece->keeping.keeper);
+    keeping_placed(tensor->job, piece, piece->keeping.holder);
 }
 
 /* Stores the new routes before they take effect (K1). If the store fails, the job waits, and the

@@ -18,7 +18,7 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t keeper; /* the receiver; in a message to the lane, the holder that is named */
+    uint32_t holder; /* the receiver; in a message to the lane, the holder that is named */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -33,13 +33,13 @@ static bool *knows(struct piece *piece, enum keeping_whom whom)
 {
     struct keeping *now = &piece->keeping;
     return whom == TELL_LANE     ? &now->lane_knows
-           : whom == TELL_KEEPER ? &now->keeper_knows
+           : whom == TELL_HOLDER ? &now->holder_knows
                                  : &now->former_knows;
 }
 
-static uint32_t keeper_of(const struct piece *piece, enum keeping_whom whom)
+static uint32_t holder_of(const struct piece *piece, enum keeping_whom whom)
 {
-    return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.keeper;
+    return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.holder;
 }
 
 /* Returns whether the receiver still needs the message and can receive it. A lane must have
@@ -50,7 +50,7 @@ static bool can_be_told(const struct job *job, struct piece *piece, enum keeping
         return false;
     const struct aggregator *a = whom == TELL_LANE
                                      ? piece->lane->aggregator
-                                     : aggregator_find(job->service, keeper_of(piece, whom));
+                                     : aggregator_find(job->service, holder_of(piece, whom));
     return a && a->state == AGGREGATOR_UP;
 }
 
@@ -60,14 +60,14 @@ static void fill_kind(const struct job *job, const struct piece *piece, enum kee
     *ret_kind = (struct copies_told){.whom = whom,
                                      .job = job->id,
                                      .lane = piece->lane->id,
-                                     .keeper = keeper_of(piece, whom),
+                                     .holder = holder_of(piece, whom),
                                      .when_known = whom == TELL_LANE && piece->keeping.former > 0,
-                                     .begins = whom == TELL_KEEPER && piece->keeping.begins};
+                                     .begins = whom == TELL_HOLDER && piece->keeping.begins};
 }
 
 static bool is_of_kind(const struct copies_told *told, const struct copies_told *other)
 {
-    return told->lane == other->lane && told->keeper == other->keeper &&
+    return told->lane == other->lane && told->holder == other->holder &&
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
@@ -90,7 +90,7 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
         *knows(piece, whom) = true;
     }
     if (whom == TELL_LANE && told->count > 0)
-        job->copies->keepers_ns = clock_now_ns();
+        job->copies->holders_ns = clock_now_ns();
     return told->count;
 }
 
@@ -101,7 +101,7 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
     for (size_t i = 0; i < told->count; i++) {
         struct piece *piece = jobs_piece(job, told->pieces[i], NULL);
         if (!piece || !piece->lane || piece->lane->id != told->lane ||
-            keeper_of(piece, told->whom) != told->keeper)
+            holder_of(piece, told->whom) != told->holder)
             continue;
         *knows(piece, told->whom) = false;
         /* a holder that did not answer may have begun to copy */
@@ -113,7 +113,7 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
 /* Returns whether the code means that a holder has no memory for more copies. */
 static bool lacks_room(const struct copies_told *told, int code)
 {
-    return told->whom == TELL_KEEPER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
+    return told->whom == TELL_HOLDER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
 
 /* Handles the answer. If there is none, the message is sent again when the receiver is back, unless
@@ -123,14 +123,14 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
 {
     const struct copies_told *told = data;
     struct job *job = jobs_find_id(s, told->job);
-    struct aggregator *keeper = aggregator_find(s, told->keeper);
+    struct aggregator *holder = aggregator_find(s, told->holder);
     if (reply || !job)
         return;
     bool is_silent = call_went_unanswered(code);
     bool is_unfit = !is_silent && (told->begins || lacks_room(told, code));
     forget_told(job, told, is_unfit);
-    if (is_unfit && keeper)
-        keeping_relieve(keeper, job, told->lane, text);
+    if (is_unfit && holder)
+        keeping_relieve(holder, job, told->lane, text);
     else if (!is_silent)
         log_warn("job %s: an order about replicas of the tasks on lane %u failed: %s", job->name,
                  told->lane, text);
@@ -141,7 +141,7 @@ static void answered(struct service *s, void *data, const envelope *reply, int c
 static int send_to_lane(struct job *job, const struct copies_told *told)
 {
     return lane_call(lane_find(job->service, told->lane), answered, told, told_bytes(told->count),
-                     KEEPER_REQUEST, keeper_request, .job_id = job->id, .keeper = told->keeper,
+                     HOLDER_REQUEST, holder_request, .job_id = job->id, .holder = told->holder,
                      .when_known = told->when_known, .pieces = (uint32_t *)told->pieces,
                      .n_pieces = told->count);
 }
@@ -155,7 +155,7 @@ keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t ep
                         .bytes = tensor_bytes(tensor, piece->elements) * arrays);
 }
 
-int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
+int keeping_send(struct aggregator *holder, const struct job *job, uint32_t lane,
                  WIRE(CopySpec) * specs, size_t count, call_done_fn done, const void *data,
                  size_t data_bytes)
 {
@@ -164,25 +164,26 @@ int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane
         return -ENOMEM;
     for (size_t i = 0; i < count; i++)
         list[i] = &specs[i];
-    return call_send(keeper,
+    return call_send(holder,
                      &MESSAGE(0, COPIES_REQUEST, copies_request, .job_id = job->id,
                               .job = job->name, .lane = lane, .copies = list, .n_copies = count),
                      CALL_DEADLINE_NS, done, data, data_bytes);
 }
 
-static int send_to_keeper(struct job *job, const struct copies_told *told)
+static int send_to_holder(struct job *job, const struct copies_told *told)
 {
-    _cleanup_free_ WIRE(CopySpec) *specs = calloc(told->count, sizeof *specs);
+    size_t count = told->count;
+    _cleanup_free_ WIRE(CopySpec) *specs = calloc(count, sizeof *specs);
     if (!specs)
         return -ENOMEM;
-    for (size_t i = 0; i < told->count; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct tensor *tensor;
         struct piece *piece = jobs_piece(job, told->pieces[i], &tensor);
         specs[i] = keeping_spec(tensor, piece, piece->epoch, told->begins);
         piece->keeping.begins &= !told->begins;
     }
-    return keeping_send(aggregator_find(job->service, told->keeper), job, told->lane, specs,
-                        told->count, answered, told, told_bytes(told->count));
+    return keeping_send(aggregator_find(job->service, told->holder), job, told->lane, specs, count,
+                        answered, told, told_bytes(count));
 }
 
 void keeping_tell(struct job *job, enum keeping_whom whom)
@@ -193,7 +194,7 @@ void keeping_tell(struct job *job, enum keeping_whom whom)
     if (!told)
         return service_retry_later(job->service);
     while (gather(job, told, whom) > 0) {
-        if ((whom == TELL_LANE ? send_to_lane : send_to_keeper)(job, told) == 0)
+        if ((whom == TELL_LANE ? send_to_lane : send_to_holder)(job, told) == 0)
             continue;
         forget_told(job, told, false);
         return service_retry_later(job->service);

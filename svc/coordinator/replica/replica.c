@@ -29,7 +29,7 @@ static bool wants_copy(const struct tensor *tensor, const struct piece *piece)
 
 /* Returns whether the job may have holders. After a restart this is unknown until a worker is
  * connected again. */
-static bool may_have_keepers(const struct job *job)
+static bool may_have_holders(const struct job *job)
 {
     return job->terms->durability == DURABILITY_REPLICA ||
            job->terms->durability == DURABILITY_UNSAID;
@@ -91,48 +91,48 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
 {
     const struct job *job = tensor->job;
     if (!wants_copy(tensor, piece))
-        return piece->keeping.keeper;
+        return piece->keeping.holder;
     const struct keeping *now = &piece->keeping;
-    bool stays = now->keeper && !now->is_unfit &&
-                 may_go_on(aggregator_find(job->service, now->keeper), lane);
-    return stays ? piece->keeping.keeper : choose(job, lane);
+    bool stays = now->holder && !now->is_unfit &&
+                 may_go_on(aggregator_find(job->service, now->holder), lane);
+    return stays ? piece->keeping.holder : choose(job, lane);
 }
 
 /* Sets the replica holder and the former holder. If the current holder becomes the former one, its
  * flag "was informed" is copied. */
-static void set(struct piece *piece, uint32_t keeper, uint32_t former)
+static void set(struct piece *piece, uint32_t holder, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
-    bool knows = former == now->keeper ? now->keeper_knows : now->former_knows;
+    bool knows = former == now->holder ? now->holder_knows : now->former_knows;
     /* a former holder becomes the holder again; its copy may be needed by the lane */
-    bool returns = keeper == now->former;
-    if (now->keeper != keeper)
-        *now = (struct keeping){.keeper = keeper, .begins = !returns};
+    bool returns = holder == now->former;
+    if (now->holder != holder)
+        *now = (struct keeping){.holder = holder, .begins = !returns};
     now->former = former;
     now->former_knows = former && knows;
-    now->keeper_knows = now->lane_knows = false;
+    now->holder_knows = now->lane_knows = false;
 }
 
 /* Sets the holder of a placed piece. The lane may read the copy of this holder from the
  * beginning. */
-void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper)
+void keeping_placed(struct job *job, struct piece *piece, uint32_t holder)
 {
-    if (piece->keeping.former && piece->keeping.former != keeper)
+    if (piece->keeping.former && piece->keeping.former != holder)
         keeping_end_piece(job, piece->keeping.former, piece->id);
-    set(piece, keeper, 0);
+    set(piece, holder, 0);
     piece->keeping.is_unfit = false;
-    job->copies->keepers_ns = clock_now_ns();
+    job->copies->holders_ns = clock_now_ns();
 }
 
-void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied)
+void keeping_moved(struct job *job, struct piece *piece, uint32_t holder, bool is_copied)
 {
-    if (piece->keeping.keeper && piece->keeping.keeper != keeper)
-        keeping_end_piece(job, piece->keeping.keeper, piece->id);
-    keeping_placed(job, piece, keeper);
+    if (piece->keeping.holder && piece->keeping.holder != holder)
+        keeping_end_piece(job, piece->keeping.holder, piece->id);
+    keeping_placed(job, piece, holder);
     if (!is_copied)
         return;
     piece->keeping.begins = false;
-    piece->keeping.keeper_knows = true;
+    piece->keeping.holder_knows = true;
 }
 
 /* Returns whether tasks have to leave the lane, even without a holder on another aggregator. */
@@ -141,15 +141,15 @@ static bool must_leave(const struct lane *lane)
     return lane->use == LANE_WITHHELD || lane->aggregator->is_stopping;
 }
 
-int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
+int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t holder,
                      struct err *err)
 {
     const struct keeping *now = &piece->keeping;
-    if (keeper && keeper != now->keeper && keeper == now->former)
+    if (holder && holder != now->holder && holder == now->former)
         return err_set(err, -EAGAIN, "the replica of task %u is being read; try again later",
                        piece->task);
-    bool is_kept = !now->is_unfit && !is_lost(aggregator_find(tensor->job->service, now->keeper));
-    if (!keeper && is_kept && !must_leave(piece->lane))
+    bool is_kept = !now->is_unfit && !is_lost(aggregator_find(tensor->job->service, now->holder));
+    if (!holder && is_kept && !must_leave(piece->lane))
         return err_set(
             err, -EAGAIN,
             "task %u would have no replica holder at its new place; join another aggregator",
@@ -162,7 +162,7 @@ int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uin
 struct change {
     struct tensor *tensor;
     struct piece *piece;
-    uint32_t keeper;
+    uint32_t holder;
 };
 
 /* Finds pieces whose holder changes. Pieces that are moving or not ready are left out: their holder
@@ -174,9 +174,9 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
         if (count == room || piece->state != PIECE_READY || !wants_copy(tensor, piece) ||
             job->service->on->job->piece_moves(job, piece->id))
             continue;
-        uint32_t keeper = keeping_choose(tensor, piece, piece->lane);
-        if (keeper != piece->keeping.keeper)
-            changes[count++] = (struct change){tensor, piece, keeper};
+        uint32_t holder = keeping_choose(tensor, piece, piece->lane);
+        if (holder != piece->keeping.holder)
+            changes[count++] = (struct change){tensor, piece, holder};
     }
     return count;
 }
@@ -184,11 +184,11 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
 /* Returns the former holder after the change. The oldest living former holder stays, because the
  * lane may still have to read its copy. A holder that cannot connect to the lane is left out: the
  * lane would wait for it forever. */
-static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t keeper)
+static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t holder)
 {
     if (!is_lost(aggregator_find(s, now->former)))
-        return now->former == keeper ? 0 : now->former;
-    return now->is_unfit || is_lost(aggregator_find(s, now->keeper)) ? 0 : now->keeper;
+        return now->former == holder ? 0 : now->former;
+    return now->is_unfit || is_lost(aggregator_find(s, now->holder)) ? 0 : now->holder;
 }
 
 static int store_changes(struct job *job, const struct change *changes, size_t count)
@@ -199,9 +199,9 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
     store_begin(store);
     for (size_t i = 0; i < count; i++) {
         piece_row(changes[i].tensor, changes[i].piece, &row);
-        row.piece.keeper = changes[i].keeper;
+        row.piece.keeper = changes[i].holder;
         row.piece.former_keeper =
-            former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
+            former_of(job->service, &changes[i].piece->keeping, changes[i].holder);
         store_put(store, &row);
     }
     int error = store_commit(store, &err);
@@ -210,24 +210,24 @@ static int store_changes(struct job *job, const struct change *changes, size_t c
     return error;
 }
 
-static bool lacks_keeper(const struct job *job)
+static bool lacks_holder(const struct job *job)
 {
     job_each_piece (piece, tensor, job)
-        if (piece->keeping.keeper == 0 && wants_copy(tensor, piece))
+        if (piece->keeping.holder == 0 && wants_copy(tensor, piece))
             return true;
     return false;
 }
 
 static void note_lack(struct job *job)
 {
-    bool lacks = lacks_keeper(job);
-    if (lacks && !job->copies->lacks_keeper)
+    bool lacks = lacks_holder(job);
+    if (lacks && !job->copies->lacks_holder)
         log_warn("job %s: its parameters and moments have no replicas, because the service has no "
                  "other aggregator; raise --aggregators, or use --durability worker",
                  job->name);
-    if (!lacks && job->copies->lacks_keeper)
+    if (!lacks && job->copies->lacks_holder)
         log_info("job %s: its parameters and moments have replicas again", job->name);
-    job->copies->lacks_keeper = lacks;
+    job->copies->lacks_holder = lacks;
     if (lacks)
         fleet_want_another(job->service);
 }
@@ -236,10 +236,10 @@ static void note_lack(struct job *job)
 static void end_unfit(const struct job *job, const struct piece *piece)
 {
     if (piece->keeping.is_unfit)
-        keeping_end_piece(job, piece->keeping.keeper, piece->id);
+        keeping_end_piece(job, piece->keeping.holder, piece->id);
 }
 
-static void change_keepers(struct job *job)
+static void change_holders(struct job *job)
 {
     size_t pieces = job->index->pieces_count;
     _cleanup_free_ struct change *changes = calloc(pieces ? pieces : 1, sizeof *changes);
@@ -249,13 +249,13 @@ static void change_keepers(struct job *job)
     if (count > 0)
         log_debug("job %s: %zu pieces have other replica holders", job->name, count);
     for (size_t i = 0; i < count; i++) {
-        uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].keeper);
+        uint32_t former = former_of(job->service, &changes[i].piece->keeping, changes[i].holder);
         end_unfit(job, changes[i].piece);
-        set(changes[i].piece, changes[i].keeper, former);
+        set(changes[i].piece, changes[i].holder, former);
         job->copies->has_formers |= former > 0;
     }
     if (count > 0)
-        job->copies->keepers_ns = clock_now_ns();
+        job->copies->holders_ns = clock_now_ns();
 }
 
 /* --- former holders --- */
@@ -303,7 +303,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
  * copies of former holders. An aggregator handles requests in order. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
-    if (asked_ns < job->copies->keepers_ns || lane->aggregator->measured_ns < asked_ns)
+    if (asked_ns < job->copies->holders_ns || lane->aggregator->measured_ns < asked_ns)
         return;
     for (size_t i = 0; job->copies->has_formers && i < job->shares_count; i++)
         if (job->shares[i].lane == lane && all_copied(job, &job->shares[i]))
@@ -322,12 +322,12 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
     keeping_relieve(a, job, lane->id, "the holder does not reach the lane");
-    a->service->on->job->keeper_is_unfit(job, a, lane);
+    a->service->on->job->holder_is_unfit(job, a, lane);
     job_each_piece (piece, tensor, job) {
         struct keeping *now = &piece->keeping;
         if (piece->lane != lane)
             continue;
-        now->is_unfit |= now->keeper == a->id;
+        now->is_unfit |= now->holder == a->id;
         if (now->former != a->id)
             continue;
         now->former = 0; /* the lane cannot connect to this holder, and so cannot read its copy */
@@ -342,14 +342,14 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 /* Sends to holders before they are replaced, because a new owner may need their copies. */
 void keeping_check(struct job *job)
 {
-    if (job->failure || job->service->phase != SERVICE_UP || !may_have_keepers(job))
+    if (job->failure || job->service->phase != SERVICE_UP || !may_have_holders(job))
         return;
-    keeping_tell(job, TELL_KEEPER);
-    change_keepers(job);
+    keeping_tell(job, TELL_HOLDER);
+    change_holders(job);
     note_lack(job);
     keeping_tell(job, TELL_LANE);
     keeping_tell(job, TELL_FORMER);
-    keeping_tell(job, TELL_KEEPER);
+    keeping_tell(job, TELL_HOLDER);
 }
 
 void keeping_check_all(struct service *s)
@@ -370,8 +370,8 @@ static void each_piece(struct aggregator *a, visit_fn visit)
 
 static void tell_anew(struct piece *piece, const struct aggregator *a)
 {
-    if (piece->keeping.keeper == a->id)
-        piece->keeping.keeper_knows = false;
+    if (piece->keeping.holder == a->id)
+        piece->keeping.holder_knows = false;
     if (piece->keeping.former == a->id)
         piece->keeping.former_knows = false;
     if (piece->lane && piece->lane->aggregator == a)
@@ -396,7 +396,7 @@ void keeping_aggregator_lost(struct aggregator *a)
 bool keeping_has(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     job_each_piece (piece, tensor, job) {
-        bool is_its = piece->keeping.keeper == a->id || piece->keeping.former == a->id;
+        bool is_its = piece->keeping.holder == a->id || piece->keeping.former == a->id;
         if (is_its && (!lane || piece->lane == lane))
             return true;
     }
@@ -428,7 +428,7 @@ static void end_others(struct aggregator *a, const struct job *job)
     size_t count = 0;
     job_each_piece (piece, tensor, job)
         if (pieces && count < room &&
-            (piece->keeping.keeper == a->id || piece->keeping.former == a->id))
+            (piece->keeping.holder == a->id || piece->keeping.former == a->id))
             pieces[count++] = piece->id;
     if (pieces && count < MESSAGE_PIECES_MAX)
         send_end(a, job, pieces, count, true);
@@ -437,7 +437,7 @@ static void end_others(struct aggregator *a, const struct job *job)
 void keeping_aggregator_back(struct aggregator *a)
 {
     list_for_each_entry (const struct job, job, &a->service->jobs, link)
-        if (may_have_keepers(job))
+        if (may_have_holders(job))
             end_others(a, job);
     each_piece(a, tell_anew);
     keeping_check_all(a->service);
@@ -446,21 +446,21 @@ void keeping_aggregator_back(struct aggregator *a)
 void keeping_end_tensor(const struct tensor *tensor)
 {
     tensor_each_piece (piece, tensor) {
-        if (piece->keeping.keeper)
-            keeping_end_piece(tensor->job, piece->keeping.keeper, piece->id);
+        if (piece->keeping.holder)
+            keeping_end_piece(tensor->job, piece->keeping.holder, piece->id);
         if (piece->keeping.former)
             keeping_end_piece(tensor->job, piece->keeping.former, piece->id);
     }
 }
 
-void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece)
+void keeping_end_piece(const struct job *job, uint32_t holder, uint32_t piece)
 {
-    send_end(aggregator_find(job->service, keeper), job, &piece, 1, false);
+    send_end(aggregator_find(job->service, holder), job, &piece, 1, false);
 }
 
 void keeping_end(struct job *job)
 {
-    if (!may_have_keepers(job))
+    if (!may_have_holders(job))
         return;
     list_for_each_entry (struct aggregator, a, &job->service->aggregators, link)
         send_end(a, job, NULL, 0, false);

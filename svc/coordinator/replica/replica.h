@@ -1,4 +1,4 @@
-/* Replica holders, called keepers in the code: the aggregators that store copies of lanes' state,
+/* Replica holders, called holders in the code: the aggregators that store copies of lanes' state,
  * for jobs with `durability replica` (K57). */
 #ifndef GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
 #define GRADPOOL_COORDINATOR_REPLICA_REPLICA_H
@@ -12,14 +12,14 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
 /* Sets the holder of a piece that is being placed. The lane receives the holder's number with the
  * piece. The holder is informed later. */
-void keeping_placed(struct job *job, struct piece *piece, uint32_t keeper);
+void keeping_placed(struct job *job, struct piece *piece, uint32_t holder);
 /* Sets the holder of a piece that has moved. `is_copied`: the holder had the whole copy before the
  * move. */
-void keeping_moved(struct job *job, struct piece *piece, uint32_t keeper, bool is_copied);
-/* Checks whether the piece may move to a lane with `keeper` as its holder. Returns 0 or -EAGAIN:
+void keeping_moved(struct job *job, struct piece *piece, uint32_t holder, bool is_copied);
+/* Checks whether the piece may move to a lane with `holder` as its holder. Returns 0 or -EAGAIN:
  * the lane may still have to read the copy of a former holder, or the piece would lose its only
  * holder. */
-int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t keeper,
+int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uint32_t holder,
                      struct err *err);
 /* Chooses a new holder for each piece whose holder is lost, or has become the owner of the piece.
  * Sends messages that lanes and holders have not received. Called whenever a lane or holder may
@@ -34,7 +34,7 @@ void keeping_aggregator_lost(struct aggregator *a);
  * holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
-void keeping_end_piece(const struct job *job, uint32_t keeper, uint32_t piece);
+void keeping_end_piece(const struct job *job, uint32_t holder, uint32_t piece);
 /* Excludes the aggregator as a holder for one minute. The reason is logged. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* Called when an aggregator cannot connect to the lane. The aggregator is not chosen as a holder,
@@ -50,14 +50,14 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
 /* Kinds of messages about replicas (calls.c). */
 enum keeping_whom {
     TELL_LANE,   /* to lanes: the holders of their pieces */
-    TELL_KEEPER, /* to holders: the lanes of the pieces */
+    TELL_HOLDER, /* to holders: the lanes of the pieces */
     TELL_FORMER, /* to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
 /* Fills in the description of a piece for its replica holder, under the given epoch. */
 WIRE(CopySpec)
 keeping_spec(const struct tensor *tensor, const struct piece *piece, uint32_t epoch, bool begins);
-int keeping_send(struct aggregator *keeper, const struct job *job, uint32_t lane,
+int keeping_send(struct aggregator *holder, const struct job *job, uint32_t lane,
                  WIRE(CopySpec) * specs, size_t count, call_done_fn done, const void *data,
                  size_t data_bytes);
 

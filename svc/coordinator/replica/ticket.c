@@ -14,14 +14,14 @@
 #define FAILURES_MOST 8
 
 struct copy_ticket_asked {
-    uint32_t keeper, job, lane;
+    uint32_t holder, job, lane;
     struct record_connect connect;
 };
 
-static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int code,
+static void tell(struct aggregator *holder, uint32_t job, uint32_t lane, int code,
                  const struct copy_ticket_asked *granted)
 {
-    const struct lane *its = granted ? lane_find(keeper->service, lane) : NULL;
+    const struct lane *its = granted ? lane_find(holder->service, lane) : NULL;
     WIRE(CopyTicket)
     ticket = MESSAGE_PART(CopyTicket, copy_ticket, .job_id = job, .lane = lane, .code = code);
     if (its) {
@@ -30,8 +30,8 @@ static void tell(struct aggregator *keeper, uint32_t job, uint32_t lane, int cod
         ticket.ticket =
             (ProtobufCBinaryData){sizeof granted->connect, (uint8_t *)&granted->connect};
     }
-    if (keeper->peer)
-        peer_send(keeper->peer, &ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket));
+    if (holder->peer)
+        peer_send(holder->peer, &ENVELOPE(0, COPY_TICKET, copy_ticket, &ticket));
 }
 
 /* Sends the ticket, or -EAGAIN: the holder then repeats its request. */
@@ -39,15 +39,15 @@ static void granted(struct service *s, void *data, const envelope *reply, int co
                     const char *text)
 {
     const struct copy_ticket_asked *asked = data;
-    struct aggregator *keeper = aggregator_find(s, asked->keeper);
-    if (keeper)
-        tell(keeper, asked->job, asked->lane, reply ? 0 : -EAGAIN, reply ? asked : NULL);
+    struct aggregator *holder = aggregator_find(s, asked->holder);
+    if (holder)
+        tell(holder, asked->job, asked->lane, reply ? 0 : -EAGAIN, reply ? asked : NULL);
 }
 
-static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
+static int ask_lane(struct aggregator *holder, struct lane *lane, uint32_t job)
 {
-    struct copy_ticket_asked asked = {.keeper = keeper->id, .job = job, .lane = lane->id};
-    uint32_t rank = RECORD_KEEPER | keeper->id;
+    struct copy_ticket_asked asked = {.holder = holder->id, .job = job, .lane = lane->id};
+    uint32_t rank = RECORD_HOLDER | holder->id;
     int error = lane_connect(lane, job, rank, &asked.connect);
     if (error < 0)
         return error;
@@ -59,13 +59,13 @@ static int ask_lane(struct aggregator *keeper, struct lane *lane, uint32_t job)
 /* Returns 0 or the code of the answer. -ENOENT: the holder has no copies of the job, and may drop
  * its data. -ESTALE: the holder has no copies of this lane's pieces, or another lane has replaced
  * this lane. */
-static int answer_of(const struct aggregator *keeper, const struct job *job,
+static int answer_of(const struct aggregator *holder, const struct job *job,
                      const struct lane *lane)
 {
-    if (!job || !keeping_has(keeper, job, NULL))
+    if (!job || !keeping_has(holder, job, NULL))
         return -ENOENT;
     if (!lane || lane->aggregator->state == AGGREGATOR_LOST || job->failure ||
-        !keeping_has(keeper, job, lane))
+        !keeping_has(holder, job, lane))
         return -ESTALE;
     return lane->aggregator->state == AGGREGATOR_AWAY ? -EAGAIN : 0;
 }
@@ -73,17 +73,17 @@ static int answer_of(const struct aggregator *keeper, const struct job *job,
 void copy_ticket_handle(struct peer *p, const envelope *message)
 {
     const WIRE(CopyTicketRequest) *request = message->copy_ticket_request;
-    struct aggregator *keeper = p->aggregator;
+    struct aggregator *holder = p->aggregator;
     struct job *job = jobs_find_id(p->service, request->job_id);
     struct lane *lane = lane_find(p->service, request->lane);
-    if (!keeper)
+    if (!holder)
         return;
-    int code = answer_of(keeper, job, lane);
+    int code = answer_of(holder, job, lane);
     if (code == 0 && request->failures >= FAILURES_MOST) {
-        keeping_unreachable(keeper, job, lane);
+        keeping_unreachable(holder, job, lane);
         code = -ESTALE;
     }
-    if (code == 0 && ask_lane(keeper, lane, job->id) == 0)
+    if (code == 0 && ask_lane(holder, lane, job->id) == 0)
         return;
-    tell(keeper, request->job_id, request->lane, code ? code : -EAGAIN, NULL);
+    tell(holder, request->job_id, request->lane, code ? code : -EAGAIN, NULL);
 }

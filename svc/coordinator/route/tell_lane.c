@@ -84,7 +84,7 @@ telling_spec(const struct tensor *tensor, const struct piece *piece, struct term
     const struct terms *told = members_terms(tensor, terms);
     return MESSAGE_PART(PieceSpec, piece_spec, .piece = piece->id, .task = piece->task,
                         .dtype = tensor->dtype, .elements = piece->elements, .tensor = tensor->name,
-                        .continues = piece != tensor->pieces, .keeper = piece->keeping.keeper,
+                        .continues = piece != tensor->pieces, .holder = piece->keeping.holder,
                         .committed = tensor->committed,
                         .terms = {terms_bytes(told), (uint8_t *)told});
 }

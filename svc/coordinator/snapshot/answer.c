@@ -16,20 +16,20 @@ static WIRE(SnapshotTensor) describe(const struct tensor *tensor, const struct s
 
 int saving_answer(struct saving *sv, const struct job *job)
 {
-    _cleanup_free_ WIRE(SnapshotTensor) *tensors = calloc(sv->tensors_count, sizeof *tensors);
-    _cleanup_free_ WIRE(SnapshotTensor) **list = calloc(sv->tensors_count, sizeof *list);
+    size_t count = sv->tensors_count;
+    _cleanup_free_ WIRE(SnapshotTensor) *tensors = calloc(count, sizeof *tensors);
+    _cleanup_free_ WIRE(SnapshotTensor) **list = calloc(count, sizeof *list);
     if (!tensors || !list)
         return -ENOMEM;
-    for (size_t i = 0; i < sv->tensors_count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct tensor *tensor = jobs_tensor(job, sv->tensors[i].tensor);
         if (!tensor)
             return -EAGAIN;
         tensors[i] = describe(tensor, &sv->pieces[sv->tensors[i].first]);
         list[i] = &tensors[i];
     }
-    envelope e =
-        MESSAGE(sv->request, SNAPSHOT_REPLY, snapshot_reply, .snapshot = sv->id,
-                .round = sv->pieces[0].round, .tensors = list, .n_tensors = sv->tensors_count);
+    envelope e = MESSAGE(sv->request, SNAPSHOT_REPLY, snapshot_reply, .snapshot = sv->id,
+                         .round = sv->pieces[0].round, .tensors = list, .n_tensors = count);
     if (gradpool__wire__envelope__get_packed_size(&e) > CHANNEL_FRAME_BYTES_MAX)
         return -EMSGSIZE;
     peer_send(sv->peer, &e);

@@ -100,7 +100,7 @@ struct store_piece {
     uint64_t first, elements;
     /* Epoch of the last placement without a release by the former lane (K20). */
     uint32_t lost_epoch;
-    uint32_t keeper;        /* aggregator that holds the replica; 0: none */
+    uint32_t keeper;        /* the replica holder, an aggregator; 0: none */
     uint32_t former_keeper; /* former replica holder; its copy may still be needed; 0: none */
 };
 

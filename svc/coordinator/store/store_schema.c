@@ -5,10 +5,9 @@
 
 #include <stdbool.h>
 
-#define COLUMN(kind, field, column_type)                                     \
-    {                                                                        \
-#field, COLUMN_##column_type, offsetof(struct store_row, kind.field) \
-    }
+/* clang-format off */
+#define COLUMN(kind, field, column_type) \
+    {#field, COLUMN_##column_type, offsetof(struct store_row, kind.field)}
 
 const struct table_schema schema_tables[STORE_TABLES] = {
     [STORE_SERVICE] = {"service",
@@ -84,6 +83,7 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(profile, is_alone, U32), COLUMN(profile, few, U32), COLUMN(profile, enough, U32),
           COLUMN(profile, spent_ppm, U32)}},
 };
+/* clang-format on */
 
 int schema_columns(const struct table_schema *table)
 {

@@ -100,8 +100,7 @@ static int bind_column(sqlite3_stmt *statement, int index, const struct store_co
     switch (column->type) {
     case COLUMN_U32: return sqlite3_bind_int64(statement, index, *(const uint32_t *)field);
     case COLUMN_I32: return sqlite3_bind_int64(statement, index, *(const int32_t *)field);
-    case COLUMN_U64:
-        return sqlite3_bind_int64(statement, index, (int64_t) * (const uint64_t *)field);
+    case COLUMN_U64: return sqlite3_bind_int64(statement, index, *(const int64_t *)field);
     case COLUMN_TEXT:
         return sqlite3_bind_text(statement, index, *(const char *const *)field, -1, SQLITE_STATIC);
     case COLUMN_RANKS:

@@ -63,11 +63,11 @@ bool transfer_is_stuck(const struct piece *p)
 
 /* Handles the loss of a replica holder. The CLOSED event of its connection decides how the round
  * continues. */
-static int fail_keeper(struct transfer *t, struct worker *keeper, int code)
+static int fail_holder(struct transfer *t, struct worker *holder, int code)
 {
     t->is_broken |= code != -EAGAIN;
-    if (t->is_broken && keeper->conn)
-        fabric_disconnect(keeper->conn);
+    if (t->is_broken && holder->conn)
+        fabric_disconnect(holder->conn);
     return code;
 }
 
@@ -76,8 +76,8 @@ int transfer_fail(struct transfer *t, uint32_t place, int code)
     struct lane_job *job = t->piece->job;
     struct worker *w = t->piece->ranks[place].worker;
     bool is_lost = code == -ECONNRESET || !w->conn || !fabric_is_sound(w->conn);
-    if (worker_is_keeper(w))
-        return fail_keeper(t, w, code);
+    if (worker_is_holder(w))
+        return fail_holder(t, w, code);
     if (code != -EAGAIN && is_lost && (job->is_elastic || worker_may_return(w)))
         t->is_broken = true;
     else if (code != -EAGAIN)
@@ -98,10 +98,10 @@ static void release_payloads(struct piece *p)
 
 static int fail_copy(struct transfer *t, int code)
 {
-    struct worker *keeper = t->piece->parameters->replica.worker;
-    if (worker_is_keeper(keeper))
-        return fail_keeper(t, keeper, code);
-    return transfer_fail(t, (uint32_t)(piece_rank(t->piece, keeper->number) - t->piece->ranks),
+    struct worker *holder = t->piece->parameters->replica.worker;
+    if (worker_is_holder(holder))
+        return fail_holder(t, holder, code);
+    return transfer_fail(t, (uint32_t)(piece_rank(t->piece, holder->number) - t->piece->ranks),
                          code);
 }
 

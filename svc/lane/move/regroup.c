@@ -49,11 +49,11 @@ static void let_go(struct worker *w)
  * job. */
 static bool needs_copy(const struct piece *p, const uint64_t *gone)
 {
-    const struct worker *keeper = p->parameters ? p->parameters->replica.worker : NULL;
+    const struct worker *holder = p->parameters ? p->parameters->replica.worker : NULL;
     bool is_taken = p->parameters && p->parameters->replica.is_taken;
     if (!replica_is_fetched(p) && !replica_is_filled(p) && !is_taken)
         return false;
-    return !keeper || (!worker_is_keeper(keeper) && ranks_have(gone, keeper->number));
+    return !holder || (!worker_is_holder(holder) && ranks_have(gone, holder->number));
 }
 
 static bool needs(const struct piece *p, const uint64_t *gone)

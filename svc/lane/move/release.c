@@ -138,7 +138,7 @@ int lane_may_leave(struct lane *lane, uint32_t job_id, const uint32_t *pieces, s
 static bool is_unread(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
-    return q && q->keeper && !q->are_set && p->round == 0 && p->elements > 0 && !p->failure;
+    return q && q->holder && !q->are_set && p->round == 0 && p->elements > 0 && !p->failure;
 }
 
 int lane_may_move(struct lane *lane, uint32_t job_id, const uint32_t *pieces, size_t count)

@@ -150,7 +150,7 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     }
     job->has_states |= p->parameters != NULL;
     if (p->parameters && !before)
-        p->parameters->keeper = spec->keeper;
+        p->parameters->holder = spec->holder;
     snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
     list_init(&p->run_link);
     ranks_init(p, spec);

@@ -15,7 +15,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
     if (!p || !p->parameters || p->elements == 0)
         return 0; /* a piece without state needs no copy; READYs of an unknown piece are refused */
     bool may = replica_may_keep(p, w);
-    if (!may && worker_is_keeper(w))
+    if (!may && worker_is_holder(w))
         replica_hold_offer(p->parameters, w, told);
     int error = may ? replica_accept(p, w, told) : 0;
     if (may && error == 0) {
@@ -40,35 +40,35 @@ static void cut_off(struct piece *p)
         round_interrupt(p);
 }
 
-static void change_keeper(struct piece *p, uint32_t keeper)
+static void change_holder(struct piece *p, uint32_t holder)
 {
     struct parameters *q = p->parameters;
     struct worker *former = q->replica.worker;
-    q->has_next_keeper = false;
-    if (q->keeper == keeper)
+    q->has_next_holder = false;
+    if (q->holder == holder)
         return;
-    q->keeper = keeper;
+    q->holder = holder;
     q->replica.since = RECORD_ROUND_NONE;
     memset(q->replica.rounds, 0, sizeof q->replica.rounds);
     cut_off(p);
     replica_release(p, former);
-    if (former && worker_is_keeper(former) && p->state != PIECE_COLLECTING)
+    if (former && worker_is_holder(former) && p->state != PIECE_COLLECTING)
         /* operations in the former holder's memory end with its connection, or may never end */
         fabric_disconnect(former->conn);
     replica_take_offer(p);
 }
 
-void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known)
+void replica_set_holder(struct piece *p, uint32_t holder, bool when_known)
 {
     struct parameters *q = p->parameters;
-    q->next_keeper = keeper;
+    q->next_holder = holder;
     q->waits_for_former = when_known;
-    q->has_next_keeper =
-        p->round == 0 && !q->are_set && (when_known || q->replica.worker) && q->keeper != keeper;
-    if (!q->has_next_keeper) {
-        change_keeper(p, keeper);
+    q->has_next_holder =
+        p->round == 0 && !q->are_set && (when_known || q->replica.worker) && q->holder != holder;
+    if (!q->has_next_holder) {
+        change_holder(p, holder);
         round_resume(p);
-    } else if (!when_known && worker_is_keeper(q->replica.worker)) {
+    } else if (!when_known && worker_is_holder(q->replica.worker)) {
         /* the host of a lost holder may never report the end of the connection */
         fabric_disconnect(q->replica.worker->conn);
     }
@@ -82,10 +82,10 @@ void replica_cut_off(struct worker *w)
         struct parameters *q = p->parameters;
         if (!q || q->replica.worker != w)
             continue;
-        bool has_next = q->has_next_keeper && !q->waits_for_former && !p->is_dropped;
+        bool has_next = q->has_next_holder && !q->waits_for_former && !p->is_dropped;
         cut_off(p); /* a dropped piece may be freed here */
         if (has_next) {
-            change_keeper(p, q->next_keeper);
+            change_holder(p, q->next_holder);
             round_resume(p);
         }
     }
@@ -94,6 +94,6 @@ void replica_cut_off(struct worker *w)
 void replica_know(struct piece *p)
 {
     struct parameters *q = p->parameters;
-    if (q && q->has_next_keeper)
-        change_keeper(p, q->next_keeper);
+    if (q && q->has_next_holder)
+        change_holder(p, q->next_holder);
 }

@@ -14,8 +14,8 @@ void replica_cut_off(struct worker *w);
 /* Sets the aggregator that is to store the copy of the piece's state; 0: a worker may store the
  * copy. If `when_known`, the change waits while the former holder may have the only copy of the
  * state; the former holder is replaced after the state was read. */
-void replica_set_keeper(struct piece *p, uint32_t keeper, bool when_known);
-/* Ends the wait of replica_set_keeper(): the state of the former holder was read or is not needed,
+void replica_set_holder(struct piece *p, uint32_t holder, bool when_known);
+/* Ends the wait of replica_set_holder(): the state of the former holder was read or is not needed,
  * so the next holder replaces the former one. The caller starts the rounds of the piece. */
 void replica_know(struct piece *p);
 

@@ -64,7 +64,7 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
 static bool is_kept_back(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
-    return q && p->job->is_elastic && q->replica.is_taken && worker_is_keeper(q->replica.worker);
+    return q && p->job->is_elastic && q->replica.is_taken && worker_is_holder(q->replica.worker);
 }
 
 void parts_assign(struct piece *p)
@@ -84,7 +84,7 @@ void parts_assign(struct piece *p)
         parts_simplify_weights(p);
 }
 
-void parts_assign_keeper(struct piece *p)
+void parts_assign_holder(struct piece *p)
 {
     p->ranks[p->members] = (struct rank){.piece = p, .worker = p->parameters->replica.worker};
     for (uint32_t i = 0; i <= p->members; i++) {
@@ -92,7 +92,7 @@ void parts_assign_keeper(struct piece *p)
         bool is_seat = i == p->members;
         rank->part = NULL;
         rank->is_source = replica_is_fetched(p) && rank->worker == p->parameters->replica.worker &&
-                          is_seat == worker_is_keeper(rank->worker);
+                          is_seat == worker_is_holder(rank->worker);
         rank->is_target = rank->gets_word = false;
     }
     p->sources = replica_is_fetched(p);

@@ -9,6 +9,6 @@
 void parts_assign(struct piece *p);
 /* Decides the parts in a pass between a state and its copy, in which only the holder of the copy
  * takes part. */
-void parts_assign_keeper(struct piece *p);
+void parts_assign_holder(struct piece *p);
 
 #endif

@@ -62,7 +62,7 @@ static void start(struct piece *p)
     if (!p->is_answer)
         replica_take(p);
     if (is_of_copy(p))
-        parts_assign_keeper(p);
+        parts_assign_holder(p);
     else
         parts_assign(p);
     if (p->parameters)
@@ -154,7 +154,7 @@ void round_go_on(struct piece *p)
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
         replica_is_awaited(p))
         return;
-    if (replica_lacks(p, p->round - 1) && (p->parameters->keeper || all_have_spoken(p)))
+    if (replica_lacks(p, p->round - 1) && (p->parameters->holder || all_have_spoken(p)))
         return round_fill(p, p->round - 1);
     if (p->elements == 0 && !piece_follows(p))
         answer_late(p);

@@ -133,7 +133,7 @@ int network_open(const struct worker *w, const struct fabric *fabric)
 {
     struct lane_job *job = w->job;
     char each[32];
-    if (!job->tables || worker_is_keeper(w) || fabric_maps(fabric))
+    if (!job->tables || worker_is_holder(w) || fabric_maps(fabric))
         return 0;
     int error = network_open_all(job->tables, w);
     if (error < 0)

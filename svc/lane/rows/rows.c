@@ -141,7 +141,7 @@ static void table_forget(struct lane_table *table, const struct worker *w)
 void rows_forget(struct worker *w)
 {
     struct lane_tables *tables = w->job->tables;
-    if (!tables || worker_is_keeper(w))
+    if (!tables || worker_is_holder(w))
         return;
     tables->has_left |= w->state == WORKER_LEFT;
     list_for_each_entry (struct lane_table, table, &tables->tables, link)

@@ -58,10 +58,10 @@ struct parameters {
     bool is_told;                            /* `told` is valid */
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */
     struct replica replica;
-    uint32_t keeper; /* aggregator that should store the copy; 0: workers may store it (A49) */
-    /* next holder, after the copy at `keeper` was read or is no longer needed */
-    uint32_t next_keeper;
-    bool has_next_keeper; /* next_keeper is valid */
+    uint32_t holder; /* aggregator that should store the copy; 0: workers may store it (A49) */
+    /* next holder, after the copy at `holder` was read or is no longer needed */
+    uint32_t next_holder;
+    bool has_next_holder; /* next_holder is valid */
     /* the change waits for the former holder even if that holder is not connected */
     bool waits_for_former;
     /* Replica holders whose offers arrived before the coordinator named them; NULL: none. */

@@ -18,7 +18,7 @@ static uint64_t copy_bytes(const struct piece *p) { return array_bytes(p) * para
 
 static bool is_lent(const struct worker *w, const struct record_backup *told, uint64_t bytes)
 {
-    bytes += worker_is_keeper(w) ? sizeof(struct record_stamp) : 0;
+    bytes += worker_is_holder(w) ? sizeof(struct record_stamp) : 0;
     uint64_t lent = fabric_region_bytes(w->conn, told->region);
     for (int half = 0; half < 2; half++) {
         if (told->offset[half] > lent || bytes > lent - told->offset[half])
@@ -63,9 +63,9 @@ static bool is_better(const struct replica *b, const struct record_backup *told)
 
 bool replica_may_keep(struct piece *p, const struct worker *w)
 {
-    uint32_t keeper = p->parameters->keeper;
-    if (worker_is_keeper(w) || keeper)
-        return w->number == (RECORD_KEEPER | keeper);
+    uint32_t holder = p->parameters->holder;
+    if (worker_is_holder(w) || holder)
+        return w->number == (RECORD_HOLDER | holder);
     return piece_rank(p, w->number) != NULL;
 }
 
@@ -88,7 +88,7 @@ static void take_place(struct replica *b, struct worker *w, const struct record_
     memcpy(b->offset, told->offset, sizeof b->offset);
     memcpy(b->rounds, told->rounds, sizeof b->rounds);
     memcpy(b->ranks, told->ranks, sizeof b->ranks);
-    if (worker_is_keeper(w))
+    if (worker_is_holder(w))
         take_steps(b, told);
     else
         memcpy(b->steps, told->steps, sizeof b->steps);
@@ -102,7 +102,7 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
     int error = fabric_maps(w->fabric) ? 0 : make_known(p);
     if (error < 0 || (b->worker && b->worker != w && !is_better(b, told)))
         return error;
-    bool is_wiped = worker_is_keeper(w) && !told->rounds[0] && !told->rounds[1];
+    bool is_wiped = worker_is_holder(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
         /* the holder may have sent an offer without a round before BACKED arrived */
         b->since = told->since;
@@ -118,7 +118,7 @@ void replica_hold_offer(struct parameters *q, struct worker *w, const struct rec
 {
     int at = q->early[0] == w || (!q->early[0] && q->early[1] != w) ? 0 : 1;
     bool is_full = q->early[0] && q->early[1] && q->early[at] != w;
-    if (is_full && q->early[0]->number != (RECORD_KEEPER | q->next_keeper))
+    if (is_full && q->early[0]->number != (RECORD_HOLDER | q->next_holder))
         at = 0;
     q->early[at] = w;
     q->offers[at] = *told;
@@ -148,14 +148,14 @@ void replica_forget(struct worker *w)
 bool replica_is_awaited(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
-    return q && q->keeper && p->elements > 0 && !p->failure && !q->replica.worker;
+    return q && q->holder && p->elements > 0 && !p->failure && !q->replica.worker;
 }
 
 void replica_release(const struct piece *p, const struct worker *w)
 {
     const struct record_backed released = {
         .kind = RECORD_BACKED, .piece = p->id, .note = p->parameters->replica.note};
-    if (w && worker_is_keeper(w))
+    if (w && worker_is_holder(w))
         (void)fabric_send(w->conn, &released, sizeof released, NULL, 0);
 }
 
@@ -267,7 +267,7 @@ static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_new
     if (!has_news(t, &first, &end))
         return false;
     const struct replica *b = &p->parameters->replica;
-    bool has_stamp = worker_is_keeper(b->worker);
+    bool has_stamp = worker_is_holder(b->worker);
     uint32_t voids = has_stamp && t->number == 0;
     if (n < voids)
         return stamp_news(t, &b->none, ret_news), true;
@@ -331,7 +331,7 @@ static bool is_there(const struct replica *b, uint64_t round)
 void replica_committed(struct piece *p)
 {
     struct replica *b = &p->parameters->replica;
-    if (b->is_taken && worker_is_keeper(b->worker) && b->since == RECORD_ROUND_NONE)
+    if (b->is_taken && worker_is_holder(b->worker) && b->since == RECORD_ROUND_NONE)
         b->since = p->round;
 }
 
@@ -351,7 +351,7 @@ bool replica_is_needless(const struct piece *p)
 bool replica_is_ready(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
-    if (!q || !q->keeper || p->elements == 0 || p->failure)
+    if (!q || !q->holder || p->elements == 0 || p->failure)
         return true;
     bool is_sent = p->is_installed && q->are_set;
     return is_sent ? replica_is_whole(p) : q->replica.worker != NULL;
@@ -366,7 +366,7 @@ bool replica_begins_with(const struct piece *p, uint64_t round)
 {
     const struct replica *b = &p->parameters->replica;
     /* a worker does not report the rounds of the halves */
-    bool is_stamped = b->worker && worker_is_keeper(b->worker);
+    bool is_stamped = b->worker && worker_is_holder(b->worker);
     return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
            b->ranks[round & 1] == hash_ranks(p);
 }

@@ -121,7 +121,7 @@ int lending_may(void *context, uint64_t bytes)
     struct worker *w = context;
     const struct lane_lent *most = &w->job->lent_max;
     const char *tenant = w->job->tenant;
-    if (worker_is_keeper(w))
+    if (worker_is_holder(w))
         return 0;
     if (exceeds_quota(w->job, bytes))
         count_tenant(w->job);

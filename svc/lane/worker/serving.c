@@ -47,7 +47,7 @@ int serving_open(struct worker *w, struct fabric *fabric)
 {
     struct lane_job *job = w->job;
     char wants[32];
-    int error = job->servings && !worker_is_keeper(w)
+    int error = job->servings && !worker_is_holder(w)
                     ? serving_alloc(&job->servings->of[w->number], job, fabric)
                     : 0;
     if (error < 0)

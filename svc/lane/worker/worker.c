@@ -16,7 +16,7 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
     memset(w->known_sets, 0, sizeof w->known_sets);
     w->fabric = fabric;
     w->conn = conn;
-    w->job->lane->connections += !worker_is_keeper(w);
+    w->job->lane->connections += !worker_is_holder(w);
     account_connection(w->job, fabric, 1);
     snprintf(w->peer, sizeof w->peer, "%s", fabric_peer(conn));
 }
@@ -38,7 +38,7 @@ void worker_close(struct worker *w, enum worker_state state)
     w->owes_failure = false;
     w->owes_passed = 0;
     w->state = state;
-    w->job->lane->connections -= !worker_is_keeper(w);
+    w->job->lane->connections -= !worker_is_holder(w);
     account_connection(w->job, w->fabric, -1);
 }
 
@@ -50,5 +50,5 @@ bool worker_is_replaceable(const struct worker *w)
 
 bool worker_may_return(const struct worker *w)
 {
-    return !worker_is_keeper(w) && (w->conn ? worker_is_replaceable(w) : w->state == WORKER_AWAY);
+    return !worker_is_holder(w) && (w->conn ? worker_is_replaceable(w) : w->state == WORKER_AWAY);
 }

@@ -23,16 +23,18 @@ void json_put_known(json_t *object, const char *name, double value, int *error);
 #define JSON_PUT(o, from, error, ...) JSON_EACH(JSON_PUT_ONE, o, from, error, __VA_ARGS__)
 #define JSON_PUT_KNOWN(o, from, error, ...) \
     JSON_EACH(JSON_PUT_ONE_KNOWN, o, from, error, __VA_ARGS__)
-#define JSON_PUT_ONE(o, from, error, field) \
-    _Generic((from)->field, double                                              \
-             : json_put_real, char *                                            \
-             : json_put_text, const char *                                      \
-             : json_put_text, default                                           \
-             : json_put_number)(o, #field, (from)->field, error);
-#define JSON_PUT_ONE_KNOWN(o, from, error, field) \
-    _Generic((from)->field, double                \
-             : json_put_known, default            \
-             : json_put_known_number)(o, #field, (from)->field, error);
+/* clang-format off */
+#define JSON_PUT_ONE(o, from, error, field)             \
+    _Generic((from)->field,                             \
+             double: json_put_real,                     \
+             char *: json_put_text,                     \
+             const char *: json_put_text,               \
+             default: json_put_number)(o, #field, (from)->field, error);
+#define JSON_PUT_ONE_KNOWN(o, from, error, field)       \
+    _Generic((from)->field,                             \
+             double: json_put_known,                    \
+             default: json_put_known_number)(o, #field, (from)->field, error);
+/* clang-format on */
 /* Expands to put(o, from, error, field) for each field. The preprocessor does not expand a macro
  * inside itself, so JSON_AGAIN and JSON_TWICE repeat the expansion. */
 #define JSON_EACH(put, ...) JSON_AGAIN(JSON_AGAIN(JSON_AGAIN(JSON_FIRST(put, __VA_ARGS__))))

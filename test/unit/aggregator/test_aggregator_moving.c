@@ -187,7 +187,7 @@ struct placement {
     bool is_recovering;
     /* number of the aggregator that stores copies of the first piece; only then the piece has an
      * update rule */
-    uint32_t keeper;
+    uint32_t holder;
 };
 
 static int place(struct lane *lane, void *context)
@@ -200,9 +200,9 @@ static int place(struct lane *lane, void *context)
                                         .elements = ELEMENTS,
                                         .tensor = "w",
                                         .terms = {.quorum = p->quorum}};
-    if (p->keeper > 0) {
+    if (p->holder > 0) {
         pieces[0].terms.rule = UPDATE_SGD;
-        pieces[0].keeper = p->keeper;
+        pieces[0].holder = p->holder;
     }
     return lane_place(lane, JOB, "job", 1, 1, p->is_recovering, pieces, 2);
 }
@@ -285,10 +285,10 @@ static void end_round(void)
     assert_int_equal(eventfd_read(a.moving_fd, &rests), 0);
 }
 
-static void start_with(enum quorum quorum, uint32_t keeper)
+static void start_with(enum quorum quorum, uint32_t holder)
 {
     struct placement first = {.quorum = quorum};
-    struct placement next = {.quorum = quorum, .is_recovering = true, .keeper = keeper};
+    struct placement next = {.quorum = quorum, .is_recovering = true, .holder = holder};
     a = (struct aggregator){.moving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
     pair = pair_open();
     a.channel = pair.channel;

@@ -71,7 +71,7 @@ struct end *keeping_aggregator(struct rig *rig)
 struct kept keeping_begin(struct rig *rig, enum durability durability)
 {
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 1)};
-    k.keeper = keeping_aggregator(rig);
+    k.holder = keeping_aggregator(rig);
     k.worker = keeping_join(rig, "resnet", durability, &k.session, &k.job);
     k.piece = keeping_declare(k.worker, "w");
     assert_int_equal(k.piece.lane, k.owner->lanes[0]);
@@ -81,29 +81,29 @@ struct kept keeping_begin(struct rig *rig, enum durability durability)
 struct kept keeping_begun(struct rig *rig)
 {
     struct kept k = keeping_begin(rig, DURABILITY_REPLICA);
-    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.holder->aggregator);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     return k;
 }
 
-void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t keeper, bool when_known)
+void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t holder, bool when_known)
 {
-    envelope *message = end_expect(owner, BODY(KEEPER_REQUEST));
-    const WIRE(KeeperRequest) *told = message->keeper_request;
+    envelope *message = end_expect(owner, BODY(HOLDER_REQUEST));
+    const WIRE(HolderRequest) *told = message->holder_request;
     assert_int_equal(told->lane, owner->lanes[0]);
     assert_int_equal(told->job_id, k->job);
-    assert_int_equal(told->keeper, keeper);
+    assert_int_equal(told->holder, holder);
     assert_int_equal(told->when_known, when_known);
     assert_int_equal(told->n_pieces, 1);
     assert_int_equal(told->pieces[0], k->piece.id);
     message_free(message);
 }
 
-void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct end *owner,
+void keeping_holder_hears(const struct kept *k, struct end *holder, const struct end *owner,
                           uint32_t epoch, uint32_t lost_epoch, bool begins)
 {
-    envelope *message = end_expect(keeper, BODY(COPIES_REQUEST));
+    envelope *message = end_expect(holder, BODY(COPIES_REQUEST));
     const WIRE(CopiesRequest) *told = message->copies_request;
     assert_int_equal(told->lane, owner->lanes[0]);
     assert_int_equal(told->job_id, k->job);
@@ -124,15 +124,15 @@ uint32_t keeping_placed_with(const struct kept *k, struct end *owner)
     assert_int_equal(place->job_id, k->job);
     assert_int_equal(place->n_pieces, 1);
     assert_int_equal(place->pieces[0]->piece, k->piece.id);
-    uint32_t keeper = place->pieces[0]->keeper;
+    uint32_t holder = place->pieces[0]->holder;
     message_free(message);
-    return keeper;
+    return holder;
 }
 
-void keeping_expect_silence(struct end *owner, struct end *keeper)
+void keeping_expect_silence(struct end *owner, struct end *holder)
 {
-    end_expect_none(owner, BODY(KEEPER_REQUEST));
-    end_expect_none(keeper, BODY(COPIES_REQUEST));
+    end_expect_none(owner, BODY(HOLDER_REQUEST));
+    end_expect_none(holder, BODY(COPIES_REQUEST));
 }
 
 uint64_t keeping_order_move(struct end *asker, const struct end *target)
@@ -155,7 +155,7 @@ void keeping_expect_moved(struct end *asker, uint64_t order)
     message_free(reply);
 }
 
-void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures)
+void keeping_ask_ticket(struct end *holder, uint32_t job, uint32_t lane, uint32_t failures)
 {
     WIRE(CopyTicketRequest) ask = GRADPOOL__WIRE__COPY_TICKET_REQUEST__INIT;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
@@ -164,5 +164,5 @@ void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_
     ask.failures = failures;
     message.body_case = BODY(COPY_TICKET_REQUEST);
     message.copy_ticket_request = &ask;
-    channel_send(keeper->channel, &message);
+    channel_send(holder->channel, &message);
 }

@@ -12,7 +12,7 @@
 
 struct kept {
     struct rig *rig;
-    struct end *owner, *keeper, *worker;
+    struct end *owner, *holder, *worker;
     uint64_t session;
     uint32_t job, tensor;
     WIRE(Piece) piece;
@@ -36,18 +36,18 @@ struct kept keeping_begin(struct rig *rig, enum durability durability);
  * copy. */
 struct kept keeping_begun(struct rig *rig);
 
-/* Waits for the KeeperRequest about the piece. */
-void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t keeper, bool when_known);
+/* Waits for the HolderRequest about the piece. */
+void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t holder, bool when_known);
 /* Waits for the CopiesRequest about the piece on the owner's lane. */
-void keeping_keeper_hears(const struct kept *k, struct end *keeper, const struct end *owner,
+void keeping_holder_hears(const struct kept *k, struct end *holder, const struct end *owner,
                           uint32_t epoch, uint32_t lost_epoch, bool begins);
 /* Waits for the PlaceRequest of the piece. Returns the aggregator with its copy. */
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
 /* Checks that neither aggregator receives another message about copies. */
-void keeping_expect_silence(struct end *owner, struct end *keeper);
+void keeping_expect_silence(struct end *owner, struct end *holder);
 /* Requests a ticket for a lane, like a replica holder. The message has no id, so the coordinator
  * answers with a COPY_TICKET. */
-void keeping_ask_ticket(struct end *keeper, uint32_t job, uint32_t lane, uint32_t failures);
+void keeping_ask_ticket(struct end *holder, uint32_t job, uint32_t lane, uint32_t failures);
 /* Orders a move of the job's tasks. The caller waits for the answer. */
 uint64_t keeping_order_move(struct end *asker, const struct end *target);
 void keeping_expect_moved(struct end *asker, uint64_t order);

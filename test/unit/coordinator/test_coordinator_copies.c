@@ -29,9 +29,9 @@ static WIRE(PieceHeld) held(const struct kept *k)
 /* --- tickets --- */
 
 /* Waits for the answer with the ticket. The caller frees it. */
-static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, int code)
+static envelope *take_ticket(struct end *holder, uint32_t job, uint32_t lane, int code)
 {
-    envelope *message = end_expect(keeper, BODY(COPY_TICKET));
+    envelope *message = end_expect(holder, BODY(COPY_TICKET));
     assert_int_equal(message->id, 0);
     assert_int_equal(message->copy_ticket->job_id, job);
     assert_int_equal(message->copy_ticket->lane, lane);
@@ -40,17 +40,17 @@ static envelope *take_ticket(struct end *keeper, uint32_t job, uint32_t lane, in
     return message;
 }
 
-static void expect_answer(struct end *keeper, uint32_t job, uint32_t lane, int code)
+static void expect_answer(struct end *holder, uint32_t job, uint32_t lane, int code)
 {
-    keeping_ask_ticket(keeper, job, lane, 0);
-    message_free(take_ticket(keeper, job, lane, code));
+    keeping_ask_ticket(holder, job, lane, 0);
+    message_free(take_ticket(holder, job, lane, code));
 }
 
 static void expect_granted(const struct kept *k, const WIRE(GrantRequest) * grant,
                            const WIRE(CopyTicket) * ticket)
 {
     struct record_connect connect;
-    uint32_t rank = RECORD_KEEPER | k->keeper->aggregator;
+    uint32_t rank = RECORD_HOLDER | k->holder->aggregator;
     assert_int_equal(grant->lane, k->piece.lane);
     assert_int_equal(grant->job_id, k->job);
     assert_int_equal(grant->rank, rank);
@@ -71,11 +71,11 @@ static void a_holder_gets_a_ticket_that_the_lane_has_stored(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->ignores = BODY(GRANT_REQUEST);
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, 0);
     envelope *grant = end_expect(k.owner, BODY(GRANT_REQUEST));
-    end_expect_none(k.keeper, BODY(COPY_TICKET));
+    end_expect_none(k.holder, BODY(COPY_TICKET));
     end_answer(k.owner, grant);
-    envelope *ticket = take_ticket(k.keeper, k.job, k.piece.lane, 0);
+    envelope *ticket = take_ticket(k.holder, k.job, k.piece.lane, 0);
     expect_granted(&k, grant->grant_request, ticket->copy_ticket);
     message_free(grant);
     message_free(ticket);
@@ -86,8 +86,8 @@ static void each_ticket_is_unique(void **state)
     struct kept k = keeping_begun(*state);
     struct record_connect tickets[2];
     for (int i = 0; i < 2; i++) {
-        keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
-        envelope *message = take_ticket(k.keeper, k.job, k.piece.lane, 0);
+        keeping_ask_ticket(k.holder, k.job, k.piece.lane, 0);
+        envelope *message = take_ticket(k.holder, k.job, k.piece.lane, 0);
         memcpy(&tickets[i], message->copy_ticket->ticket.data, sizeof tickets[i]);
         message_free(message);
     }
@@ -97,24 +97,24 @@ static void each_ticket_is_unique(void **state)
 static void a_ticket_for_a_job_without_copies_is_refused(void **state)
 {
     struct kept k = keeping_begun(*state);
-    expect_answer(k.keeper, k.job + 7, k.piece.lane, -ENOENT);
+    expect_answer(k.holder, k.job + 7, k.piece.lane, -ENOENT);
     expect_answer(k.owner, k.job, k.piece.lane, -ENOENT); /* the owner has no copies */
     end_leave(k.worker);
-    expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
+    expect_answer(k.holder, k.job, k.piece.lane, -ENOENT);
     end_expect_none(k.owner, BODY(GRANT_REQUEST));
 }
 
 static void a_ticket_for_a_lane_without_copies_is_refused(void **state)
 {
     struct kept k = keeping_begun(*state);
-    expect_answer(k.keeper, k.job, 999, -ESTALE);
-    expect_answer(k.keeper, k.job, k.keeper->lanes[0], -ESTALE);
+    expect_answer(k.holder, k.job, 999, -ESTALE);
+    expect_answer(k.holder, k.job, k.holder->lanes[0], -ESTALE);
     struct end *third = rig_aggregator(k.rig, 1);
     uint32_t former = k.piece.lane;
     end_say_goodbye(k.owner);
-    expect_answer(k.keeper, k.job, former, -ESTALE);
-    keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
-    expect_answer(k.keeper, k.job, third->lanes[0], 0);
+    expect_answer(k.holder, k.job, former, -ESTALE);
+    keeping_holder_hears(&k, k.holder, third, 2, 2, false);
+    expect_answer(k.holder, k.job, third->lanes[0], 0);
 }
 
 static void a_request_for_an_absent_lane_is_repeated(void **state)
@@ -124,22 +124,22 @@ static void a_request_for_an_absent_lane_is_repeated(void **state)
     WIRE(PieceHeld) h = held(&k);
     end_close(k.owner);
     rig_settle(k.rig);
-    expect_answer(k.keeper, k.job, k.piece.lane, -EAGAIN);
+    expect_answer(k.holder, k.job, k.piece.lane, -EAGAIN);
     k.owner = rig_rejoin(k.rig, &before, 1, &h);
-    expect_answer(k.keeper, k.job, k.piece.lane, 0);
+    expect_answer(k.holder, k.job, k.piece.lane, 0);
 }
 
 static void a_request_to_a_lane_that_grants_nothing_is_repeated(void **state)
 {
     struct kept k = keeping_begun(*state);
     k.owner->refuses = BODY(GRANT_REQUEST);
-    expect_answer(k.keeper, k.job, k.piece.lane, -EAGAIN);
+    expect_answer(k.holder, k.job, k.piece.lane, -EAGAIN);
     k.owner->refuses = 0;
     k.owner->ignores = BODY(GRANT_REQUEST);
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, 0);
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, 0);
     rig_settle(k.rig);
     end_close(k.owner); /* the owner's connection ends before its answer */
-    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -EAGAIN));
+    message_free(take_ticket(k.holder, k.job, k.piece.lane, -EAGAIN));
 }
 
 static void only_an_aggregator_that_has_joined_gets_tickets(void **state)
@@ -157,68 +157,68 @@ static void a_holder_that_cannot_reach_a_lane_is_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST - 1);
-    message_free(take_ticket(k.keeper, k.job, k.piece.lane, 0));
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST - 1);
+    message_free(take_ticket(k.holder, k.job, k.piece.lane, 0));
     keeping_expect_silence(k.owner, third);
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
-    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST);
+    message_free(take_ticket(k.holder, k.job, k.piece.lane, -ESTALE));
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     /* A lane that waits for the first holder's copy would wait forever. The coordinator ends this
      * wait. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    expect_answer(k.keeper, k.job, k.piece.lane, -ENOENT);
+    expect_answer(k.holder, k.job, k.piece.lane, -ENOENT);
 }
 
 static void without_a_third_aggregator_a_lane_continues_without_an_unreachable_holder(void **state)
 {
     struct kept k = keeping_begun(*state);
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
-    message_free(take_ticket(k.keeper, k.job, k.piece.lane, -ESTALE));
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST);
+    message_free(take_ticket(k.holder, k.job, k.piece.lane, -ESTALE));
     keeping_lane_hears(&k, k.owner, 0, false);
-    keeping_expect_silence(k.owner, k.keeper);
+    keeping_expect_silence(k.owner, k.holder);
 }
 
 /* Starts a job with an owner of two lanes. The next tensor is placed on the second lane. */
 static struct kept begin_on_two_lanes(struct rig *rig)
 {
     struct kept k = {.rig = rig, .owner = rig_aggregator(rig, 2)};
-    k.keeper = keeping_aggregator(rig);
+    k.holder = keeping_aggregator(rig);
     struct service *s = rig->coordinator->service;
     lane_find(s, k.owner->lanes[1])->use = LANE_WITHHELD;
     k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
     k.piece = keeping_declare(k.worker, "w");
-    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.holder->aggregator);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     lane_find(s, k.owner->lanes[0])->use = LANE_WITHHELD;
     lane_find(s, k.owner->lanes[1])->use = LANE_OPEN;
     return k;
 }
 
-static uint32_t take_keeper(struct end *owner, uint32_t lane, uint32_t piece)
+static uint32_t take_holder(struct end *owner, uint32_t lane, uint32_t piece)
 {
-    envelope *message = end_expect(owner, BODY(KEEPER_REQUEST));
-    const WIRE(KeeperRequest) *told = message->keeper_request;
+    envelope *message = end_expect(owner, BODY(HOLDER_REQUEST));
+    const WIRE(HolderRequest) *told = message->holder_request;
     assert_int_equal(told->lane, lane);
     assert_int_equal(told->n_pieces, 1);
     assert_int_equal(told->pieces[0], piece);
     assert_false(told->when_known);
-    uint32_t keeper = told->keeper;
+    uint32_t holder = told->holder;
     message_free(message);
-    return keeper;
+    return holder;
 }
 
 static void a_holder_that_refuses_copies_of_a_lane_loses_that_lane(void **state)
 {
     struct kept k = begin_on_two_lanes(*state);
-    k.keeper->refuses = BODY(COPIES_REQUEST);
+    k.holder->refuses = BODY(COPIES_REQUEST);
     WIRE(Piece) other = keeping_declare(k.worker, "v");
     assert_int_equal(other.lane, k.owner->lanes[1]);
-    assert_int_equal(take_keeper(k.owner, other.lane, other.id), k.keeper->aggregator);
-    assert_int_equal(take_keeper(k.owner, other.lane, other.id), 0);
+    assert_int_equal(take_holder(k.owner, other.lane, other.id), k.holder->aggregator);
+    assert_int_equal(take_holder(k.owner, other.lane, other.id), 0);
     struct end *third = keeping_aggregator(k.rig); /* the first aggregator has no memory left */
-    assert_int_equal(take_keeper(k.owner, other.lane, other.id), third->aggregator);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST)); /* the other pieces keep their holder */
+    assert_int_equal(take_holder(k.owner, other.lane, other.id), third->aggregator);
+    end_expect_none(k.owner, BODY(HOLDER_REQUEST)); /* the other pieces keep their holder */
     envelope *message = end_expect(third, BODY(COPIES_REQUEST));
     assert_int_equal(message->copies_request->lane, other.lane);
     assert_int_equal(message->copies_request->copies[0]->piece, other.id);
@@ -230,34 +230,34 @@ static void a_holder_without_memory_for_a_copy_is_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *next = rig_aggregator(k.rig, 1), *third = keeping_aggregator(k.rig);
-    k.keeper->refuses = BODY(COPIES_REQUEST);
-    k.keeper->refusal = -ENOSPC;
+    k.holder->refuses = BODY(COPIES_REQUEST);
+    k.holder->refusal = -ENOSPC;
     end_say_goodbye(k.owner);
-    keeping_keeper_hears(&k, k.keeper, next, 2, 2, false);
-    keeping_keeper_hears(&k, third, next, 2, 2, true);
+    keeping_holder_hears(&k, k.holder, next, 2, 2, false);
+    keeping_holder_hears(&k, third, next, 2, 2, true);
 }
 
 static void a_holder_that_has_refused_is_not_chosen_for_some_time(void **state)
 {
     struct kept k = keeping_begin(*state, DURABILITY_REPLICA);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    k.keeper->refuses = BODY(COPIES_REQUEST);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    k.holder->refuses = BODY(COPIES_REQUEST);
     keeping_declare(k.worker, "v");
     rig_settle(k.rig);
-    k.keeper->refuses = 0;
-    message_free(end_expect(k.keeper, BODY(COPIES_REQUEST)));
+    k.holder->refuses = 0;
+    message_free(end_expect(k.holder, BODY(COPIES_REQUEST)));
     while (k.owner->inbox_count > 0) {
         message_free(k.owner->inbox[0]);
         memmove(k.owner->inbox, k.owner->inbox + 1, --k.owner->inbox_count * sizeof(envelope *));
     }
     keeping_declare(k.worker, "u");
     envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
-    assert_int_equal(place->place_request->pieces[0]->keeper, 0);
+    assert_int_equal(place->place_request->pieces[0]->holder, 0);
     message_free(place);
-    record_of(k.keeper)->unfit_until_ns = clock_now_ns();
+    record_of(k.holder)->unfit_until_ns = clock_now_ns();
     keeping_declare(k.worker, "t");
     place = end_expect(k.owner, BODY(PLACE_REQUEST));
-    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    assert_int_equal(place->place_request->pieces[0]->holder, k.holder->aggregator);
     message_free(place);
 }
 
@@ -266,26 +266,26 @@ static void a_holder_that_has_refused_is_chosen_again_later(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct service *s = k.rig->coordinator->service;
-    keeping_ask_ticket(k.keeper, k.job, k.piece.lane, FAILURES_MOST);
+    keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST);
     keeping_lane_hears(&k, k.owner, 0, false);
-    assert_int_equal(s->retries->unfit.deadline_ns, record_of(k.keeper)->unfit_until_ns);
-    record_of(k.keeper)->unfit_until_ns = clock_now_ns();
-    keeping_expect_silence(k.owner, k.keeper);
+    assert_int_equal(s->retries->unfit.deadline_ns, record_of(k.holder)->unfit_until_ns);
+    record_of(k.holder)->unfit_until_ns = clock_now_ns();
+    keeping_expect_silence(k.owner, k.holder);
     timer_start(s->loop, &s->retries->unfit, clock_now_ns());
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
 }
 
 /* The lane was out of memory for a moment. */
 static void a_lane_that_refuses_a_holder_gets_the_ticket_again(void **state)
 {
     struct kept k = keeping_begun(*state);
-    k.owner->refuses = BODY(KEEPER_REQUEST);
-    end_say_goodbye(k.keeper);
+    k.owner->refuses = BODY(HOLDER_REQUEST);
+    end_say_goodbye(k.holder);
     keeping_lane_hears(&k, k.owner, 0, false);
     k.owner->refuses = 0;
     keeping_lane_hears(&k, k.owner, 0, false);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    end_expect_none(k.owner, BODY(HOLDER_REQUEST));
     kept_log_expect(": an order about replicas of the tasks on lane ");
 }
 
@@ -321,23 +321,23 @@ static void expect_nothing_else(struct end *e, bool is_kept)
 }
 
 /* Checks that both aggregators receive the message at least once, and that kept copies stay. */
-static void expect_told(const struct kept *k, struct end *owner, struct end *keeper)
+static void expect_told(const struct kept *k, struct end *owner, struct end *holder)
 {
     expect_nothing_else(owner, false);
-    expect_nothing_else(keeper, true);
-    keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
-    keeping_lane_hears(k, owner, keeper->aggregator, false);
+    expect_nothing_else(holder, true);
+    keeping_holder_hears(k, holder, owner, k->piece.epoch, 1, false);
+    keeping_lane_hears(k, owner, holder->aggregator, false);
     rig_settle(k->rig);
-    while (keeper->inbox_count > 0)
-        keeping_keeper_hears(k, keeper, owner, k->piece.epoch, 1, false);
+    while (holder->inbox_count > 0)
+        keeping_holder_hears(k, holder, owner, k->piece.epoch, 1, false);
     while (owner->inbox_count > 0)
-        keeping_lane_hears(k, owner, keeper->aggregator, false);
+        keeping_lane_hears(k, owner, holder->aggregator, false);
 }
 
 static void a_restart_keeps_holders_and_sends_their_names_to_all_again(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *ends[] = {k.owner, k.keeper};
+    struct end *ends[] = {k.owner, k.holder};
     restart(&k, ends, 2);
     expect_told(&k, ends[0], ends[1]);
     resume(&k);
@@ -349,14 +349,14 @@ static void a_restart_keeps_the_last_of_several_holders(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    end_say_goodbye(k.keeper);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    end_say_goodbye(k.holder);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     keeping_aggregator(k.rig); /* the new aggregator must have no effect */
     struct end *ends[] = {k.owner, third};
-    uint32_t keeper = third->aggregator;
+    uint32_t holder = third->aggregator;
     restart(&k, ends, 2);
-    assert_int_equal(ends[1]->aggregator, keeper);
+    assert_int_equal(ends[1]->aggregator, holder);
     expect_told(&k, ends[0], ends[1]);
     resume(&k);
     keeping_expect_silence(ends[0], ends[1]);
@@ -366,11 +366,11 @@ static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *asker = rig_connect_locally(k.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    keeping_open(k.keeper);
-    keeping_expect_moved(asker, keeping_order_move(asker, k.keeper));
-    k.piece.lane = k.keeper->lanes[0];
+    keeping_open(k.holder);
+    keeping_expect_moved(asker, keeping_order_move(asker, k.holder));
+    k.piece.lane = k.holder->lanes[0];
     k.piece.epoch = 2;
-    struct end *ends[] = {k.keeper, k.owner};
+    struct end *ends[] = {k.holder, k.owner};
     restart(&k, ends, 2);
     expect_told(&k, ends[0], ends[1]);
 }
@@ -380,12 +380,12 @@ static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
 static void a_holder_lost_before_the_workers_return_is_replaced_when_they_return(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *ends[] = {k.owner, k.keeper, keeping_aggregator(k.rig)};
+    struct end *ends[] = {k.owner, k.holder, keeping_aggregator(k.rig)};
     restart(&k, ends, 3);
     expect_told(&k, ends[0], ends[1]);
     end_say_goodbye(ends[1]);
     resume(&k);
-    keeping_keeper_hears(&k, ends[2], ends[0], 1, 1, true);
+    keeping_holder_hears(&k, ends[2], ends[0], 1, 1, true);
     keeping_lane_hears(&k, ends[0], ends[2]->aggregator, false);
 }
 
@@ -397,8 +397,8 @@ static void a_returned_owner_gets_its_holders_again(void **state)
     end_close(k.owner);
     rig_settle(k.rig);
     k.owner = rig_rejoin(k.rig, &before, 1, &h);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
-    keeping_expect_silence(k.owner, k.keeper);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
+    keeping_expect_silence(k.owner, k.holder);
 }
 
 /* --- the end --- */
@@ -407,10 +407,10 @@ static void possible_holders_are_informed_of_the_end_of_a_job(void **state)
 {
     struct kept k = keeping_begun(*state);
     end_leave(k.worker);
-    envelope *message = end_expect(k.keeper, BODY(COPIES_END));
+    envelope *message = end_expect(k.holder, BODY(COPIES_END));
     assert_int_equal(message->copies_end->job_id, k.job);
     message_free(message);
-    end_expect_none(k.keeper, BODY(COPIES_END));
+    end_expect_none(k.holder, BODY(COPIES_END));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

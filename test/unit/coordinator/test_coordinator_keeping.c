@@ -21,20 +21,20 @@ static void another_aggregator_keeps_a_copy_once_the_lane_has_the_piece(void **s
 {
     struct kept k = {.rig = *state};
     k.owner = rig_aggregator(k.rig, 1);
-    k.keeper = keeping_aggregator(k.rig);
+    k.holder = keeping_aggregator(k.rig);
     k.owner->ignores = BODY(PLACE_REQUEST);
     k.worker = keeping_join(k.rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
     uint64_t id = keeping_ask_declare(k.worker, "w");
     envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
-    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
+    assert_int_equal(place->place_request->pieces[0]->holder, k.holder->aggregator);
     k.piece.id = place->place_request->pieces[0]->piece;
-    keeping_expect_silence(k.owner, k.keeper); /* the lane has not confirmed the piece yet */
+    keeping_expect_silence(k.owner, k.holder); /* the lane has not confirmed the piece yet */
     end_answer(k.owner, place);
     message_free(place);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     message_free(end_expect_reply(k.worker, id));
-    keeping_expect_silence(k.owner, k.keeper);
+    keeping_expect_silence(k.owner, k.holder);
 }
 
 static void jobs_with_other_durabilities_have_no_holders(void **state)
@@ -43,9 +43,9 @@ static void jobs_with_other_durabilities_have_no_holders(void **state)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         struct kept k = keeping_begin(*state, others[i]);
         assert_int_equal(keeping_placed_with(&k, k.owner), 0);
-        keeping_expect_silence(k.owner, k.keeper);
+        keeping_expect_silence(k.owner, k.holder);
         end_leave(k.worker);
-        end_expect_none(k.keeper, BODY(COPIES_END));
+        end_expect_none(k.holder, BODY(COPIES_END));
         rig_start_afresh(k.rig);
     }
 }
@@ -55,9 +55,9 @@ static void a_tensor_without_a_rule_has_no_holder(void **state)
     struct kept k = keeping_begun(*state);
     message_free(end_expect_reply(k.worker, end_declare_one(k.worker, "v", 100)));
     envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
-    assert_int_equal(place->place_request->pieces[0]->keeper, 0);
+    assert_int_equal(place->place_request->pieces[0]->holder, 0);
     message_free(place);
-    keeping_expect_silence(k.owner, k.keeper);
+    keeping_expect_silence(k.owner, k.holder);
 }
 
 /* A holder on another host survives a failure of the owner's host. */
@@ -74,7 +74,7 @@ static void a_holder_on_another_host_comes_first(void **state)
         record_of(others[i])->node = strdup("node8");
         keeping_declare(k.worker, (char[]){(char)('a' + i), 0});
         envelope *place = end_expect(k.owner, BODY(PLACE_REQUEST));
-        assert_int_equal(place->place_request->pieces[0]->keeper, others[i]->aggregator);
+        assert_int_equal(place->place_request->pieces[0]->holder, others[i]->aggregator);
         message_free(place);
         free(record_of(others[i])->node);
         record_of(others[i])->node = here;
@@ -102,9 +102,9 @@ static void copies_begin_with_the_next_aggregator_that_joins(void **state)
     assert_int_equal(keeping_placed_with(&k, k.owner), 0);
     keeping_lane_hears(&k, k.owner, 0, false);
     assert_int_equal(lacks, 1);
-    k.keeper = keeping_aggregator(k.rig);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    k.holder = keeping_aggregator(k.rig);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     assert_int_equal(lacks, 1);
     assert_int_equal(has_again, 1);
 }
@@ -115,19 +115,19 @@ static void a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_open(k.keeper);
-    k.keeper->ignores = BODY(PLACE_REQUEST);
+    keeping_open(k.holder);
+    k.holder->ignores = BODY(PLACE_REQUEST);
     end_say_goodbye(k.owner);
-    envelope *place = end_expect(k.keeper, BODY(PLACE_REQUEST));
+    envelope *place = end_expect(k.holder, BODY(PLACE_REQUEST));
     assert_true(place->place_request->recovering);
-    assert_int_equal(place->place_request->pieces[0]->keeper, k.keeper->aggregator);
-    keeping_expect_silence(k.keeper, third);
-    end_answer(k.keeper, place);
+    assert_int_equal(place->place_request->pieces[0]->holder, k.holder->aggregator);
+    keeping_expect_silence(k.holder, third);
+    end_answer(k.holder, place);
     message_free(place);
-    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
-    keeping_lane_hears(&k, k.keeper, third->aggregator, true);
-    keeping_keeper_hears(&k, third, k.keeper, 2, 2, true);
-    keeping_expect_silence(k.keeper, third);
+    keeping_holder_hears(&k, k.holder, k.holder, 2, 2, false);
+    keeping_lane_hears(&k, k.holder, third->aggregator, true);
+    keeping_holder_hears(&k, third, k.holder, 2, 2, true);
+    keeping_expect_silence(k.holder, third);
 }
 
 /* The first holder has become the owner, but may not have read its copy yet. The coordinator must
@@ -135,24 +135,24 @@ static void a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_
 static void the_first_copy_serves_a_new_owner_after_any_number_of_later_copies(void **state)
 {
     struct kept k = keeping_begun(*state);
-    keeping_open(k.keeper);
+    keeping_open(k.holder);
     end_say_goodbye(k.owner);
-    assert_int_equal(keeping_placed_with(&k, k.keeper), k.keeper->aggregator);
-    keeping_keeper_hears(&k, k.keeper, k.keeper, 2, 2, false);
-    keeping_lane_hears(&k, k.keeper, 0, true);
+    assert_int_equal(keeping_placed_with(&k, k.holder), k.holder->aggregator);
+    keeping_holder_hears(&k, k.holder, k.holder, 2, 2, false);
+    keeping_lane_hears(&k, k.holder, 0, true);
     for (int i = 0; i < 2; i++) {
         struct end *next = keeping_aggregator(k.rig);
-        keeping_keeper_hears(&k, next, k.keeper, 2, 2, true);
-        keeping_lane_hears(&k, k.keeper, next->aggregator, true);
+        keeping_holder_hears(&k, next, k.holder, 2, 2, true);
+        keeping_lane_hears(&k, k.holder, next->aggregator, true);
         end_say_goodbye(next);
-        keeping_lane_hears(&k, k.keeper, 0, true);
+        keeping_lane_hears(&k, k.holder, 0, true);
     }
-    end_expect_none(k.keeper, BODY(COPIES_REQUEST));
+    end_expect_none(k.holder, BODY(COPIES_REQUEST));
 }
 
-static void expect_end_of_copy(const struct kept *k, struct end *keeper)
+static void expect_end_of_copy(const struct kept *k, struct end *holder)
 {
-    envelope *message = end_expect(keeper, BODY(COPIES_END));
+    envelope *message = end_expect(holder, BODY(COPIES_END));
     assert_int_equal(message->copies_end->n_pieces, 1);
     assert_int_equal(message->copies_end->pieces[0], k->piece.id);
     message_free(message);
@@ -164,15 +164,15 @@ static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig), *fourth;
-    record_of(k.keeper)->is_stopping = true;
+    record_of(k.holder)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     fourth = rig_aggregator(k.rig, 1);
     end_say_goodbye(k.owner);
-    expect_end_of_copy(&k, k.keeper);
+    expect_end_of_copy(&k, k.holder);
     assert_int_equal(keeping_placed_with(&k, fourth), third->aggregator);
-    keeping_keeper_hears(&k, third, fourth, 2, 2, false);
+    keeping_holder_hears(&k, third, fourth, 2, 2, false);
     keeping_lane_hears(&k, fourth, third->aggregator, false);
     end_say_goodbye(third);
     keeping_lane_hears(&k, fourth, 0, false);
@@ -183,10 +183,10 @@ static void a_holder_stays_when_its_owner_is_followed_by_another(void **state)
     struct kept k = keeping_begun(*state);
     struct end *third = rig_aggregator(k.rig, 1);
     end_say_goodbye(k.owner);
-    assert_int_equal(keeping_placed_with(&k, third), k.keeper->aggregator);
-    keeping_keeper_hears(&k, k.keeper, third, 2, 2, false);
-    keeping_lane_hears(&k, third, k.keeper->aggregator, false);
-    keeping_expect_silence(third, k.keeper);
+    assert_int_equal(keeping_placed_with(&k, third), k.holder->aggregator);
+    keeping_holder_hears(&k, k.holder, third, 2, 2, false);
+    keeping_lane_hears(&k, third, k.holder->aggregator, false);
+    keeping_expect_silence(third, k.holder);
 }
 
 /* --- the replica holder is lost --- */
@@ -196,29 +196,29 @@ static void a_holder_that_is_lost_is_followed_by_another(void **state)
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
     keeping_expect_silence(k.owner, third); /* the owner already has a holder */
-    end_say_goodbye(k.keeper);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    end_say_goodbye(k.holder);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
 
 static void without_another_holder_the_lane_continues_alone(void **state)
 {
     struct kept k = keeping_begun(*state);
-    end_say_goodbye(k.keeper);
+    end_say_goodbye(k.holder);
     keeping_lane_hears(&k, k.owner, 0, false);
     struct end *third = keeping_aggregator(k.rig);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
 }
 
 static void an_absent_holder_gets_its_tasks_again_and_is_not_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
-    struct end *third = keeping_aggregator(k.rig), before = *k.keeper;
-    end_close(k.keeper);
+    struct end *third = keeping_aggregator(k.rig), before = *k.holder;
+    end_close(k.holder);
     keeping_expect_silence(k.owner, third);
-    k.keeper = rig_rejoin(k.rig, &before, 0, NULL);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
+    k.holder = rig_rejoin(k.rig, &before, 0, NULL);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, false);
     keeping_expect_silence(k.owner, third);
 }
 
@@ -227,11 +227,11 @@ static void a_stopping_holder_is_replaced_and_awaited_until_its_end(void **state
 {
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
-    record_of(k.keeper)->is_stopping = true;
+    record_of(k.holder)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
-    end_say_goodbye(k.keeper);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
+    end_say_goodbye(k.holder);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     keeping_expect_silence(k.owner, third);
 }
@@ -285,7 +285,7 @@ static struct end *begin_with_another(struct kept *k)
 {
     struct end *third = keeping_aggregator(k->rig);
     k->owner->ignores = BODY(STATS_REQUEST);
-    record_of(k->keeper)->is_stopping = true;
+    record_of(k->holder)->is_stopping = true;
     keeping_check_all(k->rig->coordinator->service);
     keeping_lane_hears(k, k->owner, third->aggregator, true);
     return third;
@@ -297,17 +297,17 @@ static void a_former_holder_is_free_once_the_next_has_a_whole_copy(void **state)
     struct end *third = keeping_aggregator(k.rig);
     k.owner->ignores = BODY(STATS_REQUEST);
     envelope *before = ask_figures(&k);
-    record_of(k.keeper)->is_stopping = true;
+    record_of(k.holder)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     answer_figures(&k, before, 1); /* figures from before the lane wrote to the next holder */
     message_free(before);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    end_expect_none(k.owner, BODY(HOLDER_REQUEST));
     tell_figures(&k, 0);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    end_expect_none(k.owner, BODY(HOLDER_REQUEST));
     tell_figures(&k, 1);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    expect_end_of_copy(&k, k.keeper);
+    expect_end_of_copy(&k, k.holder);
 }
 
 static void a_former_holder_is_free_once_no_state_can_be_lost(void **state)
@@ -318,7 +318,7 @@ static void a_former_holder_is_free_once_no_state_can_be_lost(void **state)
     answer_with(&k, request, 0, 1);
     message_free(request);
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
-    expect_end_of_copy(&k, k.keeper);
+    expect_end_of_copy(&k, k.holder);
 }
 
 /* The coordinator was about to replace the holder, and chooses it again. */
@@ -326,13 +326,13 @@ static void a_former_holder_that_is_chosen_again_continues_with_its_copy(void **
 {
     struct kept k = keeping_begun(*state);
     struct end *third = begin_with_another(&k);
-    record_of(k.keeper)->is_stopping = false;
+    record_of(k.holder)->is_stopping = false;
     end_say_goodbye(third);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, false);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, false);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     tell_figures(&k, 1);
-    end_expect_none(k.keeper, BODY(COPIES_END));
-    keeping_expect_silence(k.owner, k.keeper);
+    end_expect_none(k.holder, BODY(COPIES_END));
+    keeping_expect_silence(k.owner, k.holder);
 }
 
 static void figures_from_before_the_holder_was_named_free_no_holder(void **state)
@@ -340,48 +340,48 @@ static void figures_from_before_the_holder_was_named_free_no_holder(void **state
     struct kept k = keeping_begun(*state);
     struct end *third = keeping_aggregator(k.rig);
     k.owner->ignores = BODY(STATS_REQUEST);
-    k.owner->refuses = BODY(KEEPER_REQUEST);
-    record_of(k.keeper)->is_stopping = true;
+    k.owner->refuses = BODY(HOLDER_REQUEST);
+    record_of(k.holder)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
     rig_settle(k.rig);
     tell_figures(&k, 1);
     k.owner->refuses = 0;
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    end_expect_none(k.owner, BODY(KEEPER_REQUEST));
+    end_expect_none(k.owner, BODY(HOLDER_REQUEST));
 }
 
 /* Starts with a local aggregator as holder, and an owner that was placed before. */
-static struct kept begin_with_local_keeper(struct rig *rig)
+static struct kept begin_with_local_holder(struct rig *rig)
 {
     struct kept k = {.rig = rig};
     rig->options.aggregators = 1;
     rig->options.cores = "0";
     rig->options.lanes_per_core = 1;
     rig_start_afresh(rig);
-    k.keeper = rig_local_aggregator(rig, 1, rig->grants[0]);
-    keeping_withhold(k.keeper);
+    k.holder = rig_local_aggregator(rig, 1, rig->grants[0]);
+    keeping_withhold(k.holder);
     k.owner = rig_aggregator(rig, 1);
     k.worker = keeping_join(rig, "resnet", DURABILITY_REPLICA, &k.session, &k.job);
     k.piece = keeping_declare(k.worker, "w");
-    assert_int_equal(keeping_placed_with(&k, k.owner), k.keeper->aggregator);
-    keeping_keeper_hears(&k, k.keeper, k.owner, 1, 1, true);
-    keeping_lane_hears(&k, k.owner, k.keeper->aggregator, false);
+    assert_int_equal(keeping_placed_with(&k, k.owner), k.holder->aggregator);
+    keeping_holder_hears(&k, k.holder, k.owner, 1, 1, true);
+    keeping_lane_hears(&k, k.owner, k.holder->aggregator, false);
     return k;
 }
 
 static void an_aggregator_that_is_stopped_first_hands_over_its_copies(void **state)
 {
-    struct kept k = begin_with_local_keeper(*state);
+    struct kept k = begin_with_local_holder(*state);
     struct end *third = keeping_aggregator(k.rig);
     k.owner->ignores = BODY(STATS_REQUEST);
-    fleet_release(record_of(k.keeper));
+    fleet_release(record_of(k.holder));
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    keeping_keeper_hears(&k, third, k.owner, 1, 1, true);
+    keeping_holder_hears(&k, third, k.owner, 1, 1, true);
     tell_figures(&k, 0);
-    end_expect_none(k.keeper, BODY(DRAIN_REQUEST));
+    end_expect_none(k.holder, BODY(DRAIN_REQUEST));
     tell_figures(&k, 1);
-    message_free(end_expect(k.keeper, BODY(DRAIN_REQUEST)));
+    message_free(end_expect(k.holder, BODY(DRAIN_REQUEST)));
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

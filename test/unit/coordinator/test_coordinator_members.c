@@ -5,10 +5,15 @@
 #include <errno.h>
 #include <string.h>
 
-#define ELASTIC(number) \
-    (struct joining) { .rank = (number), .workers = 2, .workers_max = 4 }
-#define CONTINUES(number) \
-    (struct joining) { .rank = (number), .workers = 3, .continues = true }
+static struct joining elastic(uint32_t rank)
+{
+    return (struct joining){.rank = rank, .workers = 2, .workers_max = 4};
+}
+
+static struct joining continues(uint32_t rank)
+{
+    return (struct joining){.rank = rank, .workers = 3, .continues = true};
+}
 
 static void resize_refused(struct end *e, uint32_t workers, int code, const char *text)
 {
@@ -31,7 +36,7 @@ static void expect_members(struct end *e, uint64_t ranks, uint32_t wanted)
 
 static void an_initial_worker_is_not_late(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    struct member zero = members_join(*state, elastic(0)), one = members_join(*state, elastic(1));
     assert_false(zero.is_late);
     assert_false(one.is_late);
     expect_members(zero.end, 3, 2);
@@ -42,8 +47,8 @@ static void the_answer_to_a_join_has_the_members(void **state)
 {
     envelope request;
     WIRE(JoinRequest) join;
-    members_join(*state, CONTINUES(0));
-    end_leave(members_join(*state, CONTINUES(1)).end);
+    members_join(*state, continues(0));
+    end_leave(members_join(*state, continues(1)).end);
     join_request(&request, &join, MEMBERS_JOB, 2, 3);
     join.continues = true;
     envelope *reply = end_ask(rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT), &request);
@@ -58,13 +63,13 @@ static void the_answer_to_a_join_has_the_members(void **state)
 
 static void an_initial_rank_that_has_not_joined_counts_as_present(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0));
+    struct member zero = members_join(*state, elastic(0));
     expect_members(zero.end, 3, 2);
 }
 
 static void ranks_beyond_the_wanted_workers_are_refused_until_a_resize(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0));
+    struct member zero = members_join(*state, elastic(0));
     struct joining two = {.rank = 2, .workers = 3, .workers_max = 4};
     members_join_refused(*state, two, -EPROTO, "was resized to 2 workers, without rank 2");
     members_resize(zero.end, 3);
@@ -75,22 +80,22 @@ static void ranks_beyond_the_wanted_workers_are_refused_until_a_resize(void **st
 /* Ranks started after a resize use the same command, with the old sizes, as README.md shows. */
 static void new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks(void **state)
 {
-    members_join_refused(*state, ELASTIC(2), -EPROTO, "begins with 2 workers; start rank 2 after");
-    struct member zero = members_join(*state, ELASTIC(0));
-    members_join_refused(*state, ELASTIC(2), -EPROTO, "workers, without rank 2");
-    members_join_refused(*state, ELASTIC(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
+    members_join_refused(*state, elastic(2), -EPROTO, "begins with 2 workers; start rank 2 after");
+    struct member zero = members_join(*state, elastic(0));
+    members_join_refused(*state, elastic(2), -EPROTO, "workers, without rank 2");
+    members_join_refused(*state, elastic(4), -EINVAL, "rank 4 of 4 workers; expected 0 to 3");
     members_resize(zero.end, 3);
-    assert_true(members_join(*state, ELASTIC(2)).is_late);
+    assert_true(members_join(*state, elastic(2)).is_late);
     expect_members(zero.end, 7, 3);
 }
 
 static void another_maximum_or_another_word_about_losses_is_refused(void **state)
 {
-    members_join(*state, ELASTIC(0));
-    struct joining other = ELASTIC(1);
+    members_join(*state, elastic(0));
+    struct joining other = elastic(1);
     other.workers_max = 5;
     members_join_refused(*state, other, -EPROTO, "came with another workers_max (5)");
-    other = ELASTIC(1);
+    other = elastic(1);
     other.continues = true;
     members_join_refused(*state, other, -EPROTO, "or on_worker_loss; give all ranks the same");
     other = (struct joining){.rank = 1, .workers = 2};
@@ -99,19 +104,19 @@ static void another_maximum_or_another_word_about_losses_is_refused(void **state
 
 static void a_rank_in_use_is_refused_to_a_second_process(void **state)
 {
-    members_join(*state, CONTINUES(0));
-    members_join_refused(*state, CONTINUES(0), -EEXIST, "rank 0 of job resnet is taken");
+    members_join(*state, continues(0));
+    members_join_refused(*state, continues(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
 /* Here no member has declared a tensor, so a returned rank need not wait for the end of any
  * round. */
 static void a_rank_that_has_left_may_return_as_a_late_worker(void **state)
 {
-    struct member zero = members_join(*state, CONTINUES(0)),
-                  one = members_join(*state, CONTINUES(1));
+    struct member zero = members_join(*state, continues(0)),
+                  one = members_join(*state, continues(1));
     end_leave(one.end);
     expect_members(zero.end, 5, 3);
-    assert_true(members_join(*state, CONTINUES(1)).is_late);
+    assert_true(members_join(*state, continues(1)).is_late);
     expect_members(zero.end, 7, 3);
 }
 
@@ -119,20 +124,20 @@ static void a_rank_that_has_left_may_return_as_a_late_worker(void **state)
 
 static void a_job_ends_only_when_its_last_rank_leaves(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    struct member zero = members_join(*state, elastic(0)), one = members_join(*state, elastic(1));
     uint32_t before = members_told(zero.end).version;
     end_leave(one.end);
     assert_true(members_told(zero.end).version > before);
     end_expect_none(zero.end, BODY(JOB_FAILURE));
     end_leave(zero.end);
-    assert_int_not_equal(members_join(*state, ELASTIC(0)).job, zero.job);
+    assert_int_not_equal(members_join(*state, elastic(0)).job, zero.job);
 }
 
 static void a_worker_that_a_lane_has_lost_leaves_the_job(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
-    struct member zero = members_join(*state, CONTINUES(0)),
-                  one = members_join(*state, CONTINUES(1));
+    struct member zero = members_join(*state, continues(0)),
+                  one = members_join(*state, continues(1));
     members_lose(lane, lane->lanes[0], one.job, 1);
     envelope *why = end_expect(one.end, BODY(JOB_FAILURE));
     assert_non_null(strstr(why->job_failure->text, "has lost its connection to lane"));
@@ -146,8 +151,8 @@ static void a_worker_that_a_lane_has_lost_leaves_the_job(void **state)
 static void a_living_worker_whose_connection_may_come_back_stays_a_member(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
-    struct member zero = members_join(*state, CONTINUES(0)),
-                  one = members_join(*state, CONTINUES(1));
+    struct member zero = members_join(*state, continues(0)),
+                  one = members_join(*state, continues(1));
     members_told(zero.end);
     members_break(lane, one.job, 1);
     members_break(lane, one.job, 1); /* reported again after each join of the aggregator */
@@ -160,11 +165,11 @@ static void a_living_worker_whose_connection_may_come_back_stays_a_member(void *
 static void a_lost_worker_fails_a_job_that_is_not_elastic(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
-    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    struct member zero = members_join(*state, elastic(0)), one = members_join(*state, elastic(1));
     members_lose(lane, lane->lanes[0], one.job, 1);
     message_free(end_expect(zero.end, BODY(JOB_FAILURE)));
     message_free(end_expect(one.end, BODY(JOB_FAILURE)));
-    members_join_refused(*state, ELASTIC(1), -ESTALE, "has failed");
+    members_join_refused(*state, elastic(1), -ESTALE, "has failed");
     resize_refused(zero.end, 1, -ECONNRESET, "has failed");
 }
 
@@ -172,8 +177,8 @@ static void a_loss_report_counts_once_and_only_from_a_lane_of_the_job(void **sta
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1), *other = rig_aggregator(rig, 1);
-    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
-    members_join(rig, CONTINUES(2));
+    struct member zero = members_join(rig, continues(0)), one = members_join(rig, continues(1));
+    members_join(rig, continues(2));
     uint32_t before = members_told(zero.end).version;
     /* reports from a peer that is no aggregator have no effect */
     members_lose(zero.end, lane->lanes[0], one.job, 1);
@@ -194,9 +199,9 @@ static void an_old_loss_report_does_not_apply_to_a_returned_rank(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
-    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
+    struct member zero = members_join(rig, continues(0)), one = members_join(rig, continues(1));
     end_leave(one.end);
-    one = members_join(rig, CONTINUES(1));
+    one = members_join(rig, continues(1));
     members_lose(lane, lane->lanes[0], one.job, 1);
     expect_members(zero.end, 7, 3);
     end_expect_none(one.end, BODY(JOB_FAILURE));
@@ -206,9 +211,9 @@ static void an_old_loss_report_does_not_apply_to_a_returned_rank(void **state)
 static void the_death_of_a_process_with_a_waiting_declare_changes_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    struct joining how = CONTINUES(1);
+    struct joining how = continues(1);
     struct end *lane = rig_aggregator(rig, 1);
-    struct member zero = members_join(rig, CONTINUES(0)), one = members_join(rig, CONTINUES(1));
+    struct member zero = members_join(rig, continues(0)), one = members_join(rig, continues(1));
     members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
     members_declared(one.end, members_declare(one.end, "w", NULL), NULL);
     end_leave(one.end);
@@ -225,20 +230,20 @@ static void the_death_of_a_process_with_a_waiting_declare_changes_nothing_else(v
 
 static void a_disconnected_rank_stays_a_member_and_resumes_its_session(void **state)
 {
-    struct member zero = members_join(*state, CONTINUES(0)),
-                  one = members_join(*state, CONTINUES(1));
+    struct member zero = members_join(*state, continues(0)),
+                  one = members_join(*state, continues(1));
     members_told(zero.end);
     end_close(one.end);
     end_expect_none(zero.end, BODY(MEMBERSHIP));
-    members_resume(*state, &one, CONTINUES(1));
+    members_resume(*state, &one, continues(1));
     expect_members(one.end, 7, 3);
 }
 
 static void a_removed_rank_cannot_resume_its_session(void **state)
 {
     struct end *lane = rig_aggregator(*state, 1);
-    struct member one = members_join(*state, CONTINUES(1));
-    members_join(*state, CONTINUES(0));
+    struct member one = members_join(*state, continues(1));
+    members_join(*state, continues(0));
     members_lose(lane, lane->lanes[0], one.job, 1);
     end_expect_closed(one.end);
     envelope request;
@@ -270,11 +275,11 @@ static void a_late_worker_with_another_tensor_is_refused_alone(void **state)
     struct member workers[3];
     rig_aggregator(rig, 1);
     for (uint32_t rank = 0; rank < 3; rank++)
-        workers[rank] = members_join(rig, CONTINUES(rank));
+        workers[rank] = members_join(rig, continues(rank));
     for (uint32_t rank = 0; rank < 3; rank++)
         members_declared(workers[rank].end, members_declare(workers[rank].end, "w", NULL), NULL);
     end_leave(workers[2].end);
-    struct end *late = members_join(rig, CONTINUES(2)).end;
+    struct end *late = members_join(rig, continues(2)).end;
     expect_refused(late, end_declare_one(late, "w", 200),
                    "late rank 2 declared f32[200]; expected f32[100], as ranks 0, 1 declared; "
                    "correct the declaration of the late rank; the other ranks train on");
@@ -292,7 +297,7 @@ static void initial_ranks_must_agree_on_a_tensor(void **state)
 {
     struct rig *rig = *state;
     rig_aggregator(rig, 1);
-    struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
+    struct member zero = members_join(rig, elastic(0)), one = members_join(rig, elastic(1));
     members_declared(zero.end, members_declare(zero.end, "w", NULL), NULL);
     expect_refused(one.end, end_declare_one(one.end, "w", 200),
                    "rank 1 declared f32[200]; all ranks must declare the same");
@@ -303,7 +308,7 @@ static void initial_ranks_must_agree_on_a_tensor(void **state)
 
 static void a_resize_is_checked_for_caller_and_size(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0));
+    struct member zero = members_join(*state, elastic(0));
     resize_refused(zero.end, 0, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(zero.end, 5, -EINVAL, "workers; expected 1 to 4, its workers_max");
     resize_refused(zero.end, UINT32_MAX, -EINVAL, "workers; expected 1 to 4, its workers_max");
@@ -316,23 +321,23 @@ static void a_resize_is_checked_for_caller_and_size(void **state)
 
 static void all_ranks_get_a_resize_as_a_request_only(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0)), one = members_join(*state, ELASTIC(1));
+    struct member zero = members_join(*state, elastic(0)), one = members_join(*state, elastic(1));
     members_resize(zero.end, 1);
     expect_members(zero.end, 3, 1); /* rank 1 is a member until it leaves */
     expect_members(one.end, 3, 1);
-    members_join_refused(*state, ELASTIC(1), -EPROTO, "workers, without rank 1");
+    members_join_refused(*state, elastic(1), -EPROTO, "workers, without rank 1");
     end_leave(one.end);
     expect_members(zero.end, 1, 1);
 }
 
 static void a_smaller_size_ends_the_wait_for_missing_higher_ranks(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0));
+    struct member zero = members_join(*state, elastic(0));
     members_resize(zero.end, 1);
     expect_members(zero.end, 1, 1);
     members_resize(zero.end, 2);
     expect_members(zero.end, 1, 2);
-    assert_true(members_join(*state, ELASTIC(1)).is_late);
+    assert_true(members_join(*state, elastic(1)).is_late);
 }
 
 #define FOUR(number) \
@@ -393,7 +398,7 @@ static void a_restarted_coordinator_waits_for_rank_0_that_has_not_joined(void **
 
 static void a_repeated_resize_is_carried_out_each_time(void **state)
 {
-    struct member zero = members_join(*state, ELASTIC(0));
+    struct member zero = members_join(*state, elastic(0));
     members_resize(zero.end, 4);
     uint32_t first = members_told(zero.end).version;
     members_resize(zero.end, 4);
@@ -407,13 +412,13 @@ static void a_repeated_resize_is_carried_out_each_time(void **state)
 static void membership_outlives_the_coordinator(void **state)
 {
     struct rig *rig = *state;
-    struct member zero = members_join(rig, ELASTIC(0)), one = members_join(rig, ELASTIC(1));
+    struct member zero = members_join(rig, elastic(0)), one = members_join(rig, elastic(1));
     members_resize(zero.end, 3);
     end_leave(one.end);
     struct told before = members_told(zero.end);
     rig_crash(rig);
     rig_start(rig);
-    members_resume(rig, &zero, ELASTIC(0));
+    members_resume(rig, &zero, elastic(0));
     struct told after = members_told(zero.end);
     assert_memory_equal(&before, &after, sizeof before);
     assert_true(members_join(rig, (struct joining){1, 3, 4, false}).is_late);
@@ -457,7 +462,7 @@ static struct scene begin(struct rig *rig)
 {
     struct scene s = {.rig = rig, .lane = rig_aggregator(rig, 1)};
     for (uint32_t rank = 0; rank < 3; rank++)
-        s.workers[rank] = members_join(rig, CONTINUES(rank));
+        s.workers[rank] = members_join(rig, continues(rank));
     for (uint32_t rank = 0; rank < 3; rank++) {
         struct end *e = s.workers[rank].end;
         s.tensor = members_declared(e, members_declare(e, "w", NULL), NULL);
@@ -499,7 +504,7 @@ static void a_restarted_coordinator_has_the_last_round(void **state)
     s.lane = shadow_rejoin(&s.shadow, s.rig, &before, s.workers[0].job);
     s.lane->ignores = BODY(PLACE_REQUEST);
     for (uint32_t rank = 0; rank < 2; rank++)
-        members_resume(s.rig, &s.workers[rank], CONTINUES(rank));
+        members_resume(s.rig, &s.workers[rank], continues(rank));
     s.kept = end_expect(s.lane, BODY(PLACE_REQUEST));
     check_placed(&s, ROUND);
     message_free(s.kept);

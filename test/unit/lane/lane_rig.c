@@ -213,7 +213,7 @@ void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank)
                      0);
     rig_until(rig, w->is_open);
     assert_int_equal(fabric_lend(w->conn, &w->region, 0), 0);
-    rig_until(rig, w->next_ticket.magic == RECORD_MAGIC || (rank & RECORD_KEEPER));
+    rig_until(rig, w->next_ticket.magic == RECORD_MAGIC || (rank & RECORD_HOLDER));
     rig_until(rig, has_region(rig, job, rank));
 }
 

@@ -97,7 +97,7 @@ struct lane_job_use rig_use(struct rig *rig);
 /* Returns a ticket that the lane will accept. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
 /* Connects worker i and shares its region. The rank of a holder of copies includes
- * RECORD_KEEPER. */
+ * RECORD_HOLDER. */
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
 /* Starts RIG_JOB with `count` connected workers. */
 void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t pieces,

@@ -1,6 +1,6 @@
 /* Tests when a new owner may use a copy that had just started (RULES.md of svc/lane, A49). The copy
  * contains one round only. The lost lane had committed this round. */
-#include "test/unit/lane/keeper_rig.h"
+#include "test/unit/lane/holder_rig.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -14,9 +14,9 @@
 /* The lane dies when the copy is complete. No rank has received the COMMIT. */
 static void lose_lane_behind_a_copy_that_begins(void)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     name(NUMBER(OTHER), false);
-    connect_keeper(OTHER);
+    connect_holder(OTHER);
     keep(OTHER);
     expect_filled(OTHER, 3);
     memcpy(kept, rig_input(&rig, OTHER, halves[0]), sizeof kept);
@@ -28,12 +28,12 @@ static void expect_told(uint8_t standing)
 {
     lose_lane_behind_a_copy_that_begins();
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 3, RECORD_UPDATE, standing);
     await_commit(3);
     follow(4, 5);
-    expect_kept(KEEPER, 5);
+    expect_kept(HOLDER, 5);
 }
 
 static void a_rank_with_the_result_learns_of_its_commit(void **state) { expect_told(RECORD_HOLDS); }
@@ -48,14 +48,14 @@ static void a_rank_that_waits_for_the_result_learns_of_its_commit(void **state)
 static void a_present_state_is_rolled_back_for_any_state_of_its_copy(void **state)
 {
     static float before[ARRAYS][ELEMENTS];
-    start_with_keeper(2);
+    start_with_holder(2);
     memcpy(before, model, sizeof before);
     follow(3, 3);
-    end_connection(KEEPER);
-    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES);
-    connect_again(KEEPER);
-    keep(KEEPER);
-    expect_filled(KEEPER, 3);
+    end_connection(HOLDER);
+    memset(rig_input(&rig, HOLDER, halves[0]), 0, 2 * HALF_BYTES);
+    connect_again(HOLDER);
+    keep(HOLDER);
+    expect_filled(HOLDER, 3);
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);
     memcpy(model, before, sizeof before);
@@ -66,7 +66,7 @@ static void a_present_state_is_rolled_back_for_any_state_of_its_copy(void **stat
     expect_commit(3);
     say_anew(0, 4, RECORD_ANNOUNCE);
     expect_commit(4);
-    expect_kept(KEEPER, 4);
+    expect_kept(HOLDER, 4);
 }
 
 static void enter(uint32_t rank)
@@ -89,7 +89,7 @@ static void no_rank_enters_after_a_round_known_only_from_a_copy(void **state)
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(3);
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     say_anew(0, 3, RECORD_ANNOUNCE);
     enter(1);
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -105,7 +105,7 @@ static void after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks(voi
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     say_anew(0, 3, RECORD_ANNOUNCE);
     expect_error(0, -EOWNERDEAD, "died with the lane");
     assert_int_equal(commits(), 0);
@@ -122,13 +122,13 @@ static void new_ranks_of_a_placed_piece_end_no_round_of_the_former_ranks(void **
                     (struct lane_piece){.id = W,
                                         .elements = ELEMENTS,
                                         .terms = {.rule = UPDATE_ADAM},
-                                        .keeper = NUMBER(KEEPER)},
+                                        .holder = NUMBER(HOLDER)},
                     true);
     rig_connect(&rig, 0, RIG_JOB, 0);
     rig.count = 1;
     tell(0, &usual);
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     say(0, 3, RECORD_UPDATE, RECORD_ANNOUNCE);
     expect_error(0, -EOWNERDEAD, "died with the lane");
     assert_int_equal(commits(), 0);

@@ -460,11 +460,9 @@ static void an_overfull_lane_is_predicted_to_take_all(void **state)
     free(losses);
 }
 
-#define ROOM_OF(name)                                                                     \
-    {                                                                                     \
-        "the_room_of_" #name "_is_the_most_that_keeps_every_limit",                       \
-            the_room_is_the_most_that_keeps_every_limit, NULL, NULL, (void *)&loss_##name \
-    }
+#define ROOM_OF(name)                                           \
+    "the_room_of_" #name "_is_the_most_that_keeps_every_limit", \
+        the_room_is_the_most_that_keeps_every_limit, NULL, NULL, (void *)&loss_##name
 
 int main(void)
 {
@@ -479,9 +477,9 @@ int main(void)
         cmocka_unit_test(lane_time_beyond_the_measured_spread_lengthens_the_round),
         cmocka_unit_test(rate_looks_at_the_sum_alone),
         cmocka_unit_test(cycle_punishes_periods_that_do_not_divide),
-        ROOM_OF(shared),
-        ROOM_OF(rate),
-        ROOM_OF(cycle),
+        {ROOM_OF(shared)},
+        {ROOM_OF(rate)},
+        {ROOM_OF(cycle)},
         cmocka_unit_test(the_strictest_limit_that_is_named_wins),
         cmocka_unit_test(losses_are_predicted_by_the_named_policy),
         cmocka_unit_test(a_job_as_it_was_measured_is_predicted_to_lose_nothing),

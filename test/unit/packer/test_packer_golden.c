@@ -256,18 +256,16 @@ static void placements_are_the_golden_ones(void **state)
     free(model);
 }
 
-#define MODEL(name)                                                                                \
-    {                                                                                              \
-        "placements_of_" #name "_are_the_golden_ones", placements_are_the_golden_ones, NULL, NULL, \
-            (void *)#name                                                                          \
-    }
+#define MODEL(name)                                                                            \
+    "placements_of_" #name "_are_the_golden_ones", placements_are_the_golden_ones, NULL, NULL, \
+        (void *)#name
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(alexnet),  MODEL(bert_base),    MODEL(deepspeech2), MODEL(densenet121),
-        MODEL(gpt2),     MODEL(inception_v3), MODEL(lstm_lm),     MODEL(mobilenet_v2),
-        MODEL(resnet50), MODEL(vgg16),
+        {MODEL(alexnet)},  {MODEL(bert_base)},    {MODEL(deepspeech2)}, {MODEL(densenet121)},
+        {MODEL(gpt2)},     {MODEL(inception_v3)}, {MODEL(lstm_lm)},     {MODEL(mobilenet_v2)},
+        {MODEL(resnet50)}, {MODEL(vgg16)},
     };
 
     update = argc > 1 && strcmp(argv[1], "--update") == 0;

@@ -125,7 +125,7 @@ static inline void listen_shm(struct scripted_lane *lane)
 {
     static int serial;
     char name[FABRIC_ADDRESS_BYTES_MAX];
-    snprintf(name, sizeof name, "@gradpool-keeper-%d-%d", (int)getpid(), serial++);
+    snprintf(name, sizeof name, "@gradpool-holder-%d-%d", (int)getpid(), serial++);
     assert_int_equal(fabric_open("shm", NULL, &lane->shm), 0);
     assert_int_equal(fabric_listen(lane->shm, name, lane->shm_address), 0);
 }
@@ -200,7 +200,7 @@ static inline struct record_connect ticket_for(uint32_t lane)
     static uint8_t number;
     return (struct record_connect){.magic = RECORD_MAGIC,
                                    .job = JOB,
-                                   .rank = RECORD_KEEPER | AGGREGATOR,
+                                   .rank = RECORD_HOLDER | AGGREGATOR,
                                    .lane = lane,
                                    .token = {++number}};
 }

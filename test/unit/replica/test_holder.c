@@ -22,7 +22,7 @@ static void a_ticket_is_requested_once_and_copies_are_reported_when_connected(vo
     expect_no_ask();
     grant(1);
     expect_told(1, 3);
-    assert_int_equal(lanes[1].ticket.rank, RECORD_KEEPER | AGGREGATOR);
+    assert_int_equal(lanes[1].ticket.rank, RECORD_HOLDER | AGGREGATOR);
     assert_int_equal(lanes[1].ticket.lane, 1);
     assert_int_equal(lanes[1].regions, 1);
     for (uint32_t i = 0; i < 3; i++)

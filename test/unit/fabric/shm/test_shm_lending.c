@@ -259,19 +259,18 @@ static void a_connection_that_ends_while_its_region_is_mapped_does_no_harm_(void
     region_destroy(&region);
 }
 
-#define CASE(f, how)                     \
-    {                                    \
-#f #how, f, how, tear_down, NULL \
+#define CASE(f, how) #f #how, f, how, tear_down, NULL
+#define CASES(how)                                                                        \
+    {CASE(a_region_is_mapped_up_to_its_first_absent_page_, how)},                         \
+        {CASE(pages_that_come_later_are_mapped_before_the_record_that_names_them_, how)}, \
+        {CASE(memory_that_is_announced_without_its_pages_ends_the_connection_, how)},     \
+        {CASE(pages_removed_after_the_announcement_are_not_added_again_, how)},           \
+        {CASE(existing_pages_are_mapped_early_and_no_page_is_added_, how)},               \
+        {CASE(a_large_region_without_pages_costs_nothing_, how)},                         \
+        {CASE(a_region_withdrawn_while_it_is_mapped_does_no_harm_, how)},                 \
+    {                                                                                     \
+        CASE(a_connection_that_ends_while_its_region_is_mapped_does_no_harm_, how)        \
     }
-#define CASES(how)                                                                      \
-    CASE(a_region_is_mapped_up_to_its_first_absent_page_, how),                         \
-        CASE(pages_that_come_later_are_mapped_before_the_record_that_names_them_, how), \
-        CASE(memory_that_is_announced_without_its_pages_ends_the_connection_, how),     \
-        CASE(pages_removed_after_the_announcement_are_not_added_again_, how),           \
-        CASE(existing_pages_are_mapped_early_and_no_page_is_added_, how),               \
-        CASE(a_large_region_without_pages_costs_nothing_, how),                         \
-        CASE(a_region_withdrawn_while_it_is_mapped_does_no_harm_, how),                 \
-        CASE(a_connection_that_ends_while_its_region_is_mapped_does_no_harm_, how)
 
 int main(void)
 {

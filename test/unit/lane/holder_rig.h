@@ -1,7 +1,7 @@
 /* A piece with a copy on another aggregator (a replica). The test runs its lane, its workers and
  * the holders of its copies step by step (svc/wire, W20). */
-#ifndef GRADPOOL_TEST_KEEPER_RIG_H
-#define GRADPOOL_TEST_KEEPER_RIG_H
+#ifndef GRADPOOL_TEST_HOLDER_RIG_H
+#define GRADPOOL_TEST_HOLDER_RIG_H
 
 #include "svc/lane/chunk/transfer_types.h"
 #include "svc/lane/move/moved_state.h"
@@ -16,7 +16,7 @@
 #define STATE_BYTES (ARRAYS * BYTES)
 #define HALF_BYTES (STATE_BYTES + 64) /* the state, followed by its stamp */
 /* Workers of the rig that store copies, with their numbers as aggregators. */
-#define KEEPER 2
+#define HOLDER 2
 #define OTHER 3
 #define NUMBER(i) (40 + (i))
 #define NOTE 4711
@@ -45,9 +45,9 @@ static inline bool has_stamp(uint32_t i, uint64_t round, uint64_t steps)
     return stamp.round == round && stamp.steps == steps;
 }
 
-static inline void connect_keeper(uint32_t i)
+static inline void connect_holder(uint32_t i)
 {
-    rig_connect(&rig, i, RIG_JOB, RECORD_KEEPER | NUMBER(i));
+    rig_connect(&rig, i, RIG_JOB, RECORD_HOLDER | NUMBER(i));
 }
 
 static inline void end_connection(uint32_t i)
@@ -60,7 +60,7 @@ static inline void end_connection(uint32_t i)
 static inline void connect_again(uint32_t i)
 {
     struct rig_worker *w = &rig.workers[i];
-    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_KEEPER | NUMBER(i));
+    struct record_connect ticket = rig_ticket(&rig, RIG_JOB, RECORD_HOLDER | NUMBER(i));
     w->is_open = w->is_closed = false;
     assert_int_equal(fabric_connect(w->fabric, rig.address, &ticket, sizeof ticket, w, &w->conn),
                      0);
@@ -100,7 +100,7 @@ static inline void place(bool recovering)
                     (struct lane_piece){.id = W,
                                         .elements = ELEMENTS,
                                         .terms = {.rule = UPDATE_ADAM},
-                                        .keeper = NUMBER(KEEPER)},
+                                        .holder = NUMBER(HOLDER)},
                     recovering);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rig_connect(&rig, rank, RIG_JOB, rank);
@@ -118,11 +118,11 @@ static inline void follow(uint64_t from, uint64_t to)
 }
 
 /* Sets the parameters and their copy in round 1. */
-static inline void start_with_keeper(uint64_t rounds)
+static inline void start_with_holder(uint64_t rounds)
 {
     place(false);
-    connect_keeper(KEEPER);
-    keep(KEEPER);
+    connect_holder(HOLDER);
+    keep(HOLDER);
     set(1);
     model_set();
     follow(2, rounds);
@@ -177,15 +177,15 @@ static char kept[2 * HALF_BYTES];
 
 static inline void lose_lane(void)
 {
-    memcpy(kept, rig_input(&rig, KEEPER, halves[0]), sizeof kept);
+    memcpy(kept, rig_input(&rig, HOLDER, halves[0]), sizeof kept);
     rig_stop(&rig);
     place(true);
 }
 
 static inline void bring_copy(void)
 {
-    connect_keeper(KEEPER);
-    memcpy(rig_input(&rig, KEEPER, halves[0]), kept, sizeof kept);
+    connect_holder(HOLDER);
+    memcpy(rig_input(&rig, HOLDER, halves[0]), kept, sizeof kept);
 }
 
 static char moved[STATE_BYTES + LANE_STATE_HEAD_BYTES];
@@ -223,9 +223,9 @@ static inline void expect_filled(uint32_t i, uint64_t round)
     expect_kept(i, round);
 }
 
-static inline void name(uint32_t keeper, bool when_known)
+static inline void name(uint32_t holder, bool when_known)
 {
-    lane_set_keeper(rig.lane, RIG_JOB, pieces, 1, keeper, when_known);
+    lane_set_holder(rig.lane, RIG_JOB, pieces, 1, holder, when_known);
 }
 
 /* ---- changes of ranks ---- */
@@ -258,7 +258,7 @@ static inline void regroup(uint64_t ranks)
                                     .tensor = "w",
                                     .terms = {.rule = UPDATE_ADAM},
                                     .ranks = left,
-                                    .keeper = NUMBER(KEEPER)};
+                                    .holder = NUMBER(HOLDER)};
     assert_int_equal(lane_release(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_let_go(rig.lane, RIG_JOB, gone);
     rig_until(&rig, lane_rested(rig.lane, RIG_JOB, pieces, 1) == 1);

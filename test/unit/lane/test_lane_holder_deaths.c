@@ -2,7 +2,7 @@
  * svc/lane, A49; svc/wire, W20). The bits must always be the same. Over the network or with a
  * sanitizer only some steps are tested, with GRADPOOL_TEST_LONG all. */
 #include "test/lib/extent.h"
-#include "test/unit/lane/keeper_rig.h"
+#include "test/unit/lane/holder_rig.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -24,11 +24,11 @@ static bool has_heard[RANKS], has_result[RANKS];
 static void walk(uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
-        for (uint32_t i = 0; i <= KEEPER; i++)
-            rig.workers[i].is_stopped = step % (KEEPER + 2) != i;
+        for (uint32_t i = 0; i <= HOLDER; i++)
+            rig.workers[i].is_stopped = step % (HOLDER + 2) != i;
         rig_turn(&rig);
     }
-    for (uint32_t i = 0; i <= KEEPER; i++)
+    for (uint32_t i = 0; i <= HOLDER; i++)
         rig.workers[i].is_stopped = false;
 }
 
@@ -60,7 +60,7 @@ static void lose_owner(void)
 {
     lose_lane_alone();
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
 }
 
 static void stand(uint32_t rank, uint64_t round)
@@ -94,13 +94,13 @@ static void expect_round(uint64_t round)
 static void expect_to_go_on_from(uint64_t round)
 {
     follow(round, round + 1);
-    expect_kept(KEEPER, round + 1);
+    expect_kept(HOLDER, round + 1);
     rig_stop(&rig);
 }
 
 static bool owner_dies_in_round(uint32_t steps)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     announce_all(4);
     walk(steps);
     bool is_over = look_who_has_heard(4);
@@ -111,34 +111,34 @@ static bool owner_dies_in_round(uint32_t steps)
     return is_over;
 }
 
-static bool keeper_dies_in_round(uint32_t steps)
+static bool holder_dies_in_round(uint32_t steps)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     announce_all(4);
     walk(steps);
     bool is_over = look_who_has_heard(4);
-    end_connection(KEEPER);
-    memset(rig_input(&rig, KEEPER, halves[0]), 0, 2 * HALF_BYTES); /* the new holder has no copy */
-    connect_again(KEEPER);
-    keep(KEEPER);
+    end_connection(HOLDER);
+    memset(rig_input(&rig, HOLDER, halves[0]), 0, 2 * HALF_BYTES); /* the new holder has no copy */
+    connect_again(HOLDER);
+    keep(HOLDER);
     expect_round(4);
     expect_to_go_on_from(5);
     return is_over;
 }
 
 /* The next holder connects before the coordinator has named it to the owner. */
-static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
+static bool owner_dies_before_the_next_holder_counts(uint32_t steps)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     announce_all(4);
     walk(steps);
     bool is_over = look_who_has_heard(4);
     lose_lane_alone();
     name(NUMBER(OTHER), true);
-    connect_keeper(OTHER);
+    connect_holder(OTHER);
     keep(OTHER);
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     all_stand(4);
     expect_round(4);
     follow(5, 6);
@@ -149,19 +149,19 @@ static bool owner_dies_before_the_next_keeper_counts(uint32_t steps)
 
 /* The holder dies during a round, and then the piece moves. Some ranks may have the result of the
  * round, which the next lane repeats. */
-static bool keeper_dies_before_a_move(uint32_t steps)
+static bool holder_dies_before_a_move(uint32_t steps)
 {
     struct lane_standing standing;
-    start_with_keeper(3);
+    start_with_holder(3);
     announce_all(4);
     walk(steps);
-    end_connection(KEEPER);
+    end_connection(HOLDER);
     size_t bytes = let_go(&standing);
     bool is_over = look_who_has_heard(4);
     lose_lane_alone();
     hand_over(bytes, standing.round);
-    connect_keeper(KEEPER); /* connects a new holder, which has no copy */
-    keep(KEEPER);
+    connect_holder(HOLDER); /* connects a new holder, which has no copy */
+    keep(HOLDER);
     all_stand(4);
     expect_round(4);
     expect_to_go_on_from(5);
@@ -170,7 +170,7 @@ static bool keeper_dies_before_a_move(uint32_t steps)
 
 static bool owner_dies_in_recovery(uint32_t steps)
 {
-    start_with_keeper(4);
+    start_with_holder(4);
     (void)look_who_has_heard(4);
     lose_owner();
     all_stand(4);
@@ -185,7 +185,7 @@ static bool owner_dies_in_recovery(uint32_t steps)
 
 static bool owner_dies_before_all_have_spoken(uint32_t steps)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     announce_all(4);
     lose_owner();
     update(0, 4);
@@ -203,14 +203,14 @@ static void expect_next(uint64_t round)
 {
     say_anew(0, round, RECORD_ANNOUNCE);
     expect_commit(round);
-    expect_kept(KEEPER, round);
+    expect_kept(HOLDER, round);
 }
 
 /* A host fails with an owner and a rank, and the rank's gradient is lost. A result whose state is
  * not in the copy must not have reached any rank. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
-    start_with_keeper(3);
+    start_with_holder(3);
     lane_set_elastic(rig.lane, RIG_JOB);
     announce_all(4);
     walk(steps);
@@ -222,7 +222,7 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);
     bring_copy();
-    keep(KEEPER);
+    keep(HOLDER);
     if (has_heard[0])
         say_anew(0, 4, RECORD_IDLE);
     else
@@ -249,17 +249,17 @@ static void an_owner_may_die_at_any_step_of_a_round(void **state)
 
 static void an_owner_may_die_though_the_next_has_another_holder(void **state)
 {
-    each_step("the owner, before the next keeper counts", owner_dies_before_the_next_keeper_counts);
+    each_step("the owner, before the next holder counts", owner_dies_before_the_next_holder_counts);
 }
 
 static void a_holder_may_die_at_any_step_of_a_round_before_a_move(void **state)
 {
-    each_step("who keeps a copy, before a move", keeper_dies_before_a_move);
+    each_step("who keeps a copy, before a move", holder_dies_before_a_move);
 }
 
 static void a_holder_may_die_at_any_step_of_a_round(void **state)
 {
-    each_step("who keeps a copy, in a round", keeper_dies_in_round);
+    each_step("who keeps a copy, in a round", holder_dies_in_round);
 }
 
 static void an_owner_may_die_with_a_rank_at_any_step_of_a_round(void **state)
