@@ -42,14 +42,15 @@ void leave_close(struct gp_job *job)
 }
 
 /* Returns whether every other rank has the results that this worker has. If the worker left before,
- * the service would treat the leave as a loss. */
+ * the service would treat the leave as a loss, and repeat the last round of the others without this
+ * worker. The last round of a tensor with an open round is the kept one. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
     if (job->failure.code)
         return true;
     for_each_tensor (t, job) {
-        if (t->without_commit > 0 && t->without_result == 0)
+        if (t->has_kept || (t->without_commit > 0 && t->without_result == 0))
             return false;
     }
     return true;

@@ -283,9 +283,14 @@ class Workers(unittest.TestCase):
 
     def check_resized(self):
         """Checks that the job had 2, 3 and 2 workers, and that each epoch used each sample once."""
-        used = self.used()
-        epochs = {epoch for epoch, _ in used}
-        self.assertEqual((len(used), set(used.values())), (SAMPLES * len(epochs), {1}))
+        places = collections.defaultdict(list)
+        for number, (of_ranks, _) in sorted(self.steps().items()):
+            for rank, line in sorted(of_ranks.items()):
+                for index in line['indices']:
+                    places[line['epoch'], index].append((number, rank))
+        self.assertEqual({sample: at for sample, at in places.items() if len(at) > 1}, {})
+        epochs = {epoch for epoch, _ in places}
+        self.assertEqual(len(places), SAMPLES * len(epochs))
         present = [len([1 for line in of_ranks.values() if line['weight']])
                    for _, (of_ranks, _) in sorted(self.steps().items()) if len(of_ranks) > 1]
         self.assertEqual((present[0], max(present), present[-2]), (2, 3, 2))

@@ -19,6 +19,7 @@
 #define ELEMENTS 1000
 #define MOST 4
 #define PIECES 4
+#define LEAVE_STEP_NS NS_PER_S /* longest wait of a leave for commits, as in leave.c */
 #define ANSWER_MS 500 /* a deadline that will pass, but long enough for an answer of the service */
 
 static gp_tensor *t[WORKERS];
@@ -510,6 +511,20 @@ static void an_open_round_is_not_reported(void **state)
     script_unlock(&rig);
 }
 
+/* Other ranks may lack the result of round 1, and would repeat the round without this rank. */
+static void a_rank_with_an_open_round_waits_for_the_commit_of_the_round_before(void **state)
+{
+    declare("w", ELEMENTS, t);
+    script_lock(&rig);
+    rig.holds_commits = true;
+    script_unlock(&rig);
+    run_round(t, 1);
+    push(1, 2);
+    uint64_t begun_ns = clock_now_ns();
+    gp_job_leave(jobs[1]);
+    assert_true(clock_now_ns() - begun_ns >= LEAVE_STEP_NS);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -538,6 +553,7 @@ int main(void)
         CASE(a_late_worker_waits_for_its_entry_until_the_deadline),
         CASE(a_worker_that_leaves_reports_its_last_rounds),
         CASE(an_open_round_is_not_reported),
+        CASE(a_rank_with_an_open_round_waits_for_the_commit_of_the_round_before),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
