@@ -56,20 +56,24 @@ static bool is_settled(void *context)
     return true;
 }
 
-/* The tensors without an open round, and the last round of each. */
+/* Tensors, and the newest committed round of each. */
 struct settled {
     uint32_t *tensors;
     uint64_t *rounds;
     size_t count;
 };
 
-static bool tensor_is_settled(const struct gp_tensor *t)
+/* Returns the newest round of the tensor that is known to be committed; 0: none. A round that is
+ * open needs the commit of the round before, unless that round is kept. */
+static uint64_t tensor_settled(const struct gp_tensor *t)
 {
-    return t->without_commit == 0 && t->round > 0 && !t->failure.code;
+    if (t->failure.code || t->has_kept || t->round == 0)
+        return 0;
+    return t->without_commit == 0 ? t->round : t->round - 1;
 }
 
-/* Lists the tensors without an open round. If no memory is left, the list is empty: a rank that has
- * not received a COMMIT then repeats the round without this worker. */
+/* Lists the newest committed rounds. If no memory is left, the list is empty: a rank that has not
+ * received a COMMIT then repeats the round without this worker. */
 static struct settled settled_of(struct gp_job *job)
 {
     struct settled settled = {0};
@@ -77,16 +81,17 @@ static struct settled settled_of(struct gp_job *job)
     if (!job->is_elastic)
         return settled;
     for_each_tensor (t, job)
-        count += tensor_is_settled(t);
+        count++;
     settled.tensors = calloc(count + 1, sizeof *settled.tensors);
     settled.rounds = calloc(count + 1, sizeof *settled.rounds);
     if (!settled.tensors || !settled.rounds)
         return settled;
     for_each_tensor (t, job) {
-        if (!tensor_is_settled(t))
+        uint64_t round = tensor_settled(t);
+        if (round == 0)
             continue;
         settled.tensors[settled.count] = t->id;
-        settled.rounds[settled.count++] = t->round;
+        settled.rounds[settled.count++] = round;
     }
     return settled;
 }

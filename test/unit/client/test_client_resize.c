@@ -499,11 +499,23 @@ static void a_worker_that_leaves_reports_its_last_rounds(void **state)
     script_unlock(&rig);
 }
 
-static void an_open_round_is_not_reported(void **state)
+static void of_an_open_round_the_round_before_is_reported(void **state)
 {
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     push(1, 2);
+    gp_job_leave(jobs[1]);
+    script_lock(&rig);
+    assert_int_equal(rig.leaves, 1);
+    assert_int_equal(rig.settled_count, 1);
+    assert_int_equal(rig.settled_round, 1);
+    script_unlock(&rig);
+}
+
+static void an_open_first_round_is_not_reported(void **state)
+{
+    declare("w", ELEMENTS, t);
+    push(1, 1);
     gp_job_leave(jobs[1]);
     script_lock(&rig);
     assert_int_equal(rig.leaves, 1);
@@ -523,6 +535,9 @@ static void a_rank_with_an_open_round_waits_for_the_commit_of_the_round_before(v
     uint64_t begun_ns = clock_now_ns();
     gp_job_leave(jobs[1]);
     assert_true(clock_now_ns() - begun_ns >= LEAVE_STEP_NS);
+    script_lock(&rig);
+    assert_int_equal(rig.settled_count, 0);
+    script_unlock(&rig);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -552,7 +567,8 @@ int main(void)
         CASE(a_rank_that_cannot_enter_gets_the_reason),
         CASE(a_late_worker_waits_for_its_entry_until_the_deadline),
         CASE(a_worker_that_leaves_reports_its_last_rounds),
-        CASE(an_open_round_is_not_reported),
+        CASE(of_an_open_round_the_round_before_is_reported),
+        CASE(an_open_first_round_is_not_reported),
         CASE(a_rank_with_an_open_round_waits_for_the_commit_of_the_round_before),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
