@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ struct pauses {
     double lane_busy;
 };
 
-enum { KEY_CYCLES = 1000, KEY_TRANSPORT, KEY_STATE, KEY_GRADIENT, KEY_COMPUTE, KEY_JSON };
+enum { KEY_CYCLES = 1000, KEY_TRANSPORT, KEY_STATE, KEY_GRADIENT, KEY_COMPUTE, KEY_SETUP, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"cycles", KEY_CYCLES, "N", 0, "growths, each with a shrink behind it (default 15)"},
@@ -47,6 +48,8 @@ static const struct argp_option options[] = {
     {"state-bytes", KEY_STATE, "BYTES", 0, "that a late worker gets (default 8 MB)"},
     {"gradient-bytes", KEY_GRADIENT, "BYTES", 0, "of each step (default 1 MiB)"},
     {"compute-ms", KEY_COMPUTE, "MS", 0, "emulated computing time of a step (default 25)"},
+    {"setup-ms", KEY_SETUP, "MS", 0,
+     "emulated work of a late worker between its declare and its first step (default 200)"},
     {"json", KEY_JSON, 0, 0, "a line of JSON a transport"},
     {0},
 };
@@ -66,6 +69,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_COMPUTE:
         z->plan.compute_ns = command_number(state, argument, 0, 10000) * NS_PER_MS;
+        return 0;
+    case KEY_SETUP:
+        z->plan.setup_ns = command_number(state, argument, 0, 10000) * NS_PER_MS;
         return 0;
     case KEY_TRANSPORT:
         if (strcmp(argument, "shm") != 0 && strcmp(argument, "tcp") != 0)
@@ -102,14 +108,24 @@ static void kill_workers(struct resize *z)
 
 static unsigned steps(const struct resize *z) { return z->plan.board->steps[0]; }
 
+/* Returns whether rank 0 has ended, without collecting its status. */
+static bool has_ended(const struct resize *z)
+{
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)z->pids[0], &info, WEXITED | WNOHANG | WNOWAIT) < 0 ||
+           info.si_pid != 0;
+}
+
 /* Returns whether a number of the board has reached `least`; -ECHILD, -ETIMEDOUT. */
 static int await(const struct resize *z, const atomic_uint *number, unsigned least)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
     while (*number < least) {
         nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
-        if (process_cpu_ns(z->pids[0]) == 0)
+        if (has_ended(z)) {
+            fprintf(stderr, "gradpool-bench resize: rank 0 has ended\n");
             return -ECHILD;
+        }
         if (clock_now_ns() > deadline_ns) {
             fprintf(stderr, "gradpool-bench resize: the job makes no progress\n");
             return -ETIMEDOUT;
@@ -260,7 +276,8 @@ int resize_command(int argc, char **argv)
     struct resize z = {.cycles = 15,
                        .plan = {.gradient_elements = (UINT64_C(1) << 20) / sizeof(float),
                                 .state_elements = 8000000 / sizeof(float),
-                                .compute_ns = 25 * NS_PER_MS}};
+                                .compute_ns = 25 * NS_PER_MS,
+                                .setup_ns = 200 * NS_PER_MS}};
     const struct argp argp = {
         options,
         parse,

@@ -206,6 +206,8 @@ int resize_worker_run(const struct resize_plan *plan, uint32_t rank)
     int error = come(&w);
     if (error == 0 && rank == 0 && pthread_create(&thread, NULL, resize, &w) != 0)
         error = complain(&w, "a thread", -EAGAIN);
+    if (error == 0 && !w.has_state)
+        rest(plan->setup_ns);
     if (error == 0)
         error = train_all(&w);
     if (error == 0)

@@ -23,6 +23,7 @@ struct resize_plan {
     const char *endpoint, *transport;
     uint64_t gradient_elements, state_elements;
     uint64_t compute_ns; /* emulated computing time of a step */
+    uint64_t setup_ns;   /* emulated work of a late worker before its first step */
     struct resize_board *board;
 };
 
