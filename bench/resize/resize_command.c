@@ -40,7 +40,15 @@ struct pauses {
     double lane_busy;
 };
 
-enum { KEY_CYCLES = 1000, KEY_TRANSPORT, KEY_STATE, KEY_GRADIENT, KEY_COMPUTE, KEY_SETUP, KEY_JSON };
+enum {
+    KEY_CYCLES = 1000,
+    KEY_TRANSPORT,
+    KEY_STATE,
+    KEY_GRADIENT,
+    KEY_COMPUTE,
+    KEY_SETUP,
+    KEY_JSON
+};
 
 static const struct argp_option options[] = {
     {"cycles", KEY_CYCLES, "N", 0, "growths, each with a shrink behind it (default 15)"},

@@ -84,8 +84,8 @@ static int say_what_lags(const struct resizing *z, const struct gp_tensor *t, in
         if (ranks_have(z->job->membership.ranks, rank) && !ranks_have(t->ranks, rank))
             return client_error(
                 -ETIMEDOUT,
-                "job '%s' with %u workers: rank %u has joined, but has not declared tensor '%s' "
-                "within %d ms; look at that rank, or raise timeout_ms",
+                "job '%s' with %u workers: rank %u has joined, but has not declared tensor '%s', "
+                "or has not begun a step, within %d ms; look at that rank, or raise timeout_ms",
                 z->job->name, z->workers, rank, t->name, timeout_ms);
     }
     return client_error(-ETIMEDOUT,

@@ -1,20 +1,15 @@
-/* Entry of a late worker into a job with step records. The worker declares and connects first. Other
- * ranks wait for the worker only after its request to enter. README: L99. */
+/* Entry of a late worker into a job with step records. The worker declares and connects first, and
+ * other ranks wait for the worker only after its request to enter. README: L99. */
 #ifndef GRADPOOL_CLIENT_LIB_ROUND_ENTRY_H
 #define GRADPOOL_CLIENT_LIB_ROUND_ENTRY_H
 
-#include "client/lib/session/control.h"
-
 struct gp_job;
 
-struct entry {
-    struct control_call call;
-    Gradpool__Wire__EnterRequest body;
-    bool is_asking; /* the call has no reply yet */
-};
-
 /* Requests the entry into the rounds of all declared tensors, if this rank is outside of some. Does
- * not wait. Called with the job's lock held. */
+ * not wait. If memory is missing, the next call makes the request. Called with the job's lock
+ * held. */
 void entry_ask(struct gp_job *job);
+/* Frees the request of a job whose control thread has ended. */
+void entry_free(struct gp_job *job);
 
 #endif

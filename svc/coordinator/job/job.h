@@ -128,9 +128,8 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry;  /* sends an EnterRequest before it enters (K108) */
-    bool wants_entry; /* the EnterRequest has arrived */
-    bool knows_wait;  /* the worker has the current reason for waiting (placement/waiting.c) */
+    bool asks_entry, wants_entry; /* an EnterRequest is to be awaited (K108); has arrived */
+    bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time of this connection in the coordinator before the session began */
     uint64_t billed_ns;

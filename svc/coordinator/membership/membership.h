@@ -36,8 +36,8 @@ bool entering_may_begin(struct job *job, bool somebody_goes);
 /* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
  * the coordinator can hold it at once. */
 void entering_asked_for(struct job *job);
-/* Called when no regrouping is needed, or none can begin now. Ends a hold for late workers that have
- * all gone. */
+/* Called when no regrouping is needed, or none can begin now. Ends the hold if all late workers
+ * have gone. */
 void entering_waits(struct job *job);
 /* Called at the end of a regrouping. The held rank continues when the late workers have entered all
  * tensors. */

@@ -212,6 +212,18 @@ class Changes(Steps):
         self.end(1)
         self.assertEqual(late.read_text().split(), ['joined', 'ended'])
 
+    def test_a_late_worker_that_prepares_beyond_the_end_gets_that_reason(self):
+        go = self.folder / 'go'
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
+        self.await_line(log, 0, 'resizes 2')
+        late = self.start(1, 'shm', 1, 2, 0, samples=8000, epochs=1,
+                          ELASTIC_WORKER_PREPARES=str(go))
+        self.await_line(late, 1, 'declared')
+        self.end(0)
+        go.touch()
+        self.end(1)
+        self.assertEqual(late.read_text().split(), ['declared', 'ended'])
+
     def test_a_worker_that_joins_as_the_training_ends_gets_the_state_or_the_reason(self):
         go = self.folder / 'go'
         log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
