@@ -26,7 +26,7 @@ def cpu_s(pids):
         try:
             with open(f'/proc/{pid}/stat', encoding='ascii') as file:
                 fields = file.read().rpartition(')')[2].split()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf('SC_CLK_TCK')

@@ -49,15 +49,15 @@ class Outcome:
         said = []
         for line in self.stdout.splitlines():
             if not (match := CASE.match(line)):
-                said.append(line.lstrip('# ').strip())
+                said += [] if PLAN.match(line) else [line.lstrip('# ').strip()]
                 continue
             if skip := SKIPPED.match(match['name']):
-                # cmocka prints "not ok 2 # SKIP name", with the reason in a comment before
-                from_cmocka = match[1] == 'not ok'
-                if from_cmocka:
-                    self.skips.append((skip['reason'], said[-1] if said else ''))
-                else:
+                # cmocka prints "not ok 2 # SKIP name" (later versions: "ok 2"), with the reason in
+                # a comment before
+                if skip['name']:
                     self.skips.append((skip['name'], skip['reason']))
+                else:
+                    self.skips.append((skip['reason'], said[-1] if said else ''))
             elif match[1] == 'not ok':
                 self.failures.append(match['name'])
             else:

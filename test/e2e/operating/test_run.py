@@ -140,14 +140,7 @@ class Run(unittest.TestCase):
                 process.send_signal(number)
                 self.assertEqual(harness.end_of(process),
                                  -number if number == signal.SIGKILL else 143)
-                until(lambda: not any(self.is_alive(pid) for pid in pids), 'both are gone')
-
-    @staticmethod
-    def is_alive(pid):
-        try:
-            return 'State:\tZ' not in pathlib.Path(f'/proc/{pid}/status').read_text()
-        except FileNotFoundError:
-            return False
+                until(lambda: not any(map(harness.is_alive, pids)), 'both are gone')
 
     def test_mistakes_on_the_command_line_are_named(self):
         for options, text in (

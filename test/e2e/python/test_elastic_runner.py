@@ -11,7 +11,7 @@ import unittest
 
 import harness
 import tap
-from harness import BUILD, Service, until
+from harness import BUILD, Service, is_alive, until
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 TRAINS_S = 180      # several processes import torch on a busy host
@@ -96,13 +96,6 @@ while not (folder / 'go').exists():
     time.sleep(0.02)
 control.link().send(step=1)
 (folder / f'trains{rank}').touch()""")
-
-
-def is_alive(pid):
-    try:
-        return 'State:\tZ' not in pathlib.Path(f'/proc/{pid}/status').read_text()
-    except FileNotFoundError:
-        return False
 
 
 class Rig(unittest.TestCase):

@@ -5,6 +5,7 @@
 #include "svc/wire/mixed_key.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/lane/rows/rows_case.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <math.h>
@@ -329,7 +330,7 @@ static float stored_value(uint64_t key)
 static void rows_whose_pages_are_gone_change_nothing(void **state)
 {
     if (!rows_are_mapped())
-        skip();
+        skip_because("over this transport no memory is mapped");
     start(2);
     rig.workers[0].used = 4096 - 128; /* the rows begin a page, behind directory and keys */
     struct rows_asked *push = rows_push(&rig, 0, keys, KEYS, ones);

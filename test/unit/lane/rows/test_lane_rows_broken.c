@@ -5,6 +5,7 @@
 #include "svc/lane/rows/types.h"
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/rows/rows_case.h"
+#include "test/unit/skip.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -130,7 +131,7 @@ static char *lent(const struct rows_asked *asked, uint64_t at)
 static void a_directory_that_changes_is_not_trusted(void **state)
 {
     if (!rows_are_mapped())
-        skip();
+        skip_because("over this transport no memory is mapped");
     start(2);
     struct rows_asked *push = rows_push(&rig, 0, keys, KEYS, ones);
     rows_settle(&rig);
@@ -234,7 +235,7 @@ static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
 static void withdrawn_memory_is_not_read(void **state)
 {
     if (!rows_are_mapped())
-        skip();
+        skip_because("over this transport no memory is mapped");
     start(2);
     push_ones(0);
     rows_settle(&rig);
@@ -249,7 +250,7 @@ static void withdrawn_memory_is_not_read(void **state)
 static void withdrawn_memory_ends_the_connection(void **state)
 {
     if (rows_are_mapped())
-        skip();
+        skip_because("over this transport no gradient is fetched");
     start(2);
     push_ones(0);
     rows_settle(&rig);
@@ -287,7 +288,7 @@ static void rows_over_a_network_without_memory_fail_the_job(void **state)
     const struct lane_table_spec table = {ROWS_TABLE, "users", &users, ROWS_SALT};
     const struct lane_shard_spec shard = {0, ROWS_EPOCH};
     if (rows_are_mapped())
-        skip();
+        skip_because("over this transport no gradient is fetched");
     rig_start_job(&rig.lanes[0], rows_kind, 1, 1, 16);
     struct lane *lane = rig.lanes[0].lane;
     lane_set_job_memory_limit(lane, lane_job_memory(lane, RIG_JOB) + (3 << 20));
