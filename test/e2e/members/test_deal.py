@@ -214,11 +214,13 @@ class Changes(Steps):
 
     def test_a_late_worker_that_prepares_beyond_the_end_gets_that_reason(self):
         go = self.folder / 'go'
-        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
+        how = {'samples': 40000, 'epochs': 1}
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
         self.await_line(log, 0, 'resizes 2')
-        late = self.start(1, 'shm', 1, 2, 0, samples=8000, epochs=1,
-                          ELASTIC_WORKER_PREPARES=str(go))
+        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
+        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_PREPARES=str(go), **how)
         self.await_line(late, 1, 'declared')
+        self.running[0].send_signal(signal.SIGCONT)
         self.end(0)
         go.touch()
         self.end(1)
