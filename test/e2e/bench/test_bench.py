@@ -290,6 +290,18 @@ class Durability(unittest.TestCase):
         self.assertLess(rounds * sum(row['lane_cpu_ms'] for row in rows) / 1e3, spent.cpu_s())
 
 
+class Resize(unittest.TestCase):
+    def test_pauses_of_growth_and_shrink_are_printed_and_every_result_is_right(self):
+        answer = bench('resize', '--json', '--cycles', 1, '--state-bytes', 4000,
+                       '--gradient-bytes', 4000, '--compute-ms', 2, '--setup-ms', 50)
+        rows = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(r['transport'], r['cycles'], r['wrong']) for r in rows],
+                         [('shm', 1, 0), ('tcp', 1, 0)])
+        for row in rows:
+            self.assertGreaterEqual(row['step_ms'], 2)
+            self.assertEqual(row['grow_pause_ms_p50'], row['grow_pause_ms_p90'])
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_printed(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)

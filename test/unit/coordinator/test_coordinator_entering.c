@@ -348,6 +348,25 @@ static void a_hold_does_not_wait_for_another_late_worker(void **state)
     end_expect_none(s.workers[1].end, BODY(HOLD));
 }
 
+/* A tensor that others declare meanwhile is entered together with the first one. */
+static void a_late_worker_enters_new_tensors_of_others_at_the_same_step(void **state)
+{
+    uint64_t ranks;
+    struct scene s = come_ahead(*state);
+    for (uint32_t rank = 0; rank < LATE; rank++) {
+        uint64_t id = members_declare(s.workers[rank].end, "v", NULL);
+        members_declared(s.workers[rank].end, id, &ranks);
+        assert_int_equal(ranks, LEFT);
+    }
+    members_declared(s.workers[LATE].end, members_declare(s.workers[LATE].end, "v", NULL), &ranks);
+    assert_int_equal(ranks, LEFT);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+    ask_to_enter(&s, LATE);
+    say(&s, 0, take_hold(&s, 0), GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    shadow_until(&s.shadow, s.lane, PIECE + 1, ALL);
+}
+
 static void another_rank_gets_the_hold_when_the_held_rank_is_released(void **state)
 {
     uint64_t id;
@@ -463,6 +482,7 @@ int main(void)
         CASE(a_late_worker_without_a_connection_does_not_enter),
         CASE(a_worker_that_joins_a_job_without_steps_is_added_when_it_declares),
         CASE(a_hold_does_not_wait_for_another_late_worker),
+        CASE(a_late_worker_enters_new_tensors_of_others_at_the_same_step),
         CASE(another_rank_gets_the_hold_when_the_held_rank_is_released),
         CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
         CASE(the_rank_is_held_until_the_late_worker_has_declared_all_tensors),
