@@ -35,7 +35,7 @@ uint32_t members_training(const struct job *job)
 static bool begins_without_late(const struct tensor *tensor)
 {
     const struct job *job = tensor->job;
-    if (!jobs_tensor_named(job, TERMS_STEPS_NAME))
+    if (!job->index->has_steps)
         return false;
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank) && !members_is_new(job, rank) &&

@@ -19,10 +19,7 @@
 #define DECLARE_NS NS_PER_S      /* longest time between two declares of a late worker */
 #define ENTER_NS (10 * NS_PER_S) /* pause between two looks at an EnterRequest */
 
-bool entering_is_strict(const struct job *job)
-{
-    return jobs_tensor_named(job, TERMS_STEPS_NAME) != NULL;
-}
+bool entering_is_strict(const struct job *job) { return job->index->has_steps; }
 
 /* A worker without a connection counts as ahead: a coordinator that was started again does not know
  * yet whether the worker asks for its entry. */
