@@ -321,8 +321,9 @@ BACKUP_FIELDS = ['rule', 'times', 'problem', 'straggler', 'seed', 'target', 'sec
                  'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns']
 
 
-LIVE_FIELDS = ['transport', 'times', 'problem', 'rule', 'seed', 'target', 'seconds', 'rounds',
-               'k_mean', 'dropped', 'absence', 'ratio', 'compared', 'bits_equal']
+LIVE_FIELDS = ['transport', 'times', 'problem', 'rule', 'seed', 'target', 'unit_ms', 'seconds',
+               'rounds', 'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns',
+               'compared', 'bits_equal']
 
 
 class Backup(unittest.TestCase):
@@ -376,11 +377,14 @@ class Backup(unittest.TestCase):
             self.assertGreater(row['compared'], 5)
             self.assertGreater(row['seconds'], 0)
             self.assertEqual(row['dropped'] == 0, row['rule'] == 'all', row)
+            self.assertEqual(row['best_static'], 15)
+            self.assertEqual(row['decide_ns'] is None, row['rule'] != 'auto', row)
         self.assertEqual([(bar['name'], bar['holds']) for bar in bars['bars']],
                          [('auto_one_slow', None)])
 
     def test_options_of_the_virtual_clock_are_refused_without_it(self):
-        for options in ['--check'], ['--rate-2'], ['--seeds', '1'], ['--transport', 'udp']:
+        for options in ['--check'], ['--rate-2'], ['--seeds', '1'], ['--transport', 'udp'], \
+                ['--virtual', '--unit', '50']:
             answer = bench('backup', *options)
             self.assertEqual(answer.returncode, 2)
             self.assertIn('--virtual', answer.stderr)
