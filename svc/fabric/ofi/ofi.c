@@ -10,9 +10,11 @@
 #include "svc/fabric/ofi/pack.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
+#include "svc/fabric/ofi/provider/party.h"
 #include "svc/fabric/ofi/provider/queue.h"
 #include "svc/fabric/ofi/send.h"
 #include "svc/fabric/ofi/transfer.h"
+#include "svc/fabric/ofi/visit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -25,6 +27,7 @@
 
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
+#define LOOK_NS (50 * NS_PER_US)
 #define FEW_CONNS 2
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
@@ -74,40 +77,8 @@ static void ofi_find_active(struct ofi_fabric *f)
     }
 }
 
-static bool ofi_has_data_phase(const struct ofi_conn *c)
-{
-    return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
-}
-
-/* Reads a connection's queue. Completions of a connection that is not open yet stay in the queue,
- * because OPEN is reported first. If the batch is full, events may be left. */
-static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
-{
-    c->is_due = false;
-    if (!ofi_has_data_phase(c) || ofi_transfer_drain(c, batch))
-        ofi_conn_advance(c, now_ns, batch);
-    c->is_due |= ofi_batch_is_full(batch);
-}
-
-/* Reads every queue from `first` on that is not armed. The provider moves bytes only when it is
- * called, and its descriptor may not report bytes that it has read ahead (O5). If the batch is
- * full, the list is rotated: the next poll begins with the first connection that was not read. */
-static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
-{
-    uint64_t now_ns = clock_now_ns();
-    for (struct list *node = first, *next; node != &f->active; node = next) {
-        next = node->next;
-        ofi_visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
-        if (!ofi_batch_is_full(batch) || next == &f->active)
-            continue;
-        list_remove(&f->active);
-        list_insert_before(next, &f->active);
-        return;
-    }
-}
-
-/* Returns whether all queues are read without a search for active connections. With few connections
- * the search costs more. */
+/* Returns whether there are so few connections that reading all queues costs no more than finding
+ * the active ones. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -117,26 +88,29 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 }
 
 /* Polls. Connections that are known to be active are read first. The descriptors of other
- * connections are checked only if the active connections had no event, and in every few polls. Most
- * polls of a busy caller therefore save a system call. If the event queue has woken the caller, the
- * caller polls again until this queue is read. */
+ * connections are checked only if the active connections had no event, in every few polls, and
+ * after LOOK_NS. Most polls of a busy caller therefore save a system call. If the event queue has
+ * woken the caller, the caller polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
     struct ofi_batch batch = {.events = events, .events_max = events_max};
+    f->turns->polls++;
+    f->turns->is_behind = false;
     ofi_free_gone(f);
+    ofi_party_free_old(f->turns);
     ofi_pack_end_bursts(f);
     ofi_events_read(f, &batch);
-    ofi_visit_active(f, f->active.next, &batch);
-    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
-    if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+    ofi_visit_active(f, &batch);
+    bool may_skip = batch.count > 0 || (ofi_has_few(f) && ofi_party_is_any_active(f));
+    may_skip = may_skip && f->turns->visited_ns < f->turns->looked_ns + LOOK_NS;
+    if (may_skip && ++f->turns->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
-    struct list *last = f->active.previous;
-    f->polls_without_look = 0;
+    f->turns->looked_ns = f->turns->visited_ns;
+    f->turns->polls_without_look = 0;
     ofi_find_active(f);
     ofi_events_read(f, &batch);
-    if (!ofi_batch_is_full(&batch))
-        ofi_visit_active(f, last->next, &batch);
+    ofi_visit_active(f, &batch);
     return batch.count;
 }
 
@@ -148,6 +122,14 @@ static bool ofi_may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
     return cq == NULL || fi_trywait(f->fabric, &cq, 1) == 0;
 }
 
+static bool ofi_let_rest(struct ofi_fabric *f, struct ofi_conn *c)
+{
+    bool may_sleep = ofi_may_sleep(f, c);
+    if (may_sleep)
+        ofi_party_rest(c);
+    return may_sleep;
+}
+
 static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -156,13 +138,8 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
     f->is_eq_armed = true;
-    bool stays = ofi_has_few(f);
-    list_for_each_safe (node, &f->active) {
-        if (!ofi_may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
-            return -EAGAIN;
-        if (!stays)
-            list_remove(node);
-    }
+    if (f->turns->is_behind || !ofi_party_all(f, ofi_has_few(f) ? ofi_may_sleep : ofi_let_rest))
+        return -EAGAIN;
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;
 }
@@ -289,6 +266,7 @@ static void ofi_close(struct fabric *base)
     if (f->timer_fd >= 0)
         close(f->timer_fd);
     fi_freeinfo(f->info);
+    ofi_turns_destroy(f->turns);
     free(f->interface_name);
     free(f);
 }
@@ -345,6 +323,11 @@ static int ofi_connect(struct fabric *base, const char *address, const void *tic
 static int ofi_accept(struct fabric_conn *c, void *owner)
 {
     return ofi_conn_accept(ofi_conn_of(c), owner);
+}
+
+static void ofi_join_group(struct fabric_conn *c, struct fabric_group *group)
+{
+    ofi_party_join(ofi_conn_of(c), group);
 }
 
 static void ofi_refuse(struct fabric_conn *c, int reason)
@@ -441,6 +424,7 @@ static int ofi_notify(struct fabric_conn *c, uint32_t word, void *context)
 
 static const struct fabric_conn_ops ofi_conn_ops = {
     .accept = ofi_accept,
+    .join_group = ofi_join_group,
     .refuse = ofi_refuse,
     .disconnect = ofi_disconnect,
     .fence = ofi_disconnect, /* a closed endpoint writes nothing, so a fence is a disconnect */
@@ -470,6 +454,7 @@ static const struct fabric_ops ofi_ops = {
     .pool_register = ofi_pool_register,
     .pool_unregister = ofi_pool_unregister,
     .poll = ofi_poll,
+    .next_charge = ofi_party_next_charge,
     .flush = ofi_flush,
     .arm = ofi_arm,
     .abandon_in_child = ofi_abandon_in_child,
@@ -485,11 +470,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
-    list_init(&f->active);
     list_init(&f->bursts);
     list_init(&f->gone);
-    int error =
-        ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
+    f->turns = ofi_turns_create();
+    int error = f->turns == NULL ? -ENOMEM
+                                 : ofi_provider_choose(options->provider, options->interface_name,
+                                                       &f->info, &f->landed_flags);
     if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (error == 0)

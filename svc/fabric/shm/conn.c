@@ -4,6 +4,7 @@
 #include "svc/fabric/shm/conn.h"
 
 #include "svc/fabric/shm/map/lent.h"
+#include "svc/fabric/shm/map/mapper.h"
 #include "svc/fabric/shm/map/memory.h"
 #include "svc/fabric/shm/map/warmth.h"
 
@@ -108,6 +109,7 @@ void shm_conn_leave_group(struct shm_conn *c)
     for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
         if (c->regions[id])
             shm_warmth_charge(c->regions[id]->warmth, c->group);
+    shm_toll_leave(shm_mapper_tolls(shm_owner(c)->mapper), c->group);
     conn_leave_group(c->group);
     c->group = NULL;
 }

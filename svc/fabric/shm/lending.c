@@ -49,6 +49,18 @@ static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
     }
 }
 
+/* Later mappings of the job wait for the time of unmapping, too. */
+bool shm_lending_next_charge(struct fabric *base, struct fabric_charge *ret_charge)
+{
+    uint64_t ns;
+    const struct shm_toll *toll = shm_mapper_next_toll(shm_fabric(base)->mapper, &ns);
+    if (!toll)
+        return false;
+    lending_charge(toll->group, ns);
+    *ret_charge = (struct fabric_charge){.group = toll->group, .helped_ns = ns};
+    return true;
+}
+
 static void lending_give(struct shm_conn *c, struct shm_lent *lent)
 {
     c->waits = lent;
@@ -83,6 +95,7 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
         shm_fds_close(fds, fds_count);
         return error;
     }
+    lent->toll = shm_toll_share(shm_mapper_tolls(shm_owner(c)->mapper), c->group);
     c->mapped_bytes += bytes;
     lending_give(c, lent);
     return 0;

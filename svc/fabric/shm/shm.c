@@ -6,6 +6,7 @@
 #include "svc/fabric/fabric_ops.h"
 #include "svc/fabric/shm/events.h"
 #include "svc/fabric/shm/lane.h"
+#include "svc/fabric/shm/lending.h"
 #include "svc/fabric/shm/map/mapper.h"
 #include "svc/fabric/shm/map/memory.h"
 #include "svc/fabric/shm/peer/watch.h"
@@ -201,6 +202,7 @@ static const struct fabric_ops shm_ops = {
     .pool_register = shm_pool_register,
     .pool_unregister = shm_pool_unregister,
     .poll = shm_poll,
+    .next_charge = shm_lending_next_charge,
     .flush = shm_flush,
     .arm = shm_arm,
     .abandon_in_child = shm_abandon_in_child,
