@@ -5,11 +5,10 @@
  * `struct fabric` and `struct fabric_conn`, which the implementation initializes. Its functions
  * cast the pointers back. fabric.c checks arguments that are the same for all implementations
  * (lengths of tickets and headers). The implementation checks all other arguments. All entries
- * except join_group, is_warm and next_charge must be set. */
+ * except join_group and is_warm must be set. */
 #ifndef GRADPOOL_FABRIC_FABRIC_OPS_H
 #define GRADPOOL_FABRIC_FABRIC_OPS_H
 
-#include "svc/fabric/charge.h"
 #include "svc/fabric/fabric.h"
 #include "svc/fabric/group.h"
 
@@ -25,8 +24,6 @@ struct fabric_ops {
     int (*pool_register)(struct fabric *f, void *base, size_t bytes);
     void (*pool_unregister)(struct fabric *f, void *base);
     int (*poll)(struct fabric *f, struct fabric_event *events, int events_max);
-    /* NULL: polls are charged by their events */
-    bool (*next_charge)(struct fabric *f, struct fabric_charge *ret_charge);
     void (*flush)(struct fabric *f);
     int (*arm)(struct fabric *f, struct fabric_wait *ret_wait);
     void (*abandon_in_child)(struct fabric *f);

@@ -10,7 +10,6 @@
 #include "svc/fabric/ofi/door/guard.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
-#include "svc/fabric/ofi/provider/party.h"
 #include "svc/fabric/ofi/provider/queue.h"
 #include "svc/fabric/ofi/send.h"
 
@@ -30,16 +29,13 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
     struct ofi_conn *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
-    c->place = ofi_place_create(c);
-    if (c->place == NULL) {
-        free(c);
-        return NULL;
-    }
     fabric_conn_init(&c->base, &f->base);
     c->owner = owner;
     c->phase = phase;
     c->socket_fd = -1;
     c->written_end = &c->written;
+    list_init(&c->in_active);
+    list_init(&c->in_turn);
     list_init(&c->in_bursts);
     list_append(&f->conns, &c->in_fabric);
     return c;
@@ -47,11 +43,10 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
 
 void ofi_conn_free(struct ofi_conn *c)
 {
-    ofi_party_leave(c);
+    ofi_queue_rest(c);
     list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     free(c->buffers);
-    free(c->place);
     free(c);
 }
 
@@ -122,7 +117,8 @@ void ofi_conn_close(struct ofi_conn *c)
 static void conn_retire(struct ofi_conn *c)
 {
     ofi_conn_close(c);
-    ofi_party_leave(c);
+    ofi_queue_rest(c);
+    c->group = NULL;
     list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);

@@ -10,11 +10,9 @@
 #include "svc/fabric/ofi/pack.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
-#include "svc/fabric/ofi/provider/party.h"
 #include "svc/fabric/ofi/provider/queue.h"
 #include "svc/fabric/ofi/send.h"
 #include "svc/fabric/ofi/transfer.h"
-#include "svc/fabric/ofi/visit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -77,8 +75,52 @@ static void ofi_find_active(struct ofi_fabric *f)
     }
 }
 
-/* Returns whether there are so few connections that reading all queues costs no more than finding
- * the active ones. */
+static bool ofi_has_data_phase(const struct ofi_conn *c)
+{
+    return c->phase == OFI_OPEN || c->phase == OFI_LINGERING || c->phase == OFI_ENDING;
+}
+
+/* Reads a connection's queue. Completions of a connection that is not open yet stay in the queue,
+ * because OPEN is reported first. If the batch is full, events may be left. No descriptor reports
+ * these, so the next poll must happen before the thread sleeps. */
+static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
+{
+    c->is_due = false;
+    if (!ofi_has_data_phase(c) || ofi_transfer_drain(c, batch))
+        ofi_conn_advance(c, now_ns, batch);
+    c->is_due |= ofi_batch_is_full(batch);
+}
+
+/* Reads a connection's queue once in a poll, and charges the time to the job. Implements take() of
+ * fabric_turns. A connection that a poll has not reached needs no mark: either `is_due` is set, or
+ * its descriptor reports its bytes (O5). */
+static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
+{
+    struct ofi_conn *c = list_entry(node, struct ofi_conn, in_turn);
+    struct ofi_fabric *f = ofi_fabric_of(c);
+    struct fabric_group *group = c->group; /* the visit may end the connection */
+    struct ofi_batch batch = {.events = events, .events_max = events_max};
+    uint64_t began_ns = f->polled_ns;
+    if (c->read_in_poll == f->polls)
+        return -1;
+    c->read_in_poll = f->polls;
+    ofi_visit(c, began_ns, &batch);
+    f->polled_ns = clock_now_ns();
+    if (f->moves_apart)
+        fabric_group_charge(group, f->polled_ns - began_ns, 0);
+    return batch.count;
+}
+
+/* Reads queues that are not armed and that this poll has not read yet. */
+static void ofi_visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
+{
+    f->polled_ns = clock_now_ns();
+    batch->count += fabric_turns_take(&f->turns, batch->events + batch->count,
+                                      batch->events_max - batch->count);
+}
+
+/* Returns whether all queues are read without a search for active connections. With few connections
+ * the search costs more. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -95,19 +137,17 @@ static int ofi_poll(struct fabric *base, struct fabric_event *events, int events
 {
     struct ofi_fabric *f = ofi_of(base);
     struct ofi_batch batch = {.events = events, .events_max = events_max};
-    f->turns->polls++;
-    f->turns->is_behind = false;
+    f->polls++;
     ofi_free_gone(f);
-    ofi_party_free_old(f->turns);
     ofi_pack_end_bursts(f);
     ofi_events_read(f, &batch);
     ofi_visit_active(f, &batch);
-    bool may_skip = batch.count > 0 || (ofi_has_few(f) && ofi_party_is_any_active(f));
-    may_skip = may_skip && f->turns->visited_ns < f->turns->looked_ns + LOOK_NS;
-    if (may_skip && ++f->turns->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
+    may_skip = may_skip && f->polled_ns < f->looked_ns + LOOK_NS;
+    if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
-    f->turns->looked_ns = f->turns->visited_ns;
-    f->turns->polls_without_look = 0;
+    f->looked_ns = f->polled_ns;
+    f->polls_without_look = 0;
     ofi_find_active(f);
     ofi_events_read(f, &batch);
     ofi_visit_active(f, &batch);
@@ -122,14 +162,6 @@ static bool ofi_may_sleep(struct ofi_fabric *f, struct ofi_conn *c)
     return cq == NULL || fi_trywait(f->fabric, &cq, 1) == 0;
 }
 
-static bool ofi_let_rest(struct ofi_fabric *f, struct ofi_conn *c)
-{
-    bool may_sleep = ofi_may_sleep(f, c);
-    if (may_sleep)
-        ofi_party_rest(c);
-    return may_sleep;
-}
-
 static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -138,8 +170,13 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     if (!f->is_eq_armed && fi_trywait(f->fabric, &eq, 1) != 0)
         return -EAGAIN;
     f->is_eq_armed = true;
-    if (f->turns->is_behind || !ofi_party_all(f, ofi_has_few(f) ? ofi_may_sleep : ofi_let_rest))
-        return -EAGAIN;
+    bool stays = ofi_has_few(f);
+    list_for_each_safe (node, &f->active) {
+        if (!ofi_may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
+            return -EAGAIN;
+        if (!stays)
+            ofi_queue_rest(list_entry(node, struct ofi_conn, in_active));
+    }
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;
 }
@@ -266,7 +303,6 @@ static void ofi_close(struct fabric *base)
     if (f->timer_fd >= 0)
         close(f->timer_fd);
     fi_freeinfo(f->info);
-    ofi_turns_destroy(f->turns);
     free(f->interface_name);
     free(f);
 }
@@ -327,7 +363,7 @@ static int ofi_accept(struct fabric_conn *c, void *owner)
 
 static void ofi_join_group(struct fabric_conn *c, struct fabric_group *group)
 {
-    ofi_party_join(ofi_conn_of(c), group);
+    ofi_queue_join(ofi_conn_of(c), group);
 }
 
 static void ofi_refuse(struct fabric_conn *c, int reason)
@@ -454,7 +490,6 @@ static const struct fabric_ops ofi_ops = {
     .pool_register = ofi_pool_register,
     .pool_unregister = ofi_pool_unregister,
     .poll = ofi_poll,
-    .next_charge = ofi_party_next_charge,
     .flush = ofi_flush,
     .arm = ofi_arm,
     .abandon_in_child = ofi_abandon_in_child,
@@ -470,12 +505,13 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
+    list_init(&f->active);
+    fabric_turns_init(&f->turns, ofi_take);
+    f->moves_apart = FI_MAJOR(fi_version()) < 2;
     list_init(&f->bursts);
     list_init(&f->gone);
-    f->turns = ofi_turns_create();
-    int error = f->turns == NULL ? -ENOMEM
-                                 : ofi_provider_choose(options->provider, options->interface_name,
-                                                       &f->info, &f->landed_flags);
+    int error =
+        ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
     if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (error == 0)

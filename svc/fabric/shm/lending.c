@@ -50,15 +50,13 @@ static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
 }
 
 /* Later mappings of the job wait for the time of unmapping, too. */
-bool shm_lending_next_charge(struct fabric *base, struct fabric_charge *ret_charge)
+void shm_lending_charge_unmapped(struct shm_fabric *f)
 {
     uint64_t ns;
-    const struct shm_toll *toll = shm_mapper_next_toll(shm_fabric(base)->mapper, &ns);
-    if (!toll)
-        return false;
-    lending_charge(toll->group, ns);
-    *ret_charge = (struct fabric_charge){.group = toll->group, .helped_ns = ns};
-    return true;
+    for (const struct shm_toll *toll; (toll = shm_mapper_next_toll(f->mapper, &ns));) {
+        lending_charge(toll->group, ns);
+        fabric_group_charge(toll->group, 0, ns);
+    }
 }
 
 static void lending_give(struct shm_conn *c, struct shm_lent *lent)

@@ -4,7 +4,6 @@
 #include "svc/lane/turn/account.h"
 
 #include "svc/base/clock.h"
-#include "svc/fabric/charge.h"
 #include "svc/lane/turn/policy.h"
 
 /* Cost of handling one event, without its bytes, as the number of bytes with the same cost. */
@@ -111,20 +110,15 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     lane->heard = fabric;
 }
 
-/* Charges the time of polls to the jobs whose connections were read. The bytes that a poll moves
- * belong to the job's newest chunks. */
-uint64_t account_polls(struct fabric *fabric)
+/* The bytes that a poll moves belong to the job's newest chunks. */
+void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns)
 {
-    uint64_t sum_ns = 0;
-    for (struct fabric_charge due; fabric_next_charge(fabric, &due);) {
-        struct lane_job *job = container_of(due.group, struct lane_job, group);
-        account_bill(job, due.polled_ns + due.helped_ns);
-        job->lane->helped_ns += due.helped_ns;
-        if (job->worked)
-            job->worked->busy_ns += due.polled_ns;
-        sum_ns += due.polled_ns;
-    }
-    return sum_ns;
+    struct lane_job *job = container_of(group, struct lane_job, group);
+    account_bill(job, polled_ns + helped_ns);
+    job->lane->billed_ns += polled_ns;
+    job->lane->helped_ns += helped_ns;
+    if (job->worked)
+        job->worked->busy_ns += polled_ns;
 }
 
 /* Chooses the piece whose rounds count as the job's rounds: the piece with the most lane time.
