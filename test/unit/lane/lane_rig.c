@@ -186,6 +186,16 @@ void rig_turn_gently(struct rig *rig)
         nanosleep(&moment, NULL);
 }
 
+void rig_until_busy(struct rig *rig)
+{
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (lane_is_quiet(rig->lane)) {
+        (void)lane_poll(rig->lane, clock_now_ns());
+        if (clock_now_ns() > deadline_ns)
+            fail_msg("the lane never begins a chunk");
+    }
+}
+
 /* Polls until no packet has arrived for longer than loopback needs. */
 void rig_settle(struct rig *rig)
 {
