@@ -17,8 +17,8 @@ static void turns_begin_at(struct list *head, struct list *node)
     list_insert_before(node, head);
 }
 
-static int turns_take_conns(struct fabric_turns *turns, struct list *members,
-                            struct fabric_event *events, int events_max, int *looks)
+static int turns_take_conns(fabric_take_fn *take, struct list *members, struct fabric_event *events,
+                            int events_max, int *looks)
 {
     int n = 0;
 
@@ -27,7 +27,7 @@ static int turns_take_conns(struct fabric_turns *turns, struct list *members,
             turns_begin_at(members, node);
             break;
         }
-        int more = turns->take(node, events + n, events_max - n);
+        int more = take(node, events + n, events_max - n);
         if (more < 0)
             continue;
         --*looks;
@@ -56,7 +56,7 @@ static int turns_share(const struct list *groups, int events_max)
 }
 
 /* Collects events of each job in turn, up to a share of the remaining events. */
-static int turns_take_jobs(struct fabric_turns *turns, struct fabric_turn *tenant,
+static int turns_take_jobs(fabric_take_fn *take, struct fabric_turn *tenant,
                            struct fabric_event *events, int events_max)
 {
     int n = 0, looks_left = LOOKS_PER_TENANT;
@@ -71,16 +71,17 @@ static int turns_take_jobs(struct fabric_turns *turns, struct fabric_turn *tenan
             turns_begin_at(&tenant->members, node);
             break;
         }
-        n += turns_take_conns(turns, &list_entry(node, struct fabric_turn, link)->members,
+        n += turns_take_conns(take, &list_entry(node, struct fabric_turn, link)->members,
                               events + n, room < share ? room : share, &looks);
         looks_left -= most - looks;
     }
     return n;
 }
 
-int fabric_turns_take(struct fabric_turns *turns, struct fabric_event *events, int events_max)
+int fabric_turns_take(struct fabric_turns *turns, fabric_take_fn *take, struct fabric_event *events,
+                      int events_max)
 {
-    int all = INT_MAX, n = turns_take_conns(turns, &turns->loose, events, events_max, &all);
+    int all = INT_MAX, n = turns_take_conns(take, &turns->loose, events, events_max, &all);
     int share = turns_share(&turns->tenants, events_max);
 
     list_for_each_safe (node, &turns->tenants) {
@@ -90,7 +91,7 @@ int fabric_turns_take(struct fabric_turns *turns, struct fabric_event *events, i
             turns_begin_at(&turns->tenants, node);
             break;
         }
-        n += turns_take_jobs(turns, list_entry(node, struct fabric_turn, link), events + n,
+        n += turns_take_jobs(take, list_entry(node, struct fabric_turn, link), events + n,
                              room < share ? room : share);
     }
     return n;

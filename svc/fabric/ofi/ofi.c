@@ -11,6 +11,7 @@
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
 #include "svc/fabric/ofi/provider/queue.h"
+#include "svc/fabric/ofi/provider/turn.h"
 #include "svc/fabric/ofi/send.h"
 #include "svc/fabric/ofi/transfer.h"
 
@@ -91,31 +92,31 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
     c->is_due |= ofi_batch_is_full(batch);
 }
 
-/* Reads a connection's queue once in a poll, and charges the time to the job. Implements take() of
- * fabric_turns. A connection that a poll has not reached needs no mark: either `is_due` is set, or
- * its descriptor reports its bytes (O5). */
+/* Reads a connection's queue once in a poll, and charges the time to the job. A connection that a
+ * poll has not reached needs no mark: either `is_due` is set, or its descriptor reports its bytes
+ * (O5). */
 static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
 {
-    struct ofi_conn *c = list_entry(node, struct ofi_conn, in_turn);
-    struct ofi_fabric *f = ofi_fabric_of(c);
-    struct fabric_group *group = c->group; /* the visit may end the connection */
+    struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
+    struct ofi_turns *turns = ofi_fabric_of(place->conn)->turns;
+    struct fabric_group *group = place->group; /* the visit may end the connection */
     struct ofi_batch batch = {.events = events, .events_max = events_max};
-    uint64_t began_ns = f->polled_ns;
-    if (c->read_in_poll == f->polls)
+    uint64_t began_ns = turns->polled_ns;
+    if (place->read_in_poll == turns->polls)
         return -1;
-    c->read_in_poll = f->polls;
-    ofi_visit(c, began_ns, &batch);
-    f->polled_ns = clock_now_ns();
-    if (f->moves_apart)
-        fabric_group_charge(group, f->polled_ns - began_ns, 0);
+    place->read_in_poll = turns->polls;
+    ofi_visit(place->conn, began_ns, &batch);
+    turns->polled_ns = clock_now_ns();
+    if (turns->moves_apart)
+        fabric_group_charge(group, turns->polled_ns - began_ns, 0);
     return batch.count;
 }
 
 /* Reads queues that are not armed and that this poll has not read yet. */
-static void ofi_visit_active(struct ofi_fabric *f, struct ofi_batch *batch)
+static void ofi_visit_active(struct ofi_turns *turns, struct ofi_batch *batch)
 {
-    f->polled_ns = clock_now_ns();
-    batch->count += fabric_turns_take(&f->turns, batch->events + batch->count,
+    turns->polled_ns = clock_now_ns();
+    batch->count += fabric_turns_take(&turns->all, ofi_take, batch->events + batch->count,
                                       batch->events_max - batch->count);
 }
 
@@ -136,21 +137,22 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
+    struct ofi_turns *turns = f->turns;
     struct ofi_batch batch = {.events = events, .events_max = events_max};
-    f->polls++;
+    turns->polls++;
     ofi_free_gone(f);
     ofi_pack_end_bursts(f);
     ofi_events_read(f, &batch);
-    ofi_visit_active(f, &batch);
-    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
-    may_skip = may_skip && f->polled_ns < f->looked_ns + LOOK_NS;
-    if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+    ofi_visit_active(turns, &batch);
+    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&turns->active));
+    may_skip = may_skip && turns->polled_ns < turns->looked_ns + LOOK_NS;
+    if (may_skip && ++turns->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
-    f->looked_ns = f->polled_ns;
-    f->polls_without_look = 0;
+    turns->looked_ns = turns->polled_ns;
+    turns->polls_without_look = 0;
     ofi_find_active(f);
     ofi_events_read(f, &batch);
-    ofi_visit_active(f, &batch);
+    ofi_visit_active(turns, &batch);
     return batch.count;
 }
 
@@ -171,11 +173,12 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
         return -EAGAIN;
     f->is_eq_armed = true;
     bool stays = ofi_has_few(f);
-    list_for_each_safe (node, &f->active) {
-        if (!ofi_may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
+    list_for_each_safe (node, &f->turns->active) {
+        struct ofi_conn *c = list_entry(node, struct ofi_place, in_active)->conn;
+        if (!ofi_may_sleep(f, c))
             return -EAGAIN;
         if (!stays)
-            ofi_queue_rest(list_entry(node, struct ofi_conn, in_active));
+            ofi_turn_end(c);
     }
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;
@@ -303,6 +306,7 @@ static void ofi_close(struct fabric *base)
     if (f->timer_fd >= 0)
         close(f->timer_fd);
     fi_freeinfo(f->info);
+    free(f->turns);
     free(f->interface_name);
     free(f);
 }
@@ -363,7 +367,8 @@ static int ofi_accept(struct fabric_conn *c, void *owner)
 
 static void ofi_join_group(struct fabric_conn *c, struct fabric_group *group)
 {
-    ofi_queue_join(ofi_conn_of(c), group);
+    if (ofi_conn_of(c)->phase != OFI_GONE)
+        ofi_turn_join(ofi_conn_of(c), group);
 }
 
 static void ofi_refuse(struct fabric_conn *c, int reason)
@@ -505,13 +510,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
-    list_init(&f->active);
-    fabric_turns_init(&f->turns, ofi_take);
-    f->moves_apart = FI_MAJOR(fi_version()) < 2;
     list_init(&f->bursts);
     list_init(&f->gone);
-    int error =
-        ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
+    f->turns = ofi_turns_create();
+    int error = f->turns == NULL ? -ENOMEM
+                                 : ofi_provider_choose(options->provider, options->interface_name,
+                                                       &f->info, &f->landed_flags);
     if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (error == 0)

@@ -96,12 +96,12 @@ static void shm_flush(struct fabric *base)
 
 static int shm_lane_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
 {
-    int n = fabric_turns_take(&f->turns, events, events_max);
+    int n = fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
 
     if (n > 0 && ++f->polls_since_sockets < POLLS_WITHOUT_SOCKETS_MAX)
         return n;
     shm_lane_look(f);
-    return n > 0 ? n : fabric_turns_take(&f->turns, events, events_max);
+    return n > 0 ? n : fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
 }
 
 static int shm_poll(struct fabric *base, struct fabric_event *events, int events_max)
@@ -119,7 +119,7 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
         n = shm_lane_scan(f, events, events_max);
     } else {
         shm_worker_look(f);
-        n = fabric_turns_take(&f->turns, events, events_max);
+        n = fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
     }
     shm_flush(base);
     return n;
@@ -230,7 +230,7 @@ static void shm_init(struct shm_fabric *f)
 {
     f->base.ops = &shm_ops;
     list_init(&f->conns);
-    fabric_turns_init(&f->turns, shm_scan_take);
+    fabric_turns_init(&f->turns);
     list_init(&f->gone);
     list_init(&f->news);
     f->bell_fd = -1;

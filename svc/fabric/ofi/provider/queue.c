@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
+#include "svc/fabric/ofi/provider/turn.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -33,35 +34,10 @@ int ofi_queue_fd(const struct ofi_conn *c)
     return c->cq != NULL && fi_control(&c->cq->fid, FI_GETWAIT, &fd) == 0 ? fd : -1;
 }
 
-static struct fabric_turn *queue_turn(const struct ofi_conn *c)
-{
-    return c->group ? &c->group->turns[FABRIC_TURN_OFI] : NULL;
-}
-
 void ofi_queue_disarm(struct ofi_conn *c)
 {
-    struct ofi_fabric *f = ofi_fabric_of(c);
-    if (c->phase == OFI_GONE || !list_is_empty(&c->in_active))
-        return;
-    list_append(&f->active, &c->in_active);
-    fabric_turns_join(&f->turns, queue_turn(c), &c->in_turn);
-}
-
-void ofi_queue_rest(struct ofi_conn *c)
-{
-    list_remove(&c->in_active);
-    fabric_turns_leave(queue_turn(c), &c->in_turn);
-}
-
-void ofi_queue_join(struct ofi_conn *c, struct fabric_group *group)
-{
-    bool was_active = !list_is_empty(&c->in_active);
-    if (c->phase == OFI_GONE)
-        return;
-    ofi_queue_rest(c);
-    c->group = group;
-    if (was_active)
-        ofi_queue_disarm(c);
+    if (c->phase != OFI_GONE)
+        ofi_turn_begin(c);
 }
 
 void ofi_queue_activate(struct ofi_conn *c)

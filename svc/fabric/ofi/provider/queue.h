@@ -14,10 +14,6 @@ struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
 /* Polls read the queue from now on, until it is armed again. Called when an operation was posted,
  * or the queue's descriptor is readable (O5). */
 void ofi_queue_disarm(struct ofi_conn *c);
-/* Polls do not read the queue until it is disarmed again. */
-void ofi_queue_rest(struct ofi_conn *c);
-/* Implements fabric_join_group(). */
-void ofi_queue_join(struct ofi_conn *c, struct fabric_group *group);
 /* Returns the queue's descriptor, or -1. */
 int ofi_queue_fd(const struct ofi_conn *c);
 /* Like ofi_queue_disarm(). In addition, the next poll must happen before the thread sleeps, because
