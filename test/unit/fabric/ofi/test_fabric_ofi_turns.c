@@ -184,8 +184,8 @@ static void a_poll_reads_all_of_a_few_connections_in_the_same_order(void **state
         assert_ptr_equal(first[i].conn, next[i].conn);
 }
 
-/* Polls like a lane, which may sleep after each poll, until so many messages of each connection have
- * arrived. */
+/* Polls like a lane, which may sleep after each poll, until this number of messages has arrived on
+ * each connection. */
 static void hear_like_a_lane(int messages)
 {
     for (;;) {
