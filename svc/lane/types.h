@@ -242,6 +242,7 @@ struct lane {
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
+    uint64_t billed_ns;      /* time of the current poll that is already charged */
     uint64_t apart_ns;       /* time of the current events that is already charged */
     uint64_t helped_ns;      /* time that other threads have spent on this lane's jobs */
     struct list telling;     /* workers with a pending message */
