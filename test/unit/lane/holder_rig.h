@@ -54,7 +54,7 @@ static inline void connect_holder(uint32_t i)
 static inline bool lane_has(uint32_t i)
 {
     const struct lane_job *job = job_find(rig.lane, RIG_JOB);
-    uint32_t number = i < RANKS ? i : RECORD_KEEPER | NUMBER(i);
+    uint32_t number = i < RANKS ? i : RECORD_HOLDER | NUMBER(i);
     for (uint32_t k = 0; job && k < job_peers(job); k++)
         if (job->workers[k].number == number && job->workers[k].conn)
             return true;
