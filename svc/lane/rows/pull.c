@@ -3,6 +3,7 @@
  * changes no row, and creates none. RULES.md: A1, A7. */
 #include "svc/lane/rows/pull.h"
 
+#include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/gather.h"
 #include "svc/lane/rows/network.h"
@@ -55,8 +56,10 @@ static bool pull_may_go_on(const struct lane_table *table, const struct row_requ
            (consistency == TABLE_BSP || !pull_awaits_push(table, pull));
 }
 
-static void pull_advance(struct row_request *pull, const struct row_span *span, uint32_t count)
+static void pull_advance(const struct lane_table *table, struct row_request *pull,
+                         const struct row_span *span, uint32_t count)
 {
+    table->counts->pulled_keys += count;
     pull->key += count;
     if (pull->key < span->count)
         return;
@@ -80,7 +83,7 @@ static int pull_answer(const struct lane_table *table, struct row_request *pull,
     int error = gather_rows(table, table_shard_at(table, span->shard), copied, count, rows);
     if (error < 0)
         return error;
-    pull_advance(pull, span, count);
+    pull_advance(table, pull, span, count);
     return (int)count;
 }
 
@@ -115,7 +118,7 @@ static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull
         return pull_may_go_on(table, pull, &span) ? port_begin(table, pull, &span) : -EAGAIN;
     int count = port_continue(table, pull, &span);
     if (count > 0)
-        pull_advance(pull, &span, (uint32_t)count);
+        pull_advance(table, pull, &span, (uint32_t)count);
     return count;
 }
 
