@@ -1,7 +1,8 @@
-/* Owns the words for tables of keyed rows: the same in `gradpool jobs` and `gradpool explain`. */
+/* Owns the words for tables of keyed rows: the same in `gradpool jobs`, `explain` and `table`. */
 #include "svc/ops/answer/row_tables.h"
 
 #include "svc/base/text.h"
+#include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
 
 #include <errno.h>
@@ -48,18 +49,47 @@ static int row_table_print_failure(const struct view_table *t, FILE *out)
     return 0;
 }
 
+static int row_tables_print_failures(const struct view_tables *tables, FILE *out)
+{
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < tables->count; i++)
+        error = row_table_print_failure(&tables->each[i], out);
+    return error;
+}
+
+/* Titles of the columns of row_table_add(). */
+#define ROW_TABLE_TITLES                                                                       \
+    "TABLE", ">DIM", "RULE", "CONSISTENCY", ">SHARDS", ">ROWS", ">SIZE", ">BIRTHS", ">PULLED", \
+        ">PUSHED", ">CLOCK", "BEHIND", NULL
+
 int row_tables_print(const struct view_tables *tables, FILE *out)
 {
-    static const char *const titles[] = {"TABLE",  ">DIM",   "RULE",    "CONSISTENCY", ">SHARDS",
-                                         ">ROWS",  ">SIZE",  ">BIRTHS", ">PULLED",     ">PUSHED",
-                                         ">CLOCK", "BEHIND", NULL};
+    static const char *const titles[] = {ROW_TABLE_TITLES};
     struct table text;
     table_init(&text, titles);
     for (size_t i = 0; i < tables->count; i++)
         row_table_add(&text, &tables->each[i]);
     int error = table_print(&text, out);
-    for (size_t i = 0; error == 0 && i < tables->count; i++)
-        error = row_table_print_failure(&tables->each[i], out);
+    return error ?: row_tables_print_failures(tables, out);
+}
+
+int ops_tables_table(const struct view_jobs *jobs, FILE *out)
+{
+    static const char *const titles[] = {"TENANT", "JOB", ROW_TABLE_TITLES};
+    struct table text;
+    table_init(&text, titles);
+    for (size_t i = 0; i < jobs->jobs_count; i++) {
+        const struct view_job *job = &jobs->jobs[i];
+        for (size_t k = 0; job->tables && k < job->tables->count; k++) {
+            table_add(&text, "%s", job->tenant && *job->tenant ? job->tenant : "-");
+            table_add(&text, "%s", job->job);
+            row_table_add(&text, &job->tables->each[k]);
+        }
+    }
+    int error = table_print(&text, out);
+    for (size_t i = 0; error == 0 && i < jobs->jobs_count; i++)
+        if (jobs->jobs[i].tables)
+            error = row_tables_print_failures(jobs->jobs[i].tables, out);
     return error;
 }
 
@@ -84,4 +114,23 @@ json_t *row_tables_json(const struct view_tables *tables, int *error)
     for (size_t i = 0; i < tables->count; i++)
         json_put_last(list, row_table_json(&tables->each[i], error), error);
     return list;
+}
+
+static json_t *job_tables_json(const struct view_job *job, int *error)
+{
+    json_t *o = json_object();
+    JSON_PUT(o, job, error, tenant, job);
+    json_put(o, "tables", row_tables_json(job->tables, error), error);
+    return o;
+}
+
+int ops_tables_json(const struct view_jobs *jobs, FILE *out)
+{
+    int error = 0;
+    json_t *o = json_object(), *list = json_array();
+    for (size_t i = 0; i < jobs->jobs_count; i++)
+        if (jobs->jobs[i].tables)
+            json_put_last(list, job_tables_json(&jobs->jobs[i], &error), &error);
+    json_put(o, "jobs", list, &error);
+    return json_put_out(o, error, out);
 }

@@ -91,6 +91,12 @@ class Counts(unittest.TestCase):
         self.assertRegex(self.service.ask('jobs').stdout, r'TABLES +LANES\n.* 2 +\d')
         self.assertEqual(self.shown('explain'), self.shown('jobs'))
         self.assertIn('users', self.service.ask('explain', self.name).stdout)
+        listed = json.loads(self.service.ask('table', 'list', '--json').stdout)
+        validate(listed, 'tables')
+        self.assertEqual([(job['job'], [table['table'] for table in job['tables']])
+                          for job in listed['jobs']], [(self.name, ['users', 'words'])])
+        self.assertRegex(self.service.ask('table', 'list').stdout,
+                         rf'- +{self.name} +users +4  adagrad .* rank 1 by 2\n')
         until(lambda: self.metric('largest_clock', 'users') == 4, 'the metrics have the clocks',
               process=self.service.serve)
         for name, value in (('rows', 150), ('births_total', 150), ('pulled_keys_total', 200),
@@ -108,6 +114,19 @@ class Counts(unittest.TestCase):
         until(lambda: self.service.job('none'), 'the job is there', process=self.service.serve)
         self.assertNotIn('tables', self.service.job('none'))
         self.assertNotIn('TABLES', self.service.ask('jobs').stdout)
+        self.assertEqual(len(self.service.ask('table', 'list', 'none').stdout.splitlines()), 1)
+        listed = json.loads(self.service.ask('table', 'list', '--json').stdout)
+        self.assertEqual(listed, {'jobs': []})
+        answer = self.service.ask('table', 'list', 'nobody')
+        self.assertEqual(answer.returncode, 3)
+        self.assertIn('there is no job nobody', answer.stderr)
+
+    def test_wrong_words_of_the_command_are_named(self):
+        for words, text in ((['drop'], "'drop': expected list"), ([], 'missing: list'),
+                            (['list', 'a', 'b'], "'b': one argument too many; give one job")):
+            answer = self.service.ask('table', *words)
+            self.assertEqual(answer.returncode, 2, answer)
+            self.assertIn(text, answer.stderr)
 
     def test_a_failed_table_is_shown_with_its_reason(self):
         jobs = self.join('fails', 'shm')

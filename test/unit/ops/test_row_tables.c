@@ -158,6 +158,30 @@ static void one_job_is_shown_with_its_tables(void **state)
     free(shown.tables);
 }
 
+static size_t lines_of(const char *text)
+{
+    size_t lines = 0;
+    for (; *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+static void tables_of_all_jobs_are_listed(void **state)
+{
+    struct view_table table = view();
+    struct view_job jobs[] = {job_with(NULL), job_with(tables_of(&table, NULL))};
+    char *text = output_of(ops_tables_table, (&(struct view_jobs){jobs, 2}));
+    has(text, "TENANT  JOB    TABLE  DIM");
+    has(text, "\nacme    words  users   32  adagrad");
+    assert_int_equal(lines_of(text), 2); /* titles, and one job with a table */
+    free(text);
+    text = output_of(ops_tables_json, (&(struct view_jobs){jobs, 2}));
+    has(text, "\"tenant\": \"acme\"");
+    has(text, "\"births\": 1001");
+    free(text);
+    free(jobs[1].tables);
+}
+
 static void unknown_counts_are_dashes_and_a_failure_has_its_reason(void **state)
 {
     message.counts = NULL;
@@ -266,6 +290,7 @@ int main(void)
         WITH(a_table_without_terms_is_left_out),
         WITH(jobs_are_shown_with_their_number_of_tables),
         WITH(one_job_is_shown_with_its_tables),
+        WITH(tables_of_all_jobs_are_listed),
         WITH(unknown_counts_are_dashes_and_a_failure_has_its_reason),
         WITH(json_has_the_counts),
         WITH(explain_shows_the_tables),
