@@ -89,25 +89,30 @@ static int latency_work(struct tables_worker *w)
     return error;
 }
 
-int tables_latency(struct tables *t)
+static struct tables_plan latency_plan(const struct tables *t, const char *transport)
+{
+    return (struct tables_plan){.service = &t->service,
+                                .transport = transport,
+                                .job = "latency",
+                                .spec = {.name = "rows",
+                                         .dim = DIM,
+                                         .dtype = GP_F32,
+                                         .rule = GP_ROW_SGD,
+                                         .combine = GP_SUM,
+                                         .consistency = GP_ASP},
+                                .rate = 1,
+                                .workers = 2,
+                                .rows = t->is_quick ? 20000 : 1000000,
+                                .batch = KEYS,
+                                .clocks = t->is_quick ? 20 : PULLS_MAX,
+                                .seed = t->seed,
+                                .work = latency_work};
+}
+
+static int latency_shm(struct tables *t)
 {
     struct tables_board *board;
-    const struct tables_plan plan = {.service = &t->service,
-                                     .transport = "shm",
-                                     .job = "latency",
-                                     .spec = {.name = "rows",
-                                              .dim = DIM,
-                                              .dtype = GP_F32,
-                                              .rule = GP_ROW_SGD,
-                                              .combine = GP_SUM,
-                                              .consistency = GP_ASP},
-                                     .rate = 1,
-                                     .workers = 2,
-                                     .rows = t->is_quick ? 20000 : 1000000,
-                                     .batch = KEYS,
-                                     .clocks = t->is_quick ? 20 : PULLS_MAX,
-                                     .seed = t->seed,
-                                     .work = latency_work};
+    const struct tables_plan plan = latency_plan(t, "shm");
     int error = tables_crew_run(&plan, &board);
     if (error < 0)
         return error;
@@ -119,4 +124,25 @@ int tables_latency(struct tables *t)
                                           TABLES_AT_MOST, 3, wrong});
     tables_board_free(board);
     return 0;
+}
+
+static int latency_tcp(struct tables *t)
+{
+    struct tables_board *board;
+    const struct tables_plan plan = latency_plan(t, "tcp");
+    int error = tables_crew_run(&plan, &board);
+    if (error < 0)
+        return error;
+    tables_print(t, &(struct tables_line){.name = "pull_p50_ms_tcp",
+                                          .unit = "ms",
+                                          .value = board->results[0].p50_ms,
+                                          .wrong = tables_board_wrong(board, plan.workers)});
+    tables_board_free(board);
+    return 0;
+}
+
+int tables_latency(struct tables *t)
+{
+    int error = latency_shm(t);
+    return error < 0 ? error : latency_tcp(t);
 }

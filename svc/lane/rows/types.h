@@ -61,7 +61,8 @@ struct row_port {
     struct row_fetch fetch;     /* of the pull */
     enum port_stage stage;
     struct row_request *pull; /* NULL: none */
-    uint32_t count;           /* keys of the run */
+    uint32_t count;           /* keys of the run, from one or several entries */
+    bool is_last;             /* the run ends the request */
     char *slot;               /* keys, then rows; NULL: the rank was never connected so */
 };
 

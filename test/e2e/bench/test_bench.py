@@ -294,7 +294,7 @@ class Tables(unittest.TestCase):
     NAMES = ['apply_of_floor', 'apply_row_ns', 'exchange_cpu_s_shm', 'exchange_clock_ms_shm',
              'exchange_cpu_s_tcp', 'exchange_clock_ms_tcp', 'small_clock_ms_shm',
              'small_clock_ms_tcp', 'one_shard_clock_ms_tcp', 'row_bytes_beyond', 'pull_p50_ms',
-             'pull_p99_of_p50', 'ssp_of_bsp']
+             'pull_p99_of_p50', 'pull_p50_ms_tcp', 'ssp_of_bsp']
     FIELDS = ['bench', 'name', 'value', 'unit', 'bar', 'holds', 'wrong']
 
     def lines(self, answer):
