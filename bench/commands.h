@@ -28,6 +28,7 @@ int names_command(int argc, char **argv);
 int parameters_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
 int stragglers_command(int argc, char **argv);
+int tables_command(int argc, char **argv);
 int tasks_command(int argc, char **argv);
 
 #endif

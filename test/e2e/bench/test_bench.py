@@ -290,6 +290,55 @@ class Durability(unittest.TestCase):
         self.assertLess(rounds * sum(row['lane_cpu_ms'] for row in rows) / 1e3, spent.cpu_s())
 
 
+class Tables(unittest.TestCase):
+    NAMES = ['apply_of_floor', 'apply_row_ns', 'exchange_cpu_s_shm', 'exchange_clock_ms_shm',
+             'exchange_cpu_s_tcp', 'exchange_clock_ms_tcp', 'small_clock_ms_shm',
+             'small_clock_ms_tcp', 'one_shard_clock_ms_tcp', 'row_bytes_beyond', 'pull_p50_ms',
+             'pull_p99_of_p50', 'pull_p50_ms_tcp', 'ssp_of_bsp']
+    FIELDS = ['bench', 'name', 'value', 'unit', 'bar', 'holds', 'wrong']
+
+    def lines(self, answer):
+        lines = [json.loads(line) for line in answer.stdout.splitlines()]
+        for line in lines:
+            self.assertEqual(list(line), self.FIELDS)
+            self.assertEqual(line['bench'], 'tables')
+            self.assertGreater(line['value'], 0, line)
+            self.assertEqual(line['bar'] is None, line['holds'] is None, line)
+        return lines
+
+    def test_every_figure_is_printed_and_all_rows_are_right(self):
+        spent = Spent()
+        answer = bench('tables', '--quick', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        lines = self.lines(answer)
+        self.assertEqual([line['name'] for line in lines], self.NAMES)
+        for line in lines:
+            self.assertEqual(line['wrong'], 0, line)
+        values = {line['name']: line['value'] for line in lines}
+        self.assertLess(values['exchange_cpu_s_shm'] * 2 * 2000 * 5 / 1e6, spent.cpu_s())
+        self.assertLess(5 / 2 * values['exchange_clock_ms_tcp'] / 1e3, spent.wall_s())
+        # a key of 8 bytes, and an entry of the index, which has no more than every second slot free
+        self.assertGreater(values['row_bytes_beyond'], 16)
+        holds = {line['name']: line['holds'] for line in lines}
+        self.assertEqual(holds['row_bytes_beyond'], values['row_bytes_beyond'] <= 32)
+        self.assertEqual(holds['apply_of_floor'], values['apply_of_floor'] >= 0.7)
+
+    def test_wrong_rows_are_counted_and_fail_the_command(self):
+        false_results = harness.BUILD / 'test' / 'e2e' / 'libfalse_results.so'
+        for part in 'apply', 'exchange', 'latency', 'ahead':
+            with self.subTest(part):
+                answer = bench('tables', '--quick', '--json', '--part', part,
+                               environment={'LD_PRELOAD': str(false_results)})
+                self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+                self.assertTrue(any(line['wrong'] for line in self.lines(answer)))
+
+    def test_another_part_is_refused(self):
+        answer = bench('tables', '--part', 'all')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("--part: apply, exchange, memory, latency or ahead, not 'all'",
+                      answer.stderr)
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_printed(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)
