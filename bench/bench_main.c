@@ -31,6 +31,7 @@ static const struct command {
     {"resize", "what the others notice when a worker joins or leaves", resize_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
     {"stragglers", "a slow lane, and how much of what it costs is won back", stragglers_command},
+    {"tables", "tables of keyed rows: updates, pulls and pushes, memory, clocks", tables_command},
     {"tasks", "what a service with very many tasks holds", tasks_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)

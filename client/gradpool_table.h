@@ -112,9 +112,8 @@ typedef struct gp_table_spec {
  *
  * Errors: -EINVAL a field of `spec`, or ranks differ, which fails their job (the text has both);
  * -EEXIST another declaration of this rank has the name; -EBUSY a clock has ended; -EOPNOTSUPP a
- * property of job or table that this version does not serve, or a rank that shares no memory with a
- * lane, which fails the job; -ENOSPC, -EDQUOT no lane has room; -ETIMEDOUT; -EOWNERDEAD the table
- * has failed. */
+ * property of job or table that this version does not serve; -ENOSPC, -EDQUOT no lane has room;
+ * -ETIMEDOUT; -EOWNERDEAD the table has failed. */
 GP_API int gp_table_declare(gp_job *job, const gp_table_spec *spec, gp_table **ret_table);
 
 /* Settings of the updates of a table, all finite. A rule ignores the settings that it does not

@@ -3,6 +3,7 @@
 #include "bench/backup/live/live_backup.h"
 #include "bench/backup/report.h"
 #include "bench/commands.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@ struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
     const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
-    uint64_t seeds; /* 0: all seeds of the grid */
+    uint64_t seeds;   /* 0: all seeds of the grid */
+    uint64_t unit_ms; /* 0: 20 ms */
 };
 
 enum {
@@ -30,6 +32,7 @@ enum {
     KEY_SEEDS,
     KEY_ABSENCE,
     KEY_TRANSPORT,
+    KEY_UNIT,
     KEY_JSON,
 };
 
@@ -52,6 +55,8 @@ static const struct argp_option options[] = {
     {"absence", KEY_ABSENCE, "N", 0,
      "a rank that was dropped in N rounds in a row is waited for (default: never)"},
     {"transport", KEY_TRANSPORT, "tcp|shm", 0, "without --virtual: only that transport"},
+    {"unit", KEY_UNIT, "MS", 0,
+     "without --virtual: real time of a unit, 20 by default; more where few cores run all workers"},
     {"json", KEY_JSON, 0, 0, "a line for each row, rule and seed, then one of the bars"},
     {0},
 };
@@ -73,15 +78,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_SEEDS: a->seeds = command_number(state, text, 1, GRID_SEEDS_MAX); return 0;
     case KEY_ABSENCE: a->absence = (uint32_t)command_number(state, text, 1, 1000000); return 0;
     case KEY_TRANSPORT: a->transport = text; return 0;
+    case KEY_UNIT: a->unit_ms = command_number(state, text, 1, 1000); return 0;
     case KEY_JSON: a->is_json = true; return 0;
     case ARGP_KEY_END:
         if (!a->is_virtual && (a->grid || a->digits || a->is_fast_rate || a->is_check ||
                                a->problem || a->seeds || a->absence != BACKUP_ABSENCE_NONE))
-            argp_error(state, "only --times, --rules, --transport, --quick, --jitter and --json "
-                              "are for a live run; give --virtual for the others");
+            argp_error(state, "only --times, --rules, --transport, --unit, --quick, --jitter and "
+                              "--json are for a live run; give --virtual for the others");
         if (a->transport &&
             (a->is_virtual || (strcmp(a->transport, "tcp") && strcmp(a->transport, "shm"))))
             argp_error(state, "--transport is tcp or shm, without --virtual");
+        if (a->unit_ms && a->is_virtual)
+            argp_error(state, "--unit is for a live run, without --virtual");
         if (a->is_quick && (a->grid || a->is_fast_rate))
             argp_error(state, "--quick is a part of the built-in grid; leave out --grid and "
                               "--rate-2");
@@ -230,6 +238,7 @@ static int run_live(const struct backup_arguments *a, struct grid *grid,
     const struct live_backup live = {.grid = grid,
                                      .jitter = jitter,
                                      .transport = a->transport,
+                                     .unit_ns = (a->unit_ms ? a->unit_ms : 20) * NS_PER_MS,
                                      .is_quick = a->is_quick,
                                      .is_json = a->is_json};
     if (grid_make_live(a, grid) < 0)

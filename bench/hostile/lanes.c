@@ -109,11 +109,21 @@ static bool all_announce(struct seat *seats, size_t count)
     return all;
 }
 
-/* Waits for results. Returns false if a rank has lost its lane, or if the time has ended. */
+static bool is_any_over(const struct seat *seats, size_t count)
+{
+    bool any = false;
+    for (size_t i = 0; i < count; i++)
+        any |= seats[i].is_over;
+    return any;
+}
+
+/* Waits for results. Returns false if a rank has lost its lane, or if the time has ended. The lane
+ * may have read the memory of the first rank before `punches` removes pages, so this rank may stay
+ * connected after the end of the job. */
 static bool await_results(struct tenant *t, struct fabric *f, struct seat *seats, size_t count)
 {
     size_t words = 0;
-    while (words < count && !seats[0].is_over && tenant_has_time(t)) {
+    while (words < count && !is_any_over(seats, count) && tenant_has_time(t)) {
         words += seat_look(f, seats, count);
         tenant_pause_us(50);
     }

@@ -150,3 +150,14 @@ int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_
     free(text);
     return r;
 }
+
+int look_at_tables(const struct service *service, const char *job, struct look_table *ret_tables,
+                   size_t most)
+{
+    char *text = NULL;
+    int r = ask(service, "jobs", job, &text);
+    if (r == 0)
+        r = look_parse_tables(text, ret_tables, most);
+    free(text);
+    return r;
+}

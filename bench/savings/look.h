@@ -59,12 +59,21 @@ int look_at_tasks(const struct service *service, const char *job, uint32_t *ret_
  * negative errno. */
 int look_at_aggregators(const struct service *service, pid_t *ret_pids, size_t most);
 
+/* Reads the counts of the tables of a job, at most `most`. Returns their number, or a negative
+ * errno; a table without counts is an error. */
+struct look_table {
+    uint64_t rows, bytes, births, pushed_keys;
+};
+int look_at_tables(const struct service *service, const char *job, struct look_table *ret_tables,
+                   size_t most);
+
 /* Parse the output of the commands. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_aggregators(const char *text, pid_t *ret_pids, size_t most);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);
 int look_parse_shares(const char *text, struct look_share *ret_shares, size_t most);
 int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most);
+int look_parse_tables(const char *text, struct look_table *ret_tables, size_t most);
 int look_parse_events(const char *text, struct look_events *ret_events);
 
 /* Returns the CPU time of all lanes between two measurements, and the CPU time of the busiest

@@ -153,3 +153,27 @@ int look_parse_tasks(const char *text, uint32_t *ret_tasks, size_t most)
     json_decref(root);
     return count ? (int)count : -ENODATA;
 }
+
+static struct look_table table_of(const json_t *table)
+{
+    return (struct look_table){.rows = number_of(table, "rows"),
+                               .bytes = number_of(table, "bytes"),
+                               .births = number_of(table, "births"),
+                               .pushed_keys = number_of(table, "pushed_keys")};
+}
+
+int look_parse_tables(const char *text, struct look_table *ret_tables, size_t most)
+{
+    json_t *root = json_loads(text, 0, NULL), *job, *table;
+    size_t i, j, count = 0;
+    bool lacks = false;
+    json_array_foreach(json_object_get(root, "jobs"), i, job)
+        json_array_foreach(json_object_get(job, "tables"), j, table)
+    {
+        lacks |= !json_is_integer(json_object_get(table, "rows"));
+        if (count < most)
+            ret_tables[count++] = table_of(table);
+    }
+    json_decref(root);
+    return count && !lacks ? (int)count : -ENODATA;
+}

@@ -311,7 +311,7 @@ void backup_replaced(struct backup *b)
 {
     b->estimates->windows = (struct gain_windows){0};
     b->estimates->recent = (struct gain_recent){0};
-    b->estimates->gain = (struct gain){.noise = GAIN_NOISE_MAX, .curvature = 1};
+    b->estimates->gain = gain_unknown();
 }
 
 void backup_restored(struct backup *b, uint64_t now_ns)

@@ -83,11 +83,16 @@ static double gain_at(const struct backup *b, double k)
     return gain_value(&b->estimates->gain, backup_step(b, k), k);
 }
 
-/* Returns the gain per time in the last rounds. */
+/* Returns the gain per time in the last rounds. An error of the curvature counts as often as V/N
+ * is larger than k, so the estimated gain may be negative although the rounds gain. The measured
+ * gain has no such error. */
 static double rate_of_gain(const struct backup *b)
 {
     double k = b->k_inverse > 0 ? 1 / b->k_inverse : (double)b->members;
-    return b->round_ns > 0 ? gain_at(b, k) / b->round_ns : 0;
+    double gain = gain_at(b, k), made = backup_step(b, k) * b->estimates->gain.made;
+    if (made > gain)
+        gain = made;
+    return b->round_ns > 0 ? gain / b->round_ns : 0;
 }
 
 /* Returns whether more time adds more gain to this round than the same time would add in new rounds

@@ -31,6 +31,11 @@ double gain_weight(uint32_t count, uint32_t window)
     return count < window ? 1.0 / ((double)count + 1) : 2.0 / ((double)window + 1);
 }
 
+struct gain gain_unknown(void)
+{
+    return (struct gain){.noise = GAIN_NOISE_MAX, .curvature = 1, .made = (double)NAN};
+}
+
 double gain_value(const struct gain *gain, double step, double k)
 {
     return step * (1 - gain->curvature * step / 2 * (1 + gain->noise / k));
@@ -94,9 +99,19 @@ static double curvature_of(const struct gain_windows *windows, const struct gain
            (rounds + GAIN_PRIOR_ROUNDS);
 }
 
+/* Returns the measured gain of the rounds of the window. On a quadratic loss, a step along the mean
+ * gradient lowers the loss by the learning rate times the mean of two products with this gradient:
+ * of the true gradient before the step (N), and after the step (D). */
+static double made_of(const struct gain_windows *windows, const struct gain_window *w,
+                      double signal)
+{
+    bool is_known = windows->products >= GAIN_MADE_ROUNDS;
+    return is_known ? (signal + w->product) / (2 * signal) : (double)NAN;
+}
+
 struct gain gain_windows_read(const struct gain_windows *windows)
 {
-    struct gain gain = {.noise = GAIN_NOISE_MAX, .curvature = 1};
+    struct gain gain = gain_unknown();
     const struct gain_window *chosen = NULL;
     double least = 0;
     for (size_t i = 0; i < GAIN_WINDOWS && windows->rounds > 0; i++) {
@@ -110,6 +125,7 @@ struct gain gain_windows_read(const struct gain_windows *windows)
     if (chosen) {
         gain.noise = noise_of(chosen->variance, least);
         gain.curvature = curvature_of(windows, chosen);
+        gain.made = made_of(windows, chosen, least);
     }
     return gain;
 }
@@ -162,14 +178,15 @@ struct gain gain_recent_read(const struct gain_recent *recent)
     double variance = 0, signal = 0;
     uint32_t known = recent_known(recent);
     if (known == 0)
-        return (struct gain){.noise = GAIN_NOISE_MAX, .curvature = 1};
+        return gain_unknown();
     for (uint32_t back = known; back-- > 0;) {
         variance += positive_of(recent_at(recent, back)->variance);
         signal += positive_of(recent_at(recent, back)->signal);
     }
     return (struct gain){.is_known = true,
                          .noise = noise_of(variance, signal),
-                         .curvature = recent_curvature(recent)};
+                         .curvature = recent_curvature(recent),
+                         .made = (double)NAN};
 }
 
 bool gain_recent_rises(const struct gain_recent *recent)

@@ -15,6 +15,7 @@
 #define GAIN_NOISE_MAX 1000.0   /* maximum of the noise V/N */
 #define GAIN_CURVATURE_MAX 1.95 /* maximum of the curvature c for BACKUP_AUTO */
 #define GAIN_PRIOR_ROUNDS 5     /* weight of the assumption that the curvature c is 1, in rounds */
+#define GAIN_MADE_ROUNDS 8      /* minimum number of products from which `made` is computed */
 
 /* One round. `product`, `loss` and `rate` may be NAN. */
 struct gain_sample {
@@ -43,7 +44,12 @@ struct gain {
     /* V/N, from 0 to GAIN_NOISE_MAX; large if gradients differ much from rank to rank */
     double noise;
     double curvature; /* c: curvature of the loss along a step, times the learning rate */
+    /* gain of the past rounds, measured without V and c, for s = 1; NAN: unknown (BACKUP_AUTO) */
+    double made;
 };
+
+/* Returns the estimates without any sample: the largest noise, and the curvature 1. */
+struct gain gain_unknown(void);
 
 /* Returns the gain of a round with k gradients, in units of the learning rate times N: s (1 - c s/2
  * (1 + V/(N k))). `step` is s. */

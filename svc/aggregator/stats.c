@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/host/core_wait.h"
 #include "svc/lane/piece/counts.h"
+#include "svc/lane/rows/counts/table_counts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -13,16 +14,18 @@
 
 /* Maximum number of rows in one reply, and maximum bytes of a row. */
 #define STATS_JOBS_MAX 32768
-#define JOB_BYTES_MAX 256
-#define STATS_PIECES_MAX 425984
+#define JOB_BYTES_MAX 288
+#define STATS_PIECES_MAX 368640
 #define PIECE_BYTES_MAX 15
+#define STATS_TABLES_MAX 8192
+#define TABLE_BYTES_MAX 96
 #define LANE_BYTES_MAX 96
 /* Maximum bytes of the rows with counts of jobs with backup workers. A packed row may be longer, by
  * less than half. */
 #define STATS_COUNTS_BYTES_MAX (640u << 10)
 _Static_assert(STATS_JOBS_MAX *JOB_BYTES_MAX + STATS_PIECES_MAX * PIECE_BYTES_MAX +
-                       STATS_COUNTS_BYTES_MAX / 2 * 3 + AGGREGATOR_LANES_MAX * LANE_BYTES_MAX +
-                       64 <=
+                       STATS_COUNTS_BYTES_MAX / 2 * 3 + STATS_TABLES_MAX * TABLE_BYTES_MAX +
+                       AGGREGATOR_LANES_MAX * LANE_BYTES_MAX + 64 <=
                    CHANNEL_FRAME_BYTES_MAX,
                "fits a frame");
 /* The digest covers all bytes of the struct, so padding would make equal rows different. */
@@ -33,15 +36,18 @@ _Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof
 _Static_assert(sizeof(struct lane_squares) ==
                    2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
                "no padding");
+_Static_assert(sizeof(struct table_counts_row) == 10 * sizeof(uint64_t), "no padding");
 /* Maximum number of rows of pieces from one lane, which runs no turn while they are collected. */
 #define LANE_PIECES_MAX 65536
-/* usual bytes of counts from one lane */
+/* usual bytes of counts, and usual number of tables, from one lane */
 #define LANE_COUNTS_BYTES (64u << 10)
+#define LANE_TABLES 256
 
 /* number of rows that may still be added */
 struct room {
     size_t jobs, pieces;
     size_t counts_bytes; /* of rows with counts */
+    size_t tables;
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -57,6 +63,8 @@ struct measurement {
     size_t pieces_max, pieces_count;
     struct counts_row *counts;
     size_t counts_bytes_max, counts_bytes; /* bytes of the buffer; bytes of all rows on the lane */
+    struct table_counts_row *tables;
+    size_t tables_max, tables_count; /* rows of the buffer; tables on the lane */
 };
 
 static int measure(struct lane *lane, void *context)
@@ -66,43 +74,61 @@ static int measure(struct lane *lane, void *context)
     m->core_wait_ns = core_wait_ns();
     lane_measure(lane, &m->use, m->jobs, m->jobs_max);
     m->counts_bytes = counts_measure(lane, m->counts, m->counts_bytes_max);
+    m->tables_count = table_counts_measure(lane, m->tables, m->tables_max);
     if (m->pieces)
         m->pieces_count = lane_measure_pieces(lane, m->detailed, m->pieces, m->pieces_max);
     return 0;
 }
 
-static int call_lane(struct lane_thread *thread, size_t jobs_max, size_t counts_bytes_max,
-                     struct measurement *m)
+static void measurement_release(struct measurement *m)
 {
     free(m->jobs);
     free(m->counts);
-    m->jobs_max = jobs_max;
-    m->jobs = calloc(jobs_max ? jobs_max : 1, sizeof *m->jobs);
-    m->counts_bytes_max = counts_bytes_max;
-    m->counts = calloc(1, counts_bytes_max ? counts_bytes_max : 1);
-    return m->jobs && m->counts ? lane_thread_call(thread, measure, m) : -ENOMEM;
+    free(m->tables);
+}
+
+/* Measures a lane into buffers for the rows that `room` names. */
+static int call_lane(struct lane_thread *thread, const struct room *room, struct measurement *m)
+{
+    measurement_release(m);
+    m->jobs_max = room->jobs;
+    m->jobs = calloc(most(m->jobs_max, 1), sizeof *m->jobs);
+    m->counts_bytes_max = room->counts_bytes;
+    m->counts = calloc(1, most(m->counts_bytes_max, 1));
+    m->tables_max = room->tables;
+    m->tables = calloc(most(m->tables_max, 1), sizeof *m->tables);
+    return m->jobs && m->counts && m->tables ? lane_thread_call(thread, measure, m) : -ENOMEM;
 }
 
 /* Measures a lane in one call, because each call wakes the lane. The buffers have room for the
- * number of jobs at the last measurement, and for usual counts. If there are more, a second call
- * follows. */
+ * number of jobs at the last measurement, and for usual counts and tables. If there are more, a
+ * second call follows. */
 static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
                         struct measurement *m)
 {
     m->pieces_max = least(room->pieces, LANE_PIECES_MAX);
     if (m->detailed && m->pieces_max > 0)
         m->pieces = calloc(m->pieces_max, sizeof *m->pieces);
-    int error = call_lane(thread, least(room->jobs, jobs_likely),
-                          least(room->counts_bytes, LANE_COUNTS_BYTES), m);
-    size_t jobs = least(room->jobs, m->use.jobs_count);
-    size_t counts_bytes = least(room->counts_bytes, m->counts_bytes);
-    bool lacks = jobs > m->jobs_max || counts_bytes > m->counts_bytes_max;
-    return error == 0 && lacks ? call_lane(thread, jobs, counts_bytes, m) : error;
+    const struct room usual = {.jobs = least(room->jobs, jobs_likely),
+                               .counts_bytes = least(room->counts_bytes, LANE_COUNTS_BYTES),
+                               .tables = least(room->tables, LANE_TABLES)};
+    int error = call_lane(thread, &usual, m);
+    const struct room needed = {.jobs = least(room->jobs, m->use.jobs_count),
+                                .counts_bytes = least(room->counts_bytes, m->counts_bytes),
+                                .tables = least(room->tables, m->tables_count)};
+    bool lacks = needed.jobs > m->jobs_max || needed.counts_bytes > m->counts_bytes_max ||
+                 needed.tables > m->tables_max;
+    return error == 0 && lacks ? call_lane(thread, &needed, m) : error;
 }
 
 static size_t rows_count(const struct measurement *m)
 {
     return least(m->use.jobs_count, m->jobs_max);
+}
+
+static size_t tables_count(const struct measurement *m)
+{
+    return least(m->tables_count, m->tables_max);
 }
 
 /* Continues a digest, word by word. The shift mixes the upper half of each word into the lower
@@ -124,6 +150,7 @@ static uint64_t digest_of(const struct measurement *m)
     uint64_t digest = UINT64_C(0xcbf29ce484222325);
     digest = digest_add(digest, m->jobs, rows_count(m) * sizeof *m->jobs);
     digest = digest_add(digest, m->counts, least(m->counts_bytes, m->counts_bytes_max));
+    digest = digest_add(digest, m->tables, tables_count(m) * sizeof *m->tables);
     return digest ? digest : 1;
 }
 
@@ -201,9 +228,38 @@ static const struct counts_row *take_counts(const struct measurement *m, uint32_
     return row;
 }
 
+static Gradpool__Wire__TableCounts *table_message(const struct table_counts_row *row)
+{
+    Gradpool__Wire__TableCounts *message = malloc(sizeof *message);
+    if (message)
+        *message = MESSAGE_PART(
+            TableCounts, table_counts, .table = (uint32_t)row->table, .rows = row->rows,
+            .bytes = row->bytes, .births = row->births, .pulled_keys = row->pulled_keys,
+            .pushed_keys = row->pushed_keys, .minimum_clock = row->minimum_clock,
+            .largest_clock = row->largest_clock, .behind_rank = (uint32_t)row->behind_rank);
+    return message;
+}
+
+/* Adds the tables of the job, which are the rows from `*at` on, and moves `*at` behind them.
+ * Returns false if memory is missing. */
+static bool add_tables(const struct measurement *m, size_t *at, Gradpool__Wire__JobUse *use)
+{
+    size_t count = tables_count(m), first = *at;
+    while (*at < count && m->tables[*at].job == use->job_id)
+        (*at)++;
+    if (first == *at)
+        return true;
+    use->tables = calloc(*at - first, sizeof *use->tables);
+    for (size_t i = first; use->tables && i < *at; i++) {
+        use->tables[use->n_tables] = table_message(&m->tables[i]);
+        use->n_tables += use->tables[use->n_tables] != NULL;
+    }
+    return use->n_tables == *at - first;
+}
+
 static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
 {
-    size_t count = rows_count(m), counts_at = 0;
+    size_t count = rows_count(m), counts_at = 0, tables_at = 0;
     bool lacks = false;
     use->jobs = calloc(count ? count : 1, sizeof *use->jobs);
     for (size_t i = 0; use->jobs && i < count; i++) {
@@ -212,7 +268,7 @@ static void add_rows(const struct measurement *m, Gradpool__Wire__LaneUse *use)
         if (!row)
             continue;
         row->counts = counts ? counts_message(counts) : NULL;
-        lacks |= counts && !row->counts;
+        lacks |= (counts && !row->counts) || !add_tables(m, &tables_at, row);
         use->jobs[use->n_jobs++] = row;
     }
     if (lacks || use->n_jobs < count)
@@ -254,10 +310,10 @@ static Gradpool__Wire__LaneUse *lane_use_message(struct aggregator *a, size_t in
         to->room.jobs -= use->n_jobs;
         to->room.pieces -= m.pieces_count;
         to->room.counts_bytes -= least(m.counts_bytes, m.counts_bytes_max);
+        to->room.tables -= tables_count(&m);
         to->jobs_most = most(to->jobs_most, m.use.jobs_count);
     }
-    free(m.jobs);
-    free(m.counts);
+    measurement_release(&m);
     free(m.pieces);
     if (error == 0)
         return use;
@@ -271,7 +327,8 @@ Gradpool__Wire__StatsReply *stats_build(struct aggregator *a,
     struct answering to = {.request = request,
                            .room = {.jobs = STATS_JOBS_MAX,
                                     .pieces = STATS_PIECES_MAX,
-                                    .counts_bytes = STATS_COUNTS_BYTES_MAX},
+                                    .counts_bytes = STATS_COUNTS_BYTES_MAX,
+                                    .tables = STATS_TABLES_MAX},
                            .jobs_likely = a->stats_jobs};
     Gradpool__Wire__StatsReply *stats = malloc(sizeof *stats);
     if (!stats)

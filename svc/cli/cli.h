@@ -90,6 +90,7 @@ struct cli_machine {
 /* Each function runs a subcommand and returns its exit code. */
 int cli_status(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
+int cli_table(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_tenant(int argc, char **argv);
 int cli_move(int argc, char **argv);

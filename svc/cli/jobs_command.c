@@ -1,21 +1,34 @@
-/* gradpool jobs: shows the jobs of the service, or one of them with its workers. */
+/* gradpool jobs: shows the jobs of the service, or one of them with its workers. gradpool table:
+ * shows the tables of keyed rows of jobs. A table ends with its job, so there is no order to drop
+ * one. */
 #include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
-static int show(const struct view_jobs *jobs, const struct operator_options *options)
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct jobs_options {
+    struct operator_options options; /* first: the functions of operator.h write to it */
+    bool lists_tables;
+};
+
+static int jobs_show(const struct view_jobs *jobs, const struct jobs_options *o)
 {
-    if (options->job && jobs->jobs_count == 0) {
-        fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", options->job);
+    const char *job = o->options.job;
+    bool json = o->options.json;
+    if (job && jobs->jobs_count == 0) {
+        fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", job);
         return CLI_NOTHING;
     }
     int error;
-    if (options->json)
-        error = ops_jobs_json(jobs, stdout);
-    else if (options->job && jobs->jobs_count == 1)
+    if (o->lists_tables)
+        error = (json ? ops_tables_json : ops_tables_table)(jobs, stdout);
+    else if (!json && job && jobs->jobs_count == 1)
         error = ops_job_table(&jobs->jobs[0], stdout);
     else
-        error = ops_jobs_table(jobs, stdout);
+        error = (json ? ops_jobs_json : ops_jobs_table)(jobs, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;
 }
 
@@ -25,21 +38,60 @@ static int show_reply(envelope **reply, const void *context)
     if (snapshot_create(NULL, *reply, &snapshot) < 0)
         return CLI_FAILED;
     *reply = NULL;
-    int code = show(&snapshot->jobs, context);
+    int code = jobs_show(&snapshot->jobs, context);
     snapshot_destroy(snapshot);
     return code;
 }
 
+static int jobs_ask(const struct jobs_options *o)
+{
+    return operator_show(&o->options,
+                         &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)o->options.job),
+                         GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY, show_reply, o);
+}
+
 int cli_jobs(int argc, char **argv)
 {
-    struct operator_options options;
+    struct jobs_options o = {0};
     operator_parse("gradpool jobs", "[JOB]",
-                   "Shows the jobs of the service, or one job with its workers.",
+                   "Shows the jobs of the service, or one job with its workers and tables.",
                    "Examples:\n  gradpool jobs\n  gradpool jobs resnet-7 --json\n\n"
                    "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                    "there, or no such job.",
-                   argc, argv, &options);
-    return operator_show(&options,
-                         &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)options.job),
-                         GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY, show_reply, &options);
+                   argc, argv, &o.options);
+    return jobs_ask(&o);
+}
+
+/* --- gradpool table --- */
+
+static int table_operand(void *context, const char *value, struct err *err)
+{
+    struct jobs_options *o = context;
+    if (o->lists_tables)
+        return operator_set_job(&o->options, value, err);
+    if (strcmp(value, "list") != 0)
+        return err_set(err, -EINVAL, "'%s': expected list", value);
+    o->lists_tables = true;
+    return 0;
+}
+
+int cli_table(int argc, char **argv)
+{
+    static const struct knob_command command = {
+        .name = "gradpool table",
+        .operands = "list [JOB]",
+        .knobs = operator_knobs,
+        .set = operator_set,
+        .operand = table_operand,
+        .before =
+            "Shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys of "
+            "pulls and pushes, the smallest clock, and the rank that is furthest behind.",
+        .after = "Examples:\n  gradpool table list\n  gradpool table list words --json\n\n"
+                 "A table ends with its job. Exit code: 0 shown; 1 failed; 2 a mistake on the "
+                 "command line; 3 no service there, or no such job."};
+    struct jobs_options o = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
+    knobs_parse(&command, argc, argv, &o);
+    if (!o.lists_tables)
+        exit(knobs_mistake("gradpool table", "missing: list"));
+    return jobs_ask(&o);
 }

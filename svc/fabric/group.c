@@ -5,20 +5,30 @@
 void fabric_group_init(struct fabric_group *group, struct fabric_group *above)
 {
     *group = (struct fabric_group){.above = above};
-    list_init(&group->link);
-    list_init(&group->members);
+    for (int kind = 0; kind < FABRIC_TURNS; kind++) {
+        list_init(&group->turns[kind].link);
+        list_init(&group->turns[kind].members);
+        group->turns[kind].above = above ? &above->turns[kind] : NULL;
+    }
 }
 
-void fabric_group_move(struct fabric_group *group, struct fabric_group *above)
+static void turn_move(struct fabric_turn *turn, struct fabric_turn *above)
 {
-    struct fabric_group *before = group->above;
-    group->above = above;
-    if (list_is_empty(&group->link))
+    struct fabric_turn *before = turn->above;
+    turn->above = above;
+    if (list_is_empty(&turn->link))
         return;
-    list_remove(&group->link);
-    list_append(&above->members, &group->link);
+    list_remove(&turn->link);
+    list_append(&above->members, &turn->link);
     if (list_is_empty(&above->link))
         list_append(&before->link, &above->link); /* adds `above` to the list of tenants */
     if (list_is_empty(&before->members))
         list_remove(&before->link);
+}
+
+void fabric_group_move(struct fabric_group *group, struct fabric_group *above)
+{
+    group->above = above;
+    for (int kind = 0; kind < FABRIC_TURNS; kind++)
+        turn_move(&group->turns[kind], &above->turns[kind]);
 }

@@ -7,6 +7,7 @@
 #include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/rows/table.h"
+#include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/lane/worker/window.h"
@@ -78,6 +79,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
     snprintf(job->name, sizeof job->name, "%s", name);
     list_init(&job->turn.link);
     policy_set_tenant(job, "");
+    job->group.charge = account_polled;
     list_init(&job->pieces);
     list_init(&job->runnable);
     list_append(&lane->jobs, &job->link);

@@ -77,7 +77,8 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     struct fabric *fabric = lane->options.fabrics[index];
     int count = fabric_poll(fabric, events, EVENTS_PER_POLL);
     uint64_t polled_ns = clock_now_ns();
-    account_events(lane, index, events, count, polled_ns - began_ns);
+    account_events(lane, index, events, count, polled_ns - began_ns - lane->billed_ns);
+    lane->billed_ns = 0;
     for (int i = 0; i < count; i++)
         lane_handle(lane, fabric, &events[i]);
     if (count == 0)

@@ -82,14 +82,14 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
-    bool is_answer;      /* the round in progress sends `kept` to late ranks */
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
-    struct takers *takers;         /* NULL: the piece leads no job with backup workers */
-    struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
-    uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
+    struct lane_wait *answering; /* of the open round for late ranks (A16); NULL: it never waits */
+    struct takers *takers;       /* NULL: the piece leads no job with backup workers */
+    struct sampled *sampled;     /* NULL: gradients of the piece are not sampled (A97) */
+    uint64_t kept_from;          /* first round whose result is in `kept`; 0: no valid data */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
@@ -242,6 +242,7 @@ struct lane {
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
+    uint64_t billed_ns;      /* time of the current poll that is already charged */
     uint64_t apart_ns;       /* time of the current events that is already charged */
     uint64_t helped_ns;      /* time that other threads have spent on this lane's jobs */
     struct list telling;     /* workers with a pending message */

@@ -126,6 +126,23 @@ struct view_counts {
     struct view_counts_rank ranks[]; /* by rank; without ranks that were in no round */
 };
 
+/* A table of keyed rows. Counts are sums over its lanes. */
+struct view_table {
+    const char *table, *rule, *failure; /* failure "": the table has not failed */
+    char consistency[16];               /* "bsp", "ssp:2" or "asp" */
+    uint32_t dim, shards;
+    bool is_counted; /* false: no lane has sent counts yet, and the following fields are invalid */
+    uint64_t rows, bytes, births; /* bytes: memory of rows and index; births: rows ever created */
+    uint64_t pulled_keys, pushed_keys;
+    uint64_t minimum_clock, largest_clock; /* smallest and largest clock of the ranks */
+    uint32_t behind_rank; /* lowest rank at the minimum; invalid if both clocks are equal */
+};
+
+struct view_tables {
+    size_t count;
+    struct view_table each[];
+};
+
 struct view_limit {
     const char *name; /* such as "job-tensors" */
     uint64_t used, most;
@@ -151,12 +168,12 @@ struct view_job {
     uint32_t predicted_loss_ppm, loss_limit_ppm; /* loss_limit_ppm 0: no limit */
     const char *durability;                      /* "none", "replica" or "worker"; NULL: unknown */
     struct view_rate rate;
-    double cores_allocated; /* sum of the job's shares of its lanes, in cores */
-    struct view_worker *ranks;
-    size_t ranks_count;
+    double cores_allocated;     /* sum of the job's shares of its lanes, in cores */
+    struct view_worker *ranks;  /* the last has no node */
     uint64_t control_ns;        /* CPU time that the coordinator has spent on the job's workers */
     struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
     struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
+    struct view_tables *tables; /* NULL: the job has no table */
 };
 
 struct view_jobs {

@@ -2,9 +2,9 @@
  * because the other rules are compared with it. */
 #include "bench/backup/live/live_backup.h"
 
+#include "bench/backup/decisions.h"
 #include "bench/backup/live/crew.h"
 #include "bench/lib/own_service.h"
-#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define SEED 1
-#define UNIT_NS (20 * NS_PER_MS)
 
 struct live_bar {
     enum times_kind times;
@@ -22,15 +21,33 @@ struct live_bar {
 static const struct live_bar bars[] = {{TIMES_CALM, 1.02}, {TIMES_ONE, 0.4}, {TIMES_JITTER, 0.85}};
 #define BARS (sizeof bars / sizeof *bars)
 
+struct live_row {
+    const struct grid_rule *rule;
+    struct crew_result result;
+};
+
+/* All rules with one transport and step time. */
+struct live_group {
+    const char *transport;
+    const struct grid_times *times;
+    double target, all_s; /* all_s: time of all ranks; NAN: not run */
+    uint32_t best_static; /* k of the fastest run with a static k; 0: none has reached the target */
+    struct live_row rows[GRID_RULES_MAX];
+    size_t rows_count;
+};
+
 struct live_runs {
     const struct live_backup *live;
     struct service service;
-    double ratios[BARS]; /* of `auto` over TCP; NAN: not measured */
-    int different;       /* runs in which parameters differ */
+    struct decisions decisions; /* of `auto` with as many workers, in this process */
+    double ratios[BARS];        /* of `auto` over TCP; NAN: not measured */
+    int different;              /* runs in which parameters differ */
     unsigned jobs;
 };
 
-static void live_print_seconds(const char *name, double value)
+/* ---- rows ---- */
+
+static void live_print_number(const char *name, double value)
 {
     if (isnan(value))
         printf(",\"%s\":null", name);
@@ -38,81 +55,108 @@ static void live_print_seconds(const char *name, double value)
         printf(",\"%s\":%.4g", name, value);
 }
 
-static void live_print_json(const struct crew_setting *s, const struct crew_result *r, double ratio)
+static void live_print_json(const struct live_runs *runs, const struct live_group *g,
+                            const struct live_row *row)
 {
+    const struct crew_result *r = &row->result;
+    bool is_auto = row->rule->rule == BACKUP_AUTO;
     printf("{\"transport\":\"%s\",\"times\":\"%s\",\"problem\":\"quadratic\",\"rule\":\"%s\","
-           "\"seed\":%d,\"target\":%.4g",
-           s->transport, s->times->name, s->rule->name, SEED, s->target);
-    live_print_seconds("seconds", r->seconds);
+           "\"seed\":%d,\"target\":%.4g,\"unit_ms\":%.4g",
+           g->transport, g->times->name, row->rule->name, SEED, g->target,
+           (double)runs->live->unit_ns / 1e6);
+    live_print_number("seconds", r->seconds);
     printf(",\"rounds\":%llu,\"k_mean\":%.4g,\"dropped\":%.4g,\"absence\":%llu",
            (unsigned long long)r->rounds, r->k_mean, r->dropped, (unsigned long long)r->absence);
-    live_print_seconds("ratio", ratio);
+    live_print_number("best_static", g->best_static > 0 ? g->best_static : (double)NAN);
+    live_print_number("ratio", r->seconds / g->all_s);
+    live_print_number("decide_ns", is_auto ? runs->decisions.mean_ns : (double)NAN);
     printf(",\"compared\":%llu,\"bits_equal\":%s}\n", (unsigned long long)r->compared,
            r->bits_equal ? "true" : "false");
 }
 
-static void live_print_text(const struct crew_setting *s, const struct crew_result *r, double ratio)
+static void live_print_text(const struct live_group *g, const struct live_row *row)
 {
+    const struct crew_result *r = &row->result;
     printf("%-4s  %-14s  %-12s  %6.2f s  ratio %5.2f  %5llu rounds of %5.2f  dropped %5.1f %%  "
            "bits %s\n",
-           s->transport, s->times->name, s->rule->name, r->seconds, ratio,
+           g->transport, g->times->name, row->rule->name, r->seconds, r->seconds / g->all_s,
            (unsigned long long)r->rounds, r->k_mean, 100 * r->dropped,
            r->bits_equal ? "equal" : "DIFFER");
 }
 
-static void live_note(struct live_runs *runs, const struct crew_setting *s, double ratio)
+static void live_note(struct live_runs *runs, const struct live_group *g,
+                      const struct live_row *row)
 {
+    runs->different += !row->result.bits_equal;
     for (size_t i = 0; i < BARS; i++) {
-        if (bars[i].times == s->times->kind && s->rule->rule == BACKUP_AUTO &&
-            strcmp(s->transport, "tcp") == 0)
-            runs->ratios[i] = ratio;
+        if (bars[i].times == g->times->kind && row->rule->rule == BACKUP_AUTO &&
+            strcmp(g->transport, "tcp") == 0)
+            runs->ratios[i] = row->result.seconds / g->all_s;
     }
 }
 
-/* Runs one rule. `all_s`: time of all ranks; NAN before that run. */
-static int live_run_one(struct live_runs *runs, const char *transport,
-                        const struct grid_times *times, const struct grid_rule *rule, double *all_s)
+/* ---- runs ---- */
+
+static int live_run_one(struct live_runs *runs, struct live_group *g, const struct grid_rule *rule)
 {
     char job[32];
-    struct crew_result result;
+    struct live_row *row = &g->rows[g->rows_count++];
     const struct crew_setting setting = {.endpoint = runs->service.endpoint,
-                                         .transport = transport,
+                                         .transport = g->transport,
                                          .job = job,
                                          .rule = rule,
-                                         .times = times,
+                                         .times = g->times,
                                          .jitter = runs->live->jitter,
                                          .seed = SEED,
-                                         .unit_ns = UNIT_NS,
-                                         .target = runs->live->is_quick ? 2 : 0.25};
+                                         .unit_ns = runs->live->unit_ns,
+                                         .target = g->target};
+    row->rule = rule;
     snprintf(job, sizeof job, "crew-%u", ++runs->jobs);
-    int error = live_crew_run(&setting, &result);
-    if (error < 0)
-        return error;
-    *all_s = rule->rule == BACKUP_ALL ? result.seconds : *all_s;
-    double ratio = result.seconds / *all_s;
-    runs->different += !result.bits_equal;
-    live_note(runs, &setting, ratio);
-    if (runs->live->is_json)
-        live_print_json(&setting, &result, ratio);
-    else
-        live_print_text(&setting, &result, ratio);
-    fflush(stdout);
-    return 0;
+    int error = live_crew_run(&setting, &row->result);
+    if (error == 0 && rule->rule == BACKUP_ALL)
+        g->all_s = row->result.seconds;
+    return error;
+}
+
+static void live_find_best(struct live_group *g)
+{
+    double least_s = INFINITY;
+    for (size_t i = 0; i < g->rows_count; i++) {
+        const struct live_row *row = &g->rows[i];
+        if (row->rule->rule == BACKUP_STATIC && row->result.seconds < least_s) {
+            least_s = row->result.seconds;
+            g->best_static = row->rule->k;
+        }
+    }
 }
 
 static int live_run_times(struct live_runs *runs, const char *transport,
                           const struct grid_times *times)
 {
     const struct grid *grid = runs->live->grid;
-    double all_s = NAN;
+    struct live_group g = {.transport = transport,
+                           .times = times,
+                           .target = runs->live->is_quick ? 2 : 0.25,
+                           .all_s = (double)NAN};
     int error = 0;
     for (int first = 1; first >= 0; first--) {
         for (size_t i = 0; i < grid->rules_count && error == 0; i++) {
             if ((grid->rules[i].rule == BACKUP_ALL) == first)
-                error = live_run_one(runs, transport, times, &grid->rules[i], &all_s);
+                error = live_run_one(runs, &g, &grid->rules[i]);
         }
     }
-    return error;
+    if (error < 0)
+        return error;
+    live_find_best(&g);
+    for (size_t i = 0; i < g.rows_count; i++) {
+        live_note(runs, &g, &g.rows[i]);
+        if (runs->live->is_json)
+            live_print_json(runs, &g, &g.rows[i]);
+        else
+            live_print_text(&g, &g.rows[i]);
+    }
+    fflush(stdout);
+    return 0;
 }
 
 static int live_run_all(struct live_runs *runs)
@@ -128,6 +172,8 @@ static int live_run_all(struct live_runs *runs)
     }
     return error;
 }
+
+/* ---- bars ---- */
 
 /* A short run is no measure, so its figures have no verdict. */
 static void live_print_bars(const struct live_runs *runs)
@@ -160,7 +206,10 @@ int live_backup_run(const struct live_backup *live)
     struct live_runs runs = {.live = live};
     for (size_t i = 0; i < BARS; i++)
         runs.ratios[i] = NAN;
-    int error = service_start(&runs.service);
+    int error = decisions_time(CREW_WORKERS, 1, &runs.decisions);
+    if (error < 0)
+        return error;
+    error = service_start(&runs.service);
     if (error == 0)
         error = live_run_all(&runs);
     if (error == 0)

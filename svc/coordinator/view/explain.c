@@ -12,6 +12,7 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/table/views.h"
 #include "svc/coordinator/view/status.h"
 
 #include <errno.h>
@@ -255,7 +256,9 @@ static int add_figures(const struct job *job, const struct residents *residents,
                          .workers = members_training(job), .tensors = (uint32_t)job->tensors_count,
                          .tensor_bytes = job->index->bytes, .use = count_copies(job));
     view_add_profile(view, job, residents);
-    return view->job && view->tenant && view->use ? add_counts(job, view->use) : -ENOMEM;
+    if (!view->job || !view->tenant || !view->use)
+        return -ENOMEM;
+    return table_views_add(job, take_zeroed, NULL, view) ? add_counts(job, view->use) : -ENOMEM;
 }
 
 static int add_job(const struct job *job, const struct residents *residents,

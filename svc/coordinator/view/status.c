@@ -15,6 +15,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/table/views.h"
 #include "svc/coordinator/view/lanes.h"
 
 #include <errno.h>
@@ -356,6 +357,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     view_add_profile(view, job, residents);
     fill_lanes(pool, job, view);
+    (void)table_views_add(job, take_from_pool, pool, view); /* pool->failed has the error */
     if (is_whole) {
         fill_workers(pool, job, view);
         fill_limits(pool, job, view);

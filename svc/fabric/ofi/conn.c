@@ -11,6 +11,7 @@
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
 #include "svc/fabric/ofi/provider/queue.h"
+#include "svc/fabric/ofi/provider/turn.h"
 #include "svc/fabric/ofi/send.h"
 
 #include <errno.h>
@@ -29,12 +30,16 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
     struct ofi_conn *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
+    c->place = ofi_place_create(c);
+    if (c->place == NULL) {
+        free(c);
+        return NULL;
+    }
     fabric_conn_init(&c->base, &f->base);
     c->owner = owner;
     c->phase = phase;
     c->socket_fd = -1;
     c->written_end = &c->written;
-    list_init(&c->in_active);
     list_init(&c->in_bursts);
     list_append(&f->conns, &c->in_fabric);
     return c;
@@ -42,10 +47,11 @@ static struct ofi_conn *conn_new(struct ofi_fabric *f, void *owner, enum ofi_pha
 
 void ofi_conn_free(struct ofi_conn *c)
 {
-    list_remove(&c->in_active);
+    ofi_turn_end(c);
     list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     free(c->buffers);
+    free(c->place);
     free(c);
 }
 
@@ -116,7 +122,8 @@ void ofi_conn_close(struct ofi_conn *c)
 static void conn_retire(struct ofi_conn *c)
 {
     ofi_conn_close(c);
-    list_remove(&c->in_active);
+    ofi_turn_end(c);
+    ofi_turn_join(c, NULL);
     list_remove(&c->in_bursts);
     list_remove(&c->in_fabric);
     list_append(&ofi_fabric_of(c)->gone, &c->in_fabric);

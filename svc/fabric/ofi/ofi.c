@@ -11,6 +11,7 @@
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
 #include "svc/fabric/ofi/provider/queue.h"
+#include "svc/fabric/ofi/provider/turn.h"
 #include "svc/fabric/ofi/send.h"
 #include "svc/fabric/ofi/transfer.h"
 
@@ -25,6 +26,7 @@
 
 #define READY_A_POLL 64
 #define POLLS_WITHOUT_LOOK_MAX 8
+#define LOOK_NS (50 * NS_PER_US)
 #define FEW_CONNS 2
 #define CLOSE_ALL_NS (200 * NS_PER_MS)
 
@@ -80,7 +82,8 @@ static bool ofi_has_data_phase(const struct ofi_conn *c)
 }
 
 /* Reads a connection's queue. Completions of a connection that is not open yet stay in the queue,
- * because OPEN is reported first. If the batch is full, events may be left. */
+ * because OPEN is reported first. If the batch is full, events may be left. No descriptor reports
+ * these, so the next poll must happen before the thread sleeps. */
 static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *batch)
 {
     c->is_due = false;
@@ -89,21 +92,32 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
     c->is_due |= ofi_batch_is_full(batch);
 }
 
-/* Reads every queue from `first` on that is not armed. The provider moves bytes only when it is
- * called, and its descriptor may not report bytes that it has read ahead (O5). If the batch is
- * full, the list is rotated: the next poll begins with the first connection that was not read. */
-static void ofi_visit_active(struct ofi_fabric *f, struct list *first, struct ofi_batch *batch)
+/* Reads a connection's queue once in a poll, and charges the time to the job. A connection that a
+ * poll has not reached needs no mark: either `is_due` is set, or its descriptor reports its bytes
+ * (O5). */
+static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
 {
-    uint64_t now_ns = clock_now_ns();
-    for (struct list *node = first, *next; node != &f->active; node = next) {
-        next = node->next;
-        ofi_visit(list_entry(node, struct ofi_conn, in_active), now_ns, batch);
-        if (!ofi_batch_is_full(batch) || next == &f->active)
-            continue;
-        list_remove(&f->active);
-        list_insert_before(next, &f->active);
-        return;
-    }
+    struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
+    struct ofi_turns *turns = ofi_fabric_of(place->conn)->turns;
+    struct fabric_group *group = place->group; /* the visit may end the connection */
+    struct ofi_batch batch = {.events = events, .events_max = events_max};
+    uint64_t began_ns = turns->polled_ns;
+    if (place->read_in_poll == turns->polls)
+        return -1;
+    place->read_in_poll = turns->polls;
+    ofi_visit(place->conn, began_ns, &batch);
+    turns->polled_ns = clock_now_ns();
+    if (turns->moves_apart)
+        fabric_group_charge(group, turns->polled_ns - began_ns, 0);
+    return batch.count;
+}
+
+/* Reads queues that are not armed and that this poll has not read yet. */
+static void ofi_visit_active(struct ofi_turns *turns, struct ofi_batch *batch)
+{
+    turns->polled_ns = clock_now_ns();
+    batch->count += fabric_turns_take(&turns->all, ofi_take, batch->events + batch->count,
+                                      batch->events_max - batch->count);
 }
 
 /* Returns whether all queues are read without a search for active connections. With few connections
@@ -117,26 +131,28 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 }
 
 /* Polls. Connections that are known to be active are read first. The descriptors of other
- * connections are checked only if the active connections had no event, and in every few polls. Most
- * polls of a busy caller therefore save a system call. If the event queue has woken the caller, the
- * caller polls again until this queue is read. */
+ * connections are checked only if the active connections had no event, in every few polls, and
+ * after LOOK_NS. Most polls of a busy caller therefore save a system call. If the event queue has
+ * woken the caller, the caller polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
+    struct ofi_turns *turns = f->turns;
     struct ofi_batch batch = {.events = events, .events_max = events_max};
+    turns->polls++;
     ofi_free_gone(f);
     ofi_pack_end_bursts(f);
     ofi_events_read(f, &batch);
-    ofi_visit_active(f, f->active.next, &batch);
-    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&f->active));
-    if (may_skip && ++f->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
+    ofi_visit_active(turns, &batch);
+    bool may_skip = batch.count > 0 || (ofi_has_few(f) && !list_is_empty(&turns->active));
+    may_skip = may_skip && turns->polled_ns < turns->looked_ns + LOOK_NS;
+    if (may_skip && ++turns->polls_without_look < POLLS_WITHOUT_LOOK_MAX)
         return batch.count;
-    struct list *last = f->active.previous;
-    f->polls_without_look = 0;
+    turns->looked_ns = turns->polled_ns;
+    turns->polls_without_look = 0;
     ofi_find_active(f);
     ofi_events_read(f, &batch);
-    if (!ofi_batch_is_full(&batch))
-        ofi_visit_active(f, last->next, &batch);
+    ofi_visit_active(turns, &batch);
     return batch.count;
 }
 
@@ -157,11 +173,12 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
         return -EAGAIN;
     f->is_eq_armed = true;
     bool stays = ofi_has_few(f);
-    list_for_each_safe (node, &f->active) {
-        if (!ofi_may_sleep(f, list_entry(node, struct ofi_conn, in_active)))
+    list_for_each_safe (node, &f->turns->active) {
+        struct ofi_conn *c = list_entry(node, struct ofi_place, in_active)->conn;
+        if (!ofi_may_sleep(f, c))
             return -EAGAIN;
         if (!stays)
-            list_remove(node);
+            ofi_turn_end(c);
     }
     *ret_wait = (struct fabric_wait){.fd = f->epoll_fd};
     return 0;
@@ -289,6 +306,7 @@ static void ofi_close(struct fabric *base)
     if (f->timer_fd >= 0)
         close(f->timer_fd);
     fi_freeinfo(f->info);
+    free(f->turns);
     free(f->interface_name);
     free(f);
 }
@@ -345,6 +363,12 @@ static int ofi_connect(struct fabric *base, const char *address, const void *tic
 static int ofi_accept(struct fabric_conn *c, void *owner)
 {
     return ofi_conn_accept(ofi_conn_of(c), owner);
+}
+
+static void ofi_join_group(struct fabric_conn *c, struct fabric_group *group)
+{
+    if (ofi_conn_of(c)->phase != OFI_GONE)
+        ofi_turn_join(ofi_conn_of(c), group);
 }
 
 static void ofi_refuse(struct fabric_conn *c, int reason)
@@ -441,6 +465,7 @@ static int ofi_notify(struct fabric_conn *c, uint32_t word, void *context)
 
 static const struct fabric_conn_ops ofi_conn_ops = {
     .accept = ofi_accept,
+    .join_group = ofi_join_group,
     .refuse = ofi_refuse,
     .disconnect = ofi_disconnect,
     .fence = ofi_disconnect, /* a closed endpoint writes nothing, so a fence is a disconnect */
@@ -485,11 +510,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     f->epoll_fd = f->eq_fd = f->timer_fd = -1;
     f->payload_bytes_max = (uint32_t)options->payload_bytes_max;
     list_init(&f->conns);
-    list_init(&f->active);
     list_init(&f->bursts);
     list_init(&f->gone);
-    int error =
-        ofi_provider_choose(options->provider, options->interface_name, &f->info, &f->landed_flags);
+    f->turns = ofi_turns_create();
+    int error = f->turns == NULL ? -ENOMEM
+                                 : ofi_provider_choose(options->provider, options->interface_name,
+                                                       &f->info, &f->landed_flags);
     if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (error == 0)

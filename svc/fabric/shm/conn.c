@@ -4,6 +4,7 @@
 #include "svc/fabric/shm/conn.h"
 
 #include "svc/fabric/shm/map/lent.h"
+#include "svc/fabric/shm/map/mapper.h"
 #include "svc/fabric/shm/map/memory.h"
 #include "svc/fabric/shm/map/warmth.h"
 
@@ -36,7 +37,7 @@ int shm_conn_create(struct shm_fabric *f, int socket, const struct shm_peer *pee
     c->messages_free = UINT64_MAX;
     snprintf(c->peer_text, sizeof c->peer_text, "pid %d uid %u", peer->pid, peer->uid);
     list_append(&f->conns, &c->link);
-    list_append(&f->ungrouped, &c->scan_link);
+    fabric_turns_join(&f->turns, NULL, &c->scan_link);
     list_init(&c->news_link);
     *ret_conn = c;
     return 0;
@@ -56,12 +57,12 @@ void shm_conn_close_fds(struct shm_conn *c)
 
 void shm_conn_free(struct shm_conn *c)
 {
+    shm_conn_leave_group(c);
     shm_owner(c)->side->unwatch(c);
     shutdown(c->socket, SHUT_RDWR);
     shm_conn_close_fds(c);
     conn_unmap(c);
     list_remove(&c->link);
-    list_remove(&c->scan_link);
     list_remove(&c->news_link);
     free(c);
 }
@@ -94,21 +95,13 @@ void shm_conn_end(struct shm_conn *c, int error, uint32_t reason)
     c->reason = reason;
 }
 
-static void conn_leave_group(struct fabric_group *group)
-{
-    while (group && list_is_empty(&group->members)) {
-        list_remove(&group->link);
-        group = group->above;
-    }
-}
-
 void shm_conn_leave_group(struct shm_conn *c)
 {
-    list_remove(&c->scan_link);
+    fabric_turns_leave(c->group ? &c->group->turns[FABRIC_TURN_SHM] : NULL, &c->scan_link);
     for (uint32_t id = 0; id < FABRIC_REGIONS_MAX; id++)
         if (c->regions[id])
             shm_warmth_charge(c->regions[id]->warmth, c->group);
-    conn_leave_group(c->group);
+    shm_toll_leave(shm_mapper_tolls(shm_owner(c)->mapper), c->group);
     c->group = NULL;
 }
 

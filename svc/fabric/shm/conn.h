@@ -8,6 +8,7 @@
 #include "svc/fabric/shm/peer/bell.h"
 #include "svc/fabric/shm/peer/ring.h"
 #include "svc/fabric/shm/peer/socket.h"
+#include "svc/fabric/turns.h"
 
 #define SHM_MESSAGES_MAX 64
 #define SHM_COMPLETIONS_MAX 256u /* a power of two */
@@ -39,8 +40,7 @@ struct shm_side {
 struct shm_fabric {
     struct fabric base;
     struct list conns;
-    struct list tenants;   /* groups of connections */
-    struct list ungrouped; /* connections without a group, which do not take turns */
+    struct fabric_turns turns; /* all connections except those in `gone`, linked by scan_link */
     struct list gone;
     struct list news; /* connections whose peer the next flush may have to wake */
     struct shm_bell *bell;
@@ -70,7 +70,7 @@ struct shm_completion {
 struct shm_conn {
     struct fabric_conn base;
     struct list link;           /* node in fabric.conns or fabric.gone */
-    struct list scan_link;      /* node in the members of `group`, or in fabric.ungrouped */
+    struct list scan_link;      /* node in fabric.turns */
     struct fabric_group *group; /* NULL: no group, or in state SHM_GONE */
     struct list news_link;      /* node in fabric.news */
     enum shm_state state;
@@ -141,7 +141,7 @@ void shm_conn_look(struct shm_conn *c);
 void shm_conn_note(struct shm_conn *c);
 /* Returns whether a function that returned -EAGAIN would succeed now. */
 bool shm_conn_has_room(struct shm_conn *c);
-/* Removes the connection from its group, or from fabric.ungrouped. */
+/* Removes the connection from its group and from fabric.turns. */
 void shm_conn_leave_group(struct shm_conn *c);
 
 #endif

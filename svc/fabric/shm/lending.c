@@ -49,6 +49,16 @@ static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
     }
 }
 
+/* Later mappings of the job wait for the time of unmapping, too. */
+void shm_lending_charge_unmapped(struct shm_fabric *f)
+{
+    uint64_t ns;
+    for (const struct shm_toll *toll; (toll = shm_mapper_next_toll(f->mapper, &ns));) {
+        lending_charge(toll->group, ns);
+        fabric_group_charge(toll->group, 0, ns);
+    }
+}
+
 static void lending_give(struct shm_conn *c, struct shm_lent *lent)
 {
     c->waits = lent;
@@ -83,6 +93,7 @@ static int lending_take_region(struct shm_conn *c, uint32_t id, uint64_t bytes)
         shm_fds_close(fds, fds_count);
         return error;
     }
+    lent->toll = shm_toll_share(shm_mapper_tolls(shm_owner(c)->mapper), c->group);
     c->mapped_bytes += bytes;
     lending_give(c, lent);
     return 0;

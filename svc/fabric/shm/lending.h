@@ -24,6 +24,8 @@ bool shm_lending_is_warm(const struct shm_conn *c);
  * mmap(). */
 int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
                        struct shm_record **ret_record);
+/* Charges the jobs for the time in which the mapper's thread has unmapped their regions. */
+void shm_lending_charge_unmapped(struct shm_fabric *f);
 /* Returns the address of lent memory, or NULL if it is not lent or a page is missing. */
 void *shm_lending_place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 

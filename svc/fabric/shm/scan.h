@@ -4,8 +4,8 @@
 
 #include "svc/fabric/shm/conn.h"
 
-/* Writes events of each connection in turn, and returns their number. */
-int shm_scan(struct shm_fabric *f, struct fabric_event *events, int events_max);
+/* Takes a few events of the connection with this node. Implements take() of fabric_turns. */
+int shm_scan_take(struct list *node, struct fabric_event *events, int events_max);
 /* Implements fabric_join_group(). */
 void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);
 

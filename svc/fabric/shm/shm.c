@@ -6,6 +6,7 @@
 #include "svc/fabric/fabric_ops.h"
 #include "svc/fabric/shm/events.h"
 #include "svc/fabric/shm/lane.h"
+#include "svc/fabric/shm/lending.h"
 #include "svc/fabric/shm/map/mapper.h"
 #include "svc/fabric/shm/map/memory.h"
 #include "svc/fabric/shm/peer/watch.h"
@@ -95,12 +96,12 @@ static void shm_flush(struct fabric *base)
 
 static int shm_lane_scan(struct shm_fabric *f, struct fabric_event *events, int events_max)
 {
-    int n = shm_scan(f, events, events_max);
+    int n = fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
 
     if (n > 0 && ++f->polls_since_sockets < POLLS_WITHOUT_SOCKETS_MAX)
         return n;
     shm_lane_look(f);
-    return n > 0 ? n : shm_scan(f, events, events_max);
+    return n > 0 ? n : fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
 }
 
 static int shm_poll(struct fabric *base, struct fabric_event *events, int events_max)
@@ -113,11 +114,12 @@ static int shm_poll(struct fabric *base, struct fabric_event *events, int events
     f->is_armed = false;
     f->polls++;
     shm_free_all(&f->gone);
+    shm_lending_charge_unmapped(f);
     if (f->lane) {
         n = shm_lane_scan(f, events, events_max);
     } else {
         shm_worker_look(f);
-        n = shm_scan(f, events, events_max);
+        n = fabric_turns_take(&f->turns, shm_scan_take, events, events_max);
     }
     shm_flush(base);
     return n;
@@ -228,8 +230,7 @@ static void shm_init(struct shm_fabric *f)
 {
     f->base.ops = &shm_ops;
     list_init(&f->conns);
-    list_init(&f->tenants);
-    list_init(&f->ungrouped);
+    fabric_turns_init(&f->turns);
     list_init(&f->gone);
     list_init(&f->news);
     f->bell_fd = -1;

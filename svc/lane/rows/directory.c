@@ -40,11 +40,16 @@ static int directory_fetch(struct row_request *request, uint32_t index)
     return error;
 }
 
+bool directory_is_copied(const struct row_request *request, uint32_t index)
+{
+    return index - request->spans_first < request->spans_count;
+}
+
 static int directory_copied(const struct lane_table *table, struct row_request *request,
                             uint32_t index, struct row_span *ret_span)
 {
     directory_take(request_port(request));
-    if (index - request->spans_first >= request->spans_count)
+    if (!directory_is_copied(request, index))
         return directory_fetch(request, index);
     struct row_directory directory = {.entries = request->spans,
                                       .spans = request->spans_count,

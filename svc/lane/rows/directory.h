@@ -19,6 +19,9 @@ bool directories_work(struct lane_tables *tables);
 /* Reads an entry. -EAGAIN, -EBADMSG, -EFAULT: as directory_check(). */
 int directory_entry(const struct lane_table *table, struct row_request *request, uint32_t index,
                     struct row_span *ret_span);
+/* Returns whether the entry of a request over a network is copied, so that directory_entry() reads
+ * nothing. */
+bool directory_is_copied(const struct row_request *request, uint32_t index);
 /* Finds the entry of a shard. The shards of successive calls for a push ascend. -ENOENT: none;
  * other errors: as directory_check(). */
 int directory_find(const struct lane_table *table, struct row_request *request, uint32_t shard,

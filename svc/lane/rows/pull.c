@@ -3,6 +3,7 @@
  * changes no row, and creates none. RULES.md: A1, A7. */
 #include "svc/lane/rows/pull.h"
 
+#include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/gather.h"
 #include "svc/lane/rows/network.h"
@@ -55,8 +56,10 @@ static bool pull_may_go_on(const struct lane_table *table, const struct row_requ
            (consistency == TABLE_BSP || !pull_awaits_push(table, pull));
 }
 
-static void pull_advance(struct row_request *pull, const struct row_span *span, uint32_t count)
+static void pull_advance(const struct lane_table *table, struct row_request *pull,
+                         const struct row_span *span, uint32_t count)
 {
+    table->counts->pulled_keys += count;
     pull->key += count;
     if (pull->key < span->count)
         return;
@@ -80,7 +83,7 @@ static int pull_answer(const struct lane_table *table, struct row_request *pull,
     int error = gather_rows(table, table_shard_at(table, span->shard), copied, count, rows);
     if (error < 0)
         return error;
-    pull_advance(pull, span, count);
+    pull_advance(table, pull, span, count);
     return (int)count;
 }
 
@@ -103,6 +106,47 @@ static int pull_go_on(struct lane_table *table, struct row_request *pull)
     return (int)answered;
 }
 
+/* A run of keys over a network. */
+struct pull_run {
+    uint32_t count;
+    bool is_last; /* the run ends the request */
+};
+
+/* Returns the next run: the next keys of the entry `span`, and of the copied entries behind it, as
+ * long as their keys follow without a gap and their shards are ready. */
+static struct pull_run pull_next_run(const struct lane_table *table, struct row_request *pull,
+                                     const struct row_span *span)
+{
+    uint32_t most = port_keys_max(table), count = span->count - pull->key, entry = pull->entry + 1;
+    struct row_span before = *span, next;
+    while (count < most && entry < pull->record->spans && directory_is_copied(pull, entry)) {
+        if (directory_entry(table, pull, entry, &next) < 0 ||
+            next.first != before.first + before.count || !table_shard_at(table, next.shard) ||
+            !pull_may_go_on(table, pull, &next))
+            break;
+        count += next.count;
+        before = next;
+        entry++;
+    }
+    return (struct pull_run){.count = count < most ? count : most,
+                             .is_last = count <= most && entry == pull->record->spans};
+}
+
+/* Moves behind the keys of a complete run, whose entries are copied. Returns their number, or an
+ * error of directory_entry(). */
+static int pull_end_run(const struct lane_table *table, struct row_request *pull, uint32_t count)
+{
+    for (uint32_t left = count, part; left > 0; left -= part) {
+        struct row_span span;
+        int error = directory_entry(table, pull, pull->entry, &span);
+        if (error < 0)
+            return error;
+        part = span.count - pull->key < left ? span.count - pull->key : left;
+        pull_advance(table, pull, &span, part);
+    }
+    return (int)count;
+}
+
 /* Begins or continues a run of keys over a network. Returns the number of answered keys; negative:
  * as port_continue(). */
 static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull)
@@ -111,12 +155,14 @@ static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull
     int error = pull->is_checked ? pull_read_span(table, pull, &span) : -EAGAIN;
     if (error < 0)
         return error;
-    if (!port_is_busy(pull))
-        return pull_may_go_on(table, pull, &span) ? port_begin(table, pull, &span) : -EAGAIN;
-    int count = port_continue(table, pull, &span);
-    if (count > 0)
-        pull_advance(pull, &span, (uint32_t)count);
-    return count;
+    if (port_is_busy(pull)) {
+        int count = port_continue(table, pull, &span);
+        return count > 0 ? pull_end_run(table, pull, (uint32_t)count) : count;
+    }
+    if (!pull_may_go_on(table, pull, &span))
+        return -EAGAIN;
+    struct pull_run run = pull_next_run(table, pull, &span);
+    return port_begin(table, pull, &span, run.count, run.is_last);
 }
 
 /* Returns whether there was work. The worker has the word of a pull that is over, but its

@@ -5,6 +5,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
+#include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/network.h"
 #include "svc/wire/mixed_key.h"
 
@@ -115,20 +116,21 @@ static uint32_t table_shards(const struct lane_table *table)
     return UINT32_C(1) << table->shard_bits;
 }
 
-static void shard_free(struct lane_tables *tables, struct lane_shard *shard)
+static void shard_free(struct lane_table *table, struct lane_shard *shard)
 {
-    struct allowance *allowance = &tables->allowance;
+    struct allowance *allowance = &table->counts->memory;
     if (shard->store)
         table_shard_fini(shard->store);
     allowance_free(allowance, shard->store, sizeof *shard->store);
     allowance_free(allowance, shard, sizeof *shard);
 }
 
-#define TABLE_ARRAYS 5
+#define TABLE_ARRAYS 6
 static void table_arrays(struct lane_table *table, struct table_array ret_arrays[TABLE_ARRAYS])
 {
     const struct table_array arrays[TABLE_ARRAYS] = {
         {(void **)&table->terms, sizeof *table->terms},
+        {(void **)&table->counts, sizeof *table->counts},
         {(void **)&table->clocks, sizeof *table->clocks},
         {(void **)&table->queues, sizeof *table->queues},
         {(void **)&table->changes, sizeof *table->changes},
@@ -150,18 +152,18 @@ static void queue_arrays(struct lane_table *table, struct table_array ret_arrays
     memcpy(ret_arrays, arrays, sizeof arrays);
 }
 
-static void table_free_shards(struct lane_tables *tables, struct lane_table *table)
+static void table_free_shards(struct lane_table *table)
 {
     for (uint32_t i = 0; i < table_shards(table); i++)
         if (table->shards[i])
-            shard_free(tables, table->shards[i]);
+            shard_free(table, table->shards[i]);
 }
 
 static void table_free(struct lane_tables *tables, struct lane_table *table)
 {
     struct table_array arrays[TABLE_ARRAYS], queues[QUEUE_ARRAYS];
     if (table->shards)
-        table_free_shards(tables, table);
+        table_free_shards(table);
     if (table->queues) {
         queue_arrays(table, queues);
         arrays_free(&tables->allowance, queues, QUEUE_ARRAYS);
@@ -209,6 +211,7 @@ static int table_alloc(struct lane_tables *tables, struct lane_table *table)
     int error = arrays_alloc(&tables->allowance, arrays, TABLE_ARRAYS);
     if (error < 0)
         return error;
+    table_counts_init(table->counts, &tables->allowance);
     queue_arrays(table, queues);
     return arrays_alloc(&tables->allowance, queues, QUEUE_ARRAYS);
 }
@@ -234,9 +237,9 @@ static void table_describe(struct lane_table *table, const struct lane_table_spe
 
 /* A new shard enters the table before its store is allocated, so that table_free() frees the shard
  * after an error, too. */
-static int shard_make(struct lane_tables *tables, struct lane_table *table,
-                      const struct lane_shard_spec *spec)
+static int shard_make(struct lane_table *table, const struct lane_shard_spec *spec)
 {
+    struct allowance *allowance = &table->counts->memory;
     struct lane_shard *shard;
     uint32_t values = (uint32_t)table->value_bytes;
     uint32_t moments = (uint32_t)row_moments(table->terms->rule, table->terms->dim);
@@ -246,14 +249,14 @@ static int shard_make(struct lane_tables *tables, struct lane_table *table,
                                     .rows_hint = table->terms->rows_hint / table->terms->shards,
                                     .birth = table_birth,
                                     .context = table};
-    int error = allowance_alloc(&tables->allowance, sizeof *shard, (void **)&shard);
+    int error = allowance_alloc(allowance, sizeof *shard, (void **)&shard);
     if (error < 0)
         return error;
     shard->epoch = spec->epoch;
     shard->progress = (struct shard_progress){.clock = CLOCK_FIRST};
     table->shards[spec->number] = shard;
-    error = allowance_alloc(&tables->allowance, sizeof *shard->store, (void **)&shard->store);
-    return error < 0 ? error : table_shard_init(shard->store, &tables->allowance, &options);
+    error = allowance_alloc(allowance, sizeof *shard->store, (void **)&shard->store);
+    return error < 0 ? error : table_shard_init(shard->store, allowance, &options);
 }
 
 static int table_fill(struct lane_tables *tables, struct lane_table *table,
@@ -269,7 +272,7 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
     table_init_requests(table);
     error = table_enter_all(tables, table);
     for (size_t i = 0; error == 0 && i < count; i++)
-        error = shard_make(tables, table, &shards[i]);
+        error = shard_make(table, &shards[i]);
     return error;
 }
 

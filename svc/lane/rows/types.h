@@ -17,6 +17,8 @@
 #define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
 #define ROW_SPANS 64 /* copied entries of the directory of one request over a network */
 
+struct table_counts;
+
 /* A pull or push of a worker. It is in one of the lists of row_queues, or among the unused requests
  * of its rank. */
 struct row_request {
@@ -59,7 +61,8 @@ struct row_port {
     struct row_fetch fetch;     /* of the pull */
     enum port_stage stage;
     struct row_request *pull; /* NULL: none */
-    uint32_t count;           /* keys of the run */
+    uint32_t count;           /* keys of the run, from one or several entries */
+    bool is_last;             /* the run ends the request */
     char *slot;               /* keys, then rows; NULL: the rank was never connected so */
 };
 
@@ -129,6 +132,7 @@ struct lane_table {
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
     struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */
+    struct table_counts *counts; /* counts/table_counts.h; with the memory of the shards */
 };
 
 /* The share of a push in the shard that is applied now; same index as in stripe.parts. */

@@ -110,6 +110,17 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     lane->heard = fabric;
 }
 
+/* The bytes that a poll moves belong to the job's newest chunks. */
+void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns)
+{
+    struct lane_job *job = container_of(group, struct lane_job, group);
+    account_bill(job, polled_ns + helped_ns);
+    job->lane->billed_ns += polled_ns;
+    job->lane->helped_ns += helped_ns;
+    if (job->worked)
+        job->worked->busy_ns += polled_ns;
+}
+
 /* Chooses the piece whose rounds count as the job's rounds: the piece with the most lane time.
  * Another piece replaces this piece only with much more time, because equal pieces would otherwise
  * alternate. */

@@ -18,6 +18,9 @@ void account_connection(struct lane_job *job, const struct fabric *fabric, int m
  * proportion to their bytes. If `count` is 0, the time is charged with the next events. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns);
+/* Charges the job for the part of a poll that a fabric has spent on its connections, and for the
+ * time in which another thread has unmapped its memory. Called by the fabric. */
+void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns);
 /* Adds the time of a turn to the piece on which the job has worked. */
 void account_turn(struct lane_job *job, uint64_t spent_ns);
 /* Called when a round of the piece is ready. `begins`: a new round, not an answer or a copy. */

@@ -18,8 +18,11 @@ int ops_tenants_json(const struct view_tenants *tenants, FILE *out);
 int ops_status_table(const struct view_status *status, FILE *out);
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
-/* Prints one job with its workers. */
+/* Prints one job with its workers and tables of keyed rows. */
 int ops_job_table(const struct view_job *job, FILE *out);
+/* Print the tables of keyed rows of all jobs. */
+int ops_tables_table(const struct view_jobs *jobs, FILE *out);
+int ops_tables_json(const struct view_jobs *jobs, FILE *out);
 
 /* Prints the present state of the service: cores, lanes with the jobs' shares, jobs. */
 int ops_top_text(const struct snapshot *s, FILE *out);

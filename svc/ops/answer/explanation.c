@@ -2,6 +2,7 @@
  * unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
 #include "svc/wire/durability.h"
@@ -128,6 +129,18 @@ static int print_counts(const WIRE(JobView) * job, FILE *out)
     return error;
 }
 
+static int print_tables(const WIRE(JobView) * job, FILE *out)
+{
+    struct view_tables *tables;
+    int error = row_tables_view(job, &tables);
+    if (error < 0 || !tables)
+        return error;
+    error = row_tables_print(tables, out);
+    fputc('\n', out);
+    free(tables);
+    return error;
+}
+
 int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
 {
     int error = 0;
@@ -135,7 +148,9 @@ int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
         if (i > 0)
             fputc('\n', out);
         print_figures(reply->jobs[i], out);
-        error = print_counts(reply->jobs[i]->job, out) ?: print_lanes(reply->jobs[i], out);
+        error = print_counts(reply->jobs[i]->job, out)
+                    ?: print_tables(reply->jobs[i]->job, out)
+                    ?: print_lanes(reply->jobs[i], out);
         if (error < 0)
             return error;
         fputc('\n', out);
@@ -177,6 +192,17 @@ static void put_counts(json_t *o, const WIRE(JobView) * job, int *error)
     free(counts);
 }
 
+static void put_tables(json_t *o, const WIRE(JobView) * job, int *error)
+{
+    struct view_tables *tables;
+    int own_error = row_tables_view(job, &tables);
+    if (own_error < 0)
+        *error = own_error;
+    if (tables)
+        json_put(o, "tables", row_tables_json(tables, error), error);
+    free(tables);
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -190,6 +216,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     put_counts(o, job, error);
+    put_tables(o, job, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

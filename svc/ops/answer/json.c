@@ -1,6 +1,7 @@
 /* Views as JSON. The members are the fields of the view structs, in their order. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/row_tables.h"
 #include "svc/ops/json/json_put.h"
 
 #include <math.h>
@@ -91,7 +92,7 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put(o, "use", use_json(&job->use, error), error);
     if (job->measured.round > 0)
         json_put(o, "measured", measured_json(&job->measured, error), error);
-    for (size_t i = 0; i < job->ranks_count; i++) {
+    for (size_t i = 0; job->ranks && job->ranks[i].node; i++) {
         json_t *worker = json_object();
         json_put_number(worker, "rank", job->ranks[i].rank, error);
         json_put_number(worker, "pid", job->ranks[i].pid, error);
@@ -102,6 +103,8 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put(o, "ranks", ranks, error);
     if (job->counts)
         json_put(o, "counts", counts_json(job->counts, error), error);
+    if (job->tables)
+        json_put(o, "tables", row_tables_json(job->tables, error), error);
     json_put(o, "limits", job_limits_json(job, error), error);
     json_put_number(o, "coordinator_cpu_ns", job->control_ns, error);
     return o;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TABLE_COLUMNS_MAX 16
+#define TABLE_COLUMNS_MAX 20
 
 struct table {
     char **cells; /* cells row by row, from the titles on */

@@ -2,6 +2,7 @@
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/snapshot/figures.h"
 #include "svc/wire/limit.h"
@@ -99,7 +100,22 @@ static void add_lanes(struct table *table, const struct view_job *job)
     table_add(table, "%s", cell);
 }
 
-static void add_job(struct table *table, const struct view_job *job, bool has_counts)
+/* Columns that are shown if at least one job has a value. */
+struct job_columns {
+    bool has_tables, has_counts;
+};
+
+static struct job_columns columns_of(const struct view_jobs *jobs)
+{
+    struct job_columns columns = {0};
+    for (size_t i = 0; i < jobs->jobs_count; i++) {
+        columns.has_tables |= jobs->jobs[i].tables != NULL;
+        columns.has_counts |= jobs->jobs[i].counts != NULL;
+    }
+    return columns;
+}
+
+static void add_job(struct table *table, const struct view_job *job, struct job_columns columns)
 {
     table_add(table, "%s", job->tenant && *job->tenant ? job->tenant : "-");
     table_add(table, "%s", job->job);
@@ -114,25 +130,31 @@ static void add_job(struct table *table, const struct view_job *job, bool has_co
     add_duration(table, job->use.busy_ns);
     table_add_bytes(table, job->use.heap_bytes);
     table_add_bytes(table, job->use.registered_bytes);
-    if (has_counts)
+    if (columns.has_tables)
+        table_add(table, "%zu", job->tables ? job->tables->count : 0);
+    if (columns.has_counts)
         counts_add_job(table, job->counts);
     add_lanes(table, job);
 }
 
 int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
 {
-    const char *titles[] = {"TENANT", "JOB",    "STATE",   ">WORKERS",  ">TENSORS", ">SIZE",
-                            ">TASKS", ">EPOCH", ">ROUNDS", ">TAKEN IN", ">CPU",     ">MEMORY",
-                            ">LENT",  "LANES",  NULL,      NULL,        NULL};
+    const char *titles[TABLE_COLUMNS_MAX + 1] = {
+        "TENANT", "JOB",     "STATE",     ">WORKERS", ">TENSORS", ">SIZE", ">TASKS",
+        ">EPOCH", ">ROUNDS", ">TAKEN IN", ">CPU",     ">MEMORY",  ">LENT"};
+    const struct job_columns columns = columns_of(jobs);
     struct table table;
-    bool has_counts = false;
-    for (size_t i = 0; i < jobs->jobs_count; i++)
-        has_counts |= jobs->jobs[i].counts != NULL;
-    if (has_counts)
-        memcpy(&titles[13], (const char *[]){">K", ">DROPPED", "LANES"}, 3 * sizeof *titles);
+    size_t count = 13;
+    if (columns.has_tables)
+        titles[count++] = ">TABLES";
+    if (columns.has_counts) {
+        titles[count++] = ">K";
+        titles[count++] = ">DROPPED";
+    }
+    titles[count] = "LANES";
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)
-        add_job(&table, &jobs->jobs[i], has_counts);
+        add_job(&table, &jobs->jobs[i], columns);
     return table_print(&table, out);
 }
 
@@ -162,7 +184,7 @@ int ops_job_table(const struct view_job *job, FILE *out)
         counts_print(job->counts, out);
     fputc('\n', out);
     table_init(&table, job->counts ? counted : plain);
-    for (size_t i = 0; i < job->ranks_count; i++) {
+    for (size_t i = 0; job->ranks && job->ranks[i].node; i++) {
         table_add(&table, "%u", job->ranks[i].rank);
         table_add(&table, "%s", job->ranks[i].node);
         table_add(&table, "%u", job->ranks[i].pid);
@@ -170,7 +192,11 @@ int ops_job_table(const struct view_job *job, FILE *out)
         if (job->counts)
             counts_add_rank(&table, job->counts, job->ranks[i].rank);
     }
-    return table_print(&table, out);
+    error = table_print(&table, out);
+    if (error < 0 || !job->tables)
+        return error;
+    fputc('\n', out);
+    return row_tables_print(job->tables, out);
 }
 
 static void add_date(struct table *table, uint64_t since_1970_s)

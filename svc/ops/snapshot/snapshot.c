@@ -2,6 +2,7 @@
  * order. Every value is from a reply. */
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/ops/snapshot/counts.h"
+#include "svc/ops/snapshot/row_tables.h"
 #include "svc/wire/durability.h"
 
 #include <errno.h>
@@ -224,8 +225,8 @@ static int take_lists(const WIRE(JobView) * job, struct view_job *view)
                                               .pid = job->ranks[i]->pid,
                                               .node = job->ranks[i]->node,
                                               .state = job->ranks[i]->state};
-    view->ranks_count = job->n_ranks;
-    return counts_view(job->use ? job->use->counts : NULL, &view->counts);
+    int error = row_tables_view(job, &view->tables);
+    return error ?: counts_view(job->use ? job->use->counts : NULL, &view->counts);
 }
 
 static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
@@ -297,6 +298,7 @@ static void free_views(struct snapshot *s)
         free(s->jobs.jobs[i].ranks);
         free(s->jobs.jobs[i].limits);
         free(s->jobs.jobs[i].counts);
+        free(s->jobs.jobs[i].tables);
     }
     free(s->jobs.jobs);
     if (s->status.aggregators)

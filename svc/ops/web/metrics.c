@@ -5,6 +5,7 @@
 
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/web/metrics_counts.h"
+#include "svc/ops/web/metrics_tables.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,8 +16,8 @@ void metrics_family(FILE *out, const char *name, const char *type, const char *h
     fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
 }
 
-/* Prints a label. The format requires escapes for backslash, quote and line feed. */
-static void print_label(FILE *out, const char *name, const char *value)
+/* The format requires escapes for backslash, quote and line feed. */
+void metrics_label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
     for (; *value; value++) {
@@ -93,7 +94,7 @@ static void print_aggregators(const struct snapshot *s, FILE *out)
         if (a->measured_ns == 0)
             continue;
         fprintf(out, "gradpool_aggregator_cpu_seconds_total{aggregator=\"%u\",", a->aggregator);
-        print_label(out, "node", a->node);
+        metrics_label(out, "node", a->node);
         fprintf(out, "} %.15g\n", (double)a->cpu_ns / 1e9);
     }
 }
@@ -167,7 +168,7 @@ static void print_lane_info(const struct snapshot *s, FILE *out)
         for (size_t j = 0; j < a->lanes_count && count++ < METRICS_LANES_MAX; j++) {
             fprintf(out, "gradpool_lane_info{lane=\"%u\",aggregator=\"%u\",core=\"%u\",",
                     a->lanes[j].lane, a->aggregator, a->lanes[j].core);
-            print_label(out, "node", a->node);
+            metrics_label(out, "node", a->node);
             fputs("} 1\n", out);
         }
     }
@@ -192,9 +193,9 @@ static void print_lanes(const struct snapshot *s, FILE *out)
 
 void metrics_job_labels(FILE *out, const struct view_job *job)
 {
-    print_label(out, "tenant", job->tenant ? job->tenant : "");
+    metrics_label(out, "tenant", job->tenant ? job->tenant : "");
     fputc(',', out);
-    print_label(out, "job", job->job);
+    metrics_label(out, "job", job->job);
 }
 
 static void print_jobs(const struct snapshot *s, FILE *out)
@@ -231,7 +232,7 @@ static void print_control(const struct snapshot *s, FILE *out)
         "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
     for (size_t i = 0; i < s->status.payers_count; i++) {
         fputs("gradpool_tenant_coordinator_cpu_seconds_total{", out);
-        print_label(out, "tenant", s->status.payers[i].tenant);
+        metrics_label(out, "tenant", s->status.payers[i].tenant);
         fprintf(out, "} %.15g\n", (double)s->status.payers[i].cpu_ns / 1e9);
     }
 }
@@ -289,11 +290,13 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
     for (size_t i = 0; i < sizeof part_metrics / sizeof *part_metrics; i++)
         lane_jobs_count = print_part_metric(s, &part_metrics[i], out);
     size_t job_ranks_count = metrics_print_counts(s, out);
+    size_t tables_count = metrics_print_tables(s, out);
     metrics_family(out, "left_out", "gauge", "What there is too much of to be shown here.");
     print_left_out(out, "aggregators", s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
     print_left_out(out, "lanes", s->lanes_count, METRICS_LANES_MAX);
     print_left_out(out, "jobs", s->jobs.jobs_count, METRICS_JOBS_MAX);
     print_left_out(out, "lane_jobs", lane_jobs_count, METRICS_LANE_JOBS_MAX);
     print_left_out(out, "job_ranks", job_ranks_count, METRICS_JOB_RANKS_MAX);
+    print_left_out(out, "tables", tables_count, METRICS_TABLES_MAX);
     return ferror(out) ? -EIO : 0;
 }

@@ -205,3 +205,19 @@ void table_terms_write(const struct table_terms *terms, char *text, size_t text_
              rule_names[t.rule], t.combine == TABLE_TERMS_MEAN ? "mean" : "sum", initial,
              consistency_names[t.consistency], staleness);
 }
+
+const char *table_terms_rule_name(uint32_t rule)
+{
+    return rule > 0 && rule < TABLE_TERMS_RULES ? rule_names[rule] : "?";
+}
+
+void table_terms_write_consistency(const struct table_terms *terms, char *text, size_t text_bytes)
+{
+    uint32_t consistency = terms_plain(terms).consistency;
+    if (consistency >= TABLE_TERMS_CONSISTENCIES)
+        snprintf(text, text_bytes, "?");
+    else if (consistency == TABLE_TERMS_SSP)
+        snprintf(text, text_bytes, "ssp:%u", terms->staleness);
+    else
+        snprintf(text, text_bytes, "%s", consistency_names[consistency]);
+}

@@ -76,5 +76,9 @@ bool table_terms_are_same(const struct table_terms *a, const struct table_terms 
  * key, rule adagrad, mean, initial uniform 0.05 seed 7, bsp". The terms have passed the check. */
 void table_terms_write(const struct table_terms *terms, char *text, size_t text_bytes);
 #define TABLE_TERMS_TEXT_BYTES 256
+/* Returns the name of a rule, such as "adagrad"; "?" if it is unknown. */
+const char *table_terms_rule_name(uint32_t rule);
+/* Writes "bsp", "ssp:2" or "asp"; "?" for an unknown consistency. */
+void table_terms_write_consistency(const struct table_terms *terms, char *text, size_t text_bytes);
 
 #endif

@@ -294,12 +294,62 @@ class Resize(unittest.TestCase):
     def test_pauses_of_growth_and_shrink_are_printed_and_every_result_is_right(self):
         answer = bench('resize', '--json', '--cycles', 1, '--state-bytes', 4000,
                        '--gradient-bytes', 4000, '--compute-ms', 2, '--setup-ms', 50)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         rows = [json.loads(line) for line in answer.stdout.splitlines()]
         self.assertEqual([(r['transport'], r['cycles'], r['wrong']) for r in rows],
                          [('shm', 1, 0), ('tcp', 1, 0)])
         for row in rows:
             self.assertGreaterEqual(row['step_ms'], 2)
             self.assertEqual(row['grow_pause_ms_p50'], row['grow_pause_ms_p90'])
+
+
+class Tables(unittest.TestCase):
+    NAMES = ['apply_of_floor', 'apply_row_ns', 'exchange_cpu_s_shm', 'exchange_clock_ms_shm',
+             'exchange_cpu_s_tcp', 'exchange_clock_ms_tcp', 'small_clock_ms_shm',
+             'small_clock_ms_tcp', 'one_shard_clock_ms_tcp', 'row_bytes_beyond', 'pull_p50_ms',
+             'pull_p99_of_p50', 'pull_p50_ms_tcp', 'ssp_of_bsp']
+    FIELDS = ['bench', 'name', 'value', 'unit', 'bar', 'holds', 'wrong']
+
+    def lines(self, answer):
+        lines = [json.loads(line) for line in answer.stdout.splitlines()]
+        for line in lines:
+            self.assertEqual(list(line), self.FIELDS)
+            self.assertEqual(line['bench'], 'tables')
+            self.assertGreater(line['value'], 0, line)
+            self.assertEqual(line['bar'] is None, line['holds'] is None, line)
+        return lines
+
+    def test_every_figure_is_printed_and_all_rows_are_right(self):
+        spent = Spent()
+        answer = bench('tables', '--quick', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        lines = self.lines(answer)
+        self.assertEqual([line['name'] for line in lines], self.NAMES)
+        for line in lines:
+            self.assertEqual(line['wrong'], 0, line)
+        values = {line['name']: line['value'] for line in lines}
+        self.assertLess(values['exchange_cpu_s_shm'] * 2 * 2000 * 5 / 1e6, spent.cpu_s())
+        self.assertLess(5 / 2 * values['exchange_clock_ms_tcp'] / 1e3, spent.wall_s())
+        # a key of 8 bytes, and an entry of the index, which has no more than every second slot free
+        self.assertGreater(values['row_bytes_beyond'], 16)
+        holds = {line['name']: line['holds'] for line in lines}
+        self.assertEqual(holds['row_bytes_beyond'], values['row_bytes_beyond'] <= 32)
+        self.assertEqual(holds['apply_of_floor'], values['apply_of_floor'] >= 0.7)
+
+    def test_wrong_rows_are_counted_and_fail_the_command(self):
+        false_results = harness.BUILD / 'test' / 'e2e' / 'libfalse_results.so'
+        for part in 'apply', 'exchange', 'latency', 'ahead':
+            with self.subTest(part):
+                answer = bench('tables', '--quick', '--json', '--part', part,
+                               environment={'LD_PRELOAD': str(false_results)})
+                self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+                self.assertTrue(any(line['wrong'] for line in self.lines(answer)))
+
+    def test_another_part_is_refused(self):
+        answer = bench('tables', '--part', 'all')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("--part: apply, exchange, memory, latency or ahead, not 'all'",
+                      answer.stderr)
 
 
 class Budget(unittest.TestCase):
@@ -333,8 +383,9 @@ BACKUP_FIELDS = ['rule', 'times', 'problem', 'straggler', 'seed', 'target', 'sec
                  'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns']
 
 
-LIVE_FIELDS = ['transport', 'times', 'problem', 'rule', 'seed', 'target', 'seconds', 'rounds',
-               'k_mean', 'dropped', 'absence', 'ratio', 'compared', 'bits_equal']
+LIVE_FIELDS = ['transport', 'times', 'problem', 'rule', 'seed', 'target', 'unit_ms', 'seconds',
+               'rounds', 'k_mean', 'dropped', 'absence', 'best_static', 'ratio', 'decide_ns',
+               'compared', 'bits_equal']
 
 
 class Backup(unittest.TestCase):
@@ -388,11 +439,14 @@ class Backup(unittest.TestCase):
             self.assertGreater(row['compared'], 5)
             self.assertGreater(row['seconds'], 0)
             self.assertEqual(row['dropped'] == 0, row['rule'] == 'all', row)
+            self.assertEqual(row['best_static'], 15)
+            self.assertEqual(row['decide_ns'] is None, row['rule'] != 'auto', row)
         self.assertEqual([(bar['name'], bar['holds']) for bar in bars['bars']],
                          [('auto_one_slow', None)])
 
     def test_options_of_the_virtual_clock_are_refused_without_it(self):
-        for options in ['--check'], ['--rate-2'], ['--seeds', '1'], ['--transport', 'udp']:
+        for options in ['--check'], ['--rate-2'], ['--seeds', '1'], ['--transport', 'udp'], \
+                ['--virtual', '--unit', '50']:
             answer = bench('backup', *options)
             self.assertEqual(answer.returncode, 2)
             self.assertIn('--virtual', answer.stderr)

@@ -2,6 +2,7 @@
  * simulated: this file implements every call to a lane, and each counter has its maximum. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/piece/counts.h"
+#include "svc/lane/rows/counts/table_counts.h"
 #include "test/unit/channel/channel_pair.h"
 
 #define JOB 7
@@ -59,6 +60,22 @@ size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t byt
         row->rounds = counted_rounds;
     }
     return counted_jobs * row_bytes;
+}
+
+static size_t tables_here; /* tables of each lane; all but the last are of job JOB */
+static uint64_t table_rows_here = UINT64_MAX;
+
+size_t __wrap_table_counts_measure(const struct lane *lane, struct table_counts_row *ret_rows,
+                                   size_t rows_max);
+size_t __wrap_table_counts_measure(const struct lane *lane, struct table_counts_row *ret_rows,
+                                   size_t rows_max)
+{
+    for (size_t i = 0; i < tables_here && i < rows_max; i++) {
+        memset(&ret_rows[i], 0xff, sizeof ret_rows[i]);
+        ret_rows[i].job = i + 1 < tables_here ? JOB : UINT32_MAX;
+        ret_rows[i].rows = table_rows_here;
+    }
+    return tables_here;
 }
 
 static size_t packed_bytes(Gradpool__Wire__StatsReply *stats)
@@ -122,13 +139,16 @@ static void counts_of_many_jobs_fit_a_frame(void **state)
 {
     counted_jobs = 300;
     counted_ranks = 768;
+    tables_here = 9000;
     Gradpool__Wire__StatsReply *stats = ask(AGGREGATOR_LANES_MAX, 1000, 300000);
     assert_true(packed_bytes(stats) <= CHANNEL_FRAME_BYTES_MAX);
     assert_int_equal(stats->lanes[0]->jobs[0]->counts->n_counted, 768);
     assert_true(stats->lanes[0]->jobs[0]->counts->dropped[767] == UINT64_MAX);
     assert_null(stats->lanes[0]->jobs[999]->counts);
+    assert_int_equal(stats->lanes[0]->jobs[0]->n_tables, 8192);
+    assert_int_equal(stats->lanes[1]->jobs[0]->n_tables, 0);
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
-    counted_jobs = 0;
+    counted_jobs = tables_here = 0;
 }
 
 static void a_job_has_its_own_counts(void **state)
@@ -143,6 +163,21 @@ static void a_job_has_its_own_counts(void **state)
     }
     gradpool__wire__stats_reply__free_unpacked(stats, NULL);
     counted_jobs = 0;
+}
+
+static void a_job_has_its_own_tables(void **state)
+{
+    tables_here = 3;
+    Gradpool__Wire__StatsReply *stats = ask(2, 3, 0);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(stats->lanes[i]->jobs[0]->n_tables, 2);
+        assert_int_equal(stats->lanes[i]->jobs[1]->n_tables, 1);
+        assert_int_equal(stats->lanes[i]->jobs[2]->n_tables, 0);
+        assert_true(stats->lanes[i]->jobs[0]->tables[1]->pushed_keys == UINT64_MAX);
+        assert_int_equal(stats->lanes[i]->jobs[0]->tables[1]->behind_rank, UINT32_MAX);
+    }
+    gradpool__wire__stats_reply__free_unpacked(stats, NULL);
+    tables_here = 0;
 }
 
 static void figures_that_fit_one_message_are_sent_whole(void **state)
@@ -173,7 +208,12 @@ static void rows_that_are_known_are_left_out_until_one_changes(void **state)
     expect_rows(0, second, false);
     counted_rounds = 5;
     second = expect_rows(0, second, true);
-    counted_jobs = 0;
+    tables_here = 2;
+    second = expect_rows(0, second, true);
+    expect_rows(0, second, false);
+    table_rows_here = 5;
+    second = expect_rows(0, second, true);
+    counted_jobs = tables_here = 0;
     jobs_here--;
     assert_int_not_equal(expect_rows(0, second, true), second);
 }
@@ -219,6 +259,7 @@ int main(void)
         cmocka_unit_test(an_answer_of_many_lanes_jobs_and_pieces_fits_a_frame),
         cmocka_unit_test(counts_of_many_jobs_fit_a_frame),
         cmocka_unit_test(a_job_has_its_own_counts),
+        cmocka_unit_test(a_job_has_its_own_tables),
         cmocka_unit_test(figures_that_fit_one_message_are_sent_whole),
         cmocka_unit_test(rows_that_are_known_are_left_out_until_one_changes),
         cmocka_unit_test(requested_pieces_have_all_rows),

@@ -243,6 +243,22 @@ static void a_list_of_jobs_has_measured_jobs_and_predictions(void **state)
     assert_int_equal(look_parse_jobs("{\"jobs\"", jobs, 2), -EBADMSG);
 }
 
+static void tables_have_counts_or_are_an_error(void **state)
+{
+    struct look_table tables[2];
+    const char *text = "{\"jobs\": [{\"job\": \"a\", \"tables\": [{\"table\": \"t\", \"rows\": 7, "
+                       "\"bytes\": 800, \"births\": 8, \"pushed_keys\": 9}]}]}";
+    assert_int_equal(look_parse_tables(text, tables, 2), 1);
+    assert_int_equal(tables[0].rows, 7);
+    assert_int_equal(tables[0].bytes, 800);
+    assert_int_equal(tables[0].births, 8);
+    assert_int_equal(tables[0].pushed_keys, 9);
+    text = "{\"jobs\": [{\"job\": \"a\", \"tables\": [{\"table\": \"t\"}]}]}";
+    assert_int_equal(look_parse_tables(text, tables, 2), -ENODATA);
+    assert_int_equal(look_parse_tables("{\"jobs\": [{\"job\": \"a\"}]}", tables, 2), -ENODATA);
+    assert_int_equal(look_parse_tables("{", tables, 2), -ENODATA);
+}
+
 static void events_of_the_service_keep_their_order_and_the_newest_stay(void **state)
 {
     static struct look_events events;
@@ -385,6 +401,7 @@ int main(void)
         cmocka_unit_test(a_status_has_lanes_tasks_and_cpu_time),
         cmocka_unit_test(shares_of_a_job_are_bytes_by_lane),
         cmocka_unit_test(lanes_that_start_and_end_between_two_reads_differ_by_number),
+        cmocka_unit_test(tables_have_counts_or_are_an_error),
         cmocka_unit_test(events_of_the_service_keep_their_order_and_the_newest_stay),
         cmocka_unit_test(a_list_of_jobs_has_measured_jobs_and_predictions),
     };

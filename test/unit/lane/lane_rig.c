@@ -188,6 +188,16 @@ void rig_turn_gently(struct rig *rig)
         nanosleep(&moment, NULL);
 }
 
+void rig_until_busy(struct rig *rig)
+{
+    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
+    while (lane_is_quiet(rig->lane)) {
+        (void)lane_poll(rig->lane, clock_now_ns());
+        if (clock_now_ns() > deadline_ns)
+            fail_msg("the lane never begins a chunk");
+    }
+}
+
 /* Polls for longer than a packet needs over loopback, and often enough for several messages in a
  * row, also if this process did not run meanwhile. */
 void rig_settle(struct rig *rig)

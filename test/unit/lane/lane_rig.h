@@ -107,6 +107,8 @@ float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
 /* Makes the page with this byte of worker i's memory unusable for the lane (only shm). */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
+/* Polls only the lane until chunks are in progress. The test fails after a minute. */
+void rig_until_busy(struct rig *rig);
 /* Polls lane and workers until nothing more happens. */
 void rig_settle(struct rig *rig);
 /* Returns whether the last error of the worker has this code and these words. */

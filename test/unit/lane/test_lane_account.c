@@ -120,7 +120,7 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Only tested with mapped memory: a network does not wake the lane for a silent connection. */
+/* Over TCP, polls also read the queues of silent connections until the thread sleeps. */
 static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
@@ -131,7 +131,7 @@ static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
         say(2, 1, round, 1000);
         rig_until(&rig, rig.workers[2].commits_count == (int)round);
     }
-    assert_true((busy_ns_of(RIG_JOB) > before_ns) == fabric_maps(rig.fabric));
+    assert_true(busy_ns_of(RIG_JOB) > before_ns);
 }
 
 static void a_job_is_charged_for_placement_and_admission(void **state)

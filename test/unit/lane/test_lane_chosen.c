@@ -463,8 +463,7 @@ static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, boo
     rig_place_piece(&rig, RANKS, spec, false);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say_long(rank, PIECE);
-    while (lane_is_quiet(rig.lane))
-        (void)lane_poll(rig.lane, rig_now());
+    rig_until_busy(&rig);
     for (uint32_t rank = 0; other_waits && rank < 2; rank++)
         say_long(rank, OTHER);
     fabric_disconnect(rig.workers[2].conn);

@@ -466,8 +466,7 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), -EBUSY);
     for (uint32_t rank = 0; rank < 2; rank++)
         rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
-    while (lane_is_quiet(rig.lane))
-        rig_turn(&rig);
+    rig_until(&rig, !lane_is_quiet(rig.lane));
     lane_drop(rig.lane, RIG_JOB, &id, 1);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 1, true, &piece, 1), -EAGAIN);
     rig_until(&rig, rig.workers[0].words_count == 1 && rig.workers[1].words_count == 1);
@@ -485,8 +484,7 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_start_job(&rig, kind, 2, 1, BIG);
     for (uint32_t rank = 0; rank < 2; rank++)
         rig_say(&rig, rank, (struct say){.piece = 1, .word = 1, .round = 1, .elements = BIG});
-    while (lane_is_quiet(rig.lane))
-        rig_turn(&rig);
+    rig_until(&rig, !lane_is_quiet(rig.lane));
     rig_say(&rig, 0,
             (struct say){.piece = 1, .word = 2, .round = 2, .elements = BIG, .dtype = REDUCE_F64});
     rig_until(&rig, rig.workers[1].errors_count == 1);
@@ -534,8 +532,7 @@ static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **sta
         for (uint32_t rank = 0; rank < 2; rank++)
             rig_say(&rig, rank,
                     (struct say){.piece = number, .word = number, .round = 1, .elements = BIG});
-    while (lane_is_quiet(rig.lane))
-        rig_turn(&rig);
+    rig_until(&rig, !lane_is_quiet(rig.lane));
     rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
     if (strcmp(kind, "ofi") == 0)
         rig_settle(&rig); /* all announcements have arrived, but no input has been read */

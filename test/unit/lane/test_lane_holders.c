@@ -254,8 +254,7 @@ static void a_copy_is_read_again_after_its_holder_was_lost_during_the_read(void 
     announce_all(5);
     rig_settle(&rig);
     keep(HOLDER);
-    while (lane_is_quiet(rig.lane))
-        (void)lane_poll(rig.lane, rig_now());
+    rig_until_busy(&rig);
     end_connection(HOLDER);
     expect_waiting();
     connect_again(HOLDER);

@@ -22,8 +22,7 @@ static void begin_round(uint64_t round, float sum)
 {
     for (uint32_t rank = 0; rank < moving.from.count; rank++)
         push(&moving.from, rank, round, rank == 0 ? sum - (float)(moving.from.count - 1) : 1);
-    while (lane_is_quiet(moving.from.lane))
-        (void)lane_poll(moving.from.lane, rig_now());
+    rig_until_busy(&moving.from);
 }
 
 /* ---- release ---- */

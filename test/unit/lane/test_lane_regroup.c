@@ -209,8 +209,7 @@ static void a_round_under_way_is_given_up_with_the_rank_that_is_lost(void **stat
     start(7, LONG, (struct lane_terms){0});
     for (uint32_t rank = 0; rank < 3; rank++)
         push(rank, 1, 1);
-    while (lane_is_quiet(rig.lane))
-        (void)lane_poll(rig.lane, rig_now());
+    rig_until_busy(&rig);
     kill_worker(2);
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].errors_count + rig.workers[1].errors_count, 0);

@@ -440,8 +440,7 @@ static void a_drop_ends_a_release_and_frees_the_piece(void **state)
     moving_start(2, RIG_LANDING / sizeof(float), (struct lane_terms){0});
     push(from, 0, 1, 1);
     push(from, 1, 1, 1);
-    while (lane_is_quiet(from->lane))
-        (void)lane_poll(from->lane, rig_now());
+    rig_until_busy(from);
     assert_int_equal(lane_release(from->lane, RIG_JOB, moved, 1), 0);
     lane_drop(from->lane, RIG_JOB, moved, 1);
     assert_int_equal(lane_is_releasing(from->lane, RIG_JOB, moved, 1), -ECANCELED);

@@ -51,8 +51,8 @@ static void has(const char *text, const char *part)
         fail_msg("no '%s' in %s", part, text);
 }
 
-static struct view_worker workers[] = {{.rank = 0, .node = "a", .state = "joined"},
-                                       {.rank = 3, .node = "b", .state = "joined"}};
+static struct view_worker workers[] = {
+    {.rank = 0, .node = "a", .state = "joined"}, {.rank = 3, .node = "b", .state = "joined"}, {0}};
 
 static struct view_job job_with(struct view_counts *counts)
 {
@@ -62,7 +62,6 @@ static struct view_job job_with(struct view_counts *counts)
                              .state = "training",
                              .workers = RANKS,
                              .ranks = workers,
-                             .ranks_count = 2,
                              .counts = counts};
 }
 

@@ -44,7 +44,8 @@ static const struct view_status status = {.endpoint = "gradpool://h:7077",
 
 static uint32_t lanes[] = {3, 10};
 static struct view_worker ranks[] = {{.rank = 0, .pid = 5, .node = "n", .state = "joined"},
-                                     {.rank = 1, .pid = 6, .node = "n", .state = "lost"}};
+                                     {.rank = 1, .pid = 6, .node = "n", .state = "lost"},
+                                     {0}};
 static struct view_job jobs_list[] = {
     {.job = "r\xc3\xa9s",
      .state = "failed",
@@ -59,8 +60,7 @@ static struct view_job jobs_list[] = {
      .lanes_count = 2,
      .use = {.heap_bytes = 100, .registered_bytes = 924},
      .measured = {.round = 7, .inputs = 2, .input_squares = 2.5, .result_squares = 1.0 / 0.0},
-     .ranks = ranks,
-     .ranks_count = 2},
+     .ranks = ranks},
     {.tenant = "acme", .job = "a-much-longer-name", .state = "training", .job_id = 2}};
 static const struct view_jobs jobs = {.jobs = jobs_list, .jobs_count = 2};
 

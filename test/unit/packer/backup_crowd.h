@@ -46,9 +46,9 @@ static inline struct backup_decision arrive(struct backup *b, uint32_t rank, uin
     return decide(b, now_ns);
 }
 
-/* Reports sums of a round. `noise`: variance of a gradient over the squared norm of the mean
- * gradient. The product of two means in a row is half of that norm: the curvature c is 1/2. */
-static inline void measure(struct backup *b, double noise)
+/* Reports sums of a round in which the squared norm of the true gradient is 1. `noise`: variance
+ * of a gradient. `curvature`: c. */
+static inline void measure_curved(struct backup *b, double noise, double curvature)
 {
     struct backup_view view;
     backup_look(b, &view);
@@ -56,11 +56,13 @@ static inline void measure(struct backup *b, double noise)
     const struct backup_measure m = {.inputs = view.counted,
                                      .squares = k * (1 + noise),
                                      .mean = mean,
-                                     .product = 1 - mean / 2,
+                                     .product = 1 - curvature * mean,
                                      .loss = 1,
                                      .rate = 0.5};
     backup_measured(b, &m);
 }
+
+static inline void measure(struct backup *b, double noise) { measure_curved(b, noise, 0.5); }
 
 /* Runs a round of all ranks, which arrive `spread_ns` apart from `now_ns` on. Returns the time of
  * its close. */

@@ -123,6 +123,29 @@ static void steady_samples_are_their_own_mean(void **state)
     assert_near(gain.curvature, 0.5, 0.01); /* (2 - 0)/4, shifted towards 1 by 5 rounds */
 }
 
+/* Late in a run c is 0.05 and V/N 450. After 100 rounds the estimated curvature still contains a
+ * few hundredths of the assumption that c is 1, so the estimated gain is negative. The measured
+ * gain is exact. */
+static void the_measured_gain_has_no_assumption(void **state)
+{
+    struct gain_windows w = {0};
+    struct gain_sample s = sample_of(450, 1, 29, NAN);
+    double made = (1 + 1 - 0.05 * 29) / 2;
+    gain_windows_add(&w, &s);
+    s.product = 1 - 0.05 * 29;
+    for (int i = 1; i <= 100; i++) {
+        gain_windows_add(&w, &s);
+        if (i < GAIN_MADE_ROUNDS)
+            assert_true(isnan(gain_windows_read(&w).made));
+        else
+            assert_near(gain_windows_read(&w).made, made, 1e-9);
+    }
+    struct gain gain = gain_windows_read(&w);
+    assert_true(gain_value(&gain, 1, 450 / 28.0) < 0);
+    assert_near(gain_value(&(struct gain){.noise = 450, .curvature = 0.05}, 1, 450 / 28.0), made,
+                1e-9);
+}
+
 /* When a signal shrinks, a short window follows. */
 static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
 {
@@ -447,6 +470,7 @@ int main(void)
         cmocka_unit_test(the_gain_rises_with_k_towards_its_bound),
         cmocka_unit_test(nothing_is_known_without_a_sample),
         cmocka_unit_test(steady_samples_are_their_own_mean),
+        cmocka_unit_test(the_measured_gain_has_no_assumption),
         cmocka_unit_test(a_fallen_signal_is_noticed_within_a_few_rounds),
         cmocka_unit_test(noise_without_a_signal_stays_bounded),
         cmocka_unit_test(curvature_is_found_from_the_fall_of_the_product),

@@ -44,6 +44,26 @@ static void auto_waits_for_all_while_no_step_gains(void **state)
     backup_destroy(b);
 }
 
+/* Late in a training run the noise is large, and the curvature c small. All steps gain, but would
+ * not with a curvature that is a few hundredths above the measured one. The gain of one more
+ * gradient is then less than that of three rounds without the slow rank. */
+static void auto_does_not_wait_for_a_straggler_late_in_a_run(void **state)
+{
+    enum { ROUNDS = 120, SLOW = 5 };
+    struct backup *b = create(BACKUP_AUTO, 0);
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t now_ns = round * SLOW * S;
+        (void)first_arrivals(b, now_ns, N - 1);
+        assert_int_equal(backup_arrived(b, N - 1, now_ns + SLOW * S), BACKUP_COUNTED);
+        measure_curved(b, 225, 0.05);
+        backup_closed(b, now_ns + SLOW * S);
+    }
+    struct backup_decision d = first_arrivals(b, ROUNDS * SLOW * S, N - 1);
+    assert_int_equal(d.verb, BACKUP_CLOSE);
+    assert_int_equal(d.reason, BACKUP_REASON_GAIN);
+    backup_destroy(b);
+}
+
 static void auto_without_sums_waits_for_all(void **state)
 {
     struct backup *b = create(BACKUP_AUTO, 0);
@@ -236,6 +256,7 @@ int main(void)
         cmocka_unit_test(auto_waits_for_noise_but_not_for_a_straggler),
         cmocka_unit_test(auto_does_not_wait_where_there_is_no_noise),
         cmocka_unit_test(auto_waits_for_all_while_no_step_gains),
+        cmocka_unit_test(auto_does_not_wait_for_a_straggler_late_in_a_run),
         cmocka_unit_test(auto_without_sums_waits_for_all),
         cmocka_unit_test(adasync_waits_for_more_as_the_loss_falls),
         cmocka_unit_test(blind_takes_the_most_gradients_a_second),

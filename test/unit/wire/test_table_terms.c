@@ -212,6 +212,24 @@ static void the_text_has_all_values(void **state)
                               "initial zeros, ssp 3");
 }
 
+static void names_are_those_of_the_scripts(void **state)
+{
+    char text[16];
+    struct table_terms t = users;
+    assert_string_equal(table_terms_rule_name(TABLE_TERMS_ADAGRAD_ONE), "adagrad-one");
+    assert_string_equal(table_terms_rule_name(0), "?");
+    assert_string_equal(table_terms_rule_name(TABLE_TERMS_RULES), "?");
+    table_terms_write_consistency(&t, text, sizeof text);
+    assert_string_equal(text, "bsp");
+    t.consistency = TABLE_TERMS_SSP;
+    t.staleness = UINT32_MAX;
+    table_terms_write_consistency(&t, text, sizeof text);
+    assert_string_equal(text, "ssp:4294967295");
+    t.consistency = TABLE_TERMS_CONSISTENCIES;
+    table_terms_write_consistency(&t, text, sizeof text);
+    assert_string_equal(text, "?");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +243,7 @@ int main(void)
         cmocka_unit_test(every_other_difference_counts),
         cmocka_unit_test(values_that_nothing_reads_may_differ),
         cmocka_unit_test(the_text_has_all_values),
+        cmocka_unit_test(names_are_those_of_the_scripts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
+#include "svc/fabric/ofi/provider/turn.h"
 
 #include <errno.h>
 #include <rdma/fi_errno.h>
@@ -35,8 +36,8 @@ int ofi_queue_fd(const struct ofi_conn *c)
 
 void ofi_queue_disarm(struct ofi_conn *c)
 {
-    if (c->phase != OFI_GONE && list_is_empty(&c->in_active))
-        list_append(&ofi_fabric_of(c)->active, &c->in_active);
+    if (c->phase != OFI_GONE)
+        ofi_turn_begin(c);
 }
 
 void ofi_queue_activate(struct ofi_conn *c)

@@ -79,6 +79,9 @@ enum ofi_phase {
     OFI_GONE,      /* closed, and CLOSED was reported; the next poll frees the connection */
 };
 
+struct ofi_place;
+struct ofi_turns;
+
 struct ofi_fabric {
     struct fabric base;
     struct fi_info *info;
@@ -87,15 +90,14 @@ struct ofi_fabric {
     struct fid_eq *eq;
     struct ofi_listener *listener; /* NULL: the fabric does not listen */
     int epoll_fd, eq_fd, timer_fd;
-    bool is_eq_armed; /* the event queue is empty; its descriptor reports the next event (O5) */
-    unsigned polls_without_look;
-    uint64_t timer_ns;     /* time at which the timer fires; 0: not set */
+    bool is_eq_armed;  /* the event queue is empty; its descriptor reports the next event (O5) */
+    uint64_t timer_ns; /* time at which the timer fires; 0: not set */
     uint64_t landed_flags; /* flags for writes (O4) */
     uint32_t payload_bytes_max;
     char *interface_name; /* NULL: any */
     struct ofi_memory *memory;
-    struct list conns;  /* linked by in_fabric: connections except those in `gone` */
-    struct list active; /* linked by in_active: connections whose queue is not armed (O5) */
+    struct list conns;       /* linked by in_fabric: connections except those in `gone` */
+    struct ofi_turns *turns; /* connections whose queue is not armed (O5), in turns (O35) */
     /* linked by in_bursts: connections with small operations in this burst (O13) */
     struct list bursts;
     struct list gone; /* linked by in_fabric */
@@ -104,7 +106,8 @@ struct ofi_fabric {
 
 struct ofi_conn {
     struct fabric_conn base;
-    struct list in_fabric, in_active, in_bursts;
+    struct list in_fabric, in_bursts;
+    struct ofi_place *place; /* place in the turns of polls */
     enum ofi_phase phase;
     void *owner;
     int error;        /* error of the CLOSED event */

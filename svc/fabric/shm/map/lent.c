@@ -6,6 +6,7 @@
 #include "svc/base/clock.h"
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/fabric/shm/map/memory.h"
+#include "svc/fabric/shm/map/toll.h"
 #include "svc/fabric/shm/map/warmth.h"
 
 #include <errno.h>
@@ -54,12 +55,14 @@ void shm_lent_destroy(struct shm_lent *lent)
 {
     if (!lent)
         return;
+    uint64_t began_ns = clock_thread_cpu_ns();
     shm_memory_unmap(lent->base, lent->bytes);
     if (lent->fd >= 0)
         close(lent->fd);
     free(lent->known);
     free(lent->looks);
     shm_warmth_destroy(lent->warmth);
+    shm_toll_pay(lent->toll, clock_thread_cpu_ns() - began_ns);
     free(lent);
 }
 

@@ -14,6 +14,7 @@
 
 struct shm_record;
 struct shm_looks;
+struct shm_toll;
 struct shm_warmth;
 
 struct shm_lent {
@@ -36,6 +37,7 @@ struct shm_lent {
     uint64_t spent_ns;         /* mapper's time since shm_mapper_give() */
     bool is_given, is_over;    /* protected by the mapper's lock: to be mapped; to be unmapped */
     struct shm_warmth *warmth; /* see warmth.h */
+    struct shm_toll *toll;     /* pays for the end of the mapping; NULL: nobody */
     atomic_bool is_done;
     /* ranges that were checked for missing pages; used if accesses to missing pages do not fail */
     struct shm_looks *looks;
@@ -44,7 +46,7 @@ struct shm_lent {
 /* Creates the region, which owns `fd` after success. Returns 0 or -ENOMEM. */
 int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent);
-/* Unmaps and frees the region. NULL is allowed. */
+/* Unmaps and frees the region, and charges its toll. NULL is allowed. */
 void shm_lent_destroy(struct shm_lent *lent);
 
 /* Maps pages for a few milliseconds. Returns 0 if all work is done, -EAGAIN if more is left, or an

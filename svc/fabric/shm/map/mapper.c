@@ -24,6 +24,8 @@ struct shm_mapper {
      * only */
     struct list cold;
     bool is_stopping;
+    struct list tolls;        /* for the lane's thread only */
+    atomic_bool has_unmapped; /* a toll may have time */
     int news_fd;
     pthread_t thread;
 };
@@ -107,6 +109,12 @@ static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int error
     eventfd_write(m->news_fd, 1);
 }
 
+static void mapper_unmap(struct shm_mapper *m, struct shm_lent *lent)
+{
+    shm_lent_destroy(lent);
+    atomic_store_explicit(&m->has_unmapped, true, memory_order_release);
+}
+
 static void *mapper_main(void *context)
 {
     struct shm_mapper *m = context;
@@ -120,7 +128,7 @@ static void *mapper_main(void *context)
         int error = 0;
         list_remove(&lent->warmth->link);
         if (is_over)
-            shm_lent_destroy(lent);
+            mapper_unmap(m, lent);
         else if ((error = shm_lent_work(lent)) == 0 && lent->result == 0)
             mapper_note_cold(m, lent);
         pthread_mutex_lock(&m->lock);
@@ -147,6 +155,7 @@ int shm_mapper_create(struct shm_mapper **ret_mapper)
         return -ENOMEM;
     list_init(&m->queue);
     list_init(&m->cold);
+    list_init(&m->tolls);
     pthread_mutex_init(&m->lock, NULL);
     thread_condition_init(&m->has_work);
     m->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -169,6 +178,19 @@ void shm_mapper_destroy(struct shm_mapper *m)
     pthread_mutex_unlock(&m->lock);
     pthread_join(m->thread, NULL);
     mapper_free(m);
+}
+
+struct list *shm_mapper_tolls(struct shm_mapper *m) { return m ? &m->tolls : NULL; }
+
+const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *m, uint64_t *ret_ns)
+{
+    if (!m || !atomic_load_explicit(&m->has_unmapped, memory_order_relaxed))
+        return NULL;
+    atomic_store(&m->has_unmapped, false);
+    const struct shm_toll *toll = shm_toll_next(&m->tolls, ret_ns);
+    if (toll)
+        atomic_store(&m->has_unmapped, true); /* other tolls may have time, too */
+    return toll;
 }
 
 int shm_mapper_news_fd(const struct shm_mapper *m) { return m->news_fd; }

@@ -5,6 +5,7 @@
 #define GRADPOOL_FABRIC_SHM_MAP_MAPPER_H
 
 #include "svc/fabric/shm/map/lent.h"
+#include "svc/fabric/shm/map/toll.h"
 
 struct shm_mapper;
 
@@ -15,6 +16,11 @@ void shm_mapper_destroy(struct shm_mapper *mapper);
 /* Returns an eventfd that becomes readable after each mapped region. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
+/* Returns the tolls of jobs with connections, for the lane's thread only. NULL: there is no
+ * mapper. */
+struct list *shm_mapper_tolls(struct shm_mapper *mapper);
+/* Returns a toll with time that is not charged yet, and this time; NULL: there is none. */
+const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *mapper, uint64_t *ret_ns);
 /* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then
  * is_done is set, and the eventfd is signaled. */
 void shm_mapper_give(struct shm_mapper *mapper, struct shm_lent *lent);

@@ -8,6 +8,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/rows/apply/parts.h"
 #include "svc/lane/rows/apply/sums.h"
+#include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/request.h"
@@ -127,7 +128,10 @@ static int apply_open_rows(struct row_apply *apply)
                  "--job-memory-max, or use more lanes",
                  table->name, table->job->name, table->job->lane->options.id,
                  err_text((int)births));
-    return births < 0 ? (int)births : 0;
+    if (births < 0)
+        return (int)births;
+    table->counts->births += (uint64_t)births;
+    return 0;
 }
 
 static int apply_cut(struct row_apply *apply)
@@ -172,6 +176,8 @@ static bool apply_batch(struct row_apply *apply)
     uint32_t end = apply->at + (left < most ? left : most);
     if (sums_make(apply, end) < 0)
         return false;
+    const uint32_t *starts = apply->stripe->starts;
+    apply->table->counts->pushed_keys += starts[end] - starts[apply->at];
     apply_rows(apply, end);
     sums_end(apply);
     apply->at = end;

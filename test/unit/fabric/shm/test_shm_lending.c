@@ -3,6 +3,7 @@
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
+#include "svc/fabric/group.h"
 #include "svc/fabric/shm/map/absent.h"
 #include "svc/wire/record.h"
 
@@ -259,6 +260,41 @@ static void a_connection_that_ends_while_its_region_is_mapped_does_no_harm_(void
     region_destroy(&region);
 }
 
+static uint64_t charged_ns;
+
+static void charge_job(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns)
+{
+    assert_non_null(group->above);
+    assert_int_equal(polled_ns, 0);
+    charged_ns += helped_ns;
+}
+
+/* The mapper's thread unmaps some time after WITHDRAW. */
+static void the_job_pays_for_the_end_of_its_mappings_(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_group tenant, job;
+    uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+
+    fabric_group_init(&tenant, NULL);
+    fabric_group_init(&job, &tenant);
+    job.charge = charge_job;
+    charged_ns = 0;
+    fabric_join_group(rig->at_lane[0], &job);
+    struct region region = rig_lend(rig, 0, 0, BYTES);
+    assert_int_equal(charged_ns, 0);
+    uint64_t mapped_ns = job.until_ns[FABRIC_BILL_MAPPING];
+    fabric_withdraw(rig->at_worker[0], 0);
+    while (charged_ns == 0 && clock_now_ns() < deadline_ns)
+        rig_pump(rig);
+    assert_true(charged_ns > 0);
+    assert_true(job.until_ns[FABRIC_BILL_MAPPING] > mapped_ns);
+    fabric_disconnect(rig->at_lane[0]);
+    rig_expect(rig, &rig->lane, FABRIC_EVENT_CLOSED);
+    assert_true(list_is_empty(&tenant.turns[FABRIC_TURN_SHM].link));
+    region_destroy(&region);
+}
+
 #define CASE(f, how) #f #how, f, how, tear_down, NULL
 #define CASES(how)                                                                        \
     {CASE(a_region_is_mapped_up_to_its_first_absent_page_, how)},                         \
@@ -268,8 +304,9 @@ static void a_connection_that_ends_while_its_region_is_mapped_does_no_harm_(void
         {CASE(existing_pages_are_mapped_early_and_no_page_is_added_, how)},               \
         {CASE(a_large_region_without_pages_costs_nothing_, how)},                         \
         {CASE(a_region_withdrawn_while_it_is_mapped_does_no_harm_, how)},                 \
+        {CASE(a_connection_that_ends_while_its_region_is_mapped_does_no_harm_, how)},     \
     {                                                                                     \
-        CASE(a_connection_that_ends_while_its_region_is_mapped_does_no_harm_, how)        \
+        CASE(the_job_pays_for_the_end_of_its_mappings_, how)                              \
     }
 
 int main(void)

@@ -1,0 +1,111 @@
+/* Sums the counts that lanes have sent last. Lanes are peers: counts of an unknown table, or of a
+ * rank that the job does not have, are ignored. */
+#include "svc/coordinator/table/views.h"
+
+#include "svc/channel/table_spec.h"
+#include "svc/coordinator/job/share.h"
+
+#include <string.h>
+
+/* Memory of a view. */
+struct view_source {
+    void *(*take)(void *context, size_t bytes);
+    void *context;
+};
+
+static char *view_text(const struct view_source *source, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = source->take(source->context, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+/* Finds the counts of a table. The row at index `place` is compared first, because most lanes have
+ * shards of all tables. */
+static const WIRE(TableCounts) *
+    view_counts_in(const WIRE(JobUse) * use, uint32_t table, size_t place)
+{
+    if (place < use->n_tables && use->tables[place]->table == table)
+        return use->tables[place];
+    for (size_t i = 0; i < use->n_tables; i++)
+        if (use->tables[i]->table == table)
+            return use->tables[i];
+    return NULL;
+}
+
+/* Adds the counts of a lane to a sum, which is of no lane if its minimum is 0. A lane may know a
+ * clock before the others. */
+static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lane)
+{
+    sum->rows += lane->rows;
+    sum->bytes += lane->bytes;
+    sum->births += lane->births;
+    sum->pulled_keys += lane->pulled_keys;
+    sum->pushed_keys += lane->pushed_keys;
+    if (lane->largest_clock > sum->largest_clock)
+        sum->largest_clock = lane->largest_clock;
+    if (sum->minimum_clock > 0 && sum->minimum_clock <= lane->minimum_clock)
+        return;
+    sum->minimum_clock = lane->minimum_clock;
+    sum->behind_rank = lane->behind_rank;
+}
+
+/* Sums the counts of a table over all lanes. Returns false if no lane has sent any. */
+static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(TableCounts) * ret_sum)
+{
+    const struct job *job = table->job;
+    bool is_counted = false;
+    *ret_sum = MESSAGE_PART(TableCounts, table_counts, .table = table->id);
+    for (size_t i = 0; i < job->shares_count; i++) {
+        const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
+        const WIRE(TableCounts) *counts = use ? view_counts_in(use, table->id, place) : NULL;
+        if (!counts || counts->behind_rank >= job->workers || counts->minimum_clock == 0)
+            continue;
+        view_add_lane(ret_sum, counts);
+        is_counted = true;
+    }
+    return is_counted;
+}
+
+/* Returns false if memory is missing; the view lacks parts then. */
+static bool table_view_fill(const struct view_source *source, const struct job_table *table,
+                            size_t place, WIRE(TableView) * view)
+{
+    WIRE(TableCounts) sum;
+    *view = MESSAGE_PART(TableView, table_view);
+    view->spec = source->take(source->context, sizeof *view->spec);
+    if (!view->spec)
+        return false;
+    *view->spec = table_spec_of(table->terms, NULL);
+    view->spec->name = view_text(source, table->name);
+    view->failure = view_text(source, table->failure ? table->failure : "");
+    if (!view->spec->name || !view->failure)
+        return false;
+    if (!view_sum_lanes(table, place, &sum))
+        return true;
+    view->counts = source->take(source->context, sizeof *view->counts);
+    if (view->counts)
+        *view->counts = sum;
+    return view->counts != NULL;
+}
+
+bool table_views_add(const struct job *job, void *(*take)(void *context, size_t bytes),
+                     void *context, WIRE(JobView) * view)
+{
+    const struct view_source source = {take, context};
+    if (job->index->tables.count == 0)
+        return true;
+    view->tables = take(context, job->index->tables.count * sizeof(WIRE(TableView) *));
+    if (!view->tables)
+        return false;
+    job_each_table(table, job)
+    {
+        WIRE(TableView) *row = take(context, sizeof *row);
+        if (!row)
+            return false;
+        view->tables[view->n_tables++] = row;
+        if (!table_view_fill(&source, table, view->n_tables - 1, row))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,34 @@
+/* Time that the mapper's thread has spent on unmapping a job's memory. The connection or its job
+ * may have ended before. S15 of svc/fabric/shm/README.md. */
+#ifndef GRADPOOL_FABRIC_SHM_MAP_TOLL_H
+#define GRADPOOL_FABRIC_SHM_MAP_TOLL_H
+
+#include "svc/base/list.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fabric_group;
+
+struct shm_toll {
+    struct list link; /* node in shm_fabric.tolls while connections use the toll; for the lane */
+    struct fabric_group *group; /* of a job; the lane does not use it after the last connection */
+    unsigned conns;
+    atomic_uint users; /* connections, and mapped memory */
+    _Atomic uint64_t spent_ns;
+};
+
+/* Adds a connection to the toll of its group. Without memory for a toll, no time is charged. */
+void shm_toll_join(struct list *tolls, struct fabric_group *group);
+/* Ends the use by a connection. */
+void shm_toll_leave(struct list *tolls, const struct fabric_group *group);
+/* Begins the use of the group's toll by mapped memory. Returns the toll, or NULL if there is
+ * none. */
+struct shm_toll *shm_toll_share(struct list *tolls, const struct fabric_group *group);
+/* Adds the time of unmapping, and ends the use by this memory. Any thread. NULL is allowed. */
+void shm_toll_pay(struct shm_toll *toll, uint64_t spent_ns);
+/* Returns a toll with time, and resets this time; NULL: there is none. */
+struct shm_toll *shm_toll_next(struct list *tolls, uint64_t *ret_ns);
+
+#endif

@@ -1,0 +1,35 @@
+/* Turns of a fabric's connections in its polls: tenants take turns, and so do the jobs of a tenant,
+ * and the connections of a job. The order depends on numbers of events and connections only, never
+ * on time: with few connections, each poll reads all of them, also on a slow host. */
+#ifndef GRADPOOL_FABRIC_TURNS_H
+#define GRADPOOL_FABRIC_TURNS_H
+
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/group.h"
+
+struct fabric_turns {
+    struct list loose;   /* connections without a group, which do not take turns */
+    struct list tenants; /* turns of tenants */
+};
+
+/* Writes events of the connection with this node, and returns their number. Returns -1 if this poll
+ * has read the connection already. May remove this node, but no other one. */
+typedef int fabric_take_fn(struct list *node, struct fabric_event *events, int events_max);
+
+static inline void fabric_turns_init(struct fabric_turns *turns)
+{
+    list_init(&turns->loose);
+    list_init(&turns->tenants);
+}
+
+/* Calls take() for connections in turn, and returns the number of events. The next call begins with
+ * the first connection, job and tenant that this call has not reached. */
+int fabric_turns_take(struct fabric_turns *turns, fabric_take_fn *take, struct fabric_event *events,
+                      int events_max);
+
+/* Adds the connection's node to the turn of its job. NULL: the connection has no group. */
+void fabric_turns_join(struct fabric_turns *turns, struct fabric_turn *job, struct list *node);
+/* Removes the node. `job` as in fabric_turns_join(). */
+void fabric_turns_leave(struct fabric_turn *job, struct list *node);
+
+#endif
