@@ -28,6 +28,7 @@ static const struct command {
     {"migrate", "what a job notices of its tasks' migrations", migrate_command},
     {"names", "many named tensors beside one of the same bytes", names_command},
     {"parameters", "a model of 5,000 small parameters at each door", parameters_command},
+    {"resize", "what the others notice when a worker joins or leaves", resize_command},
     {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
     {"stragglers", "a slow lane, and how much of what it costs is won back", stragglers_command},
     {"tables", "tables of keyed rows: updates, pulls and pushes, memory, clocks", tables_command},

@@ -26,6 +26,7 @@ int faults_command(int argc, char **argv);
 int migrate_command(int argc, char **argv);
 int names_command(int argc, char **argv);
 int parameters_command(int argc, char **argv);
+int resize_command(int argc, char **argv);
 int savings_command(int argc, char **argv);
 int stragglers_command(int argc, char **argv);
 int tables_command(int argc, char **argv);

@@ -70,8 +70,9 @@ typedef struct gp_deal {
 
 /* Sets the deal of the job, and declares the `count` tensors of `specs` (which may be 0) as
  * gp_tensors_declare() does. In each step every rank pushes the same tensors equally often. Declare
- * all tensors here: then a late worker enters all of them at the same step. Called once, before the
- * first gp_step_begin().
+ * all tensors here: then a late worker enters all of them at the same step. A late worker connects
+ * to its lanes here and enters with its first gp_step_begin(), push or gp_job_resize(): until then
+ * the other ranks train on without a wait. Called once, before the first gp_step_begin().
  *
  * Errors, after which the same call may be made again: those of gp_tensors_declare(); -EINVAL a
  * field of `deal`; -EEXIST the job has a deal already; -EOPNOTSUPP a job with backup workers. Ranks

@@ -89,9 +89,16 @@ static int route_add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *sai
     return error;
 }
 
+/* Returns whether rounds of the tensor take place without this rank. */
+static bool route_is_outside(const struct gp_tensor *t)
+{
+    return t->knows_ranks && !ranks_have(t->ranks, t->job->rank);
+}
+
 static void route_await_entry(struct piece *p)
 {
     p->is_entering = p->owes_standing = true;
+    p->is_outside = route_is_outside(p->tensor);
     p->tensor->entering++;
     link_announce(p->link, p);
 }
@@ -190,6 +197,7 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->link = link;
     p->copy_told = 0;
     p->epoch = said->epoch;
+    p->is_outside = p->is_outside && route_is_outside(p->tensor);
     p->is_orphan = false;
     p->owes_standing = true;
     p->fence = route_fence(p, former, is_released);

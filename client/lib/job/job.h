@@ -17,6 +17,7 @@
 /* prefix in the names of tensors that the library itself declares */
 #define NAME_RESERVED "gradpool."
 
+struct entry;
 struct job_steps;
 struct job_tables;
 struct link;
@@ -87,6 +88,7 @@ struct gp_job {
     struct progress progress;
     uint64_t stall_told_ns; /* time at which a stall was last logged; 0: never */
     struct late late;
+    struct entry *entry; /* request of a late worker to enter; NULL: none was made */
 };
 
 /* Returns 0, or an error with text: -EINVAL for NULL, -ECHILD in a forked child. */

@@ -34,6 +34,8 @@ struct piece {
     bool owes_standing; /* a new owner needs a READY even if no round is open */
     /* the lane still has to send the number of the last round to this late worker (L21) */
     bool is_entering;
+    /* the lane does not know this late worker yet, and gets no READY (L99) */
+    bool is_outside;
     /* this rank stores the copy of the piece's state, if the job has such copies (L28) */
     bool keeps_copy;
     void *copy; /* memory for two states, lent to lanes; NULL: not allocated */

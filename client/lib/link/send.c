@@ -288,6 +288,8 @@ void link_flush_all(struct gp_job *job)
 
 void link_announce(struct link *l, struct piece *p)
 {
+    if (p->is_outside)
+        return; /* the route of the entry follows */
     if (list_is_empty(&p->unsent)) {
         list_append(&l->unsent, &p->unsent);
         l->job->unsent++;
@@ -301,7 +303,8 @@ bool link_query(struct link *l, const struct piece *p)
                                  .word = p->word,
                                  .piece = p->id,
                                  .round = p->is_entering ? 0 : p->tensor->round};
-    return l->state == LINK_OPEN && fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
+    return l->state == LINK_OPEN && !p->is_outside &&
+           fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
 }
 
 /* Sends a goodbye. Without a goodbye the service would treat the end of this worker as a crash, and

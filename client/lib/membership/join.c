@@ -145,7 +145,7 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
         .node = job->host, .loss_limit_ppm = spec->loss_limit_ppm, .durability = spec->durability,
         .pid = pid, .pid_namespace = process_namespace(), .identity = process_identity(pid),
         .lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS),
-        .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS));
+        .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS), .asks_entry = true);
     describe_backup(job, &spec->backup, spec->workers);
     warn_of_few(spec);
     struct control_options options = {.endpoint = &client->endpoint,

@@ -7,6 +7,7 @@
 #include "client/lib/job/tensor.h"
 #include "client/lib/link/link.h"
 #include "client/lib/report/timeline.h"
+#include "client/lib/round/entry.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/state.h"
 #include "client/lib/steps/internal.h"
@@ -27,6 +28,7 @@ void leave_free(struct gp_job *job)
     pthread_mutex_destroy(&job->lock);
     tensor_table_fini(job);
     steps_free(job);
+    entry_free(job);
     free(job->slots);
     free(job);
 }

@@ -1,6 +1,7 @@
 /* Changes the number of workers of a job: sends the request to the coordinator, then waits until
  * ranks and lanes have changed (L29). */
 #include "client/lib/job/tensor.h"
+#include "client/lib/round/entry.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
@@ -83,8 +84,8 @@ static int say_what_lags(const struct resizing *z, const struct gp_tensor *t, in
         if (ranks_have(z->job->membership.ranks, rank) && !ranks_have(t->ranks, rank))
             return client_error(
                 -ETIMEDOUT,
-                "job '%s' with %u workers: rank %u has joined, but has not declared tensor '%s' "
-                "within %d ms; look at that rank, or raise timeout_ms",
+                "job '%s' with %u workers: rank %u has joined, but has not declared tensor '%s', "
+                "or has not begun a step, within %d ms; look at that rank, or raise timeout_ms",
                 z->job->name, z->workers, rank, t->name, timeout_ms);
     }
     return client_error(-ETIMEDOUT,
@@ -142,6 +143,7 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     pthread_mutex_lock(&job->lock);
     if (error == 0) {
         hold_note_standing(job, true);
+        entry_ask(job); /* the resize waits for the entry of this rank, too */
         error = await_resized(&z, deadline_ns, timeout_ms);
         hold_note_standing(job, false);
     }

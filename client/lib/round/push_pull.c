@@ -6,6 +6,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
+#include "client/lib/round/entry.h"
 #include "client/lib/round/push.h"
 #include "client/lib/session/process.h"
 
@@ -294,6 +295,8 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
     } else {
         t->is_queued = true;
         s->job->queued++;
+        if (t->entering > 0)
+            entry_ask(s->job);
     }
     return 0;
 }

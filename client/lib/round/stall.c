@@ -167,6 +167,9 @@ static void say_lane(const struct gp_request *q, const struct piece *p, char *te
         say_unreachable(q->job, text);
     } else if (q->queries > 0) {
         text_append(text, ERR_TEXT_BYTES, "%s does not answer", name);
+    } else if (p->is_outside) {
+        text_append(text, ERR_TEXT_BYTES,
+                    "this rank joined late, and the other ranks have not ended a step since");
     } else if (p->is_entering) {
         text_append(text, ERR_TEXT_BYTES,
                     "this rank joined late, and %s has not sent its first round yet", name);

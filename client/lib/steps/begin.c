@@ -2,6 +2,7 @@
  * record at the beginning of the next step. This file owns the phases of struct job_steps. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/job/tensor.h"
+#include "client/lib/round/entry.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/wait.h"
 #include "client/lib/session/process.h"
@@ -282,6 +283,7 @@ static int begin_send_late(const struct beginning *b)
         begin_describe_late(b);
         return GP_LEAVES;
     }
+    entry_ask(job);
     if (!engine_run(&job->engine, b->deadline_ns, begin_has_entered, job))
         return client_error(-ETIMEDOUT,
                             "job '%s': rank %u has not entered all tensors after %" PRIu64

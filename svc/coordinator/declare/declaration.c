@@ -67,7 +67,8 @@ static bool is_ready(const struct tensor *tensor)
  * answered. */
 static bool try_answer(struct wait *wait, struct job *job, const struct declared *declaration)
 {
-    bool ready = true;
+    const struct session *session = wait->peer->session;
+    bool ready = true, is_ahead = entering_is_ahead(job, session->rank);
     if (job->failure) {
         peer_fail(wait->peer, wait->request, -ECONNRESET, "job %s has failed: %s", job->name,
                   job->failure);
@@ -84,7 +85,7 @@ static bool try_answer(struct wait *wait, struct job *job, const struct declared
             peer_fail(wait->peer, wait->request, tensor->failure_code, "%s", tensor->failure);
         if (!tensor || tensor->failure)
             return true;
-        ready = ready && is_ready(tensor) && members_has_entered(tensor, wait->peer->session);
+        ready = ready && is_ready(tensor) && (is_ahead || members_has_entered(tensor, session));
     }
     if (ready)
         send_routes(wait, job, declaration);

@@ -342,6 +342,7 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor)
     job->tensors[job->tensors_count++] = tensor;
     hash_add(&job->index->by_name, &tensor->by_name, hash_text(tensor->name));
     job->index->bytes += tensor_bytes(tensor, tensor->elements);
+    job->index->has_steps |= strcmp(tensor->name, TERMS_STEPS_NAME) == 0;
     return 0;
 }
 
@@ -408,6 +409,7 @@ void jobs_remove_tensor(struct job *job, struct tensor *tensor)
         piece_detach(tensor, &tensor->pieces[i]);
     job->index->pieces_count -= tensor->pieces_count;
     job->index->bytes -= tensor_bytes(tensor, tensor->elements);
+    job->index->has_steps &= strcmp(tensor->name, TERMS_STEPS_NAME) != 0;
     hash_remove(&job->index->by_name, &tensor->by_name);
     job->tensors_count--;
     memmove(&job->tensors[at], &job->tensors[at + 1],

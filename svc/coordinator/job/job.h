@@ -128,6 +128,7 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
+    bool asks_entry, wants_entry; /* an EnterRequest is to be awaited (K108); has arrived */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time of this connection in the coordinator before the session began */
@@ -171,9 +172,9 @@ struct table_list {
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
-    size_t capacity; /* allocated length of job.tensors */
+    size_t capacity, pieces_count; /* allocated length of job.tensors; pieces of all tensors */
     struct hash_table by_name;
-    size_t pieces_count;
+    bool has_steps;       /* one of the tensors is that of step records (TERMS_STEPS_NAME) */
     uint64_t bytes;       /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
     struct table_list tables;

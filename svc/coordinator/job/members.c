@@ -30,12 +30,28 @@ uint32_t members_training(const struct job *job)
     return count ? count : 1;
 }
 
+/* Returns whether new tensors begin without late workers: in a job with step records, as long as
+ * other ranks of the tensor remain. The late workers enter all tensors together (K108). */
+static bool begins_without_late(const struct tensor *tensor)
+{
+    const struct job *job = tensor->job;
+    if (!job->index->has_steps)
+        return false;
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (members_have(job, rank) && !members_is_new(job, rank) &&
+            terms_have_rank(&tensor->terms, rank))
+            return true;
+    return false;
+}
+
 void members_begin(struct tensor *tensor)
 {
     const struct job *job = tensor->job;
+    bool lacks_late = begins_without_late(tensor);
     memset(tensor->members, 0, sizeof tensor->members);
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank))
+        if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank) &&
+            !(lacks_late && members_is_new(job, rank)))
             ranks_add(tensor->members, rank);
     tensor->grouped = job->ranks->version;
 }

@@ -15,8 +15,8 @@ uint32_t members_training(const struct job *job);
 /* Returns whether this rank of an elastic job has left or was lost. Its declares are then
  * ignored. */
 bool members_is_gone(const struct job *job, uint32_t rank);
-/* Sets the members of a new tensor: all members of the job that are in the tensor's set of
- * ranks. */
+/* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks,
+ * in a job with step records without late workers that have not entered. */
 void members_begin(struct tensor *tensor);
 /* Returns the terms of the tensor as they are sent to lanes, with the present members as the set of
  * ranks. The result is the tensor's own terms, or `buffer`. */

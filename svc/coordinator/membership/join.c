@@ -330,6 +330,7 @@ static int join(struct peer *p, const WIRE(JoinRequest) * request, struct job *j
             "gradpool serve has no memory for another rank of job %.64s; raise its memory limit",
             job->name);
     session->identity = identify(p, request, &session->pid);
+    session->asks_entry = request->asks_entry;
     while (session->number == 0)
         if (getrandom(&session->number, sizeof session->number, 0) < 0)
             break;
@@ -507,6 +508,7 @@ void join_handle(struct peer *p, const envelope *request)
     if (!session)
         return fail_unknown(p, request->id, join);
     session->job->terms->durability = durability_of(p->service, join);
+    session->asks_entry = join->asks_entry;
     resume(p, request->id, session);
     keeping_check(session->job); /* from here on the durability of the job is known (K57) */
 }

@@ -1,29 +1,50 @@
 /* Late workers enter all tensors between the same two iterations: one rank is held at the end of an
  * iteration while lanes add the late workers. If no rank can be held, late workers enter each
  * tensor at its open round. In a job with step records they wait instead, because a step has one
- * set of ranks. This file decides when the ranks change; regroup.c changes them (RULES.md: K52). */
+ * set of ranks; there they declare and connect first, and the hold begins when they ask for their
+ * entry. This file decides when the ranks change; regroup.c changes them (RULES.md: K52, K108). */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/iteration_hold.h"
+#include "svc/coordinator/session/kept.h"
+#include "svc/coordinator/session/session.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#define DECLARE_NS NS_PER_S /* longest time between two declares of a late worker */
+#define DECLARE_NS NS_PER_S      /* longest time between two declares of a late worker */
+#define ENTER_NS (10 * NS_PER_S) /* pause between two looks at an EnterRequest */
 
-static bool is_new(const struct job *job, uint32_t rank)
+bool entering_is_strict(const struct job *job) { return job->index->has_steps; }
+
+/* A worker without a connection counts as ahead: a coordinator that was started again does not know
+ * yet whether the worker asks for its entry. */
+bool entering_is_ahead(const struct job *job, uint32_t rank)
 {
-    return members_have(job, rank) && members_is_new(job, rank);
+    const struct session *session = job->sessions[rank];
+    return session && (session->asks_entry || !session->peer) && entering_is_strict(job) &&
+           members_is_new(job, rank);
 }
 
-static bool has_new(const struct job *job)
+bool entering_may(const struct job *job, uint32_t rank)
+{
+    return !entering_is_ahead(job, rank) ||
+           (job->sessions[rank]->peer && job->sessions[rank]->wants_entry);
+}
+
+static bool is_coming(const struct job *job, uint32_t rank)
+{
+    return members_have(job, rank) && members_is_new(job, rank) && entering_may(job, rank);
+}
+
+static bool has_coming(const struct job *job)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++)
-        if (is_new(job, rank))
+        if (is_coming(job, rank))
             return true;
     return false;
 }
@@ -31,11 +52,6 @@ static bool has_new(const struct job *job)
 static void told_at_once(const struct job *job, const char *why)
 {
     log_info("job %s: late workers enter in the middle of an iteration: %s", job->name, why);
-}
-
-bool entering_is_strict(const struct job *job)
-{
-    return jobs_tensor_named(job, TERMS_STEPS_NAME) != NULL;
 }
 
 /* Tries to hold a rank again after RETRY_NS. */
@@ -58,7 +74,9 @@ static void came(struct service *s, uint64_t id, int code, const char *text)
         told_at_once(job, text);
     holding_end_in(job, CALL_DEADLINE_NS);
     regrouping_check(job);
-    if (!job_has_claim(job, CLAIM_REGROUP))
+    if (!has_coming(job))
+        holding_end(job);
+    else if (!job_has_claim(job, CLAIM_REGROUP))
         holding_end_in(job, DECLARE_NS);
 }
 
@@ -128,7 +146,7 @@ static bool ask_to_hold(struct job *job)
 
 bool entering_may_begin(struct job *job, bool somebody_goes)
 {
-    bool comes = job->ranks->entering == ENTERING_WAITS || has_new(job);
+    bool comes = job->ranks->entering == ENTERING_WAITS || has_coming(job);
     bool is_allowed = job->ranks->entering == ENTERING_AT_ONCE && !entering_is_strict(job);
     if (is_allowed)
         return true;
@@ -151,20 +169,43 @@ static bool lacks(const struct session *session, const struct tensor *tensor)
            !members_has_entered(tensor, session);
 }
 
+static bool rank_lacks_tensors(const struct job *job, uint32_t rank)
+{
+    const struct session *session = job->sessions[rank];
+    for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++)
+        if (lacks(session, job->tensors[i]))
+            return true;
+    return false;
+}
+
 static bool lacks_tensors(const struct job *job)
 {
+    for (uint32_t rank = 0; rank < job->workers; rank++)
+        if (rank_lacks_tensors(job, rank))
+            return true;
+    return false;
+}
+
+/* Returns whether a late worker will soon declare more tensors. A worker that asks for its entry
+ * declares all tensors before. */
+static bool awaits_declares(const struct job *job)
+{
+    bool is_strict = entering_is_strict(job);
     for (uint32_t rank = 0; rank < job->workers; rank++) {
         const struct session *session = job->sessions[rank];
-        for (size_t i = 0; session && members_have(job, rank) && i < job->tensors_count; i++)
-            if (lacks(session, job->tensors[i]))
-                return true;
+        bool is_known = is_strict && session && session->asks_entry;
+        if (is_known ? is_coming(job, rank) : rank_lacks_tensors(job, rank))
+            return true;
     }
     return false;
 }
 
 void entering_waits(struct job *job)
 {
-    if (job->ranks->entering == ENTERING_AT_ONCE)
+    bool is_idle = job->ranks->entering == ENTERING_WAITS && !has_coming(job);
+    if (is_idle)
+        holding_end(job);
+    if (is_idle || job->ranks->entering == ENTERING_AT_ONCE)
         job->ranks->entering = ENTERING_NOT;
 }
 
@@ -175,10 +216,29 @@ void entering_went_on(struct job *job)
     job->ranks->entering = ENTERING_NOT;
     job->ranks->is_growing =
         job->ranks->is_growing && (members_count(job) < job->ranks->wanted || lacks_tensors(job));
+    kept_check_soon(job->service, entering_handle);
     if (!holding_is_held(job, HOLD_ROUNDS))
         return;
-    if (lacks_tensors(job))
+    if (awaits_declares(job))
         holding_end_in(job, DECLARE_NS);
     else
         holding_end(job);
+}
+
+/* Keeps the request until the entry. */
+void entering_handle(struct peer *p, const envelope *message)
+{
+    if (!p->session)
+        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
+    struct job *job = p->session->job;
+    if (job->failure)
+        return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,
+                         job->failure);
+    if (!entering_is_ahead(job, p->session->rank))
+        return peer_reply_done(p, message->id);
+    if (!p->session->wants_entry)
+        log_info("%s has declared its tensors and enters", SESSION_NAME(p->session));
+    p->session->wants_entry = true;
+    kept_add(p, message, ENTER_NS, entering_handle, "their entry");
+    regrouping_check(job);
 }

@@ -49,6 +49,8 @@ void members_leave(struct session *session)
 {
     struct job *job = session->job;
     struct err err;
+    if (entering_is_ahead(job, session->rank))
+        regrouping_let_go(job, session->rank);
     for (size_t i = 0; i < job->tensors_count; i++)
         tensor_set_rank(job->tensors[i], session->rank, false);
     job->ranks->version++;

@@ -21,6 +21,14 @@ void members_handle_resize(struct peer *p, const envelope *message);
 /* Returns whether late workers enter only between two iterations, because the job has step records.
  * A regrouping then handles leaving ranks without a wait for late workers. */
 bool entering_is_strict(const struct job *job);
+/* Returns whether the rank is a late worker that declares and connects to lanes before its entry
+ * (K108). Its declares are then answered at once, and lanes keep its connections. */
+bool entering_is_ahead(const struct job *job, uint32_t rank);
+/* Returns whether the next regrouping may add the rank, a member of the job, to the tensors that it
+ * has declared. */
+bool entering_may(const struct job *job, uint32_t rank);
+/* Handles an EnterRequest. */
+void entering_handle(struct peer *p, const envelope *message);
 /* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
  * about to be held at the end of its iteration. regrouping_check() is called again once the rank is
  * held. */
@@ -28,7 +36,8 @@ bool entering_may_begin(struct job *job, bool somebody_goes);
 /* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
  * the coordinator can hold it at once. */
 void entering_asked_for(struct job *job);
-/* Called when no regrouping is needed, or none can begin now. */
+/* Called when no regrouping is needed, or none can begin now. Ends the hold if all late workers
+ * have gone. */
 void entering_waits(struct job *job);
 /* Called at the end of a regrouping. The held rank continues when the late workers have entered all
  * tensors. */
@@ -40,6 +49,8 @@ void entering_went_on(struct job *job);
  * these conditions. Has no effect on a job that is not elastic. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
+/* Lets lanes close the connections of a late worker that has gone before its entry. */
+void regrouping_let_go(struct job *job, uint32_t rank);
 /* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for
  * the aggregator's lanes to release pieces fails. */
 void regrouping_aggregator_gone(const struct aggregator *a);

@@ -100,6 +100,19 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
+/* Sets the ranks of a regrouping, with or without the late workers that may enter. The connections
+ * of other late workers are ended: they belong to an earlier worker of the rank. */
+static void plan_ranks(const struct job *job, bool has_late, struct regrouping *r)
+{
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        bool is_member = members_have(job, rank), is_new = members_is_new(job, rank);
+        if (is_member && (!is_new || (has_late && entering_may(job, rank))))
+            ranks_add(r->have, rank);
+        if (!is_member || (is_new && !entering_is_ahead(job, rank)))
+            ranks_add(r->gone, rank);
+    }
+}
+
 /* Plans a regrouping of all tensors that need one, with or without the late workers. Returns NULL
  * if no tensor needs one, memory is missing, or a piece is not ready on a connected lane yet. */
 static struct regrouping *plan(struct job *job, bool has_late)
@@ -107,12 +120,8 @@ static struct regrouping *plan(struct job *job, bool has_late)
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
     uint64_t ranks[TERMS_RANK_WORDS];
     bool waits = !r;
-    for (uint32_t rank = 0; r && rank < job->workers; rank++) {
-        if (members_have(job, rank) && (has_late || !members_is_new(job, rank)))
-            ranks_add(r->have, rank);
-        if (!members_have(job, rank) || members_is_new(job, rank))
-            ranks_add(r->gone, rank);
-    }
+    if (r)
+        plan_ranks(job, has_late, r);
     for (size_t i = 0; r && i < job->tensors_count; i++) {
         struct tensor *tensor = job->tensors[i];
         if (tensor->failure || !wanted_members(tensor, r->have, ranks) || ranks_are_none(ranks) ||
@@ -450,6 +459,26 @@ static void tell_of_more(struct job *job)
     for (size_t i = 0; !ranks_are_none(more) && i < job->shares_count; i++)
         if (job->shares[i].pieces > 0)
             (void)send_release(job, job->shares[i].lane, &nothing, more);
+}
+
+static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
+{
+    if (!reply && code != -ECONNRESET && code != -ENOTCONN)
+        log_warn("a lane did not close the connection of a rank that has gone: %s; see the log of "
+                 "its aggregator",
+                 text);
+}
+
+void regrouping_let_go(struct job *job, uint32_t rank)
+{
+    uint64_t gone[TERMS_RANK_WORDS] = {0};
+    ranks_add(gone, rank);
+    for (size_t i = 0; i < job->shares_count; i++) {
+        struct lane *lane = job->shares[i].lane;
+        if (job->shares[i].pieces > 0 && lane->aggregator->state == AGGREGATOR_UP)
+            lane_call(lane, let_go, NULL, 0, RELEASE_REQUEST, release_request, .job_id = job->id,
+                      .gone = {sizeof gone, (uint8_t *)gone});
+    }
 }
 
 static void begin(struct job *job, struct regrouping *r)

@@ -290,6 +290,19 @@ class Durability(unittest.TestCase):
         self.assertLess(rounds * sum(row['lane_cpu_ms'] for row in rows) / 1e3, spent.cpu_s())
 
 
+class Resize(unittest.TestCase):
+    def test_pauses_of_growth_and_shrink_are_printed_and_every_result_is_right(self):
+        answer = bench('resize', '--json', '--cycles', 1, '--state-bytes', 4000,
+                       '--gradient-bytes', 4000, '--compute-ms', 2, '--setup-ms', 50)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        rows = [json.loads(line) for line in answer.stdout.splitlines()]
+        self.assertEqual([(r['transport'], r['cycles'], r['wrong']) for r in rows],
+                         [('shm', 1, 0), ('tcp', 1, 0)])
+        for row in rows:
+            self.assertGreaterEqual(row['step_ms'], 2)
+            self.assertEqual(row['grow_pause_ms_p50'], row['grow_pause_ms_p90'])
+
+
 class Tables(unittest.TestCase):
     NAMES = ['apply_of_floor', 'apply_row_ns', 'exchange_cpu_s_shm', 'exchange_clock_ms_shm',
              'exchange_cpu_s_tcp', 'exchange_clock_ms_tcp', 'small_clock_ms_shm',

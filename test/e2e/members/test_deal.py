@@ -158,6 +158,50 @@ class Changes(Steps):
         self.assertEqual(set(used.values()), {1})
         self.check_whole_epochs(used, 200)
 
+    def prepare(self, transport):
+        """Starts a late worker that declares and prepares its first step. Returns the logs of ranks
+        0 and 2, and the file that ends the preparation."""
+        go = self.folder / 'go'
+        how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
+        logs = [self.start(rank, transport, 2, 3, 0, resizes=resizes, **how)
+                for rank, resizes in enumerate(([(20, 3, 0)], []))]
+        late = self.start(2, transport, 2, 3, 0, ELASTIC_WORKER_PREPARES=str(go), **how)
+        self.await_line(late, 2, 'declared')
+        self.await_more_steps(logs[0], 50)
+        self.assertEqual(late.read_text(), 'declared\n')
+        return logs[0], late, go
+
+    def await_more_steps(self, log, count):
+        before = log.read_text().count('step ')
+        until(lambda: log.read_text().count('step ') > before + count, 'more steps',
+              process=self.service.serve)
+
+    def enter_after_preparation(self, transport):
+        _, late, go = self.prepare(transport)
+        go.touch()
+        self.end_all(late, 100)
+        used = self.check_steps()
+        self.assertEqual(set(used.values()), {1})
+        self.check_whole_epochs(used, 200)
+
+    def test_steps_do_not_wait_while_a_late_worker_prepares_shm(self):
+        self.enter_after_preparation('shm')
+
+    def test_steps_do_not_wait_while_a_late_worker_prepares_tcp(self):
+        self.enter_after_preparation('tcp')
+
+    def test_a_late_worker_that_dies_while_it_prepares_is_replaced(self):
+        log, _, go = self.prepare('shm')
+        self.running[2].kill()
+        self.running.pop(2).communicate()
+        self.await_more_steps(log, 50)
+        go.touch()
+        late = self.start(2, 'shm', 2, 3, 0, samples=200, epochs=10 ** 6, continues=1)
+        self.end_all(late, 100)
+        used = self.check_steps()
+        self.assertEqual(set(used.values()), {1})
+        self.check_whole_epochs(used, 200)
+
     def test_a_worker_that_joins_after_the_end_gets_that_reason(self):
         go = self.folder / 'go'
         self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=400)
@@ -167,6 +211,20 @@ class Changes(Steps):
         go.touch()
         self.end(1)
         self.assertEqual(late.read_text().split(), ['joined', 'ended'])
+
+    def test_a_late_worker_that_prepares_beyond_the_end_gets_that_reason(self):
+        go = self.folder / 'go'
+        how = {'samples': 40000, 'epochs': 1}
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
+        self.await_line(log, 0, 'resizes 2')
+        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
+        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_PREPARES=str(go), **how)
+        self.await_line(late, 1, 'declared')
+        self.running[0].send_signal(signal.SIGCONT)
+        self.end(0)
+        go.touch()
+        self.end(1)
+        self.assertEqual(late.read_text().split(), ['declared', 'ended'])
 
     def test_a_worker_that_joins_as_the_training_ends_gets_the_state_or_the_reason(self):
         go = self.folder / 'go'

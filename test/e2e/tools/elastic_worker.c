@@ -8,7 +8,7 @@
  * the worker leaves without the end of the resize.
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
- * exists. */
+ * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
@@ -224,10 +224,11 @@ static void join(gp_client *client, const gp_job_spec *spec)
     must(result, "join");
 }
 
-static void await_file(void)
+/* Writes the line, and waits for the file that the variable names. */
+static void await_file(const char *variable, const char *line)
 {
-    const char *path = getenv("ELASTIC_WORKER_AWAITS");
-    fprintf(file, path ? "joined\n" : "");
+    const char *path = getenv(variable);
+    fprintf(file, "%s", path ? line : "");
     for (int tries = 0; path && access(path, F_OK) != 0 && tries < WAIT_MS; tries++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
@@ -264,8 +265,9 @@ int main(int argc, char **argv)
         read_resizes();
     must(gp_connect(NULL, NULL, &client), "connect");
     join(client, &spec);
-    await_file();
+    await_file("ELASTIC_WORKER_AWAITS", "joined\n");
     must(gp_deal_declare(job, &deal, specs, TENSORS, tensors), "deal");
+    await_file("ELASTIC_WORKER_PREPARES", "declared\n");
     run(deal.batch);
     end_resizes(0);
     gp_disconnect(client);

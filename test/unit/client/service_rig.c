@@ -278,6 +278,10 @@ static void answer(struct service_rig *rig, uint32_t i, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REQUEST: ticket(rig, i, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_HELD_REQUEST: note_held(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_RESIZE_REQUEST: resize(rig, channel, request); break;
+    case GRADPOOL__WIRE__ENVELOPE__BODY_ENTER_REQUEST:
+        rig->entries++;
+        reply_done(channel, request->id);
+        break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LATE_REQUEST: tell_late(rig, channel, request); break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEAVE_REQUEST:
         rig->leaves++;

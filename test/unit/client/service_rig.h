@@ -142,6 +142,7 @@ struct service_rig {
     uint32_t workers_max;     /* maximum number of workers of the job; 0: `workers` */
     uint32_t resizes, wanted; /* number of resize requests, and the size in the last one */
     bool ignores_resizes, holds_entries;
+    uint32_t entries;          /* number of requests of late workers to enter */
     int held[SCRIPT_HELD_MAX]; /* states of holds reported by ranks, with number and reason */
     uint64_t held_of[SCRIPT_HELD_MAX];
     int held_code;

@@ -14,6 +14,7 @@ static void joining_request(envelope *e, WIRE(JoinRequest) * join, struct joinin
     join_request(e, join, MEMBERS_JOB, how.rank, how.workers);
     join->workers_max = how.workers_max;
     join->continues = how.continues;
+    join->asks_entry = how.asks_entry;
     if (how.pid)
         join_request_of_process(join, how.pid);
 }

@@ -19,6 +19,7 @@ struct member {
 struct joining {
     uint32_t rank, workers, workers_max;
     bool continues;
+    bool asks_entry;
     int pid; /* 0: a process of another host */
 };
 /* Sends the request. The caller waits for the reply. */

@@ -186,6 +186,187 @@ static void in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left(v
     assert_int_equal(ranks, 1u << 2);
 }
 
+/* ---- a late worker that declares and connects before its entry (K108) ---- */
+
+static struct joining ahead(uint32_t rank)
+{
+    struct joining joining = how(rank);
+    joining.asks_entry = true;
+    return joining;
+}
+
+static uint64_t ask_to_enter(struct scene *s, uint32_t rank)
+{
+    WIRE(EnterRequest) enter = GRADPOOL__WIRE__ENTER_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    request.body_case = BODY(ENTER_REQUEST);
+    request.enter_request = &enter;
+    return end_send(s->workers[rank].end, &request);
+}
+
+static void expect_done(struct scene *s, uint32_t rank, uint64_t id)
+{
+    envelope *reply = end_expect_reply(s->workers[rank].end, id);
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+}
+
+/* Rank 2 of a job with steps leaves, returns and declares. The declare is answered without a
+ * hold. */
+static struct scene come_ahead(struct rig *rig)
+{
+    uint64_t ranks;
+    struct scene s = begin_with(rig, TERMS_STEPS_NAME);
+    end_leave(s.workers[LATE].end);
+    expect_served(&s, LEFT);
+    s.workers[LATE] = members_join(rig, ahead(LATE));
+    uint64_t id = members_declare(s.workers[LATE].end, TERMS_STEPS_NAME, NULL);
+    members_declared(s.workers[LATE].end, id, &ranks);
+    assert_int_equal(ranks, LEFT);
+    return s;
+}
+
+static void no_rank_is_held_before_the_late_worker_asks_to_enter(void **state)
+{
+    struct scene s = come_ahead(*state);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+    uint64_t id = ask_to_enter(&s, LATE);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    expect_let_go(&s, 0, hold);
+    expect_done(&s, LATE, id);
+    kept_log_expect("has declared its tensors and enters");
+}
+
+static void lanes_keep_the_connections_of_a_late_worker(void **state)
+{
+    struct scene s = come_ahead(*state);
+    s.shadow.gone = 0;
+    ask_to_enter(&s, LATE);
+    say(&s, 0, take_hold(&s, 0), GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    assert_int_equal(s.shadow.gone & ALL, 0);
+}
+
+static void others_leave_without_a_late_worker_that_has_not_asked(void **state)
+{
+    struct scene s = come_ahead(*state);
+    end_leave(s.workers[1].end);
+    expect_served(&s, 1);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+}
+
+static void a_late_worker_that_goes_before_its_entry_holds_nobody(void **state)
+{
+    struct scene s = come_ahead(*state);
+    ask_to_enter(&s, LATE);
+    uint64_t hold = take_hold(&s, 0);
+    s.shadow.gone = 0;
+    end_leave(s.workers[LATE].end);
+    expect_let_go(&s, 0, hold);
+    shadow_take(&s.shadow, s.lane);
+    assert_int_equal(s.shadow.gone, 1u << LATE); /* lanes close its connections */
+    expect_served(&s, LEFT);
+}
+
+static void resume_all(struct scene *s, struct rig *rig)
+{
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        members_resume(rig, &s->workers[rank], rank == LATE ? ahead(rank) : how(rank));
+        s->workers[rank].end->takes_holds = true;
+    }
+}
+
+/* The new coordinator learns with the resumed session that the late worker asks. */
+static void a_restarted_coordinator_waits_for_the_request_to_enter(void **state)
+{
+    struct rig *rig = *state;
+    struct scene s = come_ahead(rig);
+    const struct end before = *s.lane;
+    rig_crash(rig);
+    rig_start(rig);
+    s.lane = shadow_rejoin(&s.shadow, rig, &before, s.workers[0].job);
+    resume_all(&s, rig);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+    uint64_t id = ask_to_enter(&s, LATE);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    expect_let_go(&s, 0, hold);
+    expect_done(&s, LATE, id);
+}
+
+/* The request ends with the connection, and the worker repeats it. */
+static void a_late_worker_without_a_connection_does_not_enter(void **state)
+{
+    struct rig *rig = *state;
+    struct scene s = come_ahead(rig);
+    ask_to_enter(&s, LATE);
+    uint64_t hold = take_hold(&s, 0);
+    end_close(s.workers[LATE].end);
+    rig_settle(rig);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_let_go(&s, 0, hold);
+    members_resume(rig, &s.workers[LATE], ahead(LATE));
+    ask_to_enter(&s, LATE);
+    say(&s, 0, take_hold(&s, 0), GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+}
+
+static void a_worker_that_joins_a_job_without_steps_is_added_when_it_declares(void **state)
+{
+    uint64_t ranks;
+    struct scene s = begin(*state);
+    end_leave(s.workers[LATE].end);
+    expect_served(&s, LEFT);
+    s.workers[LATE] = members_join(*state, ahead(LATE));
+    uint64_t id = members_declare(s.workers[LATE].end, "w", NULL);
+    uint64_t hold = take_hold(&s, 0);
+    say(&s, 0, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    members_declared(s.workers[LATE].end, id, &ranks);
+    assert_int_equal(ranks, ALL);
+    expect_let_go(&s, 0, hold);
+    expect_done(&s, LATE, ask_to_enter(&s, LATE));
+}
+
+/* The other late worker has declared nothing, so the held rank continues after one regrouping. */
+static void a_hold_does_not_wait_for_another_late_worker(void **state)
+{
+    struct scene s = come_ahead(*state);
+    members_resize(s.workers[1].end, WORKERS + 1);
+    struct joining fourth = ahead(WORKERS);
+    fourth.workers = WORKERS + 1;
+    struct member other = members_join(*state, fourth);
+    ask_to_enter(&s, LATE);
+    uint64_t hold = take_hold(&s, 1); /* rank 1 waits for the resize */
+    say(&s, 1, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_let_go(&s, 1, hold);
+    expect_served(&s, ALL);
+    uint64_t id = members_declare(other.end, TERMS_STEPS_NAME, NULL);
+    members_declared(other.end, id, NULL);
+    end_expect_none(s.workers[1].end, BODY(HOLD));
+}
+
+/* A tensor that others declare meanwhile is entered together with the first one. */
+static void a_late_worker_enters_new_tensors_of_others_at_the_same_step(void **state)
+{
+    uint64_t ranks;
+    struct scene s = come_ahead(*state);
+    for (uint32_t rank = 0; rank < LATE; rank++) {
+        uint64_t id = members_declare(s.workers[rank].end, "v", NULL);
+        members_declared(s.workers[rank].end, id, &ranks);
+        assert_int_equal(ranks, LEFT);
+    }
+    members_declared(s.workers[LATE].end, members_declare(s.workers[LATE].end, "v", NULL), &ranks);
+    assert_int_equal(ranks, LEFT);
+    end_expect_none(s.workers[0].end, BODY(HOLD));
+    ask_to_enter(&s, LATE);
+    say(&s, 0, take_hold(&s, 0), GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
+    expect_served(&s, ALL);
+    shadow_until(&s.shadow, s.lane, PIECE + 1, ALL);
+}
+
 static void another_rank_gets_the_hold_when_the_held_rank_is_released(void **state)
 {
     uint64_t id;
@@ -293,6 +474,15 @@ int main(void)
         CASE(in_a_job_with_steps_a_late_worker_waits_until_a_rank_can_be_held),
         CASE(in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter),
         CASE(in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left),
+        CASE(no_rank_is_held_before_the_late_worker_asks_to_enter),
+        CASE(lanes_keep_the_connections_of_a_late_worker),
+        CASE(others_leave_without_a_late_worker_that_has_not_asked),
+        CASE(a_late_worker_that_goes_before_its_entry_holds_nobody),
+        CASE(a_restarted_coordinator_waits_for_the_request_to_enter),
+        CASE(a_late_worker_without_a_connection_does_not_enter),
+        CASE(a_worker_that_joins_a_job_without_steps_is_added_when_it_declares),
+        CASE(a_hold_does_not_wait_for_another_late_worker),
+        CASE(a_late_worker_enters_new_tensors_of_others_at_the_same_step),
         CASE(another_rank_gets_the_hold_when_the_held_rank_is_released),
         CASE(a_training_rank_that_declares_more_does_not_wait_for_late_workers),
         CASE(the_rank_is_held_until_the_late_worker_has_declared_all_tensors),

@@ -290,25 +290,26 @@ class Run:
     def _share_first(self):
         """Copies the state of the lowest present rank to all workers."""
         for giver in itertools.count():     # ends at the latest with this worker as the giver
-            data = self._exchange(giver)
-            if data is not None:
+            kept = self._exchange(giver)
+            if kept is not None:
                 if giver != self.job.rank:
-                    self._state.load(data, self.job, giver)
+                    self._state.load(kept, self.job, giver)
                 return
 
     def _carry(self, giver):
-        data = self._exchange(giver)
+        kept = self._exchange(giver)
         if self._has_state:
             return
-        if data is None:
+        if kept is None:
             self._deal.missed()
         else:
-            self._last = self._state.load(data, self.job, giver)
+            self._last = self._state.load(kept, self.job, giver)
             self._carried, self._has_state = self._last.epoch, True
 
     def _exchange(self, giver):
         given = self._state.save(self._last) if giver == self.job.rank else None
-        return exchange(self.job, self._carrier, given, self._timeout_ms)
+        wants = given is None and not self._has_state
+        return exchange(self.job, self._carrier, given, wants, self._timeout_ms)
 
     # ---- the end ----
 
