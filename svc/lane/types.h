@@ -82,14 +82,14 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
+    bool is_answer;      /* the round in progress sends `kept` to late ranks */
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
     struct parameters *parameters; /* NULL: the piece has no update rule */
-    struct lane_wait *answering; /* of the open round for late ranks (A16); NULL: it never waits */
-    struct takers *takers;       /* NULL: the piece leads no job with backup workers */
-    struct sampled *sampled;     /* NULL: gradients of the piece are not sampled (A97) */
-    uint64_t kept_from;          /* first round whose result is in `kept`; 0: no valid data */
+    struct takers *takers;         /* NULL: the piece leads no job with backup workers */
+    struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
+    uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */

@@ -1,8 +1,7 @@
-/* Writes the parameters after a round, or the result of a sum, to a late rank: one outside the
- * round's set. Before each chunk for a taker the state is checked again: if a later round has
- * written to the state, the taker gets the number of the newest round instead. Any other late rank
- * gets the newest result of the piece, and its answer begins again behind a round that overwrites
- * this result. Each worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
+/* Writes the parameters after a round, or the result of a sum, to a taker: a rank outside the
+ * round's set. Before each chunk the state is checked again: if a later round has written to the
+ * state, the taker gets the number of the newest round instead. Each worker has at most one posted
+ * write. RULES.md: A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -32,8 +31,6 @@ static bool serve_has_kept(const struct piece *p, uint64_t round)
 
 static bool serve_has(const struct piece *p, uint64_t round)
 {
-    if (!piece_follows(p))
-        return true; /* the lane forgets the answers of the piece when a round begins */
     return p->parameters ? parameters_have(p, round) : serve_has_kept(p, round);
 }
 
@@ -44,35 +41,20 @@ static const void *serve_values(const struct piece *p, uint64_t round, uint64_t 
     return p->kept ? kept_result(p, round) + piece_bytes(p, first) : NULL;
 }
 
-/* Sends CLOSED with `round` to the rank. If the rank is no taker, or has requested this round, the
- * result is in its memory. Otherwise the taker requests the result of `round` next. */
+/* Sends CLOSED with `round` to the taker. If `round` is the requested round, the result is in the
+ * memory of the taker. Otherwise the taker requests the result of `round` next. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
     struct announcement *a = rank->late;
-    struct piece *p = rank->piece;
     s->rank = NULL;
     s->next = 0;
     s->is_last = false;
     rank->late = NULL;
-    p->late--;
-    if (round == a->round || !piece_follows(p))
-        rank->clock = a->round;
+    rank->piece->late--;
+    if (round == a->round)
+        rank->clock = round;
     tell_closed(rank->worker, a, round);
-    if (!piece_follows(p))
-        p->job->lane->chunks_are_over(p, false); /* the open round may have waited for the answer */
-}
-
-/* Returns the round whose result the rank receives. */
-static uint64_t serve_round(const struct rank *rank)
-{
-    return piece_follows(rank->piece) ? rank->late->round : rank->piece->round - 1;
-}
-
-/* Returns whether the rank has an array for the result. */
-static bool serve_has_array(const struct announcement *a)
-{
-    return a->output_region != ANNOUNCEMENT_NO_OUTPUT;
 }
 
 /* ---- one chunk ---- */
@@ -81,8 +63,6 @@ static uint64_t serve_elements(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;
     uint64_t left = p->elements - s->next;
-    if (!serve_has_array(s->rank->late))
-        return left;
     uint64_t fits = serving_slot_bytes(p->job) / reduce_element_bytes(p->dtype);
     return left < fits ? left : fits;
 }
@@ -105,9 +85,9 @@ static int serve_write(struct serving *s, uint64_t elements)
     const struct rank *rank = s->rank;
     const struct announcement *a = rank->late;
     struct fabric_conn *conn = rank->worker->conn;
-    const void *values = serve_values(rank->piece, serve_round(rank), s->next);
+    const void *values = serve_values(rank->piece, a->round, s->next);
     uint64_t at = a->output_offset + piece_bytes(rank->piece, s->next);
-    size_t bytes = serve_has_array(a) ? piece_bytes(rank->piece, elements) : 0;
+    size_t bytes = piece_bytes(rank->piece, elements);
     void *mapped = fabric_map(conn, a->output_region, at, bytes);
     if (bytes > 0 && !mapped)
         return serve_post(s, values, at, bytes);
@@ -119,9 +99,8 @@ static int serve_write(struct serving *s, uint64_t elements)
 /* The set is sent with the result, because every rank with a result must know its set (W13). */
 static int serve_set(const struct serving *s)
 {
-    const struct piece *p = s->rank->piece;
-    bool has_set = s->is_last && p->terms.quorum == QUORUM_CHOSEN;
-    return has_set ? tell_set_now(s->rank->worker, quorum_job_round(p, serve_round(s->rank))) : 0;
+    uint64_t number = quorum_job_round(s->rank->piece, s->rank->late->round);
+    return s->is_last ? tell_set_now(s->rank->worker, number) : 0;
 }
 
 /* Handles an error of a write. After -EAGAIN the lane writes again on the connection's ROOM event.
@@ -151,12 +130,12 @@ static uint32_t serve_chunk(struct serving *s)
         return 0;
     }
     s->next += elements;
-    serving_moved(s, p->job->lane);
     if (r == 0) {
         s->is_posted = true;
         s->piece = p;
+        s->posted_ns = p->job->lane->now_ns;
     } else if (s->is_last) {
-        serve_answer(s, serve_round(s->rank));
+        serve_answer(s, s->rank->late->round);
     }
     return TRANSFER_SHARE;
 }
@@ -260,9 +239,8 @@ void serve_progress(struct worker *w, int error)
     struct piece *p = s->piece;
     s->is_posted = false;
     s->piece = NULL;
-    serving_moved(s, w->job->lane);
     if (error == 0 && s->rank && s->is_last)
-        serve_answer(s, serve_round(s->rank));
+        serve_answer(s, s->rank->late->round);
     if (error == 0 || !s->rank) /* the worker may have connected again after the error */
         (void)serving_list(s, w);
     if (p && piece_is_frozen(p))

@@ -361,7 +361,7 @@ static int post_sets(struct transfer *t)
     struct piece *p = t->piece;
     if (p->terms.quorum != QUORUM_CHOSEN || !t->is_last || t->next_rank > 0)
         return 0;
-    uint64_t number = quorum_job_round(p, p->round);
+    uint64_t number = quorum_job_round(p, p->round - p->is_answer);
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;

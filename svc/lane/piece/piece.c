@@ -107,14 +107,6 @@ static int make_kept(struct piece *p, struct piece *before)
     return p->parameters ? 0 : -ENOMEM;
 }
 
-/* Prepares answers to late ranks with the newest result. */
-static int make_answers(struct piece *p)
-{
-    if (!needs_kept(p) || !quorum_is_partial(p) || piece_follows(p))
-        return 0;
-    return servings_create(p->job) ?: serving_make_wait(p);
-}
-
 /* Allocates the state of a piece that leads the rounds of its job. */
 static int make_leader(struct piece *p, const struct lane_piece *spec)
 {
@@ -148,11 +140,10 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->continues = spec->continues;
     p->left_round = spec->committed;
     p->members = members;
-    if (make_leader(p, spec) < 0 || make_answers(p) < 0 || make_kept(p, before) < 0) {
+    if (make_leader(p, spec) < 0 || make_kept(p, before) < 0) {
         counts_forget_piece(p);
         closing_free(p);
         takers_free(p);
-        serving_free_wait(p);
         arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
         return NULL;
@@ -277,7 +268,6 @@ void piece_free(struct piece *p)
 {
     struct lane_job *job = p->job;
     servings_forget_piece(p);
-    serving_free_wait(p);
     for (uint32_t i = 0; i < p->members; i++) {
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[0]);
         forget_announcement(p->ranks[i].worker, &p->ranks[i].said[1]);

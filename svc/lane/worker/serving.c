@@ -2,10 +2,8 @@
  * A88. */
 #include "svc/lane/worker/serving.h"
 
-#include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/lane/job/failure.h"
-#include "svc/lane/piece/waits.h"
 #include "svc/lane/turn/policy.h"
 
 #include <errno.h>
@@ -14,8 +12,6 @@
 #define SLOTS_BYTES ((16u << 20) / TRANSFER_SHORTER)
 #define SLOT_LEAST (16u << 10)
 #define SLOT_MOST ((256u << 10) / TRANSFER_SHORTER)
-/* Time without progress after which no round waits for a late rank. */
-#define PATIENCE_NS (100 * NS_PER_MS)
 
 size_t serving_slot_bytes(const struct lane_job *job)
 {
@@ -109,12 +105,6 @@ void servings_free(struct lane_job *job)
 
 /* ---- the lists ---- */
 
-void serving_moved(struct serving *s, const struct lane *lane)
-{
-    s->since_ns = lane->now_ns;
-    s->is_silent = false;
-}
-
 bool serving_list(struct serving *s, const struct worker *w)
 {
     bool has_work = s->rank || !list_is_empty(&s->takes);
@@ -131,8 +121,6 @@ void serving_add(struct rank *rank)
     if (s->rank == rank || !list_is_empty(&rank->late->tell_link))
         return;
     rank->late->owes = 0;
-    if (!s->rank && list_is_empty(&s->takes) && !s->is_silent)
-        s->since_ns = rank->piece->job->lane->now_ns;
     list_append(&s->takes, &rank->late->tell_link);
     if (serving_list(s, rank->worker))
         job_wake(rank->worker->job);
@@ -152,67 +140,15 @@ void serving_forget(struct rank *rank)
     s->is_last = false;
 }
 
-void servings_forget(struct piece *p)
-{
-    for (uint32_t i = 0; p->late > 0 && i < p->members; i++)
-        serving_forget(&p->ranks[i]);
-}
-
-int serving_make_wait(struct piece *p)
-{
-    p->answering = arena_alloc(p->job->lane->options.arena, &p->job->account, sizeof *p->answering);
-    if (!p->answering)
-        return -ENOMEM;
-    p->answering->piece = p;
-    return 0;
-}
-
-void serving_free_wait(struct piece *p)
-{
-    if (!p->answering)
-        return;
-    wait_unlist(p->answering);
-    arena_free(p->job->lane->options.arena, &p->job->account, p->answering);
-}
-
 void servings_forget_piece(struct piece *p)
 {
     const struct lane_job *job = p->job;
-    servings_forget(p);
     for (uint32_t i = 0; job->servings && i < p->members; i++) {
         struct serving *s = &job->servings->of[p->ranks[i].worker->number];
+        serving_forget(&p->ranks[i]);
         if (s->piece == p)
             s->piece = NULL;
     }
-}
-
-/* Returns the end of the wait for the rank's answer; 0: no round waits for the rank. */
-static uint64_t serving_patience_ns(const struct rank *rank)
-{
-    const struct worker *w = rank->worker;
-    struct serving *s = &w->job->servings->of[w->number];
-    if (!rank->late || !w->conn || w->state == WORKER_LEFT)
-        return 0;
-    s->is_silent |= s->since_ns + PATIENCE_NS <= w->job->lane->now_ns;
-    return s->is_silent ? 0 : s->since_ns + PATIENCE_NS;
-}
-
-bool servings_hold(struct piece *p)
-{
-    uint64_t until_ns = 0;
-    if (!p->answering)
-        return false;
-    wait_stop(p->answering);
-    if (p->kept_from == 0)
-        return false;
-    for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
-        uint64_t rank_ns = serving_patience_ns(&p->ranks[i]);
-        until_ns = rank_ns > until_ns ? rank_ns : until_ns;
-    }
-    if (until_ns == 0)
-        return false;
-    wait_start(p->answering, until_ns);
-    return true;
 }
 
 bool serving_writes(const struct piece *p, const struct rank **ret_rank, uint64_t *ret_since_ns)
@@ -224,7 +160,7 @@ bool serving_writes(const struct piece *p, const struct rank **ret_rank, uint64_
             continue;
         if (ret_rank) {
             *ret_rank = &p->ranks[i];
-            *ret_since_ns = s->since_ns;
+            *ret_since_ns = s->posted_ns;
         }
         return true;
     }

@@ -1,7 +1,7 @@
-/* Answers to late ranks: to takers (W22), and to ranks outside the set of a piece that stores its
- * newest result (A16). Each worker is served one answer at a time, chunk by chunk, between rounds.
- * A chunk for unmapped memory is first copied to the slot of the worker. A stopped worker therefore
- * blocks only its own slot. RULES.md: A16, A86, A88. */
+/* Answers to takers, which are ranks outside a set (W22). Each worker is served one answer at a
+ * time, chunk by chunk, between rounds. A chunk for unmapped memory is first copied to the slot of
+ * the worker. A stopped worker therefore blocks only its own slot, and delays no round. RULES.md:
+ * A86, A88. */
 #ifndef GRADPOOL_LANE_WORKER_SERVING_H
 #define GRADPOOL_LANE_WORKER_SERVING_H
 
@@ -10,14 +10,13 @@
 /* The answers to one worker. */
 struct serving {
     struct list ready;     /* node in servings.ready while the lane can continue the answers */
-    struct list takes;     /* late announcements that wait for their results */
-    struct rank *rank;     /* rank that is served now; NULL: none */
+    struct list takes;     /* announcements (TAKES) that wait for their results */
+    struct rank *rank;     /* taker that is served now; NULL: none */
     uint64_t next;         /* first element that is still to be written */
     bool is_last;          /* everything is written or posted, the word included */
     bool is_posted;        /* a write of the slot, or the word, is not complete */
-    bool is_silent;        /* a round has waited for the rank in vain, and no progress followed */
     struct piece *piece;   /* piece of `rank`; NULL: the piece was freed */
-    uint64_t since_ns;     /* time of the last progress: an answer was added, posted or completed */
+    uint64_t posted_ns;    /* time of the post */
     struct fabric *fabric; /* fabric with which the slot is registered */
     char *slot;            /* NULL: the worker's memory is mapped */
 };
@@ -29,7 +28,8 @@ struct servings {
     struct serving of[];
 };
 
-/* Creates the answers of a job, if they do not exist already. Returns 0 or -ENOMEM. */
+/* Creates the answers of a job. A job needs them if one of its pieces follows the job's sets. Does
+ * nothing if they exist already. Returns 0 or -ENOMEM. */
 int servings_create(struct lane_job *job);
 void servings_free(struct lane_job *job);
 /* Allocates the slot of a worker that connects over this fabric, if one is needed. Returns 0, or an
@@ -37,29 +37,14 @@ void servings_free(struct lane_job *job);
 int serving_open(struct worker *w, struct fabric *fabric);
 size_t serving_slot_bytes(const struct lane_job *job);
 
-/* Adds an answer, unless it exists: the rank waits for the result of rank->late, which is committed
- * on this lane. */
+/* Adds an answer: the rank waits for the result of rank->late, which is committed on this lane. */
 void serving_add(struct rank *rank);
 /* If the lane can continue the worker's answers, adds them to the list of ready answers, and
  * returns true. The caller wakes the job. */
 bool serving_list(struct serving *s, const struct worker *w);
-/* Notes progress of the worker's answers: a chunk was written or posted, or a write has
- * completed. */
-void serving_moved(struct serving *s, const struct lane *lane);
-/* Ends the answer to a rank whose announcement has failed or is no longer valid, or whose result is
- * going to be overwritten. */
+/* Ends the answer to a taker whose announcement has failed or is no longer valid. */
 void serving_forget(struct rank *rank);
-/* Ends all answers of the piece. */
-void servings_forget(struct piece *p);
 void servings_forget_piece(struct piece *p);
-/* Creates the wait of a piece that stores only its newest result. Returns 0 or -ENOMEM. */
-int serving_make_wait(struct piece *p);
-void serving_free_wait(struct piece *p);
-/* Returns whether the open round must not start yet, because the round would overwrite the result
- * that a late rank is receiving. A rank without progress for a tenth of a second is not waited for,
- * so a stopped rank delays one round by this time. The lane calls round_go_on() at the end of the
- * wait. */
-bool servings_hold(struct piece *p);
 /* Returns whether a write of the piece's values is not complete. A new owner must not write to the
  * same memory before this write is complete. `ret_rank` may be NULL. */
 bool serving_writes(const struct piece *p, const struct rank **ret_rank, uint64_t *ret_since_ns);

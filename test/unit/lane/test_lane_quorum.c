@@ -1,6 +1,5 @@
 /* Tests which announcements make a round (svc/wire/README.md, W12 and W13), with exact records in
  * both directions. Values are small integers, so sums are exact. */
-#include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -167,41 +166,6 @@ static void a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements(voi
     end(1, late->closed[0].round + 1); /* the rank continues, and is late again */
     rig_until(&rig, late->closed_count == 2);
     assert_int_equal(late->closed[1].round, 5);
-}
-
-/* Over a network the write to a stopped rank does not complete. The rank delays one round for a
- * tenth of a second (serving.h), and gets the newest result later. */
-static void a_stopped_late_rank_delays_one_round_only(void **state)
-{
-    struct rig_worker *late = &rig.workers[1];
-    const uint64_t begun_ns = clock_now_ns();
-    bool is_mapped = strcmp(kind, "shm") == 0;
-    start(3, first_two, false);
-    rig.clock_ns = begun_ns;
-    push(0, 1, 2);
-    push(2, 1, 6);
-    expect_commit(0, 1, 1, 4);
-    expect_commit(2, 1, 1, 4);
-    push(1, 1, 1000);
-    late->is_stopped = true;
-    rig_settle(&rig);
-    push(0, 2, 2);
-    push(2, 2, 4);
-    rig_settle(&rig);
-    assert_int_equal(rig.workers[0].commits_count, is_mapped ? 2 : 1);
-    rig.clock_ns += 101 * NS_PER_MS;
-    expect_commit(0, 2, 2, 3);
-    for (uint64_t round = 3; round <= 6; round++) {
-        push(0, round, (float)round);
-        push(2, round, (float)round);
-        expect_commit(0, (int)round, round, (float)round);
-        expect_commit(2, (int)round, round, (float)round);
-    }
-    late->is_stopped = false;
-    expect_closed(1, 1, 1, is_mapped ? 1 : 6, is_mapped ? 4 : 6);
-    push(1, 7, 2);
-    push(0, 7, 4);
-    expect_commit(1, 1, 7, 3);
 }
 
 static void a_rank_many_rounds_behind_continues_after_the_newest_round(void **state)
@@ -509,7 +473,6 @@ static const struct CMUnitTest cases[] = {
     CASE(the_first_two_of_three_make_the_mean),
     CASE(a_late_rank_gets_the_result_and_no_lane_reads_its_gradient),
     CASE(a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements),
-    CASE(a_stopped_late_rank_delays_one_round_only),
     CASE(a_rank_many_rounds_behind_continues_after_the_newest_round),
     CASE(a_late_announcement_may_be_repeated_and_is_answered_once),
     CASE(a_round_never_goes_back_for_a_rank),
