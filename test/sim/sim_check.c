@@ -12,8 +12,6 @@
  * pages. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
 #define JOB_BYTES_MOST (32u << 10) /* memory of a job and its transfers */
-/* slot of a rank for answers, rounded up like the arena */
-#define ANSWER_BYTES_MOST (320u << 10)
 
 static uint32_t mix(uint64_t x)
 {
@@ -283,17 +281,8 @@ static size_t kept_bytes(const struct sim_job *job)
     return bytes;
 }
 
-/* Returns the bytes of the slots for answers to late ranks. */
-static size_t answer_bytes(const struct sim_job *job)
-{
-    bool has_late = false;
-    for (uint32_t i = 0; i < job->pieces_count; i++)
-        has_late |= job->pieces[i].kind == SIM_FIRST;
-    return has_late ? job->workers_count * ANSWER_BYTES_MOST : 0;
-}
-
-/* Pieces, ranks and slots for answers are allocated when a piece is placed or a worker connects.
- * Afterwards only the job's window may be allocated. */
+/* Pieces and ranks are allocated when a piece is placed. Afterwards only the job's window may be
+ * allocated. */
 static void check_memory(struct sim *sim, const struct sim_lane *lane)
 {
     size_t most = 0;
@@ -302,7 +291,7 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
         size_t rank_bytes = 2048; /* announcements, tickets and connection of a rank */
-        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) + answer_bytes(job) +
+        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) +
                 job->workers_count * rank_bytes * (1 + job->pieces_count);
     }
     sim_require(sim, memory_bytes(lane->arena) <= most, "%s holds %zu bytes, at most %zu are due",
