@@ -45,14 +45,15 @@ void leave_close(struct gp_job *job)
 
 /* Returns whether every other rank has the results that this worker has. If the worker left before,
  * the service would treat the leave as a loss, and repeat the last round of the others without this
- * worker. The last round of a tensor with an open round is the kept one. */
+ * worker. In an elastic job the last round of a tensor with an open round is the kept one. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
     if (job->failure.code)
         return true;
     for_each_tensor (t, job) {
-        if (t->has_kept || (t->without_commit > 0 && t->without_result == 0))
+        bool has_kept = t->has_kept && job->is_elastic;
+        if (has_kept || (t->without_commit > 0 && t->without_result == 0))
             return false;
     }
     return true;
