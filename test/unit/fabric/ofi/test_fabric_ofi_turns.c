@@ -146,7 +146,7 @@ static void a_tenant_with_many_connections_delays_no_other_tenant(void **state)
     assert_int_equal(flood.heard, CONNS * MESSAGES);
 }
 
-/* With libfabric 2 one read moves the bytes of all connections, so its time is charged to no job. */
+/* With libfabric 2 one read moves the bytes of all connections, so no job is charged. */
 static void the_time_of_polls_is_charged_to_the_jobs_that_are_read(void **state)
 {
     bool is_charged = FI_MAJOR(fi_version()) < 2;
