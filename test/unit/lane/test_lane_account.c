@@ -3,6 +3,7 @@
 #include "svc/base/clock.h"
 #include "test/unit/lane/lane_rig.h"
 
+#include <rdma/fabric.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +121,8 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Over TCP, polls also read the queues of silent connections until the thread sleeps. */
+/* Over TCP, polls also read the queues of silent connections until the thread sleeps. With libfabric
+ * 2 one read moves the bytes of all connections, so no job is charged. */
 static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
@@ -131,7 +133,8 @@ static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
         say(2, 1, round, 1000);
         rig_until(&rig, rig.workers[2].commits_count == (int)round);
     }
-    assert_true(busy_ns_of(RIG_JOB) > before_ns);
+    bool is_charged = fabric_maps(rig.fabric) || FI_MAJOR(fi_version()) < 2;
+    assert_int_equal(busy_ns_of(RIG_JOB) > before_ns, is_charged);
 }
 
 static void a_job_is_charged_for_placement_and_admission(void **state)
