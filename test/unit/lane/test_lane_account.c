@@ -1,9 +1,9 @@
 /* Tests the lane's accounts: lane time of each job, and starts of rounds (RULES.md of svc/lane,
  * A22). */
 #include "svc/base/clock.h"
+#include "svc/fabric/ofi/conn.h"
 #include "test/unit/lane/lane_rig.h"
 
-#include <rdma/fabric.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,8 +121,8 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Over TCP, polls also read the queues of silent connections until the thread sleeps. With libfabric
- * 2 one read moves the bytes of all connections, so no job is charged. */
+/* Over TCP, polls also read the queues of silent connections until the thread sleeps. With
+ * libfabric 2 one read moves the bytes of all connections, so no job is charged. */
 static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 1000);
