@@ -204,9 +204,13 @@ class Changes(Steps):
 
     def test_a_worker_that_joins_after_the_end_gets_that_reason(self):
         go = self.folder / 'go'
-        self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=400)
-        late = self.start(1, 'shm', 1, 2, 0, samples=400, ELASTIC_WORKER_AWAITS=str(go))
+        how = {'samples': 40000, 'epochs': 1}
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
+        self.await_line(log, 0, 'resizes 2')
+        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
+        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_AWAITS=str(go), **how)
         self.await_line(late, 1, 'joined')
+        self.running[0].send_signal(signal.SIGCONT)
         self.end(0)
         go.touch()
         self.end(1)
@@ -228,18 +232,21 @@ class Changes(Steps):
 
     def test_a_worker_that_joins_as_the_training_ends_gets_the_state_or_the_reason(self):
         go = self.folder / 'go'
-        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], samples=8000, epochs=1)
-        late = self.start(1, 'shm', 1, 2, 0, samples=8000, epochs=1,
-                          ELASTIC_WORKER_AWAITS=str(go))
+        how = {'samples': 40000, 'epochs': 1}
+        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
+        self.await_line(log, 0, 'resizes 2')
+        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
+        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_AWAITS=str(go), **how)
         self.await_line(late, 1, 'joined')
-        self.await_line(log, 0, 'step 970 ')
+        self.running[0].send_signal(signal.SIGCONT)
+        self.await_line(log, 0, 'step 4970 ')
         go.touch()
         self.end(0)
         self.end(1)
         lines = late.read_text().splitlines()
         self.assertEqual(lines[-1], 'trained' if 'carries 0' in lines else 'ended')
         used = self.check_steps()
-        self.assertEqual((len(used), set(used.values())), (8000, {1}))
+        self.assertEqual((len(used), set(used.values())), (40000, {1}))
 
     def test_without_a_change_every_step_has_its_batch(self):
         for rank in range(2):
