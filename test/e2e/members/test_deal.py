@@ -202,43 +202,36 @@ class Changes(Steps):
         self.assertEqual(set(used.values()), {1})
         self.check_whole_epochs(used, 200)
 
-    def test_a_worker_that_joins_after_the_end_gets_that_reason(self):
-        go = self.folder / 'go'
+    def start_with_late(self, line, **waits):
+        """Starts a training of 5000 steps that grows, and then its late worker. Returns both logs.
+        Rank 0 is stopped until the late worker has written `line`: otherwise the training might
+        end before."""
         how = {'samples': 40000, 'epochs': 1}
         log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
-        self.await_line(log, 0, 'resizes 2')
-        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
-        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_AWAITS=str(go), **how)
-        self.await_line(late, 1, 'joined')
+        self.service.serve.wait_for('is resized to 2 workers')
+        self.running[0].send_signal(signal.SIGSTOP)
+        late = self.start(1, 'shm', 1, 2, 0, **waits, **how)
+        self.await_line(late, 1, line)
         self.running[0].send_signal(signal.SIGCONT)
+        return log, late
+
+    def check_comes_after_the_end(self, line, variable):
+        go = self.folder / 'go'
+        _, late = self.start_with_late(line, **{variable: str(go)})
         self.end(0)
         go.touch()
         self.end(1)
-        self.assertEqual(late.read_text().split(), ['joined', 'ended'])
+        self.assertEqual(late.read_text().split(), [line, 'ended'])
+
+    def test_a_worker_that_joins_after_the_end_gets_that_reason(self):
+        self.check_comes_after_the_end('joined', 'ELASTIC_WORKER_AWAITS')
 
     def test_a_late_worker_that_prepares_beyond_the_end_gets_that_reason(self):
-        go = self.folder / 'go'
-        how = {'samples': 40000, 'epochs': 1}
-        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
-        self.await_line(log, 0, 'resizes 2')
-        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
-        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_PREPARES=str(go), **how)
-        self.await_line(late, 1, 'declared')
-        self.running[0].send_signal(signal.SIGCONT)
-        self.end(0)
-        go.touch()
-        self.end(1)
-        self.assertEqual(late.read_text().split(), ['declared', 'ended'])
+        self.check_comes_after_the_end('declared', 'ELASTIC_WORKER_PREPARES')
 
     def test_a_worker_that_joins_as_the_training_ends_gets_the_state_or_the_reason(self):
         go = self.folder / 'go'
-        how = {'samples': 40000, 'epochs': 1}
-        log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
-        self.await_line(log, 0, 'resizes 2')
-        self.running[0].send_signal(signal.SIGSTOP)     # otherwise the training might end before
-        late = self.start(1, 'shm', 1, 2, 0, ELASTIC_WORKER_AWAITS=str(go), **how)
-        self.await_line(late, 1, 'joined')
-        self.running[0].send_signal(signal.SIGCONT)
+        log, late = self.start_with_late('joined', ELASTIC_WORKER_AWAITS=str(go))
         self.await_line(log, 0, 'step 4970 ')
         go.touch()
         self.end(0)
