@@ -85,9 +85,15 @@ class Steps(unittest.TestCase):
         return used
 
     def end_all(self, log, steps):
-        """Kills all workers when one worker has trained some steps."""
+        """Kills all workers at once when one worker has trained some steps. All are stopped before:
+        otherwise the others might lose a rank, and repeat a step that this rank has written."""
         until(lambda: log.exists() and log.read_text().count('step ') > steps,
               'steps of a late worker', process=self.service.serve)
+        alive = [process for process in self.running.values() if process.poll() is None]
+        for process in alive:
+            process.send_signal(signal.SIGSTOP)
+        for process in alive:
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         for process in self.running.values():
             process.kill()
             process.communicate()
