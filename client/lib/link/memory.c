@@ -7,10 +7,14 @@
 
 #include <errno.h>
 
+/* Frees memory. In a failed job the pages stay until the worker leaves: a lane may still read the
+ * last gradient, and would report missing pages to the other ranks before they receive the
+ * reason. */
 static void memory_free(struct gp_job *job, void *memory)
 {
     pthread_mutex_lock(&job->lock);
-    slabs_free(&job->slabs, memory);
+    if (!job->failure.code)
+        slabs_free(&job->slabs, memory);
     pthread_mutex_unlock(&job->lock);
 }
 
