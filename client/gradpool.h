@@ -400,8 +400,8 @@ GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
  * nothing. -ENOENT: not an allocation of this job. */
 GP_API int gp_keep(gp_job *job, void *memory);
 
-/* Frees memory of gp_alloc(), which no open request may use. NULL is fine; other pointers, and calls
- * in a forked child, have no effect. Memory of a failed job stays until gp_job_leave(). */
+/* Frees memory of gp_alloc(), which no open request may use. NULL is fine; other pointers, and
+ * calls in a forked child, have no effect. Memory of a failed job stays until gp_job_leave(). */
 GP_API void gp_free(gp_job *job, void *memory);
 
 /* ---- rounds ---- */

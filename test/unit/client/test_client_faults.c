@@ -211,26 +211,6 @@ static void a_failure_from_the_coordinator_ends_the_job(void **state)
     failed(gp_wait(q[0], WAIT_MS), -ECONNRESET, "rank 1", "pid 77", NULL);
 }
 
-/* A lane may read a gradient until the lane knows of the failure. */
-static void memory_of_a_failed_job_stays_until_the_leave(void **state)
-{
-    float *freed, *kept;
-    declare("w", ELEMENTS, t);
-    ok(gp_alloc(jobs[0], sizeof *freed, (void **)&freed));
-    *freed = 1;
-    gp_free(jobs[0], freed);
-    assert_true(*freed == 0); /* a freed page reads as zeros */
-    ok(gp_alloc(jobs[0], sizeof *kept, (void **)&kept));
-    ok(gp_push_pull(t[0], gradient[0], result[0], GP_MEAN, &q[0]));
-    *kept = 1;
-    script_lock(&rig);
-    script_fail_job(&rig, -ECONNRESET, "the operator stopped the service");
-    script_unlock(&rig);
-    failed(gp_wait(q[0], WAIT_MS), -ECONNRESET, "the operator", NULL);
-    gp_free(jobs[0], kept);
-    assert_true(*kept == 1);
-}
-
 static void a_refused_declare_leaves_nothing_behind(void **state)
 {
     script_lock(&rig);
@@ -581,7 +561,6 @@ int main(void)
         CASE(a_stale_word_has_no_effect),
         CASE(a_failure_from_the_coordinator_fails_the_tensor_on_every_rank),
         CASE(a_failure_from_the_coordinator_ends_the_job),
-        CASE(memory_of_a_failed_job_stays_until_the_leave),
         CASE(a_refused_declare_leaves_nothing_behind),
         CASE(a_refused_ticket_is_replaced_once),
         CASE(the_error_of_a_worker_refused_twice_names_the_lane),

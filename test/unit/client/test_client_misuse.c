@@ -199,6 +199,26 @@ static void a_timeline_that_cannot_be_begun_or_ended_is_logged(void **state)
     kept_log_expect("GRADPOOL_TIMELINE: job 'job' is not recorded: ");
 }
 
+/* A lane may read a gradient until the lane knows of the failure. */
+static void memory_of_a_failed_job_stays_until_the_leave(void **state)
+{
+    float *freed, *kept;
+    declare("w", 1, t);
+    ok(gp_alloc(jobs[0], sizeof *freed, (void **)&freed));
+    *freed = 1;
+    gp_free(jobs[0], freed);
+    assert_true(*freed == 0); /* a freed page reads as zeros */
+    ok(gp_alloc(jobs[0], sizeof *kept, (void **)&kept));
+    ok(gp_push_pull(t[0], &one, &one, GP_MEAN, &q));
+    *kept = 1;
+    script_lock(&rig);
+    script_fail_job(&rig, -ECONNRESET, "the operator stopped the service");
+    script_unlock(&rig);
+    failed(gp_wait(q, WAIT_MS), -ECONNRESET, "the operator", NULL);
+    gp_free(jobs[0], kept);
+    assert_true(*kept == 1);
+}
+
 static int start(void **state) { return fixture_clear(state) || fixture_start(state); }
 static int start_alone(void **state) { return fixture_clear(state) || fixture_start_alone(state); }
 
@@ -220,6 +240,7 @@ int main(void)
         CASE(a_barrier_of_two_threads_is_refused_to_the_second),
         CASE(a_tensor_with_an_open_round_is_not_undeclared),
         CASE(a_timeline_that_cannot_be_begun_or_ended_is_logged),
+        CASE(memory_of_a_failed_job_stays_until_the_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
