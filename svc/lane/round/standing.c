@@ -88,6 +88,17 @@ static void commit_again(struct rank *rank, struct announcement *a)
         tell_commit(rank->worker, a);
 }
 
+/* Sends COMMIT of a round that this rank holds beside its announcement of the next round. The round
+ * before the open one is committed. The rank may leave before the open round ends, and it reports
+ * only committed rounds (A44). */
+static void commit_kept(struct rank *rank)
+{
+    const struct piece *p = rank->piece;
+    struct announcement *a = earliest_of(rank);
+    if (p->job->is_elastic && a->standing == RECORD_HOLDS && a->round + 1 == p->round)
+        tell_commit(rank->worker, a);
+}
+
 /* Marks a rank for an answer after the standing is settled. A piece that follows the job's sets
  * answers takers only: the leader lane answers other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
@@ -170,6 +181,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     struct announcement *a = rank_newest(rank);
     if (a->round > p->round)
         a = earliest_of(rank); /* the later announcement is for the next round */
+    else if (a->round == p->round)
+        commit_kept(rank);
     rank->clock = committed_by(rank);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
@@ -281,6 +294,28 @@ void round_recover(struct piece *p)
         (fetch(p, committed) || fill(p, committed)))
         return;
     round_settle(p, committed);
+}
+
+/* Sends COMMIT to a rank whose report is about the round of a leaving rank's report. This round is
+ * committed, and no report of another rank can change that (is_told_by_leaver()). A stopped rank
+ * therefore does not delay the COMMIT, but only the next round. From here on the rank counts as one
+ * that knows the commit. */
+static void commit_reported(struct rank *rank)
+{
+    for (int k = 0; k < 2; k++) {
+        struct announcement *a = &rank->said[k];
+        bool waits = a->standing == RECORD_ANNOUNCE || a->standing == RECORD_HOLDS;
+        if (a->round == 0 || !waits || !is_told_by_leaver(rank->piece, a->round))
+            continue;
+        tell_commit(rank->worker, a);
+        a->standing = RECORD_IDLE;
+    }
+}
+
+void standing_reported(struct rank *rank)
+{
+    commit_reported(rank);
+    round_recover(rank->piece);
 }
 
 /* If the state was read from a copy, the piece is treated as on a new owner, even if its ranks have
@@ -454,6 +489,7 @@ void standing_welcome(struct rank *rank)
     } else if (a->standing == RECORD_TAKES) {
         round_answer_late(rank, a);
     } else if (a->round == p->round) {
+        commit_kept(rank);
         if (p->is_copy && a->standing == RECORD_HOLDS)
             offer_result(a);
         round_count(rank, a);
