@@ -70,10 +70,10 @@ byte i, r, word, at, known, committed;
 
 /* --- workers --- */
 
-inline speak(me, standing, number, its_word)
+inline speak(me, stands, number, its_word)
 {
     assert(nfull(ready[me]));
-    ready[me]!standing, number, its_word, w[me].epoch
+    ready[me]!stands, number, its_word, w[me].epoch
 }
 
 inline begin_round(me)
