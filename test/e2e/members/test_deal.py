@@ -160,9 +160,10 @@ class Changes(Steps):
         """Trains with three ranks until the last one leaves with an open record. Returns the time
         of the leave in ms; None: the record was complete before."""
         self.logs.clear()
-        logs = [self.start(rank, 'tcp', 3, 3, 0, samples=samples, epochs=1, resizes=resizes,
-                           ELASTIC_WORKER_COMPUTES='10', ELASTIC_WORKER_HURRIES='1')
-                for rank, resizes in enumerate(([(5, 2, 0)], [], []))]
+        slow, hurried = {'ELASTIC_WORKER_RESTS': '10'}, {'ELASTIC_WORKER_HURRIES': '1'}
+        how = ([(5, 2, 0)], slow), ([], slow), ([], hurried)
+        logs = [self.start(rank, 'tcp', 3, 4, 0, samples=samples, epochs=1, resizes=resizes,
+                           **environment) for rank, (resizes, environment) in enumerate(how)]
         for rank in range(3):
             self.end(rank)
         used = self.check_steps()

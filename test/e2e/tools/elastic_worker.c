@@ -9,7 +9,7 @@
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
  * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file.
- * ELASTIC_WORKER_COMPUTES: duration of a step, in milliseconds. With ELASTIC_WORKER_HURRIES a
+ * ELASTIC_WORKER_RESTS: time between two steps, in milliseconds. With ELASTIC_WORKER_HURRIES a
  * worker that has to leave does not wait for its last record, and writes the time of its leave. */
 #include "gradpool_elastic.h"
 
@@ -123,9 +123,6 @@ static void end_resizes(int has_left)
 
 static void compute(int count)
 {
-    const char *ms = getenv("ELASTIC_WORKER_COMPUTES");
-    if (ms)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number(ms)}, NULL);
     memset(gradient, 0, sizeof gradient);
     for (int i = 0; i < count; i++)
         for (int e = 0; e < ELEMENTS; e++)
@@ -156,6 +153,14 @@ static void exchange_seldom(uint64_t step)
         return;
     must(gp_push_pull(tensors[SELDOM], &one, &sum, GP_SUM, &request), "push");
     must(gp_wait(request, WAIT_MS), "wait");
+}
+
+/* Delays the record of the next step. */
+static void rest(void)
+{
+    const char *ms = getenv("ELASTIC_WORKER_RESTS");
+    if (ms)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number(ms)}, NULL);
 }
 
 static void train(const gp_step *step, uint64_t batch)
@@ -211,14 +216,14 @@ static int has_to_leave(void)
     return membership.wanted > 0 && membership.wanted <= gp_job_rank(job);
 }
 
-/* Begins a step. A worker that hurries returns HURRIES when the record that confirms its last share
- * is complete: one more record is then open, and its number is in the text of the time-out. */
+/* Begins a step. A worker that hurries returns HURRIES when only its last record is open. The number
+ * of this record is in the text of the time-out; the record before confirms the worker's shares. */
 static int begin(gp_step *step)
 {
     char text[32];
     if (!getenv("ELASTIC_WORKER_HURRIES") || !has_to_leave())
         return gp_step_begin(job, WAIT_MS, step);
-    snprintf(text, sizeof text, "round %" PRIu64 ":", step->number + 2);
+    snprintf(text, sizeof text, "round %" PRIu64 ":", step->number + 1);
     for (int tries = 0; tries < WAIT_MS; tries++) {
         int result = gp_step_begin(job, 1, step);
         if (result != -ETIMEDOUT)
@@ -251,6 +256,8 @@ static int run(uint64_t batch)
             carry(&step);
         else if (result == 0)
             train(&step, batch);
+        if (result == 0)
+            rest();
     } while (result == 0 || result == GP_CARRIES);
     fprintf(file, "%s", end_of(result));
     return result;
