@@ -350,11 +350,11 @@ class Leaves(Case):
                                       GRADPOOL_ENDPOINT=self.service.endpoint)
         self.addCleanup(lambda: [process.kill() for process in processes])
         times = ranks.finish_ranks(processes)[2]
-        longest = sum(time > 1 for time in times)
-        print(f'# {LEAVES} leaves, {longest} of them longer than a second: '
+        long = sum(time > 1 for time in times)
+        print(f'# {LEAVES} leaves, {long} of them longer than a second: '
               f'median {statistics.median(times):.3f} s, at most {max(times):.3f} s')
-        # without the COMMIT of the last round a leave waits for a second (LEAVE_STEP_NS)
-        self.assertLess(statistics.median(times), 1)
+        # without the COMMIT of the last round, most leaves wait for it for a second (LEAVE_STEP_NS)
+        self.assertLess(long, LEAVES / 4)
 
 
 class Orders(unittest.TestCase):
