@@ -15,8 +15,9 @@
  * Each of these breaks one rule, and must be found: MOVES_ON (the lane sends no COMMIT to a worker
  * that has announced the next round), KEEPS_COMMIT (an unsent COMMIT stays at the announcement
  * after the next), REPORTS_KEPT (the leaving worker takes its last result for committed), WITHOUT_REPORT
- * (a lane does not know the reported round), WAITS_FOR_ALL (a reported round gets its COMMIT when
- * all ranks have reported). */
+ * (a lane does not know the reported round), EARLIEST_ALONE (the lane compares only the earlier one
+ * of two announcements with it), WAITS_FOR_ALL (a reported round gets its COMMIT when all ranks have
+ * reported). */
 
 #ifndef ROUNDS
 #define ROUNDS 3
@@ -245,9 +246,13 @@ inline recover()
         for (i : 0 .. WORKERS - 1) {
             at = EARLIEST(i);
             known = said_round[at] - (said[at] != IDLE);
+#ifndef EARLIEST_ALONE
+            known = (left_round > 0 && said_round[NEWEST(i)] == left_round -> left_round : known);
+#endif
+            known = (left_round > 0 && said_round[at] == left_round -> left_round : known);
             committed = (HAS(members, i) && known > committed -> known : committed)
         }
-        round = committed + 1 + (left_round == committed + 1);
+        round = committed + 1;
         for (i : 0 .. WORKERS - 1) {
             if
             :: HAS(members, i) -> settle(i)
@@ -384,10 +389,11 @@ active proctype world()
     }
     round = 1;
     spoken = ALL;
-    for (i : 0 .. WORKERS - 1) {
+    for (i : 0 .. LEAVER - 1) {
         select (r : 1 .. ROUNDS);
         w[i].rounds = r
     }
+    w[LEAVER].rounds = ROUNDS;
     reset();
     do
     :: atomic { MAY_BEGIN_ROUND(0) -> begin_round(0); reset() }
@@ -399,7 +405,7 @@ active proctype world()
     :: atomic { IS_UP(0) && w[0].epoch != epoch -> adopt(0); reset() }
     :: atomic { IS_UP(1) && w[1].epoch != epoch -> adopt(1); reset() }
     :: atomic { IS_UP(2) && w[2].epoch != epoch -> adopt(2); reset() }
-    :: atomic { IS_UP(2) && w[2].round == w[2].rounds && IS_SETTLED -> leave(); reset() }
+    :: atomic { IS_UP(2) && w[2].round > 0 && IS_SETTLED -> leave(); reset() }
 #ifdef STOPS
     :: atomic { w[LEAVER].is_gone && !w[0].is_stopped -> w[0].is_stopped = true }
 #endif

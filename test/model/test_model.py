@@ -181,6 +181,9 @@ class LeaveProtocol(Protocol):
     def test_a_round_repeated_without_a_report_is_found(self):
         self.is_found('leave.pml', 'WITHOUT_REPORT')
 
+    def test_a_report_that_is_compared_with_one_of_two_announcements_is_found(self):
+        self.is_found('leave.pml', 'EARLIEST_ALONE')
+
     def test_a_reported_round_that_waits_for_a_stopped_worker_is_found(self):
         self.is_found('leave.pml', 'STOPS', 'WAITS_FOR_ALL')
 

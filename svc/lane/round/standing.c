@@ -23,11 +23,24 @@ static struct announcement *earliest_of(struct rank *rank)
     return a->round < b->round ? a : b;
 }
 
-/* Returns the newest round that the rank knows to be committed. */
+/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
+ * though some may not have received their COMMIT (W4). */
+static bool is_told_by_leaver(const struct piece *p, uint64_t round)
+{
+    return p->terms.quorum == QUORUM_ALL && p->left_round == round;
+}
+
+/* Returns the newest round that is committed according to the announcements of the rank. The later
+ * one may be about the round of a leaving rank's report, although the rank has not received the
+ * COMMIT of the round before, either. */
 static uint64_t committed_by(struct rank *rank)
 {
-    const struct announcement *a = earliest_of(rank);
-    return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
+    const struct announcement *a = earliest_of(rank), *newest = rank_newest(rank);
+    if (newest->round > 0 && is_told_by_leaver(rank->piece, newest->round))
+        return newest->round;
+    if (a->standing == RECORD_IDLE || a->round == 0 || is_told_by_leaver(rank->piece, a->round))
+        return a->round;
+    return a->round - 1;
 }
 
 static bool somebody_enters(const struct piece *p)
@@ -51,13 +64,6 @@ static bool is_told_by_copy(struct piece *p, uint64_t round)
            replica_begins_with(p, round);
 }
 
-/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
- * though some may not have received their COMMIT (W4). */
-static bool is_told_by_leaver(const struct piece *p, uint64_t round)
-{
-    return p->terms.quorum == QUORUM_ALL && p->left_round == round;
-}
-
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
@@ -66,8 +72,7 @@ static uint64_t last_committed(struct piece *p)
         if (here > committed)
             committed = here;
     }
-    bool is_over = is_told_by_leaver(p, committed + 1) || is_told_by_copy(p, committed + 1);
-    return committed + is_over;
+    return committed + is_told_by_copy(p, committed + 1);
 }
 
 /* Returns whether a set of the first n gradients always has all ranks. In an elastic job the last

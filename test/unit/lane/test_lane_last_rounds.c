@@ -302,6 +302,22 @@ static void a_rank_beyond_a_reported_round_gets_its_commit_before_a_stopped_rank
         expect(rank, 2, 2);
 }
 
+/* Each rank announces the reported round, and has no COMMIT of the round before, either. */
+static void a_reported_round_is_not_repeated_by_ranks_that_keep_the_round_before(void **state)
+{
+    start(0);
+    do_round(1, RECORD_SUM, 3, 2, 6);
+    do_round(2, RECORD_SUM, 3, 3, 9);
+    leave(2, 2);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        say(rank, 1, RECORD_SUM, RECORD_KEEPS);
+        announce(rank, 2, RECORD_SUM, 10);
+    }
+    for (uint32_t rank = 0; rank < 2; rank++)
+        expect(rank, 2, 9);
+    do_round(3, RECORD_SUM, 2, 1, 2);
+}
+
 static void a_reported_round_stays_committed_when_its_rank_is_gone(void **state)
 {
     start(0);
@@ -350,6 +366,7 @@ int main(int argc, char **argv)
         CASE(a_rank_that_repeats_a_reported_round_does_not_wait_for_a_stopped_rank),
         CASE(a_rank_that_holds_a_reported_round_does_not_wait_for_a_stopped_rank),
         CASE(a_rank_beyond_a_reported_round_gets_its_commit_before_a_stopped_rank_runs),
+        CASE(a_reported_round_is_not_repeated_by_ranks_that_keep_the_round_before),
         CASE(a_reported_round_stays_committed_when_its_rank_is_gone),
         CASE(a_rank_gets_the_commit_of_the_round_that_it_holds_when_another_rank_has_it),
     };
