@@ -20,7 +20,7 @@
  * reported). */
 
 #ifndef ROUNDS
-#define ROUNDS 3
+#define ROUNDS 2
 #endif
 #ifndef FAULTS
 #define FAULTS 0

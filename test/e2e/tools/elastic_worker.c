@@ -216,8 +216,8 @@ static int has_to_leave(void)
     return membership.wanted > 0 && membership.wanted <= gp_job_rank(job);
 }
 
-/* Begins a step. A worker that hurries returns HURRIES when only its last record is open. The number
- * of this record is in the text of the time-out; the record before confirms the worker's shares. */
+/* Begins a step. A worker that hurries returns HURRIES when only its last record is open. The text
+ * of the time-out has the number of this record; the record before confirms the worker's shares. */
 static int begin(gp_step *step)
 {
     char text[32];
