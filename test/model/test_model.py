@@ -1,7 +1,8 @@
 """Searches models of protocols completely with spin, and checks that each planted mistake is found.
 shm_sleep.pml: in no state a thread sleeps while it has work (W8). move.pml: a task moves while two
 workers train, and any process may be lost (M1 to M10 of migrator). backup.pml: rounds that close
-without their stragglers (W13, W22). GRADPOOL_TEST_LONG searches deeper."""
+without their stragglers (W13, W22). leave.pml: a worker leaves with an open round (W5, A44).
+GRADPOOL_TEST_LONG searches deeper."""
 import os
 import pathlib
 import re
@@ -154,6 +155,43 @@ class BackupProtocol(Protocol):
 
     def test_a_round_held_before_its_last_tensor_is_found(self):
         self.is_found('backup.pml', 'LANDED_EARLY')
+
+
+@unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
+class LeaveProtocol(Protocol):
+
+    def test_all_workers_have_the_results_of_a_worker_that_left(self):
+        self.holds('leave.pml', 'ROUNDS=2', states=100000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_a_worker_leaves_in_any_of_three_rounds(self):
+        self.holds('leave.pml', 'ROUNDS=3', states=1000000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_all_workers_have_the_results_of_a_worker_that_left_a_lost_lane(self):
+        self.holds('leave.pml', 'ROUNDS=2', 'FAULTS=1', states=1000000)
+
+    @unittest.skipUnless(IS_LONG, 'takes minutes')
+    def test_a_reported_round_does_not_wait_for_a_stopped_worker(self):
+        self.holds('leave.pml', 'ROUNDS=2', 'STOPS', states=1000000)
+
+    def test_a_leave_without_the_commit_of_its_last_round_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=2', 'MOVES_ON')
+
+    def test_an_unsent_commit_in_the_place_of_an_announcement_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=3', 'KEEPS_COMMIT')
+
+    def test_a_report_of_a_round_that_is_not_committed_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=2', 'REPORTS_KEPT')
+
+    def test_a_round_repeated_without_a_report_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=2', 'WITHOUT_REPORT')
+
+    def test_a_report_that_is_compared_with_one_of_two_announcements_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=3', 'EARLIEST_ALONE')
+
+    def test_a_reported_round_that_waits_for_a_stopped_worker_is_found(self):
+        self.is_found('leave.pml', 'ROUNDS=2', 'STOPS', 'WAITS_FOR_ALL')
 
 
 if __name__ == '__main__':

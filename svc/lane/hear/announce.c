@@ -311,13 +311,17 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Removes the pending COMMIT of the previous round: a worker that has announced `round` no longer
- * needs this COMMIT (W4). */
+/* Removes the pending COMMIT that a worker with an announcement of `round` no longer needs: the
+ * COMMIT of the previous round, because the result of `round` implies it (W4). A rank of an elastic
+ * job may leave before that result, so the COMMIT of the previous round stays. The worker has the
+ * result of the previous round, so the COMMIT of the round before that one is not needed, and its
+ * place is needed for the announcement. */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
-    struct announcement *before = rank_said(rank, round - 1);
-    if (before->round == round - 1 && before->owes == TELL_COMMIT)
-        list_remove(&before->tell_link);
+    uint64_t former = round - (rank->piece->job->is_elastic ? 2 : 1);
+    struct announcement *a = rank_said(rank, former);
+    if (a->round == former && a->owes == TELL_COMMIT)
+        list_remove(&a->tell_link);
 }
 
 /* Returns whether the lane may store a payload of the round: only for the open round, and for the
@@ -341,6 +345,8 @@ static bool take(struct rank *rank, const struct operation *operation,
         standing_enter(rank, ready);
         return false;
     }
+    if (is_new && ready->standing == RECORD_ANNOUNCE)
+        withdraw_commit(rank, ready->round);
     if (is_new && !list_is_empty(&a->tell_link)) {
         refuse(w, ready, -EPROTO,
                "a round was announced before the commit of the last but one; use one version of "
@@ -363,14 +369,12 @@ static bool take(struct rank *rank, const struct operation *operation,
     }
     if (is_new)
         w->job->ending.stalled_ns += (uint64_t)ready->stalled * RECORD_STALL_NS;
-    if (is_new && ready->standing == RECORD_ANNOUNCE)
-        withdraw_commit(rank, ready->round);
     if (is_new && payload && may_keep_payload(p, rank, ready->round))
         keeps = keep_payload(w, a, data, payload);
     rank->has_spoken = true;
     p->spoken += is_first;
     if (p->round == 0 && !p->failure)
-        round_recover(p);
+        standing_reported(rank);
     else if (is_new && p->failure && ready->standing != RECORD_IDLE)
         tell_error(w, a);
     else if (is_first && (p->is_installed || rank->comes_back))

@@ -242,12 +242,14 @@ void round_count_early(struct piece *p)
     }
 }
 
-/* Returns whether the rank has announced the next round. Such a rank needs no COMMIT, because the
- * result of the next round implies this commit (W4). */
-static bool has_moved_on(struct rank *rank, const struct announcement *a)
+/* Returns whether the rank needs the COMMIT. If the rank has announced the next round, the result
+ * of that round implies this commit (W4). In an elastic job the rank may leave before that result,
+ * and it reports only committed rounds (A44). */
+static bool needs_commit(struct rank *rank, const struct announcement *a)
 {
     const struct announcement *next = rank_said(rank, a->round + 1);
-    return next->round == a->round + 1 && next->standing == RECORD_ANNOUNCE;
+    bool has_moved_on = next->round == a->round + 1 && next->standing == RECORD_ANNOUNCE;
+    return !has_moved_on || rank->piece->job->is_elastic;
 }
 
 static void tell_part(struct piece *p, struct rank *rank)
@@ -262,7 +264,7 @@ static void tell_part(struct piece *p, struct rank *rank)
         tell_closed(rank->worker, a, p->round - 1);
     } else if (piece_leads(p)) {
         tell_chosen(rank->worker, a);
-    } else if (!has_moved_on(rank, a)) {
+    } else if (needs_commit(rank, a)) {
         tell_commit(rank->worker, a);
     }
 }

@@ -23,11 +23,24 @@ static struct announcement *earliest_of(struct rank *rank)
     return a->round < b->round ? a : b;
 }
 
-/* Returns the newest round that the rank knows to be committed. */
+/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
+ * though some may not have received their COMMIT (W4). */
+static bool is_told_by_leaver(const struct piece *p, uint64_t round)
+{
+    return p->terms.quorum == QUORUM_ALL && p->left_round == round;
+}
+
+/* Returns the newest round that is committed according to the announcements of the rank. The later
+ * one may be about the round of a leaving rank's report, although the rank has not received the
+ * COMMIT of the round before, either. */
 static uint64_t committed_by(struct rank *rank)
 {
-    const struct announcement *a = earliest_of(rank);
-    return a->standing == RECORD_IDLE || a->round == 0 ? a->round : a->round - 1;
+    const struct announcement *a = earliest_of(rank), *newest = rank_newest(rank);
+    if (newest->round > 0 && is_told_by_leaver(rank->piece, newest->round))
+        return newest->round;
+    if (a->standing == RECORD_IDLE || a->round == 0 || is_told_by_leaver(rank->piece, a->round))
+        return a->round;
+    return a->round - 1;
 }
 
 static bool somebody_enters(const struct piece *p)
@@ -51,13 +64,6 @@ static bool is_told_by_copy(struct piece *p, uint64_t round)
            replica_begins_with(p, round);
 }
 
-/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
- * though some may not have received their COMMIT (W4). */
-static bool is_told_by_leaver(const struct piece *p, uint64_t round)
-{
-    return p->terms.quorum == QUORUM_ALL && p->left_round == round;
-}
-
 static uint64_t last_committed(struct piece *p)
 {
     uint64_t committed = 0;
@@ -66,8 +72,7 @@ static uint64_t last_committed(struct piece *p)
         if (here > committed)
             committed = here;
     }
-    bool is_over = is_told_by_leaver(p, committed + 1) || is_told_by_copy(p, committed + 1);
-    return committed + is_over;
+    return committed + is_told_by_copy(p, committed + 1);
 }
 
 /* Returns whether a set of the first n gradients always has all ranks. In an elastic job the last
@@ -85,6 +90,17 @@ static void commit_again(struct rank *rank, struct announcement *a)
     if (piece_leads(rank->piece))
         tell_chosen(rank->worker, a);
     else
+        tell_commit(rank->worker, a);
+}
+
+/* Sends COMMIT of a round that this rank holds beside its announcement of the next round. The round
+ * before the open one is committed. The rank may leave before the open round ends, and it reports
+ * only committed rounds (A44). */
+static void commit_kept(struct rank *rank)
+{
+    const struct piece *p = rank->piece;
+    struct announcement *a = earliest_of(rank);
+    if (p->job->is_elastic && a->standing == RECORD_HOLDS && a->round + 1 == p->round)
         tell_commit(rank->worker, a);
 }
 
@@ -170,6 +186,8 @@ static bool settle_rank(struct piece *p, struct rank *rank)
     struct announcement *a = rank_newest(rank);
     if (a->round > p->round)
         a = earliest_of(rank); /* the later announcement is for the next round */
+    else if (a->round == p->round)
+        commit_kept(rank);
     rank->clock = committed_by(rank);
     if (a->standing == RECORD_IDLE || a->round == 0)
         return false;
@@ -281,6 +299,28 @@ void round_recover(struct piece *p)
         (fetch(p, committed) || fill(p, committed)))
         return;
     round_settle(p, committed);
+}
+
+/* Sends COMMIT to a rank whose report is about the round of a leaving rank's report. This round is
+ * committed, and no report of another rank can change that (is_told_by_leaver()). A stopped rank
+ * therefore does not delay the COMMIT, but only the next round. From here on the rank counts as one
+ * that knows the commit. */
+static void commit_reported(struct rank *rank)
+{
+    for (int k = 0; k < 2; k++) {
+        struct announcement *a = &rank->said[k];
+        bool waits = a->standing == RECORD_ANNOUNCE || a->standing == RECORD_HOLDS;
+        if (a->round == 0 || !waits || !is_told_by_leaver(rank->piece, a->round))
+            continue;
+        tell_commit(rank->worker, a);
+        a->standing = RECORD_IDLE;
+    }
+}
+
+void standing_reported(struct rank *rank)
+{
+    commit_reported(rank);
+    round_recover(rank->piece);
 }
 
 /* If the state was read from a copy, the piece is treated as on a new owner, even if its ranks have
@@ -454,6 +494,7 @@ void standing_welcome(struct rank *rank)
     } else if (a->standing == RECORD_TAKES) {
         round_answer_late(rank, a);
     } else if (a->round == p->round) {
+        commit_kept(rank);
         if (p->is_copy && a->standing == RECORD_HOLDS)
             offer_result(a);
         round_count(rank, a);

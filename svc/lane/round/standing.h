@@ -7,6 +7,8 @@
 /* Opens the round when all ranks have reported their standing (W5) and no copy has to be read or
  * written first. */
 void round_recover(struct piece *p);
+/* Handles the report of a rank to a piece whose open round is not known. */
+void standing_reported(struct rank *rank);
 /* Continues the piece with its open round, or, if that round is not known, with round_recover(). */
 void round_resume(struct piece *p);
 /* Opens round `committed` + 1: decides the part of each rank in the round, and fails the piece if

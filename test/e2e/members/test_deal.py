@@ -4,6 +4,7 @@ import collections
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import unittest
 
@@ -14,6 +15,7 @@ from harness import Service, until
 TOOLS = harness.BUILD / 'test' / 'e2e'
 SAMPLES, BATCH, EPOCHS = 1203, 8, 3     # so the last step of an epoch has three samples
 ENDS_S = 60
+LEAVES = 60 if os.environ.get('GRADPOOL_TEST_LONG') else 5
 
 
 def gradient_of(sample):
@@ -153,6 +155,29 @@ class Changes(Steps):
         self.assertEqual(self.ranks_at(55), [0, 1])
         self.assertEqual(self.ranks_at(95), [0])
         self.assertEqual(self.ranks_at(195), [0, 1, 2])
+
+    def leave_early(self, samples):
+        """Trains with three ranks until the last one leaves with an open record. Returns the time
+        of the leave in ms; None: the record was complete before."""
+        self.logs.clear()
+        slow, hurried = {'ELASTIC_WORKER_RESTS': '10'}, {'ELASTIC_WORKER_HURRIES': '1'}
+        how = ([(5, 2, 0)], slow), ([], slow), ([], hurried)
+        logs = [self.start(rank, 'tcp', 3, 4, 0, samples=samples, epochs=1, resizes=resizes,
+                           **environment) for rank, (resizes, environment) in enumerate(how)]
+        for rank in range(3):
+            self.end(rank)
+        used = self.check_steps()
+        self.assertEqual((len(used), set(used.values())), (samples, {1}))
+        ends = logs[2].read_text().splitlines()[-2:]
+        return int(ends[1].split()[1]) if ends[0] == 'hurries' else None
+
+    def test_a_worker_may_leave_with_an_open_record(self):
+        times = [self.leave_early(160) for _ in range(LEAVES)]
+        early = [time for time in times if time is not None]
+        print(f'# {len(early)} of {LEAVES} leaves with an open record: {early} ms')
+        self.assertGreater(len(early), LEAVES // 2)
+        # A leave without the COMMIT of its last round would wait for LEAVE_STEP_NS, a second.
+        self.assertLess(statistics.median(early), 1000)
 
     def test_steps_do_not_wait_for_late_workers(self):
         how = {'samples': 200, 'epochs': 10 ** 6}   # more epochs than the test trains

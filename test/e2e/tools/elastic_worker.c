@@ -8,7 +8,9 @@
  * the worker leaves without the end of the resize.
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
- * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. */
+ * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file.
+ * ELASTIC_WORKER_RESTS: time between two steps, in milliseconds. With ELASTIC_WORKER_HURRIES a
+ * worker that has to leave does not wait for its last record, and writes the time of its leave. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@
 #define WAIT_MS 60000
 #define RESIZES_MAX 16
 #define UNTIL_LEFT 2 /* the worker leaves during this resize */
+#define HURRIES 99   /* the worker leaves with an open record */
 
 struct resize {
     uint64_t step;
@@ -51,6 +54,8 @@ static void must(int result, const char *what)
     fprintf(stderr, "%s: %d, %s\n", what, result, gp_last_error());
     exit(1);
 }
+
+static uint32_t number(const char *text) { return (uint32_t)strtoul(text, NULL, 10); }
 
 static float gradient_of(uint64_t sample, int e)
 {
@@ -150,6 +155,14 @@ static void exchange_seldom(uint64_t step)
     must(gp_wait(request, WAIT_MS), "wait");
 }
 
+/* Delays the record of the next step. */
+static void rest(void)
+{
+    const char *ms = getenv("ELASTIC_WORKER_RESTS");
+    if (ms)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number(ms)}, NULL);
+}
+
 static void train(const gp_step *step, uint64_t batch)
 {
     int count = gp_step_share(job, step->number, samples, batch);
@@ -196,21 +209,70 @@ static void carry(const gp_step *step)
     has_model |= sum[ELEMENTS] == 1;
 }
 
+static int has_to_leave(void)
+{
+    gp_membership membership = {0};
+    must(gp_job_membership(job, &membership), "membership");
+    return membership.wanted > 0 && membership.wanted <= gp_job_rank(job);
+}
+
+/* Begins a step. A worker that hurries returns HURRIES when only its last record is open. The text
+ * of the time-out has the number of this record; the record before confirms the worker's shares. */
+static int begin(gp_step *step)
+{
+    char text[32];
+    if (!getenv("ELASTIC_WORKER_HURRIES") || !has_to_leave())
+        return gp_step_begin(job, WAIT_MS, step);
+    snprintf(text, sizeof text, "round %" PRIu64 ":", step->number + 1);
+    for (int tries = 0; tries < WAIT_MS; tries++) {
+        int result = gp_step_begin(job, 1, step);
+        if (result != -ETIMEDOUT)
+            return result;
+        if (strstr(gp_last_error(), text))
+            return HURRIES;
+    }
+    return -ETIMEDOUT;
+}
+
+static const char *end_of(int result)
+{
+    switch (result) {
+    case GP_LEAVES: return "leaves\n";
+    case GP_ENDED: return "ended\n";
+    case HURRIES: return "hurries\n";
+    default: return "trained\n";
+    }
+}
+
 static int run(uint64_t batch)
 {
     gp_step step = {0};
     int result;
     do {
         resize_at(step.number + 1);
-        result = gp_step_begin(job, WAIT_MS, &step);
+        result = begin(&step);
         must(result, "step");
         if (result == GP_CARRIES)
             carry(&step);
         else if (result == 0)
             train(&step, batch);
+        if (result == 0)
+            rest();
     } while (result == 0 || result == GP_CARRIES);
-    fprintf(file, result == GP_LEAVES ? "leaves\n" : result == GP_ENDED ? "ended\n" : "trained\n");
+    fprintf(file, "%s", end_of(result));
     return result;
+}
+
+/* Leaves the job. A worker that hurries writes the time of the leave. */
+static void leave(gp_client *client, int result)
+{
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    gp_disconnect(client);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    if (result == HURRIES)
+        fprintf(file, "left %ld\n",
+                (ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
 }
 
 /* Tries to join again until the job has been resized, because a late worker is refused before. */
@@ -232,8 +294,6 @@ static void await_file(const char *variable, const char *line)
     for (int tries = 0; path && access(path, F_OK) != 0 && tries < WAIT_MS; tries++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
-
-static uint32_t number(const char *text) { return (uint32_t)strtoul(text, NULL, 10); }
 
 int main(int argc, char **argv)
 {
@@ -268,9 +328,9 @@ int main(int argc, char **argv)
     await_file("ELASTIC_WORKER_AWAITS", "joined\n");
     must(gp_deal_declare(job, &deal, specs, TENSORS, tensors), "deal");
     await_file("ELASTIC_WORKER_PREPARES", "declared\n");
-    run(deal.batch);
+    int result = run(deal.batch);
     end_resizes(0);
-    gp_disconnect(client);
+    leave(client, result);
     end_resizes(1);
     fclose(file);
     free(samples);
