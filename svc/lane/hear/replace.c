@@ -71,8 +71,7 @@ static bool may_differ(const struct piece *p, bool is_under_way)
 {
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
     bool is_first = p->terms.quorum == QUORUM_FIRST && !is_same;
-    bool has_made = is_under_way && !p->is_answer;
-    return (is_first && has_made) || (quorum_is_partial(p) && p->is_copy);
+    return (is_first && is_under_way) || (quorum_is_partial(p) && p->is_copy);
 }
 
 static void rank_replace(struct rank *rank)

@@ -1,0 +1,130 @@
+"""Late ranks of a tensor whose rounds need two ranks of three, against a real service over TCP. A
+late rank that is stopped again and again, also while it receives a result, delays no round of the
+other ranks, and every result is whole: all elements are the round that the lane has named.
+GRADPOOL_TEST_LONG runs 400 pulls of the late rank."""
+import os
+import random
+import signal
+import statistics
+import time
+import unittest
+
+import harness
+import progress
+import tap
+
+LATE_RANK = harness.BUILD / 'test' / 'e2e' / 'late_rank'
+PULLS = 400 if os.environ.get('GRADPOOL_TEST_LONG') else 16
+SEED = 20261130
+STOP_S = 0.16
+RUN_S = 0.01, 0.15      # time for which the late rank runs between two stops
+CONTROL = 30            # rounds while the late rank is not stopped
+LONG_STOPS, ROUNDS = 4, 12
+
+
+class Rank(harness.Process):
+    """A process of tools/late_rank.c."""
+
+    def pushes(self):
+        """Returns beginning, end, round and false elements of each push."""
+        lines = self.text().split('\n')[:-1]
+        failed = [line for line in lines if line[:1] not in '0123456789']
+        if failed:
+            raise AssertionError(f'{self.name}: {failed}')
+        return [(float(began), float(ended), int(number), int(false))
+                for began, ended, number, false in map(str.split, lines)]
+
+    def await_pushes(self, count):
+        harness.until(lambda: len(self.pushes()) >= count or self.child.poll() is not None,
+                      f'{self.name} ends {count} pushes', process=self)
+        if len(self.pushes()) < count:
+            raise AssertionError(f'{self.name} ended:\n{self.tail()}')
+
+
+def percentile_99(times):
+    return statistics.quantiles(times, n=100, method='inclusive')[-1]
+
+
+class LateRanks(unittest.TestCase):
+    def setUp(self):
+        service = harness.Service(aggregators=1)
+        self.addCleanup(service.end)
+        path = service.folder / 'rounds'
+        path.write_bytes(bytes(4096))
+        self.ranks = []
+        for number in range(3):
+            rank = Rank([LATE_RANK, service.endpoint, number, path], service.folder,
+                        f'rank-{number}', {'GRADPOOL_TRANSPORT': 'tcp'})
+            self.addCleanup(rank.kill)
+            self.ranks.append(rank)
+            service.children.append(rank)
+        for rank in self.ranks:
+            rank.await_pushes(2)    # connections and buffers exist
+
+    def more_rounds(self, count):
+        """Waits for further rounds of the ranks that are not late."""
+        for rank in self.ranks[:2]:
+            rank.await_pushes(len(rank.pushes()) + count)
+
+    def stop(self, seconds):
+        self.ranks[2].signal(signal.SIGSTOP)
+        began = time.monotonic()
+        time.sleep(seconds)     # the length of the stop is what the case is about
+        self.ranks[2].signal(signal.SIGCONT)
+        return began, time.monotonic()
+
+    def rounds_between(self, began, ended):
+        """Returns the durations of the rounds of the ranks that are not late."""
+        return [push[1] - push[0] for rank in self.ranks[:2] for push in rank.pushes()
+                if began <= push[1] < ended]
+
+    def check_values(self):
+        for rank in self.ranks:
+            false = [push for push in rank.pushes() if push[3] > 0]
+            self.assertEqual(false, [], f'{rank.name}: results that are not of one round')
+
+    def test_a_late_rank_that_is_stopped_again_and_again_gets_whole_results(self):
+        draw = random.Random(SEED)
+        late = self.ranks[2]
+        control_began = time.monotonic()
+        self.more_rounds(CONTROL)
+        control = control_began, time.monotonic()
+        stops, before = [], len(late.pushes())
+        patience = progress.Patience(harness.WAIT_S, size=late.size)
+        while len(late.pushes()) < before + PULLS:
+            self.assertFalse(patience.is_over(), 'the late rank receives no result any more')
+            time.sleep(draw.uniform(*RUN_S))
+            stops.append(self.stop(STOP_S))
+        self.check_values()
+        self.compare(control, stops)
+
+    def compare(self, control, stops):
+        """Rounds go on while the late rank is stopped. The limits are wide, because other processes
+        use the cores, too: the next case has a limit without a time."""
+        calm = self.rounds_between(*control)
+        busy = self.rounds_between(stops[0][0], stops[-1][1])
+        while_stopped = sum(len(self.rounds_between(*stop)) for stop in stops)
+        rate = len(calm) / (control[1] - control[0])
+        share = while_stopped / (rate * sum(ended - began for began, ended in stops))
+        calm_p99, busy_p99 = percentile_99(calm), percentile_99(busy)
+        tap.emit(f'# rounds: median {statistics.median(calm) * 1e3:.0f} ms, p99 '
+                 f'{calm_p99 * 1e3:.0f} ms; with {len(stops)} stops median '
+                 f'{statistics.median(busy) * 1e3:.0f} ms, p99 {busy_p99 * 1e3:.0f} ms; '
+                 f'{share:.2f} of the rate while the late rank is stopped')
+        self.assertGreater(share, 0.25)
+        self.assertLess(busy_p99, 5 * calm_p99 + STOP_S / 2)
+
+    def test_a_late_rank_that_stays_stopped_delays_no_round(self):
+        draw = random.Random(SEED)
+        late = self.ranks[2]
+        for _ in range(LONG_STOPS):
+            time.sleep(draw.uniform(*RUN_S))
+            late.signal(signal.SIGSTOP)
+            self.more_rounds(ROUNDS)
+            late.signal(signal.SIGCONT)
+            late.await_pushes(len(late.pushes()) + 2)
+        self.check_values()
+
+
+if __name__ == '__main__':
+    tap.main()
