@@ -89,8 +89,7 @@ struct piece {
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
     struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
     uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
-    uint8_t kept_area;             /* area of `kept` for the result of the open round (kept.h) */
-    bool spares_last; /* the round in progress does not overwrite the newest stored result */
+    uint8_t kept_use;              /* use of the areas in `kept`, values of kept.h */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */

@@ -63,21 +63,20 @@ void answers_make_room(struct piece *p)
 {
     if (!kept_is_answer(p))
         return;
-    const char *newest = kept_newest(p), *older = kept_at_area(p, 1 - p->kept_area);
-    p->spares_last = p->late > 0 && answers_need_newest(p, newest);
-    uint64_t moved_ns = p->spares_last ? answers_moved_ns(p, older) : 0;
-    if (moved_ns > 0 && moved_ns + PATIENCE_NS > p->job->lane->now_ns)
-        p->spares_last = false;
-    if (p->spares_last)
-        p->kept_area = 1 - p->kept_area;
+    bool needs_newest = p->late > 0 && answers_need_newest(p, kept_newest(p));
+    uint64_t moved_ns = needs_newest ? answers_moved_ns(p, kept_other(p)) : 0;
+    bool are_both_in_use = moved_ns > 0 && moved_ns + PATIENCE_NS > p->job->lane->now_ns;
+    p->kept_use &= KEPT_SECOND;
+    if (needs_newest && !are_both_in_use)
+        p->kept_use = (p->kept_use ^ KEPT_SECOND) | KEPT_BOTH;
     if (p->late > 0)
-        answers_end_from(p, kept_at_area(p, p->kept_area));
+        answers_end_from(p, kept_result(p, p->round));
 }
 
 void answers_end(struct piece *p)
 {
     if (!kept_is_answer(p))
         return;
-    answers_end_from(p, kept_at_area(p, 0));
-    answers_end_from(p, kept_at_area(p, 1));
+    answers_end_from(p, kept_result(p, p->round));
+    answers_end_from(p, kept_other(p));
 }

@@ -6,6 +6,11 @@
 
 #include "svc/lane/types.h"
 
+/* Values of kept_use. The open round writes its result to the second area of `kept`, otherwise to
+ * the first. The other area has the result of the round before. */
+#define KEPT_SECOND 1u
+#define KEPT_BOTH 2u
+
 /* Returns the number of results that the piece keeps for ranks, and that move with the piece. */
 static inline uint64_t kept_room(const struct piece *p)
 {
@@ -27,15 +32,16 @@ static inline bool kept_is_answer(const struct piece *p)
 {
     return kept_has_spare(&p->terms) && p->kept && p->job->servings;
 }
-static inline char *kept_at_area(const struct piece *p, uint64_t area)
-{
-    return p->kept + area * piece_bytes(p, p->elements);
-}
-/* Returns the stored result of a round; without a ring, the area of the newest result, which the
- * open round writes. */
+/* Returns the stored result of a round; without a ring, the area that the open round writes. */
 static inline char *kept_result(const struct piece *p, uint64_t round)
 {
-    return kept_at_area(p, p->kept_area + round % kept_room(p));
+    uint64_t place = (p->kept_use & KEPT_SECOND) + round % kept_room(p);
+    return p->kept + place * piece_bytes(p, p->elements);
+}
+/* Returns the other area than kept_result(). For pieces with kept_is_answer(). */
+static inline char *kept_other(const struct piece *p)
+{
+    return p->kept + (1 - (p->kept_use & KEPT_SECOND)) * piece_bytes(p, p->elements);
 }
 /* Returns the whole result of the newest closed round; NULL: it does not exist, or the round in
  * progress overwrites it, or late ranks receive no result of this piece. */
@@ -44,8 +50,8 @@ static inline const char *kept_newest(const struct piece *p)
     if (!kept_is_answer(p) || p->kept_from == 0 || p->round == 0)
         return NULL;
     if (p->state == PIECE_COLLECTING)
-        return kept_at_area(p, p->kept_area);
-    return p->spares_last ? kept_at_area(p, 1 - p->kept_area) : NULL;
+        return kept_result(p, p->round - 1);
+    return p->kept_use & KEPT_BOTH ? kept_other(p) : NULL;
 }
 /* Drops the oldest stored result, because the open round may have overwritten a part of the
  * result. */

@@ -91,14 +91,14 @@ static int make_kept(struct piece *p, struct piece *before)
     struct lane_job *job = p->job;
     if (before) {
         p->kept = before->kept;
-        p->kept_area = before->kept_area;
+        p->kept_use = before->kept_use;
         p->parameters = before->parameters;
         before->kept = NULL;
         before->parameters = NULL;
         return 0;
     }
-    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
-                                                 kept_areas(&p->terms) * piece_bytes(p, p->elements))))
+    uint64_t bytes = kept_areas(&p->terms) * piece_bytes(p, p->elements);
+    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account, bytes)))
         return -ENOMEM;
     bool has_answers = piece_follows(p) || (p->kept && kept_has_spare(&p->terms));
     if (has_answers && servings_create(job) < 0)

@@ -1,5 +1,5 @@
-/* Owns the slots and lists of late ranks that receive results. chunk/serve.c writes the chunks. RULES.md:
- * A88. */
+/* Owns the slots and lists of late ranks that receive results. chunk/serve.c writes the chunks.
+ * RULES.md: A88. */
 #include "svc/lane/worker/serving.h"
 
 #include "svc/base/text.h"

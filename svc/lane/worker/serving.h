@@ -9,10 +9,10 @@
 
 /* The answers to one worker. */
 struct serving {
-    struct list ready;     /* node in servings.ready while the lane can continue the answers */
-    struct list takes;     /* late announcements that wait for their results */
-    struct rank *rank;     /* rank that is served now; NULL: none */
-    uint64_t round;        /* round whose result the rank receives */
+    struct list ready; /* node in servings.ready while the lane can continue the answers */
+    struct list takes; /* late announcements that wait for their results */
+    struct rank *rank; /* rank that is served now; NULL: none */
+    uint64_t round;    /* round whose result the rank receives */
     /* stored result that the rank receives (A16); NULL: the rank is a taker, and the lane looks for
      * the result before each chunk */
     const char *result;
@@ -20,7 +20,7 @@ struct serving {
     bool is_last;          /* everything is written or posted, the word included */
     bool is_posted;        /* a write of the slot, or the word, is not complete */
     struct piece *piece;   /* piece of `rank`; NULL: the piece was freed */
-    uint64_t moved_ns;     /* time of the last progress: begin of the answer, post or completion */
+    uint64_t moved_ns;     /* time of the last begin, post or completion */
     struct fabric *fabric; /* fabric with which the slot is registered */
     char *slot;            /* NULL: the worker's memory is mapped */
 };

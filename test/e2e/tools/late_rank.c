@@ -27,13 +27,14 @@
 static _Atomic uint64_t *rounds; /* newest round of each rank */
 static float *gradient, *result;
 
-#define must(call)                                                                              \
-    do {                                                                                        \
-        int must_error_ = (call);                                                               \
-        if (must_error_ < 0) {                                                                  \
-            printf("failed: line %d: %s: %d, %s\n", __LINE__, #call, must_error_, gp_last_error()); \
-            exit(1);                                                                            \
-        }                                                                                       \
+#define must(call)                                                                \
+    do {                                                                          \
+        int must_error_ = (call);                                                 \
+        if (must_error_ < 0) {                                                    \
+            printf("failed: line %d: %s: %d, %s\n", __LINE__, #call, must_error_, \
+                   gp_last_error());                                              \
+            exit(1);                                                              \
+        }                                                                         \
     } while (0)
 
 static double seconds(void) { return (double)clock_now_ns() / 1e9; }
@@ -112,10 +113,10 @@ int main(int argc, char **argv)
     gp_client *client;
     gp_job *job;
     gp_tensor *t;
-    if (argc != 4)
+    if (argc != 4 || argv[2][0] < '0' || argv[2][0] >= '0' + RANKS)
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    uint32_t rank = (uint32_t)atoi(argv[2]);
+    uint32_t rank = (uint32_t)(argv[2][0] - '0');
     open_rounds(argv[3]);
     gradient = malloc(ELEMENTS * sizeof *gradient);
     result = malloc(ELEMENTS * sizeof *result);

@@ -20,7 +20,7 @@
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #define PIECE 2
 #define RANKS 4
-#define AGAIN RANKS /* worker of the rig for the second connection of rank 1 */
+#define AGAIN RANKS                   /* worker of the rig for the second connection of rank 1 */
 #define TOO_LONG_NS (101 * NS_PER_MS) /* an answer without progress may be given up */
 
 static const char *kind;
