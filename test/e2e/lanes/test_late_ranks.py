@@ -28,11 +28,10 @@ class Rank(harness.Process):
     def pushes(self):
         """Returns beginning, end, round and false elements of each push."""
         lines = self.text().split('\n')[:-1]
-        failed = [line for line in lines if line[:1] not in '0123456789']
-        if failed:
-            raise AssertionError(f'{self.name}: {failed}')
-        return [(float(began), float(ended), int(number), int(false))
-                for began, ended, number, false in map(str.split, lines)]
+        if any(line.startswith('failed') for line in lines):
+            raise AssertionError(f'{self.name}: {self.tail()}')
+        return [(float(began), float(ended), int(number), int(false)) for began, ended, number, false
+                in (line.split() for line in lines if line[:1].isdigit())]
 
     def await_pushes(self, count):
         harness.until(lambda: len(self.pushes()) >= count or self.child.poll() is not None,

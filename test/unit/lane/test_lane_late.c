@@ -3,6 +3,7 @@
  * network a write to it does not complete. Over shared memory each write is complete at once. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/move/release.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/reduce/reduce.h"
 #include "test/lib/kept_log.h"
