@@ -30,8 +30,9 @@ class Rank(harness.Process):
         lines = self.text().split('\n')[:-1]
         if any(line.startswith('failed') for line in lines):
             raise AssertionError(f'{self.name}: {self.tail()}')
-        return [(float(began), float(ended), int(number), int(false)) for began, ended, number, false
-                in (line.split() for line in lines if line[:1].isdigit())]
+        numbers = [line.split() for line in lines if line[:1].isdigit()]
+        return [(float(began), float(ended), int(number), int(false))
+                for began, ended, number, false in numbers]
 
     def await_pushes(self, count):
         harness.until(lambda: len(self.pushes()) >= count or self.child.poll() is not None,
