@@ -1,4 +1,4 @@
-"""Late ranks of a tensor whose rounds need two ranks of three, against a real service over TCP. A
+"""Late ranks of a tensor whose rounds need two ranks, against a real service over TCP. A
 late rank that is stopped again and again, also while it receives a result, delays no round of the
 other ranks, and every result is whole: all elements are the round that the lane has named.
 GRADPOOL_TEST_LONG runs 400 pulls of the late rank."""
@@ -46,14 +46,14 @@ def percentile_99(times):
 
 
 class LateRanks(unittest.TestCase):
-    def setUp(self):
+    def start(self, ranks):
         service = harness.Service(aggregators=1)
         self.addCleanup(service.end)
         path = service.folder / 'rounds'
         path.write_bytes(bytes(4096))
         self.ranks = []
-        for number in range(3):
-            rank = Rank([LATE_RANK, service.endpoint, number, path], service.folder,
+        for number in range(ranks):
+            rank = Rank([LATE_RANK, service.endpoint, number, ranks, path], service.folder,
                         f'rank-{number}', {'GRADPOOL_TRANSPORT': 'tcp'})
             self.addCleanup(rank.kill)
             self.ranks.append(rank)
@@ -66,12 +66,24 @@ class LateRanks(unittest.TestCase):
         for rank in self.ranks[:2]:
             rank.await_pushes(len(rank.pushes()) + count)
 
-    def stop(self, seconds):
-        self.ranks[2].signal(signal.SIGSTOP)
+    def stop(self, rank):
+        rank.signal(signal.SIGSTOP)
         began = time.monotonic()
-        time.sleep(seconds)     # the length of the stop is what the case is about
-        self.ranks[2].signal(signal.SIGCONT)
+        time.sleep(STOP_S)      # the length of the stop is what the case is about
+        rank.signal(signal.SIGCONT)
         return began, time.monotonic()
+
+    def stop_until(self, pulls):
+        """Stops the late ranks in turn until each has received so many results. Returns beginning
+        and end of each stop."""
+        draw, late, stops = random.Random(SEED), self.ranks[2:], []
+        wanted = [len(rank.pushes()) + pulls for rank in late]
+        patience = progress.Patience(harness.WAIT_S, size=lambda: sum(r.size() for r in late))
+        while any(len(rank.pushes()) < least for rank, least in zip(late, wanted)):
+            self.assertFalse(patience.is_over(), 'the late ranks receive no result any more')
+            time.sleep(draw.uniform(*RUN_S))
+            stops.append(self.stop(late[len(stops) % len(late)]))
+        return stops
 
     def rounds_between(self, began, ended):
         """Returns the durations of the rounds of the ranks that are not late."""
@@ -84,19 +96,18 @@ class LateRanks(unittest.TestCase):
             self.assertEqual(false, [], f'{rank.name}: results that are not of one round')
 
     def test_a_late_rank_that_is_stopped_again_and_again_gets_whole_results(self):
-        draw = random.Random(SEED)
-        late = self.ranks[2]
+        self.start(3)
         control_began = time.monotonic()
         self.more_rounds(CONTROL)
         control = control_began, time.monotonic()
-        stops, before = [], len(late.pushes())
-        patience = progress.Patience(harness.WAIT_S, size=late.size)
-        while len(late.pushes()) < before + PULLS:
-            self.assertFalse(patience.is_over(), 'the late rank receives no result any more')
-            time.sleep(draw.uniform(*RUN_S))
-            stops.append(self.stop(STOP_S))
+        stops = self.stop_until(PULLS)
         self.check_values()
         self.compare(control, stops)
+
+    def test_of_two_late_ranks_that_are_stopped_in_turn_each_gets_whole_results(self):
+        self.start(4)
+        self.stop_until(PULLS // 2)
+        self.check_values()
 
     def compare(self, control, stops):
         """Rounds go on while the late rank is stopped. The limits are wide, because other processes
@@ -115,8 +126,8 @@ class LateRanks(unittest.TestCase):
         self.assertLess(busy_p99, 5 * calm_p99 + STOP_S / 2)
 
     def test_a_late_rank_that_stays_stopped_delays_no_round(self):
-        draw = random.Random(SEED)
-        late = self.ranks[2]
+        self.start(3)
+        draw, late = random.Random(SEED), self.ranks[2]
         for _ in range(LONG_STOPS):
             time.sleep(draw.uniform(*RUN_S))
             late.signal(signal.SIGSTOP)

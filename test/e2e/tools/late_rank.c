@@ -1,8 +1,8 @@
-/* A rank of a tensor whose rounds need two ranks of three. Each rank pushes the number of the
- * round, so each element of a result must be the round that the lane has named. Rank 2 announces a
- * round only after the other ranks have its result: rank 2 is always late, and never in a set.
- * Usage: late_rank ENDPOINT RANK ROUNDS, where ROUNDS is a file with the newest round of each rank.
- * Prints a line for each push: beginning and end of the push (CLOCK_MONOTONIC, in s), round,
+/* A rank of a tensor whose rounds need two ranks. Each rank pushes the number of the round, so each
+ * element of a result must be the round that the lane has named. All ranks but 0 and 1 announce a
+ * round only after ranks 0 and 1 have its result: they are always late, and never in a set.
+ * Usage: late_rank ENDPOINT RANK RANKS ROUNDS, where ROUNDS is a file with the newest round of each
+ * rank. Prints a line for each push: beginning and end of the push (CLOCK_MONOTONIC, in s), round,
  * number of false elements. Runs until it is killed. */
 #include "client/gradpool.h"
 #include "client/lib/job/job.h"
@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RANKS 3
-#define LATE 2              /* the rank that is late */
+#define RANKS_MAX 9
+#define BOUND 2             /* ranks in each set */
 #define ELEMENTS (2u << 20) /* 8 MiB, two pieces with many chunks */
 #define WAIT_MS 60000
 #define WAIT_NS (WAIT_MS * NS_PER_MS)
@@ -42,7 +42,7 @@ static double seconds(void) { return (double)clock_now_ns() / 1e9; }
 static void open_rounds(const char *path)
 {
     int file = open(path, O_RDWR | O_CLOEXEC);
-    size_t bytes = RANKS * sizeof *rounds;
+    size_t bytes = RANKS_MAX * sizeof *rounds;
     rounds = file < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (rounds == MAP_FAILED) {
         printf("failed: no access to %s\n", path);
@@ -108,31 +108,37 @@ static void push(struct gp_tensor *t, uint32_t rank)
     rounds[rank] = t->round;
 }
 
+/* Returns the number in a word of one digit; 0: the word is no such number. */
+static uint32_t digit(const char *word)
+{
+    return word[0] >= '0' && word[0] <= '9' && !word[1] ? (uint32_t)(word[0] - '0') : 0;
+}
+
 int main(int argc, char **argv)
 {
     gp_client *client;
     gp_job *job;
     gp_tensor *t;
-    if (argc != 4 || argv[2][0] < '0' || argv[2][0] >= '0' + RANKS)
+    if (argc != 5 || digit(argv[3]) <= digit(argv[2]))
         return 2;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    uint32_t rank = (uint32_t)(argv[2][0] - '0');
-    open_rounds(argv[3]);
+    uint32_t rank = digit(argv[2]), ranks = digit(argv[3]);
+    open_rounds(argv[4]);
     gradient = malloc(ELEMENTS * sizeof *gradient);
     result = malloc(ELEMENTS * sizeof *result);
     if (!gradient || !result)
         return 2;
     must(gp_connect(argv[1], NULL, &client));
-    must(gp_job_join(client, &(gp_job_spec){.name = "late", .rank = rank, .workers = RANKS}, &job));
+    must(gp_job_join(client, &(gp_job_spec){.name = "late", .rank = rank, .workers = ranks}, &job));
     must(gp_tensors_declare(job,
                             &(gp_tensor_spec){.name = "first",
                                               .dtype = GP_F32,
                                               .elements = ELEMENTS,
                                               .quorum = GP_FIRST,
-                                              .bound = RANKS - 1},
+                                              .bound = BOUND},
                             1, &t));
     for (;;) {
-        if (rank == LATE)
+        if (rank >= BOUND)
             await_others(t->round + 1);
         push(t, rank);
     }
