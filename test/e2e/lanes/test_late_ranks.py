@@ -1,7 +1,7 @@
-"""Late ranks of a tensor whose rounds need two ranks, against a real service over TCP. A
-late rank that is stopped again and again, also while it receives a result, delays no round of the
-other ranks, and every result is whole: all elements are the round that the lane has named.
-GRADPOOL_TEST_LONG runs 400 pulls of the late rank."""
+"""Late ranks of a tensor whose rounds need two ranks, against a real service over TCP. A late rank
+that is stopped again and again, also while it receives a result, delays no round of the other
+ranks, and every result is whole: all elements are the round that the lane has named.
+GRADPOOL_TEST_LONG runs 400 pulls."""
 import os
 import random
 import signal

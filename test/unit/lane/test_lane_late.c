@@ -124,10 +124,15 @@ static void a_stopped_late_rank_delays_no_round(void **state)
     expect(1, 6);
 }
 
+/* Returns whether the last chunk of the answer is posted. Otherwise stops or continues the rank, so
+ * that the rank receives chunk after chunk. */
 static bool is_sent(uint32_t rank)
 {
     const struct serving *s = answer_to(rank);
-    return (s->is_posted && s->is_last) || rig.workers[rank].closed_count > 0;
+    struct rig_worker *w = &rig.workers[rank];
+    bool is_sent = (s->is_posted && s->is_last) || w->closed_count > 0;
+    w->is_stopped = is_sent || !w->is_stopped;
+    return is_sent;
 }
 
 /* The rank sees its word, so it must get no other result before CLOSED. */
@@ -135,11 +140,7 @@ static void an_answer_whose_last_chunk_is_posted_is_kept(void **state)
 {
     make_round();
     push(1, 1, 1000);
-    while (!is_sent(1)) {
-        rig.workers[1].is_stopped = !rig.workers[1].is_stopped;
-        rig_turn_gently(&rig);
-    }
-    rig.workers[1].is_stopped = true;
+    rig_until(&rig, is_sent(1));
     make_round();
     stop_late(3);
     while (rounds < 6) {
