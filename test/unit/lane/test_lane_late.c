@@ -3,6 +3,8 @@
  * network a write to it does not complete. Over shared memory each write is complete at once. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/move/moved_state.h"
+#include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "svc/lane/worker/serving.h"
 #include "svc/reduce/reduce.h"
@@ -24,13 +26,13 @@
 #define AGAIN RANKS                   /* worker of the rig for the second connection of rank 1 */
 #define TOO_LONG_NS (101 * NS_PER_MS) /* an answer without progress may be given up */
 
+static const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
 static const char *kind;
 static struct rig rig;
 static int rounds; /* number of closed rounds */
 
 static int start(void **state)
 {
-    const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
     rounds = 0;
     rig_start(&rig, kind);
     rig_place_piece(&rig, RANKS,
@@ -219,6 +221,60 @@ static void a_moved_piece_waits_for_the_answer_on_its_way(void **state)
     expect_closed(1, is_mapped() ? 1 : 2);
 }
 
+/* Makes round 2 while rank 1 receives the result of round 1, and freezes the piece. Over a network
+ * the piece then stores its newest result in its second area. */
+static void freeze_second(void)
+{
+    const uint32_t piece = PIECE;
+    make_round();
+    stop_late(1);
+    make_round();
+    expect_closed(1, 1);
+    assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
+    rig_until(&rig, lane_rested(rig.lane, RIG_JOB, &piece, 1) == 1);
+}
+
+static void the_newest_result_moves_from_either_area(void **state)
+{
+    float last = 0;
+    struct lane_standing standing;
+    freeze_second();
+    assert_int_equal(lane_standing(rig.lane, RIG_JOB, PIECE, &standing), 0);
+    assert_int_equal(standing.round, 2);
+    assert_int_equal(lane_state_read(rig.lane, RIG_JOB, PIECE, standing.state_bytes - sizeof last,
+                                     &last, sizeof last),
+                     sizeof last);
+    assert_true(last == 2);
+}
+
+static void the_newest_result_stays_when_the_ranks_change(void **state)
+{
+    struct lane_piece spec = {.id = PIECE, .dtype = REDUCE_F32, .elements = ELEMENTS};
+    spec.tensor = "w";
+    spec.terms = first_two;
+    lane_set_elastic(rig.lane, RIG_JOB);
+    freeze_second();
+    assert_int_equal(lane_regroup(rig.lane, RIG_JOB, 2, &spec, 1), 0);
+    for (uint32_t rank = 0; rank < RANKS - 1; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = PIECE,
+                             .word = 9,
+                             .round = rank == 1 ? 1 : 2,
+                             .operation = RECORD_MEAN,
+                             .standing = RECORD_IDLE,
+                             .epoch = 2,
+                             .has_no_input = true,
+                             .has_no_output = true});
+    rig_say(&rig, 3,
+            (struct say){.piece = PIECE,
+                         .word = 1,
+                         .round = 1,
+                         .elements = ELEMENTS,
+                         .operation = RECORD_MEAN,
+                         .epoch = 2});
+    expect_closed(3, 2);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 static const struct CMUnitTest cases[] = {
     CASE(a_stopped_late_rank_delays_no_round),
@@ -227,6 +283,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_later_answer_begins_again_while_the_first_one_makes_progress),
     CASE(a_late_rank_that_connects_again_gets_the_newest_result),
     CASE(a_moved_piece_waits_for_the_answer_on_its_way),
+    CASE(the_newest_result_moves_from_either_area),
+    CASE(the_newest_result_stays_when_the_ranks_change),
 };
 
 int main(int argc, char **argv)
