@@ -215,6 +215,8 @@ static void agree(struct worker *w, struct piece *p, const struct announcement *
 void round_count(struct rank *rank, struct announcement *a)
 {
     struct piece *p = rank->piece;
+    /* a round in progress has all its inputs, and completes also if ranks have left */
+    bool may_fail = p->job->has_left && p->state == PIECE_COLLECTING;
     uint32_t left;
     if (p->announced++ == 0)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
@@ -223,7 +225,7 @@ void round_count(struct rank *rank, struct announcement *a)
     closing_arrived(rank);
     if (p->failure)
         tell_error(rank->worker, a);
-    else if (p->job->has_left && quorum_is_hopeless(p, &left))
+    else if (may_fail && quorum_is_hopeless(p, &left))
         piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
                    left, p->job->name);
     else

@@ -31,12 +31,12 @@ static const char *kind;
 static struct rig rig;
 static int rounds; /* number of closed rounds */
 
-static void start_with(bool recovering)
+static void start_with(struct lane_terms terms, bool recovering)
 {
     rounds = 0;
     rig_start(&rig, kind);
     rig_place_piece(&rig, RANKS,
-                    (struct lane_piece){.id = PIECE, .elements = ELEMENTS, .terms = first_two},
+                    (struct lane_piece){.id = PIECE, .elements = ELEMENTS, .terms = terms},
                     recovering);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rig_connect(&rig, rank, RIG_JOB, rank);
@@ -45,13 +45,19 @@ static void start_with(bool recovering)
 
 static int start(void **state)
 {
-    start_with(false);
+    start_with(first_two, false);
     return 0;
 }
 
 static int start_recovering(void **state)
 {
-    start_with(true);
+    start_with(first_two, true);
+    return 0;
+}
+
+static int start_of_three(void **state)
+{
+    start_with((struct lane_terms){.quorum = QUORUM_FIRST, .bound = 3}, false);
     return 0;
 }
 
@@ -249,6 +255,33 @@ static void a_late_rank_that_connects_again_ends_no_copy_of_a_result(void **stat
     expect_closed(AGAIN, 2);
 }
 
+static void leave(uint32_t rank)
+{
+    struct record_leave record = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
+}
+
+/* The round needs three ranks, two of which leave with its result. */
+static void a_rank_that_announces_a_round_in_progress_is_late_after_others_have_left(void **state)
+{
+    rig.workers[2].is_stopped = true;
+    push(0, 1, 1);
+    push(3, 1, 1);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_input(&rig, 2, 0)[e] = 1;
+    say(2, 1, RECORD_ANNOUNCE);
+    rig_settle(&rig);
+    leave(0);
+    leave(3);
+    rig_settle(&rig);
+    push(1, 1, 1000);
+    rig_settle(&rig);
+    rig.workers[2].is_stopped = false;
+    expect_closed(1, 1);
+    assert_int_equal(rig.workers[2].errors_count, 0);
+    expect(2, 1);
+}
+
 static void a_moved_piece_waits_for_the_answer_on_its_way(void **state)
 {
     const uint32_t piece = PIECE;
@@ -327,6 +360,9 @@ static const struct CMUnitTest cases[] = {
     CASE(a_late_rank_that_connects_again_gets_the_newest_result),
     cmocka_unit_test_setup_teardown(a_late_rank_that_connects_again_ends_no_copy_of_a_result,
                                     start_recovering, stop),
+    cmocka_unit_test_setup_teardown(
+        a_rank_that_announces_a_round_in_progress_is_late_after_others_have_left, start_of_three,
+        stop),
     CASE(a_moved_piece_waits_for_the_answer_on_its_way),
     CASE(the_newest_result_moves_from_either_area),
     CASE(the_newest_result_stays_when_the_ranks_change),
