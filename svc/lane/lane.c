@@ -434,7 +434,8 @@ bool lane_is_quiet(const struct lane *lane)
     if (!line_is_empty(&lane->running) || !list_is_empty(&lane->telling))
         return false;
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
-        if (transfer_is_active(list_entry(node, struct lane_job, link)))
+        const struct lane_job *job = list_entry(node, struct lane_job, link);
+        if (transfer_is_active(job) || servings_are_posted(job))
             return false;
     }
     return rows_are_quiet(lane);

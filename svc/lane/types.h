@@ -82,7 +82,6 @@ struct piece {
     uint32_t root, priority;
     /* the open round copies the result from a rank that has it to the others (W5) */
     bool is_copy;
-    bool is_answer;      /* the round in progress sends `kept` to late ranks */
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
     char *kept;          /* newest result, or the running sum; NULL: the terms need neither */
@@ -90,6 +89,7 @@ struct piece {
     struct takers *takers;         /* NULL: the piece leads no job with backup workers */
     struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
     uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
+    uint8_t kept_use;              /* use of the areas in `kept`, values of kept.h */
     /* sums over the round in progress, if the terms require them */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
@@ -193,7 +193,7 @@ struct lane_job {
     char *window;            /* slots of the transfers; NULL: not allocated */
     size_t reserved_bytes;   /* bytes counted for the window before it is allocated */
     enum window_pages pages; /* of the window */
-    /* answers to ranks that take results; NULL: no piece follows sets */
+    /* answers to late ranks; NULL: no piece of the job stores results */
     struct servings *servings;
     char *inbox;     /* short payloads of all workers for later rounds; NULL: none */
     bool has_left;   /* a rank has left with a goodbye, so some quorums have become impossible */

@@ -5,6 +5,7 @@
 #include "svc/lane/job.h"
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
+#include "svc/lane/piece/kept.h"
 #include "svc/lane/state/parameters.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/window.h"
@@ -18,7 +19,7 @@ static void add_piece(const struct lane_piece *spec, uint32_t workers, struct wa
     if (spec->terms.rule && update_moments(spec->terms.rule) >= 0)
         row->state_bytes = parameters_bytes(spec->terms.rule, spec->elements);
     if (spec->terms.quorum != QUORUM_ALL)
-        row->kept_bytes = bytes * (spec->terms.lag > 0 ? spec->terms.lag : 1);
+        row->kept_bytes = bytes * kept_areas(&spec->terms);
     *rest_bytes += sizeof(struct piece) + (workers + 1) * sizeof(struct rank);
 }
 

@@ -12,6 +12,8 @@
  * pages. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
 #define JOB_BYTES_MOST (32u << 10) /* memory of a job and its transfers */
+/* slot of a rank for answers, rounded up like the arena */
+#define ANSWER_BYTES_MOST (320u << 10)
 
 static uint32_t mix(uint64_t x)
 {
@@ -268,21 +270,32 @@ void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 
 /* --- between two turns --- */
 
-/* Returns the bytes of parameters and moments (twice) or of a last result, rounded up by a quarter
- * like the arena. */
+/* Returns the bytes of parameters and moments (twice), of two results for late ranks, or of a
+ * running sum, rounded up by a quarter like the arena. */
 static size_t kept_bytes(const struct sim_job *job)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < job->pieces_count; i++) {
         const struct sim_piece *piece = &job->pieces[i];
-        uint64_t arrays = piece->kind == SIM_UPDATE ? 2 * (1 + UPDATE_MOMENTS_MAX) : 1;
+        uint64_t arrays = piece->kind == SIM_UPDATE  ? 2 * (1 + UPDATE_MOMENTS_MAX)
+                          : piece->kind == SIM_FIRST ? 2
+                                                     : 1;
         bytes += piece->kind == SIM_SUM ? 0 : arrays * bytes_of(piece) * 5 / 4 + 4096;
     }
     return bytes;
 }
 
-/* Pieces and ranks are allocated when a piece is placed. Afterwards only the job's window may be
- * allocated. */
+/* Returns the bytes of the slots for answers to late ranks. */
+static size_t answer_bytes(const struct sim_job *job)
+{
+    bool has_late = false;
+    for (uint32_t i = 0; i < job->pieces_count; i++)
+        has_late |= job->pieces[i].kind == SIM_FIRST;
+    return has_late ? job->workers_count * ANSWER_BYTES_MOST : 0;
+}
+
+/* Pieces, ranks and slots for answers are allocated when a piece is placed or a worker connects.
+ * Afterwards only the job's window may be allocated. */
 static void check_memory(struct sim *sim, const struct sim_lane *lane)
 {
     size_t most = 0;
@@ -291,7 +304,7 @@ static void check_memory(struct sim *sim, const struct sim_lane *lane)
     for (uint32_t i = 0; i < sim->options.jobs; i++) {
         const struct sim_job *job = &sim->jobs[i];
         size_t rank_bytes = 2048; /* announcements, tickets and connection of a rank */
-        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) +
+        most += WINDOW_BYTES_MOST + JOB_BYTES_MOST + kept_bytes(job) + answer_bytes(job) +
                 job->workers_count * rank_bytes * (1 + job->pieces_count);
     }
     sim_require(sim, memory_bytes(lane->arena) <= most, "%s holds %zu bytes, at most %zu are due",

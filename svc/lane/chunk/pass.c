@@ -87,15 +87,14 @@ static char *kept_at(const struct transfer *t)
     return kept_result(t->piece, t->piece->round) + piece_bytes(t->piece, t->first);
 }
 
-/* Returns the lane's own input, which is added before the inputs of workers: the running sum, the
- * stored result in an answer to late ranks, or the state in a SAVE. NULL: the round has no such
- * input. */
+/* Returns the lane's own input, which is added before the inputs of workers: the running sum, or
+ * the state in a SAVE. NULL: the round has no such input. */
 static const void *own_input(const struct transfer *t)
 {
     const struct piece *p = t->piece;
     if (p->elements == 0)
         return NULL;
-    if (p->is_answer || (quorum_is_loose(p) && p->kept_from > 0))
+    if (quorum_is_loose(p) && p->kept_from > 0)
         return kept_at(t);
     return parameters_saved(t);
 }
@@ -189,7 +188,7 @@ static void measure_inputs(const struct transfer *t, const void *const sources[]
 static void sample_pass(const struct transfer *t, const void *const sources[])
 {
     const struct piece *p = t->piece;
-    if (!p->sampled || p->is_copy || p->is_answer || !quorum_follows(p, p->operation))
+    if (!p->sampled || p->is_copy || !quorum_follows(p, p->operation))
         return;
     sample_inputs(t, sources);
     if (pass_is_last(t))
@@ -281,7 +280,7 @@ static void *keep_at(const struct transfer *t)
     const struct piece *p = t->piece;
     if (p->parameters)
         return parameters_set_at(t);
-    return p->kept && !p->is_answer ? kept_at(t) : NULL;
+    return p->kept ? kept_at(t) : NULL;
 }
 
 /* Reads the pages of an output area before they are written. For a read, the kernel maps sixteen

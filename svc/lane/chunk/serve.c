@@ -1,7 +1,8 @@
-/* Writes the parameters after a round, or the result of a sum, to a taker: a rank outside the
- * round's set. Before each chunk the state is checked again: if a later round has written to the
- * state, the taker gets the number of the newest round instead. Each worker has at most one posted
- * write. RULES.md: A86, A88, A95. */
+/* Writes the parameters after a round, or the result of a sum, to a late rank: one outside the
+ * round's set. Before each chunk for a taker the state is checked again: if a later round has
+ * written to the state, the taker gets the number of the newest round instead. No round writes to a
+ * result that any other late rank receives (answers.c). Each worker has at most one posted write.
+ * RULES.md: A16, A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -29,32 +30,44 @@ static bool serve_has_kept(const struct piece *p, uint64_t round)
     return is_made && (last > p->round || (last == p->round && p->state == PIECE_COLLECTING));
 }
 
-static bool serve_has(const struct piece *p, uint64_t round)
+static bool serve_has(const struct serving *s)
 {
+    const struct piece *p = s->rank->piece;
+    uint64_t round = s->round;
+    if (s->result)
+        return true;
     return p->parameters ? parameters_have(p, round) : serve_has_kept(p, round);
 }
 
-static const void *serve_values(const struct piece *p, uint64_t round, uint64_t first)
+static const void *serve_values(const struct serving *s)
 {
+    const struct piece *p = s->rank->piece;
+    if (s->result)
+        return s->result + piece_bytes(p, s->next);
     if (p->parameters)
-        return parameters_at(p, round, first);
-    return p->kept ? kept_result(p, round) + piece_bytes(p, first) : NULL;
+        return parameters_at(p, s->round, s->next);
+    return p->kept ? kept_result(p, s->round) + piece_bytes(p, s->next) : NULL;
 }
 
-/* Sends CLOSED with `round` to the taker. If `round` is the requested round, the result is in the
- * memory of the taker. Otherwise the taker requests the result of `round` next. */
+/* Sends CLOSED with `round`. If the rank is no taker, or has requested this round, the result is in
+ * its memory. Otherwise the taker requests the result of `round` next. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
     struct announcement *a = rank->late;
-    s->rank = NULL;
-    s->next = 0;
-    s->is_last = false;
+    serving_end(s);
     rank->late = NULL;
     rank->piece->late--;
-    if (round == a->round)
-        rank->clock = round;
+    if (round == a->round || !piece_follows(rank->piece))
+        rank->clock = a->round;
     tell_closed(rank->worker, a, round);
+    release_note(rank->piece->job); /* a release may have waited for the answer */
+}
+
+/* Returns whether the rank has an array for the result. */
+static bool serve_has_array(const struct serving *s)
+{
+    return s->rank->late->output_region != ANNOUNCEMENT_NO_OUTPUT;
 }
 
 /* ---- one chunk ---- */
@@ -63,6 +76,8 @@ static uint64_t serve_elements(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;
     uint64_t left = p->elements - s->next;
+    if (!serve_has_array(s))
+        return left;
     uint64_t fits = serving_slot_bytes(p->job) / reduce_element_bytes(p->dtype);
     return left < fits ? left : fits;
 }
@@ -85,10 +100,10 @@ static int serve_write(struct serving *s, uint64_t elements)
     const struct rank *rank = s->rank;
     const struct announcement *a = rank->late;
     struct fabric_conn *conn = rank->worker->conn;
-    const void *values = serve_values(rank->piece, a->round, s->next);
+    const void *values = serve_values(s);
     uint64_t at = a->output_offset + piece_bytes(rank->piece, s->next);
-    size_t bytes = piece_bytes(rank->piece, elements);
-    void *mapped = fabric_map(conn, a->output_region, at, bytes);
+    size_t bytes = serve_has_array(s) ? piece_bytes(rank->piece, elements) : 0;
+    void *mapped = bytes > 0 ? fabric_map(conn, a->output_region, at, bytes) : NULL;
     if (bytes > 0 && !mapped)
         return serve_post(s, values, at, bytes);
     if (bytes > 0)
@@ -99,8 +114,9 @@ static int serve_write(struct serving *s, uint64_t elements)
 /* The set is sent with the result, because every rank with a result must know its set (W13). */
 static int serve_set(const struct serving *s)
 {
-    uint64_t number = quorum_job_round(s->rank->piece, s->rank->late->round);
-    return s->is_last ? tell_set_now(s->rank->worker, number) : 0;
+    const struct piece *p = s->rank->piece;
+    bool has_set = s->is_last && p->terms.quorum == QUORUM_CHOSEN;
+    return has_set ? tell_set_now(s->rank->worker, quorum_job_round(p, s->round)) : 0;
 }
 
 /* Handles an error of a write. After -EAGAIN the lane writes again on the connection's ROOM event.
@@ -130,20 +146,35 @@ static uint32_t serve_chunk(struct serving *s)
         return 0;
     }
     s->next += elements;
+    s->moved_ns = p->job->lane->now_ns;
     if (r == 0) {
         s->is_posted = true;
         s->piece = p;
-        s->posted_ns = p->job->lane->now_ns;
     } else if (s->is_last) {
-        serve_answer(s, s->rank->late->round);
+        serve_answer(s, s->round);
     }
     return TRANSFER_SHARE;
 }
 
 /* ---- one worker ---- */
 
-/* Finds the next rank whose result can be written. A released piece is served again after a thaw,
- * or by its new owner. */
+/* Begins the answer to a rank, with the result that the rank has requested, or with the newest one.
+ * If the lane has no result now, the answer is added again when the round in progress has ended. A
+ * released piece is served again after a thaw, or by its new owner. */
+static void serve_begin(struct serving *s, struct rank *rank)
+{
+    struct piece *p = rank->piece;
+    bool follows = piece_follows(p);
+    const char *result = follows ? NULL : kept_newest(p);
+    if (p->is_held || (!follows && !result))
+        return;
+    s->rank = rank;
+    s->result = result;
+    s->round = follows ? rank->late->round : p->round - 1;
+    s->moved_ns = p->job->lane->now_ns;
+}
+
+/* Finds the next rank whose result can be written. */
 static bool serve_find(struct serving *s, const struct worker *w)
 {
     struct list *node;
@@ -151,10 +182,8 @@ static bool serve_find(struct serving *s, const struct worker *w)
         serving_forget(s->rank);
     while (!s->rank && (node = list_first(&s->takes))) {
         struct announcement *a = list_entry(node, struct announcement, tell_link);
-        struct piece *p = announcement_piece(a);
         list_remove(node);
-        if (!p->is_held)
-            s->rank = piece_rank(p, w->number);
+        serve_begin(s, piece_rank(announcement_piece(a), w->number));
     }
     return s->rank;
 }
@@ -194,7 +223,7 @@ static uint32_t serve_step(struct serving *s, const struct worker *w)
     if (!w->conn || !serve_find(s, w))
         return 0;
     const struct piece *p = s->rank->piece;
-    if (serve_has(p, s->rank->late->round))
+    if (serve_has(s))
         return serve_chunk(s);
     if (p->terms.lag > 0)
         serve_fail_lost(s);
@@ -239,10 +268,12 @@ void serve_progress(struct worker *w, int error)
     struct piece *p = s->piece;
     s->is_posted = false;
     s->piece = NULL;
+    s->moved_ns = w->job->lane->now_ns;
     if (error == 0 && s->rank && s->is_last)
-        serve_answer(s, s->rank->late->round);
-    if (error == 0 || !s->rank) /* the worker may have connected again after the error */
-        (void)serving_list(s, w);
+        serve_answer(s, s->round);
+    else if (error != 0)
+        serving_end(s); /* the rank lacks the chunk, so its answer begins again */
+    (void)serving_list(s, w);
     if (p && piece_is_frozen(p))
         release_tell(w->job->lane);
     job_wake(w->job);

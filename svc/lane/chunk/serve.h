@@ -1,5 +1,4 @@
-/* Writes results to ranks outside the set of a round (takers, W22), between the rounds of the
- * job. */
+/* Writes results to ranks outside the set of a round, between the chunks of rounds. */
 #ifndef GRADPOOL_LANE_CHUNK_SERVE_H
 #define GRADPOOL_LANE_CHUNK_SERVE_H
 
@@ -8,7 +7,7 @@
 /* Works on one chunk for one rank. Returns the chunk's share of the turn, as transfer_turn(); 0: no
  * work is possible now. */
 uint32_t serve_turn(struct lane_job *job);
-/* Returns whether the next chunk belongs to a taker, and gives the following turn to rounds. */
+/* Returns whether the next chunk belongs to a late rank, and gives the following turn to rounds. */
 bool serve_is_next(struct lane_job *job);
 /* Handles the completion of a write that serve_turn() has posted. transfer_progress() handles all
  * other writes. The caller then calls job_release(). */

@@ -361,7 +361,7 @@ static int post_sets(struct transfer *t)
     struct piece *p = t->piece;
     if (p->terms.quorum != QUORUM_CHOSEN || !t->is_last || t->next_rank > 0)
         return 0;
-    uint64_t number = quorum_job_round(p, p->round - p->is_answer);
+    uint64_t number = quorum_job_round(p, p->round);
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
@@ -461,7 +461,7 @@ static struct transfer *step(struct lane_job *job)
     return start_chunk(job);
 }
 
-/* Alternates between chunks of rounds and chunks for takers. */
+/* Alternates between chunks of rounds and chunks for late ranks. */
 static uint32_t step_or_serve(struct lane_job *job)
 {
     uint32_t share = serve_is_next(job) ? serve_turn(job) : 0;

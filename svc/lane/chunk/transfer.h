@@ -34,7 +34,7 @@ static inline uint32_t transfer_places(const struct piece *p)
 static inline bool transfer_divides(const struct piece *p)
 {
     bool is_state = p->parameters && (p->parameters->fetched > 0 || p->parameters->filled > 0);
-    return !p->is_copy && !p->is_answer && !is_state && p->operation && p->operation->divides;
+    return !p->is_copy && !is_state && p->operation && p->operation->divides;
 }
 static inline bool transfer_gives(const struct transfer *t, uint32_t place)
 {

@@ -66,19 +66,19 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
 /* Returns whether the repeated round could have another set of ranks than the interrupted round
  * (QUORUM_FIRST). Some rank may already have the result of the interrupted round, so the results
  * would differ. The set stays the same if all ranks take part, or if another lane has chosen the
- * set. */
-static bool may_differ(const struct piece *p, bool is_under_way)
+ * set. A rank that takes no part in the copy of a result, such as a late one, changes nothing. */
+static bool may_differ(const struct piece *p, struct rank *rank, bool is_under_way)
 {
+    bool takes_part = is_under_way || counts(p, rank);
     bool is_same = p->terms.bound == p->members && !p->job->is_elastic;
     bool is_first = p->terms.quorum == QUORUM_FIRST && !is_same;
-    bool has_made = is_under_way && !p->is_answer;
-    return (is_first && has_made) || (quorum_is_partial(p) && p->is_copy);
+    return (is_first && is_under_way) || (quorum_is_partial(p) && p->is_copy && takes_part);
 }
 
 static void rank_replace(struct rank *rank)
 {
     struct piece *p = rank->piece;
-    bool is_under_way = is_needed(p, rank), differs = may_differ(p, is_under_way);
+    bool is_under_way = is_needed(p, rank), differs = may_differ(p, rank, is_under_way);
     p->announced -= counts(p, rank);
     forget_said(rank);
     if (differs)

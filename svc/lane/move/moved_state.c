@@ -85,7 +85,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
     bool is_before = has_before && at < room;
     uint64_t first = has_before && !is_before ? room : 0;
     *ret_left = first + room - at;
-    return (q ? (char *)q->state[is_before ? 1 - q->now : q->now][0] : p->kept) + (at - first);
+    char *array = q ? (char *)q->state[is_before ? 1 - q->now : q->now][0] : kept_result(p, 0);
+    return array + (at - first);
 }
 
 /* ---- the former owner ---- */

@@ -1,19 +1,57 @@
 /* The results that a piece stores: a ring of the newest ones if its sums follow the sets of a job
- * (A95), otherwise one. */
+ * (A95), otherwise one. A piece that sends its result to late ranks has a second area, so that a
+ * round does not overwrite a result that a late rank is receiving (A16). */
 #ifndef GRADPOOL_LANE_PIECE_KEPT_H
 #define GRADPOOL_LANE_PIECE_KEPT_H
 
 #include "svc/lane/types.h"
 
-/* Returns the number of results that `kept` has room for. */
+/* Values of kept_use. The open round writes its result to the second area of `kept`, otherwise to
+ * the first. The other area has the result of the round before. */
+#define KEPT_SECOND 1u
+#define KEPT_BOTH 2u
+
+/* Returns the number of results that the piece keeps for ranks, and that move with the piece. */
 static inline uint64_t kept_room(const struct piece *p)
 {
     return p->terms.lag > 0 ? p->terms.lag : 1;
 }
-/* Returns the stored result of a round. */
+static inline bool kept_has_spare(const struct lane_terms *terms)
+{
+    bool is_partial = terms->quorum == QUORUM_FIRST || terms->quorum == QUORUM_CHOSEN;
+    return is_partial && terms->lag == 0 && !terms->rule;
+}
+/* Returns the number of results for which `kept` has memory. */
+static inline uint64_t kept_areas(const struct lane_terms *terms)
+{
+    return (terms->lag > 0 ? terms->lag : 1) + kept_has_spare(terms);
+}
+/* Returns whether the piece sends its newest stored result to late ranks. A piece that follows the
+ * job's sets sends the result of the round that the rank requests. */
+static inline bool kept_is_answer(const struct piece *p)
+{
+    return kept_has_spare(&p->terms) && p->kept && p->job->servings;
+}
+/* Returns the stored result of a round; without a ring, the area that the open round writes. */
 static inline char *kept_result(const struct piece *p, uint64_t round)
 {
-    return p->kept + round % kept_room(p) * piece_bytes(p, p->elements);
+    uint64_t place = (p->kept_use & KEPT_SECOND) + round % kept_room(p);
+    return p->kept + place * piece_bytes(p, p->elements);
+}
+/* Returns the other area than kept_result(). For pieces with kept_is_answer(). */
+static inline char *kept_other(const struct piece *p)
+{
+    return p->kept + (1 - (p->kept_use & KEPT_SECOND)) * piece_bytes(p, p->elements);
+}
+/* Returns the whole result of the newest closed round; NULL: it does not exist, or the round in
+ * progress overwrites it, or late ranks receive no result of this piece. */
+static inline const char *kept_newest(const struct piece *p)
+{
+    if (!kept_is_answer(p) || p->kept_from == 0 || p->round == 0)
+        return NULL;
+    if (p->state == PIECE_COLLECTING)
+        return kept_result(p, p->round - 1);
+    return p->kept_use & KEPT_BOTH ? kept_other(p) : NULL;
 }
 /* Drops the oldest stored result, because the open round may have overwritten a part of the
  * result. */

@@ -91,15 +91,17 @@ static int make_kept(struct piece *p, struct piece *before)
     struct lane_job *job = p->job;
     if (before) {
         p->kept = before->kept;
+        p->kept_use = before->kept_use;
         p->parameters = before->parameters;
         before->kept = NULL;
         before->parameters = NULL;
         return 0;
     }
-    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account,
-                                                 kept_room(p) * piece_bytes(p, p->elements))))
+    uint64_t bytes = kept_areas(&p->terms) * piece_bytes(p, p->elements);
+    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account, bytes)))
         return -ENOMEM;
-    if (piece_follows(p) && servings_create(job) < 0)
+    bool has_answers = piece_follows(p) || (p->kept && kept_has_spare(&p->terms));
+    if (has_answers && servings_create(job) < 0)
         return -ENOMEM;
     if (!p->terms.rule)
         return 0;

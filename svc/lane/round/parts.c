@@ -8,7 +8,7 @@
 
 static bool is_source(const struct piece *p, const struct rank *rank)
 {
-    if (p->elements == 0 || p->is_answer)
+    if (p->elements == 0)
         return false;
     if (p->is_copy)
         return rank->part->standing == RECORD_HOLDS && p->sources == 0;
@@ -52,8 +52,6 @@ static bool part_copies(struct piece *p, struct rank *rank)
 
 static struct announcement *part_of(struct piece *p, struct rank *rank)
 {
-    if (p->is_answer)
-        return rank->late;
     bool takes = p->is_copy ? part_copies(p, rank) : quorum_takes(p, rank);
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }

@@ -23,7 +23,7 @@ void round_rest(struct piece *p)
     account_done(p);
     if (p->parameters)
         p->parameters->fetched = p->parameters->filled = 0;
-    p->is_answer = p->is_copy = false;
+    p->is_copy = false;
     p->state = PIECE_COLLECTING;
     if (p->is_held)
         piece_rest(p);

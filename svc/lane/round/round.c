@@ -3,6 +3,7 @@
  * A14 to A16; svc/wire/README.md: W2 to W5, W12. */
 #include "svc/lane/round/round.h"
 
+#include "svc/lane/chunk/answers.h"
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/closing.h"
 #include "svc/lane/piece/counts.h"
@@ -43,7 +44,7 @@ static bool is_of_copy(const struct piece *p)
 
 static uint32_t steps_of(const struct piece *p)
 {
-    if (!is_of_copy(p) && (p->is_copy || p->is_answer || p->elements == 0))
+    if (!is_of_copy(p) && (p->is_copy || p->elements == 0))
         return 1;
     if (is_of_copy(p) || p->operation->saves || p->operation->restores)
         return parameters_arrays(p); /* one step for each array */
@@ -53,14 +54,14 @@ static uint32_t steps_of(const struct piece *p)
 /* Returns whether the round in progress has sampled gradients. */
 static bool round_is_sampled(const struct piece *p)
 {
-    bool is_of_job = !is_of_copy(p) && !p->is_answer && quorum_follows(p, p->operation);
+    bool is_of_job = !is_of_copy(p) && quorum_follows(p, p->operation);
     return p->sampled && is_of_job && !p->is_copy;
 }
 
 static void start(struct piece *p)
 {
-    if (!p->is_answer)
-        replica_take(p);
+    answers_make_room(p);
+    replica_take(p);
     if (is_of_copy(p))
         parts_assign_holder(p);
     else
@@ -75,7 +76,7 @@ static void start(struct piece *p)
     p->input_squares = p->result_squares = 0;
     p->state = PIECE_RUNNABLE;
     trace_step(p->job->trace, p->traced.at_ns, TRACE_READY);
-    account_ready(p, !p->is_answer && !is_of_copy(p));
+    account_ready(p, !is_of_copy(p));
     p->job->due_bytes += piece_bytes(p, p->elements) * p->steps;
     queue_by_priority(p);
     job_wake(p->job);
@@ -98,9 +99,10 @@ static bool all_have_spoken(const struct piece *p)
 
 /* Queues the answers to late ranks whose round is closed on this lane. A rank that is late for the
  * open round gets its answer after the commit. */
-static void line_up_takers(struct piece *p)
+static void line_up_late(struct piece *p)
 {
-    bool may_be_served = p->round > 0 && !p->is_held && !p->failure;
+    bool has_results = piece_follows(p) || kept_newest(p);
+    bool may_be_served = has_results && p->round > 0 && !p->is_held && !p->failure;
     for (uint32_t i = 0; may_be_served && p->late > 0 && i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
         if (rank->late && rank->late->round < p->round)
@@ -149,8 +151,7 @@ static void answer_late(struct piece *p)
 void round_go_on(struct piece *p)
 {
     answer_landed(p);
-    if (piece_follows(p))
-        line_up_takers(p);
+    line_up_late(p);
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
         replica_is_awaited(p))
         return;
@@ -158,11 +159,10 @@ void round_go_on(struct piece *p)
         return round_fill(p, p->round - 1);
     if (p->elements == 0 && !piece_follows(p))
         answer_late(p);
-    p->is_answer = p->late > 0 && !piece_follows(p) && p->kept_from > 0;
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
-    if (p->is_answer || (is_known && round_has_quorum(p) && closing_allows(p) && !takers_hold(p)))
+    if (is_known && round_has_quorum(p) && closing_allows(p) && !takers_hold(p))
         start(p);
 }
 
@@ -215,6 +215,8 @@ static void agree(struct worker *w, struct piece *p, const struct announcement *
 void round_count(struct rank *rank, struct announcement *a)
 {
     struct piece *p = rank->piece;
+    /* a round in progress has all its inputs, and completes also if ranks have left */
+    bool may_fail = p->job->has_left && p->state == PIECE_COLLECTING;
     uint32_t left;
     if (p->announced++ == 0)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
@@ -223,7 +225,7 @@ void round_count(struct rank *rank, struct announcement *a)
     closing_arrived(rank);
     if (p->failure)
         tell_error(rank->worker, a);
-    else if (p->job->has_left && quorum_is_hopeless(p, &left))
+    else if (may_fail && quorum_is_hopeless(p, &left))
         piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
                    left, p->job->name);
     else
@@ -258,15 +260,10 @@ static void tell_part(struct piece *p, struct rank *rank)
     announcement_drop_payload(rank->worker, a);
     rank->clock = a->round;
     rank->part = NULL;
-    if (p->is_answer) {
-        rank->late = NULL;
-        p->late--;
-        tell_closed(rank->worker, a, p->round - 1);
-    } else if (piece_leads(p)) {
+    if (piece_leads(p))
         tell_chosen(rank->worker, a);
-    } else if (needs_commit(rank, a)) {
+    else if (needs_commit(rank, a))
         tell_commit(rank->worker, a);
-    }
 }
 
 /* Marks a rank as late if it announced the closed round and took no part. */
@@ -418,9 +415,7 @@ static void commit(struct piece *p)
         return end_fetch(p);
     if (replica_is_filled(p))
         return end_fill(p);
-    bool is_answer = p->is_answer;
-    if (!is_answer)
-        close_round(p);
+    close_round(p);
     for (uint32_t i = 0; i < p->members; i++) {
         if (p->ranks[i].part)
             tell_part(p, &p->ranks[i]);
@@ -429,10 +424,7 @@ static void commit(struct piece *p)
         piece_free(p);
         return;
     }
-    p->is_answer = false;
-    p->state = PIECE_COLLECTING;
-    if (!is_answer)
-        open_round(p);
+    open_round(p);
     if (p->is_held)
         piece_rest(p);
     else
@@ -485,8 +477,8 @@ void round_chunks_are_over(struct piece *p, bool is_given_up)
 void round_give_up(struct piece *p)
 {
     struct lane_job *job = p->job;
-    if (!p->is_answer)
-        kept_drop_oldest(p);
+    answers_end(p);
+    kept_drop_oldest(p);
     if (quorum_is_loose(p))
         piece_fail(
             p, -EOWNERDEAD,

@@ -1,5 +1,5 @@
-/* Owns the slots and lists of ranks that take results. chunk/serve.c writes the chunks. RULES.md:
- * A88. */
+/* Owns the slots and lists of late ranks that receive results. chunk/serve.c writes the chunks.
+ * RULES.md: A88. */
 #include "svc/lane/worker/serving.h"
 
 #include "svc/base/text.h"
@@ -126,6 +126,14 @@ void serving_add(struct rank *rank)
         job_wake(rank->worker->job);
 }
 
+void serving_end(struct serving *s)
+{
+    s->rank = NULL;
+    s->result = NULL;
+    s->next = 0;
+    s->is_last = false;
+}
+
 void serving_forget(struct rank *rank)
 {
     struct servings *v = rank->piece->job->servings;
@@ -133,11 +141,8 @@ void serving_forget(struct rank *rank)
         return;
     struct serving *s = &v->of[rank->worker->number];
     list_remove(&rank->late->tell_link);
-    if (s->rank != rank)
-        return;
-    s->rank = NULL;
-    s->next = 0;
-    s->is_last = false;
+    if (s->rank == rank)
+        serving_end(s);
 }
 
 void servings_forget_piece(struct piece *p)
@@ -160,7 +165,7 @@ bool serving_writes(const struct piece *p, const struct rank **ret_rank, uint64_
             continue;
         if (ret_rank) {
             *ret_rank = &p->ranks[i];
-            *ret_since_ns = s->posted_ns;
+            *ret_since_ns = s->moved_ns;
         }
         return true;
     }

@@ -1,7 +1,7 @@
-/* Answers to takers, which are ranks outside a set (W22). Each worker is served one answer at a
- * time, chunk by chunk, between rounds. A chunk for unmapped memory is first copied to the slot of
- * the worker. A stopped worker therefore blocks only its own slot, and delays no round. RULES.md:
- * A86, A88. */
+/* Answers to late ranks: to takers (W22), and to ranks outside the set of a piece that stores its
+ * newest result (A16). Each worker is served one answer at a time, chunk by chunk. A chunk for
+ * unmapped memory is first copied to the slot of the worker. A stopped worker therefore blocks only
+ * its own slot, and delays no round. RULES.md: A16, A86, A88. */
 #ifndef GRADPOOL_LANE_WORKER_SERVING_H
 #define GRADPOOL_LANE_WORKER_SERVING_H
 
@@ -9,14 +9,18 @@
 
 /* The answers to one worker. */
 struct serving {
-    struct list ready;     /* node in servings.ready while the lane can continue the answers */
-    struct list takes;     /* announcements (TAKES) that wait for their results */
-    struct rank *rank;     /* taker that is served now; NULL: none */
+    struct list ready; /* node in servings.ready while the lane can continue the answers */
+    struct list takes; /* late announcements that wait for their results */
+    struct rank *rank; /* rank that is served now; NULL: none */
+    uint64_t round;    /* round whose result the rank receives */
+    /* stored result that the rank receives (A16); NULL: the rank is a taker, and the lane looks for
+     * the result before each chunk */
+    const char *result;
     uint64_t next;         /* first element that is still to be written */
     bool is_last;          /* everything is written or posted, the word included */
     bool is_posted;        /* a write of the slot, or the word, is not complete */
     struct piece *piece;   /* piece of `rank`; NULL: the piece was freed */
-    uint64_t posted_ns;    /* time of the post */
+    uint64_t moved_ns;     /* time of the last begin, post or completion */
     struct fabric *fabric; /* fabric with which the slot is registered */
     char *slot;            /* NULL: the worker's memory is mapped */
 };
@@ -28,8 +32,7 @@ struct servings {
     struct serving of[];
 };
 
-/* Creates the answers of a job. A job needs them if one of its pieces follows the job's sets. Does
- * nothing if they exist already. Returns 0 or -ENOMEM. */
+/* Creates the answers of a job, unless they exist already. Returns 0 or -ENOMEM. */
 int servings_create(struct lane_job *job);
 void servings_free(struct lane_job *job);
 /* Allocates the slot of a worker that connects over this fabric, if one is needed. Returns 0, or an
@@ -37,12 +40,15 @@ void servings_free(struct lane_job *job);
 int serving_open(struct worker *w, struct fabric *fabric);
 size_t serving_slot_bytes(const struct lane_job *job);
 
-/* Adds an answer: the rank waits for the result of rank->late, which is committed on this lane. */
+/* Adds an answer, unless it exists already: the rank waits for the result of rank->late, which is
+ * committed on this lane. */
 void serving_add(struct rank *rank);
 /* If the lane can continue the worker's answers, adds them to the list of ready answers, and
  * returns true. The caller wakes the job. */
 bool serving_list(struct serving *s, const struct worker *w);
-/* Ends the answer to a taker whose announcement has failed or is no longer valid. */
+/* The worker receives no result any more, apart from a chunk that is posted. */
+void serving_end(struct serving *s);
+/* Ends the answer to a rank whose announcement has failed or is no longer valid. */
 void serving_forget(struct rank *rank);
 void servings_forget_piece(struct piece *p);
 /* Returns whether a write of the piece's values is not complete. A new owner must not write to the

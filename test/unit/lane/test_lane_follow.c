@@ -405,7 +405,7 @@ static void a_piece_with_a_write_on_its_way_to_a_taker_is_not_frozen(void **stat
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
     rig_settle(&rig);
     assert_false(is_frozen());
-    job_find(rig.lane, RIG_JOB)->servings->of[2].posted_ns = rig_now() - 10 * NS_PER_S;
+    job_find(rig.lane, RIG_JOB)->servings->of[2].moved_ns = rig_now() - 10 * NS_PER_S;
     assert_true(lane_stuck(rig.lane, RIG_JOB, &piece, 1, text, sizeof text));
     assert_non_null(strstr(text, "waits for rank 2 of job job ("));
     uint32_t rests = rig.rests;

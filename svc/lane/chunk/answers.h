@@ -1,0 +1,14 @@
+/* Stored results of a piece whose rounds do not need all ranks: which of them the next round
+ * overwrites. */
+#ifndef GRADPOOL_LANE_CHUNK_ANSWERS_H
+#define GRADPOOL_LANE_CHUNK_ANSWERS_H
+
+#include "svc/lane/types.h"
+
+/* Chooses the area for the result of the round that starts, and ends answers from this area. Never
+ * waits. An ended answer begins again with a newer result. */
+void answers_make_room(struct piece *p);
+/* Ends all answers of the piece, because its stored results are no longer valid. */
+void answers_end(struct piece *p);
+
+#endif
