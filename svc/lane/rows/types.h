@@ -68,13 +68,35 @@ struct row_port {
 
 /* Memory for all tables of a job whose workers are connected over a network. */
 #define ROW_SLOTS 4
+#define AHEAD_RUNS 256
+#define AHEAD_BYTES (4u << 20)
+
+/* Keys of a push that follow each other without a gap, and their gradients, of one or several
+ * shards. */
+struct row_run {
+    const struct row_request *push;
+    uint32_t first, count; /* keys of the push */
+    char *memory;          /* keys, then gradients */
+    struct row_fetch keys, rows;
+};
+
+/* Shares of pushes that are read before their shards are applied (apply/ahead.h). */
+struct row_ahead {
+    const struct lane_table *table;  /* NULL: none */
+    uint32_t end;                    /* the runs have all short shares of the shards before */
+    uint32_t runs_count, posted;     /* runs; runs whose reads are posted or ended */
+    struct row_run runs[AHEAD_RUNS]; /* in the order of the pushes */
+    char *memory;                    /* AHEAD_BYTES */
+};
+
 struct row_network {
     struct row_fetch word;     /* context of words without bytes, whose end nothing waits for */
     struct row_fetch *windows; /* by part */
     uint32_t windows_posted;
     struct row_port *ports; /* by rank */
     struct row_slot slots[ROW_SLOTS];
-    char *memory; /* of the slots */
+    char *memory; /* of the slots and of `ahead` */
+    struct row_ahead ahead;
     /* The batch that is summed part by part. */
     bool has_batch;
     uint32_t posted, summed; /* parts whose rows were requested, whose rows are in the sums */
@@ -144,9 +166,11 @@ struct apply_part {
     uint32_t read;      /* keys of the span that were copied */
     uint32_t shown;     /* keys of the window that the stripe does not have yet */
     const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
-    /* Over a network: read of the window; gradients of the batch, by position in the span and by
+    /* Over a network: keys of the span that were read ahead, with `rows`; NULL: none */
+    const uint64_t *keys;
+    /* Otherwise over a network: read of the window; gradients of the batch, by position in the span and by
      * position in row_network.order; rows that are not finite, and the first of their keys. */
-    struct row_fetch *fetch; /* NULL: the worker's memory is mapped */
+    struct row_fetch *fetch; /* NULL: mapped or read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;
     uint64_t skipped_key;
@@ -156,7 +180,7 @@ struct apply_part {
 struct row_apply {
     struct lane_table *table; /* NULL: none */
     bool is_open;             /* the stripe has all parts, with their first windows */
-    bool is_fetched;          /* a part is read over a network */
+    bool is_fetched;          /* a part has a fetch */
     bool is_cut;              /* the stripe is cut, and its rows are open */
     uint32_t at;              /* number of applied keys of the cut stripe */
     struct row_step step;

@@ -6,6 +6,7 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
+#include "svc/lane/rows/apply/ahead.h"
 #include "svc/lane/rows/apply/parts.h"
 #include "svc/lane/rows/apply/sums.h"
 #include "svc/lane/rows/counts/table_counts.h"
@@ -64,6 +65,7 @@ static bool may_apply(const struct lane_table *table)
 /* Ends a clock that all shards of this lane have applied: its pushes get their answers. */
 static void apply_end_clock(struct lane_table *table)
 {
+    ahead_end(table);
     list_for_each_safe_entry (struct row_request, push, &table->queues->pushes, link)
         if (push->record->clock <= table->clock)
             request_end(table, push);
@@ -74,6 +76,7 @@ static void apply_end_clock(struct lane_table *table)
 /* Ends the oldest push, which all its shards of this lane have applied. */
 static void apply_end_push(struct lane_table *table)
 {
+    ahead_end(table);
     request_end(table, parts_first_push(table));
     table->shard = 0;
     if (table->terms->consistency != TABLE_TERMS_ASP)
@@ -273,6 +276,7 @@ bool apply_work(struct lane_tables *tables)
 void apply_forget(struct lane_tables *tables, uint32_t rank)
 {
     struct row_apply *apply = tables->apply;
+    ahead_forget(tables, rank);
     if (!apply->table || parts_drop_rank(apply, rank) == 0)
         return;
     sums_abort(apply);
