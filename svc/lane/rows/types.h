@@ -151,6 +151,11 @@ struct lane_table {
     uint64_t clock;             /* BSP: all earlier clocks are applied to all shards of this lane */
     struct lane_shard **shards; /* by number; NULL: on another lane */
     uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
+    /* An export or import (bulk/bulk.h): no push is applied, with BSP from `held_clock` on; with
+     * `loads`, no pull is begun. */
+    bool is_held, loads;
+    uint64_t held_clock;
+    uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
     struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */

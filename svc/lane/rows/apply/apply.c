@@ -9,6 +9,7 @@
 #include "svc/lane/rows/apply/ahead.h"
 #include "svc/lane/rows/apply/parts.h"
 #include "svc/lane/rows/apply/sums.h"
+#include "svc/lane/rows/bulk/bulk.h"
 #include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/network.h"
@@ -56,6 +57,8 @@ static bool may_apply_alone(const struct lane_table *table)
 
 static bool may_apply(const struct lane_table *table)
 {
+    if (bulk_stops(table))
+        return false;
     if (!table_is_bsp(table))
         return may_apply_alone(table);
     return table_clocks_have_ended(table->clocks, table->clock) && !has_earlier_pulls(table) &&
@@ -222,7 +225,7 @@ static int apply_find_step(struct row_apply *apply)
         return -EINVAL;
     }
     uint32_t members = table->clocks->members ? table->clocks->members : 1;
-    apply->step = row_step(settings, clock, is_mean ? members : 1,
+    apply->step = row_step(settings, clock + table->steps_before, is_mean ? members : 1,
                            table->terms->flags & TABLE_TERMS_ACCEPT_NONFINITE);
     return 0;
 }
