@@ -153,7 +153,7 @@ struct lane_table {
     uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
     /* An export or import (bulk/bulk.h): no push is applied, with BSP from `held_clock` on; with
      * `loads`, no pull is begun. */
-    bool is_held, loads;
+    bool is_held, loads, has_loaded; /* has_loaded: rows of an import were stored */
     uint64_t held_clock;
     uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
     struct row_queues *queues;

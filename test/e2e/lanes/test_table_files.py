@@ -111,16 +111,19 @@ class Rows(Files):
         self.serve('--lanes-per-core', 2)
         self.join('live', rule='sgd', initial=0)
         self.tables[0].set(lr=1)
-        ends, failures = threading.Event(), []
+        ends, go_on, failures = threading.Event(), [True], []
+        barrier = threading.Barrier(2, lambda: go_on.__setitem__(0, not ends.is_set()))
 
         def run(rank):
             try:
-                while not ends.is_set():
+                while go_on[0]:
+                    self.tables[rank].pull([rank])
                     self.tables[rank].push(numpy.arange(3000), numpy.ones((3000, DIM), 'f'))
                     self.jobs[rank].clock()
-            except gradpool.GradpoolError as error:
-                if not ends.is_set():
-                    failures.append(error)
+                    barrier.wait(harness.WAIT_S)
+            except Exception as error:
+                failures.append(error)
+                barrier.abort()
         threads = [threading.Thread(target=run, args=(rank,)) for rank in range(2)]
         for thread in threads:
             thread.start()
@@ -135,8 +138,6 @@ class Rows(Files):
                     self.assertEqual(row.tolist(), [-2.0 * (clocks[-1] - 1)] * DIM)
         finally:
             ends.set()
-            for job in self.jobs:
-                job.clock()
             for thread in threads:
                 thread.join()
         self.assertEqual(clocks, sorted(clocks))

@@ -92,7 +92,7 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
 /* A table with a part of its rows would train with wrong values. */
 static void bulk_fail_part(const struct lane_table *table)
 {
-    if (table->is_held && table->loads && bulk_rows(table) > 0)
+    if (table->has_loaded)
         job_fail(table->job, -ECANCELED,
                  "table '%s' of job '%s' has a part of its rows, because its import has ended "
                  "early; start the job again, and import again",
@@ -101,7 +101,7 @@ static void bulk_fail_part(const struct lane_table *table)
 
 static void table_continue(struct lane_table *table)
 {
-    table->is_held = table->loads = false;
+    table->is_held = table->loads = table->has_loaded = false;
     job_wake(table->job);
 }
 
@@ -199,7 +199,7 @@ static int bulk_put(const struct lane_table *table, const char *row)
 
 int bulk_write(struct lane *lane, uint32_t job, uint32_t id, const void *rows, size_t bytes)
 {
-    const struct lane_table *table = bulk_table(lane, job, id);
+    struct lane_table *table = bulk_table(lane, job, id);
     size_t row_bytes = table ? bulk_row_bytes(table) : 1;
     int error = 0;
     if (!table)
@@ -208,6 +208,7 @@ int bulk_write(struct lane *lane, uint32_t job, uint32_t id, const void *rows, s
         return -EBUSY;
     if (bytes % row_bytes != 0 || bytes / row_bytes > BULK_ROWS_MAX)
         return -EBADMSG;
+    table->has_loaded |= bytes > 0;
     for (size_t at = 0; error == 0 && at < bytes; at += row_bytes)
         error = bulk_put(table, (const char *)rows + at);
     return error;
