@@ -93,8 +93,8 @@ void memory_forget(struct lane_thread *thread);
 /* Prepares memory for jobs on lanes that wait for memory. */
 void memory_serve_wishes(struct aggregator *a);
 
-/* bulk.c: rows of tables for exports and imports. bulk_knows() returns whether this file handles the
- * request; bulk_serve() returns as serve_answer(). */
+/* bulk.c: rows of tables for exports and imports. bulk_knows() returns whether this file handles
+ * the request; bulk_serve() returns as serve_answer(). */
 bool bulk_knows(const envelope *request);
 int bulk_serve(struct aggregator *a, const envelope *request);
 /* Ends the holds of all tables, because the coordinator is away. */

@@ -1,7 +1,7 @@
 /* All listeners of the hooks, in the order of their calls. This file owns no state, and makes no
  * decisions. */
-#include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/hooks.h"
+#include "svc/coordinator/filing/filing.h"
 
 #include "svc/coordinator/aggregator/ping.h"
 #include "svc/coordinator/declare/declaration.h"

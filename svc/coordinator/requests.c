@@ -1,7 +1,7 @@
 /* Table of message handlers, by kind of message and role of the peer. A new request needs one more
  * line here. */
-#include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/requests.h"
+#include "svc/coordinator/filing/filing.h"
 
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"

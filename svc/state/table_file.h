@@ -3,7 +3,6 @@
 #ifndef GRADPOOL_STATE_TABLE_FILE_H
 #define GRADPOOL_STATE_TABLE_FILE_H
 
-#include "svc/state/whole_file.h"
 #include "svc/wire/table/table_terms.h"
 
 #include <stddef.h>
@@ -46,23 +45,5 @@ int64_t table_file_next(struct table_file *f, void *ret_rows, struct err *err);
 /* Begins again with the first part. */
 void table_file_rewind(struct table_file *f);
 void table_file_close(struct table_file *f);
-
-struct table_file_writer {
-    struct whole_file file;
-    struct table_file_head head;
-    size_t row_bytes;
-    uint64_t offset, rows;
-};
-/* Begins a file; head->rows is ignored. Errors: as whole_file_begin(), and -EINVAL for terms that
- * no table has. */
-int table_file_begin(const char *path, const struct table_file_head *head,
-                     struct table_file_writer *ret_writer, struct err *err);
-/* Writes whole rows, at most TABLE_FILE_PART_BYTES_MAX and TABLE_FILE_PART_ROWS_MAX. -EBADMSG:
- * others. */
-int table_file_put(struct table_file_writer *w, const void *rows, size_t bytes, struct err *err);
-/* Ends the file: as whole_file_finish(). */
-int table_file_finish(struct table_file_writer *w, struct err *err);
-/* Removes the unfinished file. */
-void table_file_abandon(struct table_file_writer *w);
 
 #endif

@@ -1,5 +1,6 @@
-/* Writes the file of a table, part by part. README: D1, D4. */
-#include "svc/state/table_file.h"
+/* Writes the header last, because only the end knows the number of rows. README: D1, D4. */
+#include "svc/state/table_write.h"
+
 #include "svc/state/table_layout.h"
 
 #include <errno.h>
@@ -8,7 +9,7 @@
 int table_file_begin(const char *path, const struct table_file_head *head,
                      struct table_file_writer *ret_writer, struct err *err)
 {
-    struct table_file_writer w = {.head = *head, .offset = sizeof(struct table_header)};
+    struct table_file_writer w = {.head = head, .offset = sizeof(struct table_header)};
     int error =
         table_terms_check_name(head->name, err) ?: table_terms_check(&head->terms, head->name, err);
     if (error < 0)
@@ -43,7 +44,7 @@ int table_file_put(struct table_file_writer *w, const void *rows, size_t bytes, 
 
 int table_file_finish(struct table_file_writer *w, struct err *err)
 {
-    const struct table_terms *terms = &w->head.terms;
+    const struct table_terms *terms = &w->head->terms;
     struct table_header h = {.magic = TABLE_MAGIC,
                              .version = TABLE_FILE_VERSION,
                              .dim = terms->dim,
@@ -53,10 +54,10 @@ int table_file_finish(struct table_file_writer *w, struct err *err)
                              .initial_value = terms->initial_value,
                              .seed = terms->seed,
                              .rows = w->rows,
-                             .steps = w->head.steps,
-                             .clock = w->head.clock,
+                             .steps = w->head->steps,
+                             .clock = w->head->clock,
                              .file_bytes = w->offset};
-    memcpy(h.name, w->head.name, strnlen(w->head.name, sizeof h.name - 1));
+    memcpy(h.name, w->head->name, strnlen(w->head->name, sizeof h.name - 1));
     h.header_sum = state_sum(&h, offsetof(struct table_header, header_sum));
     int error = whole_file_write(&w->file, &h, sizeof h, 0, err);
     if (error < 0) {

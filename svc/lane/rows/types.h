@@ -136,6 +136,15 @@ struct row_queues {
     struct list done;            /* ended requests whose answers were not sent yet */
 };
 
+/* An export or import of a table (bulk/bulk.h). */
+struct table_hold {
+    bool is_on;      /* no push is applied, with BSP from `clock` on */
+    bool loads;      /* an import: no pull is begun, either */
+    bool has_loaded; /* rows of the import were stored */
+    uint64_t clock;
+    uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
+};
+
 struct lane_table {
     struct list link; /* node in lane_tables.tables */
     struct lane_job *job;
@@ -151,13 +160,9 @@ struct lane_table {
     uint64_t clock;             /* BSP: all earlier clocks are applied to all shards of this lane */
     struct lane_shard **shards; /* by number; NULL: on another lane */
     uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
-    /* An export or import (bulk/bulk.h): no push is applied, with BSP from `held_clock` on; with
-     * `loads`, no pull is begun. */
-    bool is_held, loads, has_loaded; /* has_loaded: rows of an import were stored */
-    uint64_t held_clock;
-    uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
+    struct table_hold *hold;
     struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */
     struct table_counts *counts; /* counts/table_counts.h; with the memory of the shards */
 };
@@ -173,8 +178,9 @@ struct apply_part {
     const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
     /* Over a network: keys of the span that were read ahead, with `rows`; NULL: none */
     const uint64_t *keys;
-    /* Otherwise over a network: read of the window; gradients of the batch, by position in the span and by
-     * position in row_network.order; rows that are not finite, and the first of their keys. */
+    /* Otherwise over a network: read of the window; gradients of the batch, by position in the span
+     * and by position in row_network.order; rows that are not finite, and the first of their
+     * keys. */
     struct row_fetch *fetch; /* NULL: mapped or read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;

@@ -1,7 +1,7 @@
 /* Tests the file of a table: rows come back as they were written, any changed byte is refused, and
  * an unfinished file leaves the former one. */
 #include "svc/reduce/reduce.h"
-#include "svc/state/table_file.h"
+#include "svc/state/table_write.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Owns the runs of a job: consecutive entries of a push whose keys follow without a gap are one
  * read of keys and one of rows. A share with more than ROW_SUMS_BYTES is not read ahead, because
  * its own reads are long. All bytes come from peers and are checked by their reader. RULES.md:
- * A99. */
+ * A103. */
 #include "svc/lane/rows/apply/ahead.h"
 
 #include "svc/lane/rows/apply/parts.h"

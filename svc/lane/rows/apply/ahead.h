@@ -1,6 +1,6 @@
 /* Reads the shares of pushes over a network before their shards are applied: the keys and gradients
  * of as many shards as fit are posted together, so that a clock of many small shards costs one trip
- * through the network. RULES.md: A99. */
+ * through the network. RULES.md: A103. */
 #ifndef GRADPOOL_LANE_ROWS_APPLY_AHEAD_H
 #define GRADPOOL_LANE_ROWS_APPLY_AHEAD_H
 

@@ -1,5 +1,5 @@
 /* Collects the pushes that have keys of a shard. Keys are copied to windows before they are checked
- * and merged, because the worker may change them. RULES.md: A91, A99. */
+ * and merged, because the worker may change them. RULES.md: A91, A99, A103. */
 #include "svc/lane/rows/apply/parts.h"
 
 #include "svc/lane/rows/apply/ahead.h"

@@ -40,9 +40,9 @@ static bool bulk_has_begun_pull(const struct lane_table *table)
 
 static bool bulk_is_held(const struct lane_table *table)
 {
-    bool is_behind = table_is_bsp(table) && table->clock < table->held_clock;
-    return table->is_held && !is_behind && !bulk_is_midst(table) &&
-           !(table->loads && bulk_has_begun_pull(table));
+    bool is_behind = table_is_bsp(table) && table->clock < table->hold->clock;
+    return table->hold->is_on && !is_behind && !bulk_is_midst(table) &&
+           !(table->hold->loads && bulk_has_begun_pull(table));
 }
 
 static uint64_t bulk_clock(const struct lane_table *table)
@@ -77,22 +77,23 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     if (!table)
         return -ENOENT;
     uint64_t least = table->clock + bulk_is_midst(table);
-    table->held_clock = clock > least ? clock : least;
-    table->is_held = true;
-    table->loads = loads;
+    table->hold->clock = clock > least ? clock : least;
+    table->hold->is_on = true;
+    table->hold->loads = loads;
     job_wake(table->job);
-    *ret_standing = (struct bulk_standing){.is_held = bulk_is_held(table),
-                                           .clock = bulk_clock(table),
-                                           .steps = bulk_clock(table) - 1 + table->steps_before,
-                                           .rows = bulk_rows(table),
-                                           .row_bytes = bulk_row_bytes(table)};
+    *ret_standing =
+        (struct bulk_standing){.is_held = bulk_is_held(table),
+                               .clock = bulk_clock(table),
+                               .steps = bulk_clock(table) - 1 + table->hold->steps_before,
+                               .rows = bulk_rows(table),
+                               .row_bytes = bulk_row_bytes(table)};
     return 0;
 }
 
 /* A table with a part of its rows would train with wrong values. */
 static void bulk_fail_part(const struct lane_table *table)
 {
-    if (table->has_loaded)
+    if (table->hold->has_loaded)
         job_fail(table->job, -ECANCELED,
                  "table '%s' of job '%s' has a part of its rows, because its import has ended "
                  "early; start the job again, and import again",
@@ -101,7 +102,7 @@ static void bulk_fail_part(const struct lane_table *table)
 
 static void table_continue(struct lane_table *table)
 {
-    table->is_held = table->loads = table->has_loaded = false;
+    table->hold->is_on = table->hold->loads = table->hold->has_loaded = false;
     job_wake(table->job);
 }
 
@@ -113,7 +114,7 @@ int bulk_continue(struct lane *lane, uint32_t job, uint32_t id, const uint64_t *
     if (!steps)
         bulk_fail_part(table);
     else if (*steps <= BULK_STEPS_MAX)
-        table->steps_before = *steps - (bulk_clock(table) - 1);
+        table->hold->steps_before = *steps - (bulk_clock(table) - 1);
     table_continue(table);
     return 0;
 }
@@ -124,7 +125,7 @@ void bulk_continue_all(struct lane *lane)
         if (!job->tables)
             continue;
         list_for_each_entry (struct lane_table, table, &job->tables->tables, link)
-            if (table->is_held) {
+            if (table->hold->is_on) {
                 bulk_fail_part(table);
                 table_continue(table);
             }
@@ -204,11 +205,11 @@ int bulk_write(struct lane *lane, uint32_t job, uint32_t id, const void *rows, s
     int error = 0;
     if (!table)
         return -ENOENT;
-    if (!bulk_is_held(table) || !table->loads)
+    if (!bulk_is_held(table) || !table->hold->loads)
         return -EBUSY;
     if (bytes % row_bytes != 0 || bytes / row_bytes > BULK_ROWS_MAX)
         return -EBADMSG;
-    table->has_loaded |= bytes > 0;
+    table->hold->has_loaded |= bytes > 0;
     for (size_t at = 0; error == 0 && at < bytes; at += row_bytes)
         error = bulk_put(table, (const char *)rows + at);
     return error;

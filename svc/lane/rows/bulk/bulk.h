@@ -33,8 +33,8 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, u
               char *ret_rows, size_t most, struct bulk_part *ret_part);
 /* Stores rows, which replace those with the same key. All keys belong to shards of the lane. After
  * an error some rows may be stored. -ENOENT, -EBUSY: as bulk_read(), and no pull may have begun.
- * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond the bound of the table;
- * -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
+ * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond
+ * the bound of the table; -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
 int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
 /* Ends the hold. `steps`: number of updates of the stored rows, at most BULK_STEPS_MAX. NULL: an
  * export, or an import that has ended early; if the lane has rows of the latter, the job fails.
@@ -47,13 +47,14 @@ void bulk_continue_all(struct lane *lane);
  * is in progress. */
 static inline bool bulk_stops(const struct lane_table *table)
 {
-    bool is_due = table->terms->consistency != TABLE_TERMS_BSP || table->clock >= table->held_clock;
-    return table->is_held && table->shard == 0 && is_due;
+    bool is_due =
+        table->terms->consistency != TABLE_TERMS_BSP || table->clock >= table->hold->clock;
+    return table->hold->is_on && table->shard == 0 && is_due;
 }
-/* Returns whether a pull has to wait for the end of the hold. `has_begun`: rows were read for it. */
+/* Returns whether a pull waits for the end of the hold. `has_begun`: rows were read for it. */
 static inline bool bulk_stops_pull(const struct lane_table *table, bool has_begun)
 {
-    return table->is_held && table->loads && !has_begun;
+    return table->hold->is_on && table->hold->loads && !has_begun;
 }
 
 #endif

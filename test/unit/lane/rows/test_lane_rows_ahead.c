@@ -1,4 +1,4 @@
-/* Tests the reads of pushes over a network (A99): the keys and gradients of all shards of a lane
+/* Tests the reads of pushes over a network (A103): the keys and gradients of all shards of a lane
  * are read together, as far as the memory permits. The test counts reads, and trips: groups of
  * reads between which no operation ends. */
 #include "svc/lane/move/regroup.h"

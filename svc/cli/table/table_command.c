@@ -1,12 +1,13 @@
 /* gradpool table: lists the tables of keyed rows of jobs, writes the rows of one to a file, or
  * stores the rows of a file in a new table. A table ends with its job, so there is no order to drop
  * one. svc/coordinator/RULES.md: K102; svc/state/README.md: D4. */
-#include "svc/base/cleanup.h"
+#include "svc/cli/table/table.h"
+
 #include "svc/channel/table_spec.h"
 #include "svc/cli/cli.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
-#include "svc/state/table_file.h"
+#include "svc/state/table_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
