@@ -178,16 +178,17 @@ class Refusals(Files):
         self.assertEqual(shown['rows'], 0)
 
     def test_a_table_with_other_rows_is_refused(self):
-        self.refuse("dtype f32, rule adam, but table 'users' has dim 3, dtype f16, rule adam",
+        self.refuse("the file has rows of table 'users' with dim 3, dtype f32, rule adam, but table "
+                    "'users' has dim 3, dtype f16, rule adam; declare the table with the rows",
                     dtype='float16')
         self.refuse("but table 'users' has dim 3, dtype f32, rule sgd", rule='sgd')
         self.refuse('so rows that the file lacks would have other values', seed=8)
 
     def test_a_damaged_file_is_refused(self):
-        for change, words in ((lambda d: d[:-1], 'were written'),
+        for change, words in ((lambda d: d[:-1], 'a damaged file of a table: '),
                               (lambda d: d[:100], 'the file is too short'),
                               (lambda d: b'X' + d[1:], 'the first bytes are not those of a table'),
-                              (lambda d: d[:8] + b'\x02' + d[9:], 'version 2'),
+                              (lambda d: d[:8] + b'\x02' + d[9:], 'version 2, but this program reads version 1; install the version'),
                               (lambda d: d[:-9] + bytes([d[-9] ^ 1]) + d[-8:],
                                'the checksum of a part differs')):
             self.path.write_bytes(change(self.good))
@@ -200,11 +201,22 @@ class Refusals(Files):
     def test_what_does_not_exist_is_named(self):
         answer = self.service.ask('table', 'export', 'source', 'items', str(self.path))
         self.assertEqual(answer.returncode, 3, answer)
-        self.assertIn("job source has no table 'items'", answer.stderr)
+        self.assertIn("job source has no table 'items'; see `gradpool table list source`",
+                      answer.stderr)
         self.ask('export', 'nobody', 3, 'no job nobody')
         self.path = pathlib.Path('/nowhere/users.table')
         self.ask('export', 'source', 1, 'cannot be written')
-        self.ask('import', 'source', 1, 'cannot be read')
+        self.ask('import', 'source', 1, f'file {self.path} cannot be read: No such file or directory'
+                 '; name the file of an export')
+        self.path = pathlib.Path(self.service.folder)
+        self.ask('import', 'source', 1, 'the path is no regular file; name the file of an export')
+
+    def test_a_key_beyond_the_bound_of_the_table_fails_the_job(self):
+        self.join('bounded', keys=100)
+        self.ask('import', 'bounded', 1, 'a key belongs to another lane, or is beyond the table\'s '
+                 'bound of keys')
+        with self.assertRaisesRegex(gradpool.GradpoolError, 'a part of its rows'):
+            self.tables[0].pull([1])
 
 
 if __name__ == '__main__':

@@ -171,7 +171,8 @@ static void one_export_of_a_table_is_made_at_a_time(void **state)
     begin_export(&c);
     other.asker = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     is_refused(&other, ASK(&other, EXPORT, .file = 0), -EBUSY, "is being exported or imported");
-    is_refused(&other, ASK(&other, NEXT, .file = 0), -ECANCELED, "has ended");
+    is_refused(&other, ASK(&other, NEXT, .file = 0), -ECANCELED,
+               "the export or import has ended: its job");
 }
 
 static void an_import_needs_a_table_without_rows(void **state)
@@ -254,7 +255,7 @@ static void a_part_of_a_row_ends_the_import(void **state)
     begin_import(&c);
     is_refused(&c, ASK(&c, PUT, .rows = {sizeof rows, rows}), -EBADMSG, "rows of table 'users'");
     lanes_continue(&c, false);
-    is_refused(&c, ASK(&c, END, .steps = 9), -ECANCELED, "has ended");
+    is_refused(&c, ASK(&c, END, .steps = 9), -ECANCELED, "the export or import has ended: its job");
 }
 
 /* ---- ends ---- */
@@ -265,7 +266,7 @@ static void the_lanes_continue_when_the_operator_disconnects(void **state)
     begin_export(&c);
     end_close(c.asker);
     lanes_continue(&c, false);
-    kept_log_expect("its operator has disconnected");
+    kept_log_expect("the export of a table ended early: its operator has disconnected");
 }
 
 static void the_lanes_continue_when_the_operator_is_silent(void **state)
@@ -274,7 +275,8 @@ static void the_lanes_continue_when_the_operator_is_silent(void **state)
     begin_export(&c);
     lanes_continue(&c, false);
     kept_log_expect("its operator sent no request");
-    is_refused(&c, ASK(&c, NEXT, .steps = 0), -ECANCELED, "has ended");
+    is_refused(&c, ASK(&c, NEXT, .steps = 0), -ECANCELED,
+               "the export or import has ended: its job");
 }
 
 #define test(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
