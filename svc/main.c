@@ -182,7 +182,7 @@ static const struct cli_command commands[] = {
     {"jobs", "show the jobs of a service", cli_jobs, true, true},
     {"explain", "say why each task of a job is where it is, and what sharing costs it", cli_explain,
      true, true},
-    {"table", "show the tables of keyed rows of jobs", cli_table, true, true},
+    {"table", "list, export or import tables of keyed rows", cli_table, true, true},
     {"top", "watch lanes and jobs, and the cores they save, second by second", cli_top, true, true},
     {"plan", "a dry run: where a job would be placed now, and what it would cost whom", cli_plan,
      true, true},

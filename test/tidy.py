@@ -30,7 +30,7 @@ ARROWS = {
     'svc/endpoint': {'svc/base'},
     'svc/channel': {'svc/endpoint', 'svc/proto', 'svc/wire', 'svc/base'},
     'svc/fabric': {'svc/endpoint', 'svc/wire', 'svc/base'},
-    'svc/state': {'svc/channel', 'svc/reduce', 'svc/base'},
+    'svc/state': {'svc/channel', 'svc/reduce', 'svc/wire', 'svc/base'},
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
     'svc/host': {'svc/base'},
     'svc/replica': {'svc/fabric', 'svc/wire', 'svc/base'},

@@ -386,6 +386,7 @@ static void lose_coordinator(struct aggregator *a, int reason)
     keeping_abandon(a);
     ahead_abandon(a);
     timeline_abandon(a);
+    bulk_abandon(a);
 }
 
 /* Returns true when the wait for a coordinator is over. With workers the whole timeout applies.

@@ -93,10 +93,20 @@ void memory_forget(struct lane_thread *thread);
 /* Prepares memory for jobs on lanes that wait for memory. */
 void memory_serve_wishes(struct aggregator *a);
 
+/* bulk.c: rows of tables for exports and imports. bulk_knows() returns whether this file handles
+ * the request; bulk_serve() returns as serve_answer(). */
+bool bulk_knows(const envelope *request);
+int bulk_serve(struct aggregator *a, const envelope *request);
+/* Ends the holds of all tables, because the coordinator is away. */
+void bulk_abandon(struct aggregator *a);
+
 /* moving.c: pieces that move between lanes. moving_knows() returns whether this file handles the
  * request. */
 bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
+/* Returns memory of 1 MiB for a part of a state, which the next call uses again; NULL: there is
+ * none. */
+char *moving_state_buffer(struct aggregator *a);
 /* Checks whether released pieces are frozen now, and answers the complete releases. Returns 0, or
  * an error if the connection to the coordinator has ended. */
 int moving_rested(struct aggregator *a);

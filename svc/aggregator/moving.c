@@ -304,26 +304,24 @@ static int send_state(struct aggregator *a, uint64_t id, const struct reading *r
 
 /* Creates the buffer on first use, with all its pages, so that a lane writes to it without page
  * faults (A73). */
-static int have_state_buffer(struct aggregator *a)
+char *moving_state_buffer(struct aggregator *a)
 {
     if (a->state_buffer)
-        return 0;
+        return a->state_buffer;
     char *buffer = malloc(STATE_BYTES_MAX);
     int error = buffer ? populate_warm(buffer, STATE_BYTES_MAX) : -ENOMEM;
     if (error == 0)
         a->state_buffer = buffer;
     else
         free(buffer);
-    return error;
+    return a->state_buffer;
 }
 
 static int serve_state(struct aggregator *a, uint64_t id,
                        const Gradpool__Wire__StateRequest *request)
 {
-    int code = have_state_buffer(a);
-    struct reading reading = {.request = request, .data = a->state_buffer};
-    if (code == 0)
-        code = serve_call(a, request->lane, read_state, &reading);
+    struct reading reading = {.request = request, .data = moving_state_buffer(a)};
+    int code = reading.data ? serve_call(a, request->lane, read_state, &reading) : -ENOMEM;
     return code < 0 ? answer(a, id, request->lane, request->job_id, code)
                     : send_state(a, id, &reading);
 }

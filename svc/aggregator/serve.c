@@ -287,6 +287,8 @@ int serve_request(struct aggregator *a, const envelope *request)
     default:
         if (keeping_knows(request))
             return keeping_serve(a, request);
+        if (bulk_knows(request))
+            return bulk_serve(a, request);
         return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);
     }
 }

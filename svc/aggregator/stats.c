@@ -36,7 +36,7 @@ _Static_assert(sizeof(struct lane_job_use) == 6 * sizeof(uint32_t) + 13 * sizeof
 _Static_assert(sizeof(struct lane_squares) ==
                    2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
                "no padding");
-_Static_assert(sizeof(struct table_counts_row) == 10 * sizeof(uint64_t), "no padding");
+_Static_assert(sizeof(struct table_counts_row) == 11 * sizeof(uint64_t), "no padding");
 /* Maximum number of rows of pieces from one lane, which runs no turn while they are collected. */
 #define LANE_PIECES_MAX 65536
 /* usual bytes of counts, and usual number of tables, from one lane */
@@ -236,7 +236,8 @@ static Gradpool__Wire__TableCounts *table_message(const struct table_counts_row 
             TableCounts, table_counts, .table = (uint32_t)row->table, .rows = row->rows,
             .bytes = row->bytes, .births = row->births, .pulled_keys = row->pulled_keys,
             .pushed_keys = row->pushed_keys, .minimum_clock = row->minimum_clock,
-            .largest_clock = row->largest_clock, .behind_rank = (uint32_t)row->behind_rank);
+            .largest_clock = row->largest_clock, .behind_rank = (uint32_t)row->behind_rank,
+            .shards = (uint32_t)row->shards);
     return message;
 }
 

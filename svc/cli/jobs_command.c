@@ -1,7 +1,7 @@
-/* gradpool jobs: shows the jobs of the service, or one of them with its workers. gradpool table:
- * shows the tables of keyed rows of jobs. A table ends with its job, so there is no order to drop
- * one. */
+/* gradpool jobs: shows the jobs of the service, or one of them with its workers. gradpool table
+ * list: shows the tables of keyed rows of jobs. */
 #include "svc/cli/cli.h"
+#include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 #include "svc/ops/answer/answer.h"
 
@@ -62,36 +62,8 @@ int cli_jobs(int argc, char **argv)
     return jobs_ask(&o);
 }
 
-/* --- gradpool table --- */
-
-static int table_operand(void *context, const char *value, struct err *err)
+int cli_tables_list(const struct operator_options *options)
 {
-    struct jobs_options *o = context;
-    if (o->lists_tables)
-        return operator_set_job(&o->options, value, err);
-    if (strcmp(value, "list") != 0)
-        return err_set(err, -EINVAL, "'%s': expected list", value);
-    o->lists_tables = true;
-    return 0;
-}
-
-int cli_table(int argc, char **argv)
-{
-    static const struct knob_command command = {
-        .name = "gradpool table",
-        .operands = "list [JOB]",
-        .knobs = operator_knobs,
-        .set = operator_set,
-        .operand = table_operand,
-        .before =
-            "Shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys of "
-            "pulls and pushes, the smallest clock, and the rank that is furthest behind.",
-        .after = "Examples:\n  gradpool table list\n  gradpool table list words --json\n\n"
-                 "A table ends with its job. Exit code: 0 shown; 1 failed; 2 a mistake on the "
-                 "command line; 3 no service there, or no such job."};
-    struct jobs_options o = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
-    knobs_parse(&command, argc, argv, &o);
-    if (!o.lists_tables)
-        exit(knobs_mistake("gradpool table", "missing: list"));
+    const struct jobs_options o = {.options = *options, .lists_tables = true};
     return jobs_ask(&o);
 }

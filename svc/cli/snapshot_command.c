@@ -231,7 +231,7 @@ static void fetch_free(struct fetch *f)
 
 int cli_snapshot(int argc, char **argv)
 {
-    struct fetch f = {.writer = {.fd = -1}};
+    struct fetch f = {.writer = {.file = {.fd = -1}}};
     struct request wanted;
     struct err err = {0};
     _cleanup_free_ char *path = NULL;

@@ -9,6 +9,7 @@
 #include "svc/base/system/signals.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/growth/scaling_moves.h"
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/measure/measure.h"
@@ -211,6 +212,7 @@ static void destroy_objects(struct service *s)
     scaling_moves_destroy(s);
     orders_destroy(s);
     saving_destroy(s);
+    filings_destroy(s);
     list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
         aggregator_destroy(a);
     tenants_destroy(s);
@@ -279,6 +281,7 @@ static bool create_plain(struct service *s)
     list_init(&s->works->migrations);
     list_init(&s->works->orders);
     list_init(&s->works->savings);
+    list_init(&s->works->filings);
     list_init(&s->works->timelines);
     return true;
 }

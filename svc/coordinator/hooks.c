@@ -1,6 +1,7 @@
 /* All listeners of the hooks, in the order of their calls. This file owns no state, and makes no
  * decisions. */
 #include "svc/coordinator/hooks.h"
+#include "svc/coordinator/filing/filing.h"
 
 #include "svc/coordinator/aggregator/ping.h"
 #include "svc/coordinator/declare/declaration.h"
@@ -41,6 +42,7 @@ static void peer_ends(struct peer *p)
 {
     waits_cancel(p);
     saving_peer_gone(p);
+    filings_peer_gone(p);
     timelines_peer_gone(p);
 }
 

@@ -1,6 +1,7 @@
 /* Table of message handlers, by kind of message and role of the peer. A new request needs one more
  * line here. */
 #include "svc/coordinator/requests.h"
+#include "svc/coordinator/filing/filing.h"
 
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -61,6 +62,7 @@ static const struct {
     {BODY(SNAPSHOT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_request},
     {BODY(SNAPSHOT_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_next},
     {BODY(SNAPSHOT_END_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, saving_handle_end},
+    {BODY(TABLE_FILE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, filing_handle},
     {BODY(TIMELINE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_request},
     {BODY(TIMELINE_NEXT_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, timelines_handle_next},
     {BODY(STOP_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, stopping_handle},

@@ -38,7 +38,7 @@ struct hooks {
 
 /* Lists of unfinished operations. Each list belongs to one room. */
 struct works {
-    struct list migrations, orders, savings, timelines;
+    struct list migrations, orders, savings, timelines, filings;
 };
 
 /* Names and addresses by which other processes find this service. */

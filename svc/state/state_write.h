@@ -3,14 +3,13 @@
 #define GRADPOOL_STATE_STATE_WRITE_H
 
 #include "svc/state/state_file.h"
+#include "svc/state/whole_file.h"
 
 struct state_writer {
-    int fd;
-    char *path, *temporary;
+    struct whole_file file;
     struct state_tensor *tensors;
     size_t count;
     uint64_t file_bytes;
-    bool is_nameless; /* the file has no name until it is complete */
 };
 
 /* Begins a file for `path`, or for the target if `path` is a symbolic link. Until it is complete

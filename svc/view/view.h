@@ -139,7 +139,7 @@ struct view_table {
 };
 
 struct view_tables {
-    size_t count;
+    size_t count, left_out; /* left_out: further tables, for which the message had no room */
     struct view_table each[];
 };
 

@@ -453,7 +453,7 @@ static void check_parameters(struct snapshot *s)
 
 static int save(struct snapshot *s, const char *path, const gp_item *items, size_t count)
 {
-    struct state_writer w = {.fd = -1};
+    struct state_writer w = {.file = {.fd = -1}};
     check_parameters(s);
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);

@@ -40,8 +40,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
         return;
     if (job->index->tables.count > 0)
         return peer_fail(p, request->id, -EOPNOTSUPP,
-                         "job %.64s has %u table%s, whose rows snapshots do not contain yet; read "
-                         "the rows with pulls instead",
+                         "job %.64s has %u table%s, whose rows snapshots do not contain; "
+                         "export them with `gradpool table export`",
                          job->name, job->index->tables.count,
                          job->index->tables.count == 1 ? "" : "s");
     struct saving *sv = calloc(1, sizeof *sv);

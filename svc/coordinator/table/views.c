@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define VIEW_HEAD_BYTES 8 /* tag and length of a view in a message, at most */
+
 /* Memory of a view. */
 struct view_source {
     void *(*take)(void *context, size_t bytes);
@@ -50,11 +52,20 @@ static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lan
     sum->behind_rank = lane->behind_rank;
 }
 
-/* Sums the counts of a table over all lanes. Returns false if no lane has sent any. */
+/* Returns the number of shards on lanes; a failed table has lost the others. */
+static uint64_t view_placed_shards(const struct job_table *table)
+{
+    uint64_t placed = 0;
+    table_each_shard(shard, table) placed += shard->lane != NULL;
+    return placed;
+}
+
+/* Sums the counts of a table over all lanes. Returns false if a lane with a shard has sent none: a
+ * new lane, or one of an aggregator with more tables than one message has room for. */
 static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(TableCounts) * ret_sum)
 {
     const struct job *job = table->job;
-    bool is_counted = false;
+    uint64_t shards = 0;
     *ret_sum = MESSAGE_PART(TableCounts, table_counts, .table = table->id);
     for (size_t i = 0; i < job->shares_count; i++) {
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
@@ -62,9 +73,9 @@ static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(Tab
         if (!counts || counts->behind_rank >= job->workers || counts->minimum_clock == 0)
             continue;
         view_add_lane(ret_sum, counts);
-        is_counted = true;
+        shards += counts->shards;
     }
-    return is_counted;
+    return shards > 0 && shards == view_placed_shards(table);
 }
 
 /* Returns false if memory is missing; the view lacks parts then. */
@@ -89,8 +100,14 @@ static bool table_view_fill(const struct view_source *source, const struct job_t
     return view->counts != NULL;
 }
 
+/* Returns the bytes of the view in a message. */
+static size_t table_view_bytes(const WIRE(TableView) * view)
+{
+    return gradpool__wire__table_view__get_packed_size(view) + VIEW_HEAD_BYTES;
+}
+
 bool table_views_add(const struct job *job, void *(*take)(void *context, size_t bytes),
-                     void *context, WIRE(JobView) * view)
+                     void *context, size_t *bytes_left, WIRE(JobView) * view)
 {
     const struct view_source source = {take, context};
     if (job->index->tables.count == 0)
@@ -100,12 +117,18 @@ bool table_views_add(const struct job *job, void *(*take)(void *context, size_t 
         return false;
     job_each_table(table, job)
     {
+        if (*bytes_left == 0) {
+            view->tables_left_out++;
+            continue;
+        }
         WIRE(TableView) *row = take(context, sizeof *row);
         if (!row)
             return false;
         view->tables[view->n_tables++] = row;
         if (!table_view_fill(&source, table, view->n_tables - 1, row))
             return false;
+        size_t bytes = table_view_bytes(row);
+        *bytes_left -= bytes < *bytes_left ? bytes : *bytes_left;
     }
     return true;
 }

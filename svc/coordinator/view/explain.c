@@ -245,7 +245,7 @@ static int add_counts(const struct job *job, WIRE(JobUse) * use)
     return 0;
 }
 
-static int add_figures(const struct job *job, const struct residents *residents,
+static int add_figures(const struct job *job, const struct residents *residents, size_t *bytes_left,
                        WIRE(ExplainedJob) * to)
 {
     WIRE(JobView) *view = to->job = malloc(sizeof *view);
@@ -258,10 +258,11 @@ static int add_figures(const struct job *job, const struct residents *residents,
     view_add_profile(view, job, residents);
     if (!view->job || !view->tenant || !view->use)
         return -ENOMEM;
-    return table_views_add(job, take_zeroed, NULL, view) ? add_counts(job, view->use) : -ENOMEM;
+    bool has_tables = table_views_add(job, take_zeroed, NULL, bytes_left, view);
+    return has_tables ? add_counts(job, view->use) : -ENOMEM;
 }
 
-static int add_job(const struct job *job, const struct residents *residents,
+static int add_job(const struct job *job, const struct residents *residents, size_t *bytes_left,
                    WIRE(ExplainReply) * reply)
 {
     WIRE(ExplainedJob) *to = malloc(sizeof *to);
@@ -270,7 +271,7 @@ static int add_job(const struct job *job, const struct residents *residents,
     *to = MESSAGE_PART(ExplainedJob, explained_job);
     /* the incomplete job is added, so that it is freed with the reply */
     reply->jobs[reply->n_jobs++] = to;
-    int error = add_figures(job, residents, to) ?: add_lanes(job, residents, to);
+    int error = add_figures(job, residents, bytes_left, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);
 }
 
@@ -279,7 +280,7 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
 {
     const struct service *s = p->service;
     struct residents residents;
-    size_t count = 1;
+    size_t count = 1, bytes_left = TABLE_VIEWS_BYTES_MAX;
     list_for_each (node, &s->jobs)
         count++;
     reply->jobs = calloc(count, sizeof *reply->jobs);
@@ -290,7 +291,7 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
     list_for_each_entry (const struct job, job, &s->jobs, link) {
         bool is_visible = p->is_operator || job->tenant == p->tenant;
         if (error == 0 && is_visible && strcmp(name, job->name) == 0)
-            error = add_job(job, &residents, reply);
+            error = add_job(job, &residents, &bytes_left, reply);
     }
     residents_free(&residents);
     return error;

@@ -341,7 +341,8 @@ void view_add_profile(WIRE(JobView) * view, const struct job *job,
 }
 
 static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
-                                const struct residents *residents, bool is_whole)
+                                const struct residents *residents, bool is_whole,
+                                size_t *tables_bytes)
 {
     WIRE(JobView) *view = pool_take(pool, sizeof *view);
     if (!view)
@@ -357,7 +358,8 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     view_add_profile(view, job, residents);
     fill_lanes(pool, job, view);
-    (void)table_views_add(job, take_from_pool, pool, view); /* pool->failed has the error */
+    /* pool->failed has the error */
+    (void)table_views_add(job, take_from_pool, pool, tables_bytes, view);
     if (is_whole) {
         fill_workers(pool, job, view);
         fill_limits(pool, job, view);
@@ -372,6 +374,7 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
 {
     const struct tenant *only = limit_of(reader);
     struct residents residents = {0};
+    size_t tables_bytes = TABLE_VIEWS_BYTES_MAX;
     reply->jobs = pool_take(pool, list_length(&s->jobs) * sizeof *reply->jobs);
     pool->failed = pool->failed || residents_gather(s, NULL, &residents) < 0 ||
                    residents_predict(s, &residents) < 0;
@@ -382,8 +385,8 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
         bool is_visible = !only || job->tenant == only;
         if (!is_visible || (*name && strcmp(name, job->name) != 0))
             continue;
-        if ((reply->jobs[reply->n_jobs] = job_view(pool, job, &residents, reader != NULL)))
-            reply->n_jobs++;
+        reply->jobs[reply->n_jobs] = job_view(pool, job, &residents, reader != NULL, &tables_bytes);
+        reply->n_jobs += reply->jobs[reply->n_jobs] != NULL;
     }
     residents_free(&residents);
 }

@@ -12,6 +12,7 @@
 #define PORTS_BYTES (16u << 20)
 #define PORT_LEAST (32u << 10)
 #define PORT_MOST (1u << 20)
+#define NETWORK_BYTES (ROW_SLOTS * (size_t)ROW_SUMS_BYTES + AHEAD_BYTES)
 
 size_t port_slot_bytes(const struct lane_job *job)
 {
@@ -79,10 +80,11 @@ static int network_fill(struct lane_tables *tables)
     size_t ports = job->workers_count * sizeof *n->ports;
     int error = allowance_alloc(allowance, windows, (void **)&n->windows)
                     ?: allowance_alloc(allowance, ports, (void **)&n->ports)
-                           ?: network_alloc(tables, ROW_SLOTS * (size_t)ROW_SUMS_BYTES,
-                                            (void **)&n->memory);
+                           ?: network_alloc(tables, NETWORK_BYTES, (void **)&n->memory);
     for (size_t i = 0; error == 0 && i < ROW_SLOTS; i++)
         n->slots[i].memory = n->memory + i * ROW_SUMS_BYTES;
+    if (error == 0)
+        n->ahead.memory = n->memory + ROW_SLOTS * (size_t)ROW_SUMS_BYTES;
     for (uint32_t i = 0; error == 0 && i < network_requests(job); i++)
         n->windows[i].is_window = true;
     return error ? error
@@ -158,7 +160,7 @@ void network_close(struct lane_tables *tables)
     }
     for (uint32_t i = 0; n->ports && i < job->workers_count; i++)
         network_free(tables, n->ports[i].slot, port_slot_bytes(job));
-    network_free(tables, n->memory, ROW_SLOTS * (size_t)ROW_SUMS_BYTES);
+    network_free(tables, n->memory, NETWORK_BYTES);
     network_unregister(tables, tables->apply->windows, job->lane->options.fabrics_count);
     allowance_free(allowance, n->ports, job->workers_count * sizeof *n->ports);
     allowance_free(allowance, n->windows, network_requests(job) * sizeof *n->windows);

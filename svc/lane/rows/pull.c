@@ -3,6 +3,7 @@
  * changes no row, and creates none. RULES.md: A1, A7. */
 #include "svc/lane/rows/pull.h"
 
+#include "svc/lane/rows/bulk/bulk.h"
 #include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/gather.h"
@@ -179,10 +180,18 @@ static bool pull_try_fetched(struct lane_table *table, struct row_request *pull)
     return true;
 }
 
+bool pull_has_begun(const struct row_request *pull)
+{
+    bool has_run = !request_is_mapped(pull) && request_port(pull)->pull == pull;
+    return pull->is_checked && (pull->entry > 0 || pull->key > 0 || has_run);
+}
+
 /* Returns whether there was work. If pages of a worker cannot be read, the worker gets no word,
  * because its connection is about to end. */
 static bool pull_try(struct lane_table *table, struct row_request *pull)
 {
+    if (bulk_stops_pull(table, pull_has_begun(pull)))
+        return false;
     if (!request_is_mapped(pull))
         return pull_try_fetched(table, pull);
     int answered = pull_go_on(table, pull);

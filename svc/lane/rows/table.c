@@ -125,7 +125,7 @@ static void shard_free(struct lane_table *table, struct lane_shard *shard)
     allowance_free(allowance, shard, sizeof *shard);
 }
 
-#define TABLE_ARRAYS 6
+#define TABLE_ARRAYS 7
 static void table_arrays(struct lane_table *table, struct table_array ret_arrays[TABLE_ARRAYS])
 {
     const struct table_array arrays[TABLE_ARRAYS] = {
@@ -134,6 +134,7 @@ static void table_arrays(struct lane_table *table, struct table_array ret_arrays
         {(void **)&table->clocks, sizeof *table->clocks},
         {(void **)&table->queues, sizeof *table->queues},
         {(void **)&table->changes, sizeof *table->changes},
+        {(void **)&table->hold, sizeof *table->hold},
         {(void **)&table->shards, table_shards(table) * sizeof(struct lane_shard *)},
     };
     memcpy(ret_arrays, arrays, sizeof arrays);

@@ -68,13 +68,35 @@ struct row_port {
 
 /* Memory for all tables of a job whose workers are connected over a network. */
 #define ROW_SLOTS 4
+#define AHEAD_RUNS 256
+#define AHEAD_BYTES (4u << 20)
+
+/* Keys of a push that follow each other without a gap, and their gradients, of one or several
+ * shards. */
+struct row_run {
+    const struct row_request *push;
+    uint32_t first, count; /* keys of the push */
+    char *memory;          /* keys, then gradients */
+    struct row_fetch keys, rows;
+};
+
+/* Shares of pushes that are read before their shards are applied (apply/ahead.h). */
+struct row_ahead {
+    const struct lane_table *table;  /* NULL: none */
+    uint32_t end;                    /* the runs have all short shares of the shards before */
+    uint32_t runs_count, posted;     /* runs; runs whose reads are posted or ended */
+    struct row_run runs[AHEAD_RUNS]; /* in the order of the pushes */
+    char *memory;                    /* AHEAD_BYTES */
+};
+
 struct row_network {
     struct row_fetch word;     /* context of words without bytes, whose end nothing waits for */
     struct row_fetch *windows; /* by part */
     uint32_t windows_posted;
     struct row_port *ports; /* by rank */
     struct row_slot slots[ROW_SLOTS];
-    char *memory; /* of the slots */
+    char *memory; /* of the slots and of `ahead` */
+    struct row_ahead ahead;
     /* The batch that is summed part by part. */
     bool has_batch;
     uint32_t posted, summed; /* parts whose rows were requested, whose rows are in the sums */
@@ -114,6 +136,15 @@ struct row_queues {
     struct list done;            /* ended requests whose answers were not sent yet */
 };
 
+/* An export or import of a table (bulk/bulk.h). */
+struct table_hold {
+    bool is_on;      /* no push is applied, with BSP from `clock` on */
+    bool loads;      /* an import: no pull is begun, either */
+    bool has_loaded; /* rows of the import were stored */
+    uint64_t clock;
+    uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
+};
+
 struct lane_table {
     struct list link; /* node in lane_tables.tables */
     struct lane_job *job;
@@ -131,6 +162,7 @@ struct lane_table {
     uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
+    struct table_hold *hold;
     struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */
     struct table_counts *counts; /* counts/table_counts.h; with the memory of the shards */
 };
@@ -144,9 +176,12 @@ struct apply_part {
     uint32_t read;      /* keys of the span that were copied */
     uint32_t shown;     /* keys of the window that the stripe does not have yet */
     const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
-    /* Over a network: read of the window; gradients of the batch, by position in the span and by
-     * position in row_network.order; rows that are not finite, and the first of their keys. */
-    struct row_fetch *fetch; /* NULL: the worker's memory is mapped */
+    /* Over a network: keys of the span that were read ahead, with `rows`; NULL: none */
+    const uint64_t *keys;
+    /* Otherwise over a network: read of the window; gradients of the batch, by position in the span
+     * and by position in row_network.order; rows that are not finite, and the first of their
+     * keys. */
+    struct row_fetch *fetch; /* NULL: mapped or read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;
     uint64_t skipped_key;
@@ -156,7 +191,7 @@ struct apply_part {
 struct row_apply {
     struct lane_table *table; /* NULL: none */
     bool is_open;             /* the stripe has all parts, with their first windows */
-    bool is_fetched;          /* a part is read over a network */
+    bool is_fetched;          /* a part has a fetch */
     bool is_cut;              /* the stripe is cut, and its rows are open */
     uint32_t at;              /* number of applied keys of the cut stripe */
     struct row_step step;

@@ -199,7 +199,7 @@ static void put_tables(json_t *o, const WIRE(JobView) * job, int *error)
     if (own_error < 0)
         *error = own_error;
     if (tables)
-        json_put(o, "tables", row_tables_json(tables, error), error);
+        row_tables_put(o, tables, error);
     free(tables);
 }
 

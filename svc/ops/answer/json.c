@@ -104,7 +104,7 @@ static json_t *job_json(const struct view_job *job, int *error)
     if (job->counts)
         json_put(o, "counts", counts_json(job->counts, error), error);
     if (job->tables)
-        json_put(o, "tables", row_tables_json(job->tables, error), error);
+        row_tables_put(o, job->tables, error);
     json_put(o, "limits", job_limits_json(job, error), error);
     json_put_number(o, "coordinator_cpu_ns", job->control_ns, error);
     return o;

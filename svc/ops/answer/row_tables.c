@@ -49,11 +49,17 @@ static int row_table_print_failure(const struct view_table *t, FILE *out)
     return 0;
 }
 
-static int row_tables_print_failures(const struct view_tables *tables, FILE *out)
+static int row_tables_print_notes(const struct view_tables *tables, FILE *out)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < tables->count; i++)
         error = row_table_print_failure(&tables->each[i], out);
+    if (tables->left_out > 0)
+        fprintf(
+            out,
+            "%zu more tables are not shown, because one message has no room for them; `gradpool "
+            "table list JOB` shows those of one job\n",
+            tables->left_out);
     return error;
 }
 
@@ -70,7 +76,7 @@ int row_tables_print(const struct view_tables *tables, FILE *out)
     for (size_t i = 0; i < tables->count; i++)
         row_table_add(&text, &tables->each[i]);
     int error = table_print(&text, out);
-    return error ?: row_tables_print_failures(tables, out);
+    return error ?: row_tables_print_notes(tables, out);
 }
 
 int ops_tables_table(const struct view_jobs *jobs, FILE *out)
@@ -89,7 +95,7 @@ int ops_tables_table(const struct view_jobs *jobs, FILE *out)
     int error = table_print(&text, out);
     for (size_t i = 0; error == 0 && i < jobs->jobs_count; i++)
         if (jobs->jobs[i].tables)
-            error = row_tables_print_failures(jobs->jobs[i].tables, out);
+            error = row_tables_print_notes(jobs->jobs[i].tables, out);
     return error;
 }
 
@@ -108,19 +114,21 @@ static json_t *row_table_json(const struct view_table *t, int *error)
     return o;
 }
 
-json_t *row_tables_json(const struct view_tables *tables, int *error)
+void row_tables_put(json_t *o, const struct view_tables *tables, int *error)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < tables->count; i++)
         json_put_last(list, row_table_json(&tables->each[i], error), error);
-    return list;
+    json_put(o, "tables", list, error);
+    if (tables->left_out > 0)
+        json_put_number(o, "tables_left_out", tables->left_out, error);
 }
 
 static json_t *job_tables_json(const struct view_job *job, int *error)
 {
     json_t *o = json_object();
     JSON_PUT(o, job, error, tenant, job);
-    json_put(o, "tables", row_tables_json(job->tables, error), error);
+    row_tables_put(o, job->tables, error);
     return o;
 }
 

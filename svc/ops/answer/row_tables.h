@@ -7,8 +7,10 @@
 
 #include <stdio.h>
 
-/* Prints a row a table, then the reason of each failed one. Returns 0, -ENOMEM or -EIO. */
+/* Prints a row a table, then the reason of each failed one, and the number of those that were left
+ * out. Returns 0, -ENOMEM or -EIO. */
 int row_tables_print(const struct view_tables *tables, FILE *out);
-json_t *row_tables_json(const struct view_tables *tables, int *error);
+/* Adds the tables to an object of a job: "tables", and "tables_left_out" if some are. */
+void row_tables_put(json_t *o, const struct view_tables *tables, int *error);
 
 #endif

@@ -131,7 +131,7 @@ static void add_job(struct table *table, const struct view_job *job, struct job_
     table_add_bytes(table, job->use.heap_bytes);
     table_add_bytes(table, job->use.registered_bytes);
     if (columns.has_tables)
-        table_add(table, "%zu", job->tables ? job->tables->count : 0);
+        table_add(table, "%zu", job->tables ? job->tables->count + job->tables->left_out : 0);
     if (columns.has_counts)
         counts_add_job(table, job->counts);
     add_lanes(table, job);

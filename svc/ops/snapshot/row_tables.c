@@ -37,11 +37,12 @@ static void row_table_fill(const Gradpool__Wire__TableView *message, struct view
 int row_tables_view(const Gradpool__Wire__JobView *job, struct view_tables **ret_tables)
 {
     *ret_tables = NULL;
-    if (job->n_tables == 0)
+    if (job->n_tables == 0 && job->tables_left_out == 0)
         return 0;
     struct view_tables *tables = calloc(1, sizeof *tables + job->n_tables * sizeof *tables->each);
     if (!tables)
         return -ENOMEM;
+    tables->left_out = job->tables_left_out;
     for (size_t i = 0; i < job->n_tables; i++)
         if (job->tables[i]->spec)
             row_table_fill(job->tables[i], &tables->each[tables->count++]);

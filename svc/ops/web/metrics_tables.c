@@ -56,6 +56,7 @@ static size_t tables_print_metric(const struct snapshot *s, const struct table_m
         for (size_t t = 0; job->tables && t < job->tables->count; t++)
             if (count++ < METRICS_TABLES_MAX && i < METRICS_JOBS_MAX)
                 table_print_series(m, job, &job->tables->each[t], out);
+        count += job->tables ? job->tables->left_out : 0;
     }
     return count;
 }

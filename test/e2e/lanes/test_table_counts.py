@@ -122,7 +122,10 @@ class Counts(unittest.TestCase):
         self.assertIn('there is no job nobody', answer.stderr)
 
     def test_wrong_words_of_the_command_are_named(self):
-        for words, text in ((['drop'], "'drop': expected list"), ([], 'missing: list'),
+        for words, text in ((['drop'], "'drop': expected list, export or import"),
+                            ([], 'missing: list, export or import'),
+                            (['export', 'a', 'b'], 'missing: JOB TABLE FILE'),
+                            (['import', 'a', 'b', 'c', 'd'], "'d': one operand too many"),
                             (['list', 'a', 'b'], "'b': one argument too many; give one job")):
             answer = self.service.ask('table', *words)
             self.assertEqual(answer.returncode, 2, answer)
@@ -136,6 +139,9 @@ class Counts(unittest.TestCase):
               process=self.service.serve)
         self.assertRegex(self.service.ask('jobs', self.name).stdout,
                          r"failed: table 'users'.* shards? \d")
+        answer = self.service.ask('table', 'export', self.name, 'users', '/tmp/none.table')
+        self.assertEqual(answer.returncode, 1, answer)
+        self.assertIn(f"table 'users' of job {self.name} has failed: ", answer.stderr)
 
 
 if __name__ == '__main__':

@@ -199,6 +199,29 @@ static void unknown_counts_are_dashes_and_a_failure_has_its_reason(void **state)
     free(shown.tables);
 }
 
+static void tables_that_were_left_out_are_counted(void **state)
+{
+    struct view_tables *tables;
+    job.tables_left_out = 17;
+    assert_int_equal(row_tables_view(&job, &tables), 0);
+    assert_int_equal(tables->left_out, 17);
+    struct view_job shown = job_with(tables);
+    char *text = output_of(ops_tables_table, (&(struct view_jobs){&shown, 1}));
+    has(text, "\n17 more tables are not shown, because one message has no room for them");
+    free(text);
+    text = output_of(ops_jobs_table, (&(struct view_jobs){&shown, 1}));
+    has(text, "    18  ");
+    free(text);
+    text = output_of(ops_jobs_json, (&(struct view_jobs){&shown, 1}));
+    has(text, "\"tables_left_out\": 17");
+    free(text);
+    free(tables);
+    job.n_tables = 0;
+    assert_int_equal(row_tables_view(&job, &tables), 0);
+    assert_int_equal(tables->left_out, 17);
+    free(tables);
+}
+
 static void json_has_the_counts(void **state)
 {
     struct view_table table = view();
@@ -292,6 +315,7 @@ int main(void)
         WITH(one_job_is_shown_with_its_tables),
         WITH(tables_of_all_jobs_are_listed),
         WITH(unknown_counts_are_dashes_and_a_failure_has_its_reason),
+        WITH(tables_that_were_left_out_are_counted),
         WITH(json_has_the_counts),
         WITH(explain_shows_the_tables),
         WITH(metrics_have_a_series_for_each_table),

@@ -159,9 +159,9 @@ static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
     write_file();
     ok(state_write_begin(path, written, 1, &w, &err), &err);
     ok(state_write_put(&w, 0, 1, 1, state, &err), &err);
-    assert_int_equal(access(w.temporary, F_OK), w.is_nameless ? -1 : 0);
+    assert_int_equal(access(w.file.temporary, F_OK), w.file.is_nameless ? -1 : 0);
     char temporary[128];
-    snprintf(temporary, sizeof temporary, "%s", w.temporary);
+    snprintf(temporary, sizeof temporary, "%s", w.file.temporary);
     state_write_abandon(&w);
     assert_int_equal(access(temporary, F_OK), -1);
     ok(state_file_open(path, &f, &err), &err);
@@ -175,7 +175,7 @@ static void an_interrupted_write_leaves_no_file(void **context)
     struct err err = {0};
     char temporary[128];
     ok(state_write_begin(path, written, 1, &w, &err), &err);
-    bool is_nameless = w.is_nameless;
+    bool is_nameless = w.file.is_nameless;
     snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
     assert_int_equal(access(temporary, F_OK), is_nameless ? -1 : 0);
     state_write_abandon(&w);

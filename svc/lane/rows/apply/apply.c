@@ -6,8 +6,10 @@
 
 #include "svc/base/clock.h"
 #include "svc/lane/job/failure.h"
+#include "svc/lane/rows/apply/ahead.h"
 #include "svc/lane/rows/apply/parts.h"
 #include "svc/lane/rows/apply/sums.h"
+#include "svc/lane/rows/bulk/bulk.h"
 #include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/network.h"
@@ -55,6 +57,8 @@ static bool may_apply_alone(const struct lane_table *table)
 
 static bool may_apply(const struct lane_table *table)
 {
+    if (bulk_stops(table))
+        return false;
     if (!table_is_bsp(table))
         return may_apply_alone(table);
     return table_clocks_have_ended(table->clocks, table->clock) && !has_earlier_pulls(table) &&
@@ -64,6 +68,7 @@ static bool may_apply(const struct lane_table *table)
 /* Ends a clock that all shards of this lane have applied: its pushes get their answers. */
 static void apply_end_clock(struct lane_table *table)
 {
+    ahead_end(table);
     list_for_each_safe_entry (struct row_request, push, &table->queues->pushes, link)
         if (push->record->clock <= table->clock)
             request_end(table, push);
@@ -74,6 +79,7 @@ static void apply_end_clock(struct lane_table *table)
 /* Ends the oldest push, which all its shards of this lane have applied. */
 static void apply_end_push(struct lane_table *table)
 {
+    ahead_end(table);
     request_end(table, parts_first_push(table));
     table->shard = 0;
     if (table->terms->consistency != TABLE_TERMS_ASP)
@@ -219,7 +225,7 @@ static int apply_find_step(struct row_apply *apply)
         return -EINVAL;
     }
     uint32_t members = table->clocks->members ? table->clocks->members : 1;
-    apply->step = row_step(settings, clock, is_mean ? members : 1,
+    apply->step = row_step(settings, clock + table->hold->steps_before, is_mean ? members : 1,
                            table->terms->flags & TABLE_TERMS_ACCEPT_NONFINITE);
     return 0;
 }
@@ -273,6 +279,7 @@ bool apply_work(struct lane_tables *tables)
 void apply_forget(struct lane_tables *tables, uint32_t rank)
 {
     struct row_apply *apply = tables->apply;
+    ahead_forget(tables, rank);
     if (!apply->table || parts_drop_rank(apply, rank) == 0)
         return;
     sums_abort(apply);

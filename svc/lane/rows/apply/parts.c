@@ -1,7 +1,8 @@
 /* Collects the pushes that have keys of a shard. Keys are copied to windows before they are checked
- * and merged, because the worker may change them. RULES.md: A91, A99. */
+ * and merged, because the worker may change them. RULES.md: A91, A99, A103. */
 #include "svc/lane/rows/apply/parts.h"
 
+#include "svc/lane/rows/apply/ahead.h"
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/request.h"
@@ -9,12 +10,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-struct row_request *parts_first_push(const struct lane_table *table)
-{
-    struct list *node = list_first(&table->queues->pushes);
-    return node ? list_entry(node, struct row_request, link) : NULL;
-}
 
 /* ---- the windows ---- */
 
@@ -27,7 +22,9 @@ static uint32_t part_next(const struct row_apply *apply, const struct apply_part
 static int part_copy(const struct row_apply *apply, struct apply_part *part)
 {
     uint32_t count = part_next(apply, part);
-    const void *keys = request_map_keys(part->request, part->span.first + part->read, count);
+    const void *keys = part->keys
+                           ? part->keys + part->read
+                           : request_map_keys(part->request, part->span.first + part->read, count);
     if (!keys)
         return -EFAULT;
     memcpy(part->window, keys, count * sizeof *part->window);
@@ -65,13 +62,6 @@ static int part_fill(const struct row_apply *apply, struct apply_part *part)
 
 /* ---- the parts ---- */
 
-/* Returns whether the push is applied now: with BSP each push of the clock, else the oldest one. */
-static bool part_is_of(const struct lane_table *table, const struct row_request *push)
-{
-    return table_is_bsp(table) ? push->record->clock == table->clock
-                               : push == parts_first_push(table);
-}
-
 /* Adds the part of the push in the shard. -ENOENT: none. */
 static int part_find(struct row_apply *apply, struct lane_table *table, struct row_request *push)
 {
@@ -79,6 +69,22 @@ static int part_find(struct row_apply *apply, struct lane_table *table, struct r
     int error = directory_find(table, push, table->shard, &span);
     if (error == 0)
         apply->parts[apply->parts_count++] = (struct apply_part){.request = push, .span = span};
+    return error;
+}
+
+/* Finds the keys and rows that were read ahead. -EAGAIN: some are on their way; other errors follow
+ * an eviction. */
+static int parts_find_ahead(struct row_apply *apply, const struct lane_table *table)
+{
+    struct row_network *network = table->job->tables->network;
+    uint32_t at = 0;
+    int error = network ? ahead_read(network, table) : 0;
+    for (uint32_t i = 0; network && error == 0 && i < apply->parts_count; i++) {
+        struct apply_part *part = &apply->parts[i];
+        if (!request_is_mapped(part->request))
+            error = ahead_find(network, table, part->request, &part->span, &at, &part->keys,
+                               &part->rows);
+    }
     return error;
 }
 
@@ -91,7 +97,7 @@ static void parts_place_windows(struct row_apply *apply, const struct lane_table
     for (uint32_t i = 0; i < count; i++) {
         struct apply_part *part = &apply->parts[i];
         part->window = apply->windows + (size_t)i * apply->window_keys;
-        if (request_is_mapped(part->request))
+        if (part->keys || request_is_mapped(part->request))
             continue;
         part->fetch = &network->windows[i];
         part->fetch->state = FETCH_IDLE;
@@ -104,7 +110,7 @@ int parts_collect(struct row_apply *apply, struct lane_table *table)
     bool is_late = false;
     apply->parts_count = 0;
     list_for_each_entry (struct row_request, push, &table->queues->pushes, link) {
-        if (!part_is_of(table, push))
+        if (!parts_is_due(table, push))
             continue;
         int error = part_find(apply, table, push);
         is_late |= error == -EAGAIN;
@@ -113,8 +119,10 @@ int parts_collect(struct row_apply *apply, struct lane_table *table)
             return error;
         }
     }
-    parts_place_windows(apply, table);
-    return is_late ? -EAGAIN : 0;
+    int error = is_late ? -EAGAIN : parts_find_ahead(apply, table);
+    if (error == 0)
+        parts_place_windows(apply, table);
+    return error;
 }
 
 static int part_add(struct row_apply *apply, struct apply_part *part)

@@ -2,12 +2,25 @@
 #ifndef GRADPOOL_LANE_ROWS_APPLY_PARTS_H
 #define GRADPOOL_LANE_ROWS_APPLY_PARTS_H
 
-#include "svc/lane/rows/types.h"
+#include "svc/lane/rows/table.h"
 
 /* Returns the oldest push, the only one that SSP and ASP apply at a time; NULL: none. */
-struct row_request *parts_first_push(const struct lane_table *table);
+static inline struct row_request *parts_first_push(const struct lane_table *table)
+{
+    struct list *node = list_first(&table->queues->pushes);
+    return node ? list_entry(node, struct row_request, link) : NULL;
+}
+
+/* Returns whether the push is applied now: with BSP each push of the clock, else the oldest one. */
+static inline bool parts_is_due(const struct lane_table *table, const struct row_request *push)
+{
+    return table_is_bsp(table) ? push->record->clock == table->clock
+                               : push == parts_first_push(table);
+}
+
 /* Sets the parts of a shard, in the order of (rank, sequence): the stripe requires this order.
- * -EAGAIN: entries of a directory are on their way. Other errors follow an eviction. */
+ * -EAGAIN: entries of a directory, or keys and rows that are read
+ * ahead, are on their way. Other errors follow an eviction. */
 int parts_collect(struct row_apply *apply, struct lane_table *table);
 /* Copies the first keys of all parts, and adds the parts to the cleared stripe. -EAGAIN: keys are
  * on their way. Other errors follow an eviction. */

@@ -55,7 +55,7 @@ static int sums_map(struct row_apply *apply)
 {
     for (uint32_t i = 0; i < apply->parts_count; i++) {
         struct apply_part *part = &apply->parts[i];
-        if (part->fetch)
+        if (part->fetch || part->keys)
             continue;
         part->rows =
             request_map_rows(apply->table, part->request, part->span.first, part->span.count);

@@ -23,12 +23,12 @@ void table_counts_init(struct table_counts *counts, struct allowance *parent)
                                         .limit_bytes = UINT64_MAX};
 }
 
-static uint64_t table_counts_rows(const struct lane_table *table)
+static void table_counts_shards(const struct lane_table *table, struct table_counts_row *row)
 {
-    uint64_t rows = 0;
-    for (uint32_t i = 0; i < table->terms->shards; i++)
-        rows += table->shards[i] ? table->shards[i]->store->rows.count : 0;
-    return rows;
+    for (uint32_t i = 0; i < table->terms->shards; i++) {
+        row->shards += table->shards[i] != NULL;
+        row->rows += table->shards[i] ? table->shards[i]->store->rows.count : 0;
+    }
 }
 
 /* Adds the clocks of the members that are furthest ahead and behind. */
@@ -51,11 +51,11 @@ static void table_counts_fill(const struct lane_table *table, struct table_count
     const struct table_counts *counts = table->counts;
     *row = (struct table_counts_row){.job = table->job->id,
                                      .table = table->id,
-                                     .rows = table_counts_rows(table),
                                      .bytes = counts->memory.used_bytes,
                                      .births = counts->births,
                                      .pulled_keys = counts->pulled_keys,
                                      .pushed_keys = counts->pushed_keys};
+    table_counts_shards(table, row);
     table_counts_clocks(table, row);
 }
 

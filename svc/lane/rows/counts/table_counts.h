@@ -24,6 +24,7 @@ struct table_counts_row {
     uint64_t minimum_clock; /* smallest clock of the members; without members, the last one */
     uint64_t largest_clock; /* largest clock of the members; without members, the same */
     uint64_t behind_rank;   /* lowest rank among the members at the minimum */
+    uint64_t shards;        /* shards of the table on the lane */
 };
 
 /* Writes a row for each table, job by job in the order of lane_measure(), at most `rows_max`.

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define LANES 2
+#define SHARDS 8
 #define ROWS_MOST UINT64_C(1000000000000)
 
 static uint64_t takes_left; /* calls of take() that succeed */
@@ -35,8 +36,8 @@ static struct job *job_of(struct rig *rig)
     struct end *ranks[] = {rig_join(rig, "words", 0, 2, &session, &id),
                            rig_join(rig, "words", 1, 2, &session, &id)};
     aggregator->ignores = BODY(STATS_REQUEST);
-    end_declare_table(ranks[0], "users", 32, 8);
-    end_declare_table(ranks[1], "users", 32, 8);
+    end_declare_table(ranks[0], "users", 32, SHARDS);
+    end_declare_table(ranks[1], "users", 32, SHARDS);
     message_free(end_expect(ranks[0], BODY(DECLARE_REPLY)));
     struct job *job = only_job(rig);
     struct aggregator *a =
@@ -56,6 +57,7 @@ static WIRE(TableCounts) lane_counts(const struct job *job, uint64_t rows)
     counts.pulled_keys = 3 * rows;
     counts.pushed_keys = 2 * rows;
     counts.minimum_clock = counts.largest_clock = 1;
+    counts.shards = SHARDS / LANES;
     return counts;
 }
 
@@ -93,7 +95,8 @@ static WIRE(JobView) * views_of(const struct job *job)
 {
     WIRE(JobView) *view = malloc(sizeof *view);
     gradpool__wire__job_view__init(view);
-    assert_true(table_views_add(job, take, NULL, view));
+    size_t bytes_left = TABLE_VIEWS_BYTES_MAX;
+    assert_true(table_views_add(job, take, NULL, &bytes_left, view));
     assert_int_equal(view->n_tables, 1);
     return view;
 }
@@ -153,6 +156,33 @@ static void counts_of_unknown_tables_and_ranks_are_ignored(void **state)
     gradpool__wire__job_view__free_unpacked(view, NULL);
 }
 
+/* An aggregator with many tables leaves out rows of its last lane. */
+static void counts_of_a_part_of_the_lanes_are_not_shown(void **state)
+{
+    struct job *job = job_of(*state);
+    WIRE(TableCounts) each[] = {lane_counts(job, 10), lane_counts(job, 20)};
+    each[1].table += 1;
+    lanes_send(job, each);
+    WIRE(JobView) *view = views_of(job);
+    assert_null(view->tables[0]->counts);
+    gradpool__wire__job_view__free_unpacked(view, NULL);
+}
+
+static void tables_beyond_a_message_are_counted(void **state)
+{
+    const struct job *job = job_of(*state);
+    for (size_t room = 0; room < 2; room++) {
+        WIRE(JobView) *view = malloc(sizeof *view);
+        size_t bytes_left = room;
+        gradpool__wire__job_view__init(view);
+        assert_true(table_views_add(job, take, NULL, &bytes_left, view));
+        assert_int_equal(view->n_tables, room);
+        assert_int_equal(view->tables_left_out, 1 - room);
+        assert_int_equal(bytes_left, 0);
+        gradpool__wire__job_view__free_unpacked(view, NULL);
+    }
+}
+
 static void a_failed_table_is_shown_with_its_reason(void **state)
 {
     struct job *job = job_of(*state);
@@ -173,7 +203,8 @@ static void missing_memory_leaves_a_view_that_can_be_freed(void **state)
         WIRE(JobView) *view = malloc(sizeof *view);
         gradpool__wire__job_view__init(view);
         takes_left = takes;
-        is_whole = table_views_add(job, take, NULL, view);
+        size_t bytes_left = TABLE_VIEWS_BYTES_MAX;
+        is_whole = table_views_add(job, take, NULL, &bytes_left, view);
         assert_int_equal(is_whole, takes == 6);
         gradpool__wire__job_view__free_unpacked(view, NULL);
     }
@@ -188,6 +219,8 @@ int main(void)
         test(counts_are_sums_over_the_lanes),
         test(the_lane_with_the_smallest_minimum_names_the_rank),
         test(counts_of_unknown_tables_and_ranks_are_ignored),
+        test(counts_of_a_part_of_the_lanes_are_not_shown),
+        test(tables_beyond_a_message_are_counted),
         test(a_failed_table_is_shown_with_its_reason),
         test(missing_memory_leaves_a_view_that_can_be_freed),
     };

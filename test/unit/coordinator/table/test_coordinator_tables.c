@@ -539,7 +539,7 @@ static void a_snapshot_of_a_job_with_tables_is_refused(void **state)
     struct end *operator= rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     end_ask_refused(operator, &
                     MESSAGE(0, SNAPSHOT_REQUEST, snapshot_request, .job = "words", .tenant = ""),
-                    -EOPNOTSUPP, ", whose rows snapshots do not contain yet");
+                    -EOPNOTSUPP, ", whose rows snapshots do not contain");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

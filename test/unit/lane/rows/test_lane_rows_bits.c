@@ -294,14 +294,12 @@ static void halves_are_rounded_once_when_pushed_and_once_when_pulled(void **stat
     }
 }
 
-/* One shard gets more gradients than a stripe holds, and more keys than a window holds. */
-static void long_pushes_are_cut_into_stripes(void **state)
+static void push_long(size_t count)
 {
     struct table_terms terms = terms_of(TABLE_TERMS_SGD);
     terms.dim = 1;
     terms.shards = 1;
     struct world *w = malloc(sizeof *w);
-    const size_t count = ROW_WINDOW_KEYS_ALL / 2 + 5000;
     uint64_t *keys = calloc(count, sizeof *keys);
     float *gradients = calloc(count, sizeof *gradients), *rows = calloc(count, sizeof *rows);
     world_start(w, 1, 2, terms, 1, 1);
@@ -337,6 +335,18 @@ static void long_pushes_are_cut_into_stripes(void **state)
     free(w);
 }
 
+/* One shard gets more gradients than a stripe holds, and more keys than a window holds. */
+static void long_pushes_are_cut_into_stripes(void **state)
+{
+    push_long(ROW_WINDOW_KEYS_ALL / 2 + 5000);
+}
+
+/* Over a network a share with more than 1 MiB is read window by window. */
+static void pushes_that_are_not_read_ahead_change_no_bit(void **state)
+{
+    push_long(ROW_SUMS_BYTES / (sizeof(uint64_t) + sizeof(float)) + 5000);
+}
+
 /* The sums of one stripe need more than one batch. */
 static void long_rows_are_applied_in_batches(void **state)
 {
@@ -344,6 +354,7 @@ static void long_rows_are_applied_in_batches(void **state)
     terms.dim = TABLE_TERMS_DIM_MAX;
     terms.shards = 1;
     run(1, 2, terms, 90, 60, 2);
+    run(1, 2, terms, 110, 300, 2); /* more than 64 rows of a push are not read ahead */
 }
 
 int main(int argc, char **argv)
@@ -354,6 +365,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(directories_of_many_shards_change_no_bit),
         cmocka_unit_test(halves_are_rounded_once_when_pushed_and_once_when_pulled),
         cmocka_unit_test(long_pushes_are_cut_into_stripes),
+        cmocka_unit_test(pushes_that_are_not_read_ahead_change_no_bit),
         cmocka_unit_test(long_rows_are_applied_in_batches),
     };
     const char *seed = getenv("GRADPOOL_TEST_SEED");

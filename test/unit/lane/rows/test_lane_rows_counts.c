@@ -143,6 +143,7 @@ static void two_lanes_count_their_own_shards(void **state)
     assert_int_equal(rows[0].rows + rows[1].rows, rows_stored(&rig));
     for (int i = 0; i < 2; i++) {
         uint64_t row_bytes = sizeof(uint64_t) + DIM * sizeof(float);
+        assert_int_equal(rows[i].shards, users.shards / 2);
         assert_int_equal(rows[i].births, rows[i].rows);
         assert_int_equal(rows[i].pushed_keys, rows[i].rows);
         assert_true(rows[i].rows > MANY / 4);

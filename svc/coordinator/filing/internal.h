@@ -1,0 +1,73 @@
+/* An export or import in progress. Private to this room. */
+#ifndef GRADPOOL_COORDINATOR_FILING_INTERNAL_H
+#define GRADPOOL_COORDINATOR_FILING_INTERNAL_H
+
+#include "svc/coordinator/filing/filing.h"
+#include "svc/coordinator/service.h"
+
+struct filing_lane {
+    uint32_t lane;
+    bool is_held;
+    uint64_t clock, steps, count; /* from the lane's last reply to HOLD */
+};
+
+struct filing {
+    struct list link; /* node in works.filings */
+    struct service *service;
+    struct peer *peer;
+    uint64_t id, request; /* request: open request of the operator; 0: none */
+    uint32_t job, table;
+    bool is_import;
+    bool is_ready;    /* all lanes hold the table at `clock` */
+    uint32_t turn;    /* number of the last group of calls; earlier replies are ignored */
+    uint32_t pending; /* number of unanswered calls of this group */
+    uint64_t clock;
+    uint64_t patience_ns, stood_ns;
+    struct timer timer;
+    uint32_t shard; /* of an export: next rows to read */
+    uint64_t from;
+    size_t lanes_count;
+    struct filing_lane lanes[];
+};
+
+/* Context of a call. */
+struct filing_asked {
+    uint64_t filing;
+    uint32_t turn;
+    size_t at; /* index of the lane */
+};
+
+/* ---- filing.c ---- */
+
+/* Returns the export or import to which a reply belongs; NULL: it has ended, or has made other
+ * calls since. */
+struct filing *filing_of(struct service *s, const struct filing_asked *asked);
+/* Returns the table; NULL: job or table have ended. */
+struct job_table *filing_table(const struct filing *f);
+/* Sends a request to the lane with this index. The reply counts in `pending`. Errors of
+ * call_send(), and -ENOENT if the lane has ended. */
+int filing_call(struct filing *f, size_t at, WIRE(TableBulk) message, call_done_fn done);
+/* Answers the open request. */
+void filing_answer(struct filing *f, WIRE(TableFileReply) reply);
+/* Ends the hold on all lanes, answers the open request with the error, and frees the object. */
+void filing_break(struct filing *f, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Starts the timer that limits the time until the operator's next request. */
+void filing_await(struct filing *f);
+void filing_free(struct filing *f);
+
+/* ---- hold.c ---- */
+
+/* Requests the hold from all lanes, until all hold the table at one clock. */
+void filing_hold(struct filing *f);
+
+/* ---- rows.c ---- */
+
+/* Answers the open request with the next rows. */
+void filing_read(struct filing *f);
+/* Sends rows of an import to their lanes. */
+void filing_write(struct filing *f, const ProtobufCBinaryData *rows);
+/* Ends the hold on all lanes, then answers the open request and frees the object. */
+void filing_end(struct filing *f, uint64_t steps);
+
+#endif

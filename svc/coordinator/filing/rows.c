@@ -1,0 +1,179 @@
+/* Rows between operator and lanes. Of an export one part is in memory at a time. The rows of an
+ * import are divided by the shards of this table, whatever the table of the file had. RULES.md:
+ * K102. */
+#include "svc/reduce/rows/rows.h"
+#include "svc/base/log.h"
+#include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/filing/internal.h"
+#include "svc/reduce/reduce.h"
+#include "svc/wire/mixed_key.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STANDS_NS (20 * NS_PER_S) /* longest time for which an export holds a table */
+#define PUT_BYTES_MAX (UINT64_C(1) << 20)
+
+static size_t filing_at(const struct filing *f, uint32_t lane)
+{
+    size_t at = 0;
+    while (at < f->lanes_count && f->lanes[at].lane != lane)
+        at++;
+    return at;
+}
+
+/* Ends the export or import if the reply of a lane is an error. Returns NULL then, and for a reply
+ * to an earlier group of calls. */
+static struct filing *filing_heard(struct service *s, const struct filing_asked *asked,
+                                   const envelope *reply, int code, const char *text)
+{
+    struct filing *f = filing_of(s, asked);
+    if (f && !reply)
+        filing_break(f, code, "%s", text);
+    else if (f && reply->body_case != BODY(TABLE_BULK_REPLY))
+        filing_break(f, -EBADMSG, "an aggregator sent another reply; use one version");
+    else
+        return f;
+    return NULL;
+}
+
+/* ---- export ---- */
+
+static void filing_was_read(struct service *s, void *data, const envelope *reply, int code,
+                            const char *text)
+{
+    struct filing *f = filing_heard(s, data, reply, code, text);
+    if (!f)
+        return;
+    const WIRE(TableBulkReply) *part = reply->table_bulk_reply;
+    f->shard += part->is_end;
+    f->from = part->is_end ? 0 : part->next;
+    if (part->rows.len == 0)
+        return filing_read(f);
+    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .rows = part->rows));
+    filing_await(f);
+}
+
+void filing_read(struct filing *f)
+{
+    const struct job_table *table = filing_table(f);
+    if (!table || table->failure)
+        return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
+    if (clock_now_ns() - f->stood_ns > STANDS_NS)
+        return filing_break(f, -ETIMEDOUT,
+                            "table '%s' of job %.64s was not read within %u s, and continues: the "
+                            "reader or its disk is slow, or the table is too large",
+                            table->name, table->job->name, (unsigned)(STANDS_NS / NS_PER_S));
+    if (f->shard == table->terms->shards) {
+        filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .is_end = true));
+        return filing_await(f);
+    }
+    const struct lane *lane = table->shards[f->shard].lane;
+    size_t at = lane ? filing_at(f, lane->id) : f->lanes_count;
+    WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk, .shard = f->shard, .from = f->from);
+    m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ;
+    int error = at < f->lanes_count ? filing_call(f, at, m, filing_was_read) : -ENOENT;
+    if (error < 0)
+        filing_break(f, error, "shard %u cannot be read: %s", f->shard, err_text(error));
+}
+
+/* ---- import ---- */
+
+static void filing_was_written(struct service *s, void *data, const envelope *reply, int code,
+                               const char *text)
+{
+    struct filing *f = filing_heard(s, data, reply, code, text);
+    if (!f || --f->pending > 0)
+        return;
+    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply));
+    filing_await(f);
+}
+
+static size_t filing_row_bytes(const struct job_table *table)
+{
+    const struct table_terms *t = table->terms;
+    return sizeof(uint64_t) + t->dim * reduce_element_bytes(t->dtype) +
+           (size_t)row_moments(t->rule, t->dim) * sizeof(float);
+}
+
+/* Copies the rows of the lane with index `at`. Returns their bytes. */
+static size_t filing_gather(const struct filing *f, const struct job_table *table,
+                            const ProtobufCBinaryData *rows, size_t at, uint8_t *ret_rows)
+{
+    size_t row_bytes = filing_row_bytes(table), bytes = 0;
+    uint32_t shard_bits = (uint32_t)__builtin_ctz(table->terms->shards);
+    for (size_t row = 0; row < rows->len; row += row_bytes) {
+        uint64_t key;
+        memcpy(&key, rows->data + row, sizeof key);
+        uint32_t shard = mixed_key_shard(mixed_key(key, table->salt), shard_bits);
+        const struct lane *lane = table->shards[shard].lane;
+        if (!lane || lane->id != f->lanes[at].lane)
+            continue;
+        memcpy(ret_rows + bytes, rows->data + row, row_bytes);
+        bytes += row_bytes;
+    }
+    return bytes;
+}
+
+static int filing_write_lane(struct filing *f, const struct job_table *table,
+                             const ProtobufCBinaryData *rows, size_t at, uint8_t *buffer)
+{
+    WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk);
+    m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_WRITE;
+    m.rows.data = buffer;
+    m.rows.len = filing_gather(f, table, rows, at, buffer);
+    return m.rows.len > 0 ? filing_call(f, at, m, filing_was_written) : 0;
+}
+
+void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
+{
+    const struct job_table *table = filing_table(f);
+    if (!table || table->failure)
+        return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
+    if (rows->len == 0 || rows->len > PUT_BYTES_MAX || rows->len % filing_row_bytes(table) != 0)
+        return filing_break(f, -EBADMSG, "rows of table '%s' have %zu bytes; use one version",
+                            table->name, rows->len);
+    uint8_t *buffer = malloc(rows->len);
+    int error = buffer ? 0 : -ENOMEM;
+    for (size_t at = 0; error == 0 && at < f->lanes_count; at++)
+        error = filing_write_lane(f, table, rows, at, buffer);
+    free(buffer);
+    if (error == 0 && f->pending == 0)
+        error = -ENOENT;
+    if (error < 0)
+        filing_break(f, error, "rows of table '%s' cannot be sent to its lanes: %s", table->name,
+                     err_text(error));
+}
+
+/* ---- end ---- */
+
+static void filing_has_ended(struct service *s, void *data, const envelope *reply, int code,
+                             const char *text)
+{
+    struct filing *f = filing_heard(s, data, reply, code, text);
+    if (!f || --f->pending > 0)
+        return;
+    const struct job_table *table = filing_table(f);
+    if (table)
+        log_info("job %s: table '%s' was held at clock %llu for %.1f ms, for an %s",
+                 table->job->name, table->name, (unsigned long long)f->clock,
+                 (double)(clock_now_ns() - f->stood_ns) / NS_PER_MS,
+                 f->is_import ? "import" : "export");
+    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply));
+    filing_free(f);
+}
+
+void filing_end(struct filing *f, uint64_t steps)
+{
+    int error = 0;
+    for (size_t at = 0; error == 0 && at < f->lanes_count; at++) {
+        WIRE(TableBulk)
+        m = MESSAGE_PART(TableBulk, table_bulk, .has_steps = f->is_import, .steps = steps);
+        m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE;
+        error = filing_call(f, at, m, filing_has_ended);
+    }
+    if (error < 0)
+        filing_break(f, error, "the lanes of the table cannot be told to continue: %s",
+                     err_text(error));
+}

@@ -1,0 +1,26 @@
+/* Reads the shares of pushes over a network before their shards are applied: the keys and gradients
+ * of as many shards as fit are posted together, so that a clock of many small shards costs one trip
+ * through the network. RULES.md: A103. */
+#ifndef GRADPOOL_LANE_ROWS_APPLY_AHEAD_H
+#define GRADPOOL_LANE_ROWS_APPLY_AHEAD_H
+
+#include "svc/lane/rows/types.h"
+
+/* Posts reads for the pushes that are due in the next shard of the table, and in the shards behind
+ * it, unless they are posted already. Entries of their directories in the next shard are copied.
+ * -EAGAIN: reads of a dropped share are in transit; other errors follow an eviction. */
+int ahead_read(struct row_network *network, const struct lane_table *table);
+/* Finds the keys and rows of an entry. Parts are searched in the order of the pushes; `at` is 0 for
+ * the first part of a shard. `ret_keys`: NULL if the entry was not read ahead. -EAGAIN: the bytes
+ * are on their way. */
+int ahead_find(const struct row_network *network, const struct lane_table *table,
+               const struct row_request *push, const struct row_span *span, uint32_t *at,
+               const uint64_t **ret_keys, const char **ret_rows);
+/* Ends the reads for a clock or push of the table that is over, because its requests are used
+ * again. */
+void ahead_end(const struct lane_table *table);
+/* Ends the reads if one of them is of the rank. The bytes of entries that were found stay valid
+ * until ahead_read() begins other reads. */
+void ahead_forget(struct lane_tables *tables, uint32_t rank);
+
+#endif

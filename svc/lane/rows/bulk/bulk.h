@@ -1,0 +1,60 @@
+/* Rows of a table in bulk, for exports and imports. A held table applies no push, so all its rows
+ * are of one clock until bulk_continue(). RULES.md: A102. Thread: the lane's. */
+#ifndef GRADPOOL_LANE_ROWS_BULK_BULK_H
+#define GRADPOOL_LANE_ROWS_BULK_BULK_H
+
+#include "svc/lane/rows/types.h"
+
+#define BULK_STEPS_MAX (UINT64_C(1) << 48)
+#define BULK_ROWS_MAX 8192u /* rows of one call, so that a call takes about as long as a turn */
+
+struct bulk_standing {
+    bool is_held;     /* the hold has begun: no push is applied any more */
+    uint64_t clock;   /* BSP: all earlier clocks are applied; otherwise the minimum */
+    uint64_t steps;   /* number of updates of the table, for rules that count them */
+    uint64_t rows;    /* on this lane */
+    size_t row_bytes; /* of a row in bulk_read() and bulk_write() */
+};
+/* Holds the table. With BSP, the lane still applies clocks before `clock`, and always completes the
+ * clock or push that it has begun; a later call shows whether the hold has begun. `loads`: pulls
+ * wait, too, except those that have begun. -ENOENT: the lane has no such table. */
+int bulk_hold(struct lane *lane, uint32_t job, uint32_t table, uint64_t clock, bool loads,
+              struct bulk_standing *ret_standing);
+
+struct bulk_part {
+    size_t bytes;
+    uint64_t next; /* first mixed key of the next part */
+    bool is_end;   /* the shard has no further rows */
+};
+/* Copies rows of a shard, in the order of mixed keys, from `from` on: the key, the values and the
+ * moments of each. `most` bytes have room for one row at least. -ENOENT: no such table or shard;
+ * -EBUSY: the hold has not begun. */
+int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, uint64_t from,
+              char *ret_rows, size_t most, struct bulk_part *ret_part);
+/* Stores rows, which replace those with the same key. All keys belong to shards of the lane. After
+ * an error some rows may be stored. -ENOENT, -EBUSY: as bulk_read(), and no pull may have begun.
+ * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond
+ * the bound of the table; -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
+int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
+/* Ends the hold. `steps`: number of updates of the stored rows, at most BULK_STEPS_MAX. NULL: an
+ * export, or an import that has ended early; if the lane has rows of the latter, the job fails.
+ * -ENOENT: the lane has no such table. */
+int bulk_continue(struct lane *lane, uint32_t job, uint32_t table, const uint64_t *steps);
+/* Ends the holds of all tables, with NULL for `steps`. */
+void bulk_continue_all(struct lane *lane);
+
+/* Returns whether the hold keeps the lane from the next clock or push of the table, none of which
+ * is in progress. */
+static inline bool bulk_stops(const struct lane_table *table)
+{
+    bool is_due =
+        table->terms->consistency != TABLE_TERMS_BSP || table->clock >= table->hold->clock;
+    return table->hold->is_on && table->shard == 0 && is_due;
+}
+/* Returns whether a pull waits for the end of the hold. `has_begun`: rows were read for it. */
+static inline bool bulk_stops_pull(const struct lane_table *table, bool has_begun)
+{
+    return table->hold->is_on && table->hold->loads && !has_begun;
+}
+
+#endif

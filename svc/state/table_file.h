@@ -1,0 +1,49 @@
+/* File of a table of keyed rows: keys, values and moments. The file has no shards, lanes or salt,
+ * so the rows fit into any table with the same rows. Little endian. README: D1, D4. */
+#ifndef GRADPOOL_STATE_TABLE_FILE_H
+#define GRADPOOL_STATE_TABLE_FILE_H
+
+#include "svc/wire/table/table_terms.h"
+
+#include <stddef.h>
+
+#define TABLE_FILE_VERSION 1
+#define TABLE_FILE_PART_BYTES_MAX (1u << 20) /* of rows that are read or written at once */
+#define TABLE_FILE_PART_ROWS_MAX 8192u       /* the same */
+#define TABLE_FILE_STEPS_MAX (UINT64_C(1) << 48)
+
+/* Describes the rows. Of the terms the file has dim, dtype, rule and initial values. */
+struct table_file_head {
+    struct table_terms terms;
+    char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
+    uint64_t rows;
+    uint64_t steps; /* number of updates of the table, for rules that count them */
+    uint64_t clock; /* clock of the export; for information only */
+};
+
+/* Returns the bytes of a row: key, values, moments. The terms are valid. */
+size_t table_file_row_bytes(const struct table_terms *terms);
+/* Returns 0, or -EINVAL with a text that names both values if the rows of the file do not fit into
+ * a table with these terms, or if the rows that the file lacks would have other values. */
+int table_file_match(const struct table_file_head *head, const struct table_terms *terms,
+                     const char *table, struct err *err);
+
+struct table_file {
+    int fd;
+    struct table_file_head head;
+    size_t row_bytes;
+    uint64_t file_bytes, offset, rows; /* position of the next part; rows before it */
+};
+/* Open a file and read its head. `fd` is owned by the result after success. The caller ends it with
+ * table_file_close(). Return 0 or an error with a text: of open(2); -EBADMSG: not a table, or a
+ * damaged one; -EPROTO: another version; -EINVAL: no regular file. */
+int table_file_open(const char *path, struct table_file *ret_file, struct err *err);
+int table_file_take(int fd, struct table_file *ret_file, struct err *err);
+/* Reads the next part into memory of TABLE_FILE_PART_BYTES_MAX. Returns its bytes; 0: all rows were
+ * read; -EBADMSG: the file is too short or damaged; errors of read(2). */
+int64_t table_file_next(struct table_file *f, void *ret_rows, struct err *err);
+/* Begins again with the first part. */
+void table_file_rewind(struct table_file *f);
+void table_file_close(struct table_file *f);
+
+#endif

@@ -1,0 +1,70 @@
+/* Writes the header last, because only the end knows the number of rows. README: D1, D4. */
+#include "svc/state/table_write.h"
+
+#include "svc/state/table_layout.h"
+
+#include <errno.h>
+#include <string.h>
+
+int table_file_begin(const char *path, const struct table_file_head *head,
+                     struct table_file_writer *ret_writer, struct err *err)
+{
+    struct table_file_writer w = {.head = head, .offset = sizeof(struct table_header)};
+    int error =
+        table_terms_check_name(head->name, err) ?: table_terms_check(&head->terms, head->name, err);
+    if (error < 0)
+        return error;
+    w.row_bytes = table_file_row_bytes(&head->terms);
+    error = whole_file_begin("table", path, &w.file, err);
+    if (error < 0)
+        return error;
+    *ret_writer = w;
+    return 0;
+}
+
+int table_file_put(struct table_file_writer *w, const void *rows, size_t bytes, struct err *err)
+{
+    struct table_part part = {.rows = (uint32_t)(bytes / w->row_bytes), .first = w->rows};
+    if (bytes == 0 || bytes % w->row_bytes != 0 || bytes > TABLE_FILE_PART_BYTES_MAX ||
+        part.rows > TABLE_FILE_PART_ROWS_MAX)
+        return err_set(err, -EBADMSG,
+                       "table %s cannot be written: %zu bytes are not whole rows of %zu bytes; "
+                       "install one version of gradpool on all hosts",
+                       w->file.path, bytes, w->row_bytes);
+    part.sum = table_part_sum(&part, rows, bytes);
+    int error = whole_file_write(&w->file, &part, sizeof part, w->offset, err);
+    if (error == 0)
+        error = whole_file_write(&w->file, rows, bytes, w->offset + sizeof part, err);
+    if (error < 0)
+        return error;
+    w->offset += sizeof part + bytes;
+    w->rows += part.rows;
+    return 0;
+}
+
+int table_file_finish(struct table_file_writer *w, struct err *err)
+{
+    const struct table_terms *terms = &w->head->terms;
+    struct table_header h = {.magic = TABLE_MAGIC,
+                             .version = TABLE_FILE_VERSION,
+                             .dim = terms->dim,
+                             .dtype = terms->dtype,
+                             .rule = terms->rule,
+                             .initial = terms->initial,
+                             .initial_value = terms->initial_value,
+                             .seed = terms->seed,
+                             .rows = w->rows,
+                             .steps = w->head->steps,
+                             .clock = w->head->clock,
+                             .file_bytes = w->offset};
+    memcpy(h.name, w->head->name, strnlen(w->head->name, sizeof h.name - 1));
+    h.header_sum = state_sum(&h, offsetof(struct table_header, header_sum));
+    int error = whole_file_write(&w->file, &h, sizeof h, 0, err);
+    if (error < 0) {
+        table_file_abandon(w);
+        return error;
+    }
+    return whole_file_finish(&w->file, err);
+}
+
+void table_file_abandon(struct table_file_writer *w) { whole_file_abandon(&w->file); }

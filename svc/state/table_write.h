@@ -1,0 +1,26 @@
+/* Writes the file of a table, part by part. README: D1, D4. */
+#ifndef GRADPOOL_STATE_TABLE_WRITE_H
+#define GRADPOOL_STATE_TABLE_WRITE_H
+
+#include "svc/state/table_file.h"
+#include "svc/state/whole_file.h"
+
+struct table_file_writer {
+    struct whole_file file;
+    const struct table_file_head *head; /* owned by the caller */
+    size_t row_bytes;
+    uint64_t offset, rows;
+};
+/* Begins a file. `head` must stay valid until the end of the writer; head->rows is ignored. Errors:
+ * as whole_file_begin(), and -EINVAL for terms that no table has. */
+int table_file_begin(const char *path, const struct table_file_head *head,
+                     struct table_file_writer *ret_writer, struct err *err);
+/* Writes whole rows, at most TABLE_FILE_PART_BYTES_MAX and TABLE_FILE_PART_ROWS_MAX. -EBADMSG:
+ * others. */
+int table_file_put(struct table_file_writer *w, const void *rows, size_t bytes, struct err *err);
+/* Ends the file: as whole_file_finish(). */
+int table_file_finish(struct table_file_writer *w, struct err *err);
+/* Removes the unfinished file. */
+void table_file_abandon(struct table_file_writer *w);
+
+#endif
