@@ -218,6 +218,8 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
     t->terms = (struct table_terms *)(t + 1);
     *t->terms = *terms;
     t->route = *route;
+    t->consistency = terms->consistency ? terms->consistency : TABLE_TERMS_BSP;
+    t->staleness = terms->staleness;
     *route = (struct table_route){0};
     snprintf(t->name, sizeof t->name, "%s", name);
     list_init(&t->batches);
@@ -265,6 +267,7 @@ void job_tables_free(struct gp_job *job)
     changes_free(&tables->changes);
     changes_free(&tables->spare_changes);
     exchanges_fini(&tables->exchanges);
+    free(tables->stage);
     free(tables);
     job->tables = NULL;
 }

@@ -3,6 +3,7 @@
 #include "client/lib/round/push_pull.h"
 
 #include "client/lib/elastic/steps.h"
+#include "client/lib/job/job_stage.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
@@ -245,7 +246,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
         return client_error(-EINVAL,
                             "tensor '%s': the mean of %s values is not defined; push a sum",
                             t->name, reduce_dtype_name(t->dtype));
-    int error = check_rule(s, t) ?: check_missed(s, t);
+    int error = job_stage_check_tensor(t) ?: check_rule(s, t) ?: check_missed(s, t);
     if (error < 0)
         return error;
     const struct link *hopeless = find_hopeless(t);

@@ -163,8 +163,6 @@ static struct table_terms terms_plain(const struct table_terms *terms)
     struct table_terms plain = table_terms_filled(*terms);
     plain.rows_hint = 0;
     plain.padding = 0;
-    if (plain.consistency == TABLE_TERMS_INHERIT)
-        plain.consistency = TABLE_TERMS_BSP;
     if (plain.initial == TABLE_TERMS_ZEROS)
         plain.initial_value = 0;
     if (plain.initial == TABLE_TERMS_ZEROS || plain.initial == TABLE_TERMS_CONSTANT)

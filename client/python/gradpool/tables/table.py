@@ -24,7 +24,7 @@ _SETTINGS = {
 
 
 def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='mean', initial=0.0,
-            seed=0, consistency='bsp'):
+            seed=0, consistency=None):
     """Job.table(): declares a table, the same on every rank, before the first clock(). Waits for
     connections to its lanes. Returns a Table.
 
@@ -37,7 +37,7 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       initial  values of a row before its first update: a number, ("uniform", v) between -v and v,
                or ("normal", v) with the standard deviation v; zeros for "ftrl"
       seed     of initial values, which depend on seed, key and element alone
-      consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
+      consistency  None: that of the stage, or "bsp". "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
                "asp": a pull never waits
 
@@ -73,6 +73,8 @@ def _real(value, what):
 
 def _consistency(consistency, what):
     """Returns (a value of enum gp_consistency, the staleness)."""
+    if consistency is None:
+        return 0, 0
     word, colon, staleness = str(consistency).partition(':')
     is_number = staleness.isascii() and staleness.isdigit() and int(staleness) <= U32_MAX
     if word not in CONSISTENCIES or (word == 'ssp') != bool(colon) or bool(colon) != is_number:

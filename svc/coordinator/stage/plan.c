@@ -1,0 +1,39 @@
+/* The searches for the numbers of workers, one for each name of a stage. They live as long as the
+ * job in this process: a restarted coordinator searches again. */
+#include "svc/coordinator/stage/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct stage_plan *plan_find(struct stages *s, const char *name)
+{
+    list_for_each_entry (struct stage_plan, plan, &s->plans, link)
+        if (strcmp(plan->name, name) == 0)
+            return plan;
+    return NULL;
+}
+
+struct stage_plan *stages_plan(struct stages *s, const struct stage_terms *terms, uint32_t least,
+                               uint32_t most)
+{
+    struct stage_plan *plan = plan_find(s, terms->name);
+    if (!plan) {
+        plan = calloc(1, sizeof *plan);
+        if (!plan)
+            return NULL;
+        snprintf(plan->name, sizeof plan->name, "%s", terms->name);
+        list_append(&s->plans, &plan->link);
+    }
+    const struct parallel *p = &plan->search;
+    if (p->least != least || p->most != most || (uint32_t)p->goal != terms->goal)
+        parallel_init(&plan->search, (enum parallel_goal)terms->goal, least, most);
+    return plan;
+}
+
+void stages_measure(struct stages *s)
+{
+    struct stage_plan *plan = s->terms.workers == 0 ? plan_find(s, s->terms.name) : NULL;
+    if (plan && *s->terms.name)
+        parallel_measured(&plan->search, ranks_count(s->members), s->unit_ns);
+}
