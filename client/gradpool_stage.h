@@ -1,12 +1,13 @@
 /* libgradpool for jobs whose parts need different numbers of workers: a wide stage computes a full
- * gradient, a narrow one makes many small steps. Installed beside gradpool.h, whose rules of errors,
- * threads and time apply. The design follows the stages of FlexPS (PVLDB 11(5), 2018) as far as they
- * are public.
+ * gradient, a narrow one makes many small steps. Installed beside gradpool.h, whose rules of
+ * errors, threads and time apply. The design follows the stages of FlexPS (PVLDB 11(5), 2018) as
+ * far as they are public.
  *
- * A job with N ranks runs a sequence of stages, the same on every rank. In each stage some ranks are
- * members and work; the other ranks are idle and sleep. Between two stages is a border, a barrier of
- * all ranks: all pushes of the former stage are applied before the first pull of the next. Nothing
- * restarts: rows stay on the lanes, and other values can be handed over (gp_stage_spec.carry).
+ * A job with N ranks runs a sequence of stages, the same on every rank. In each stage some ranks
+ * are members and work; the other ranks are idle and sleep. Between two stages is a border, a
+ * barrier of all ranks: all pushes of the former stage are applied before the first pull of the
+ * next. Nothing restarts: rows stay on the lanes, and other values can be handed over
+ * (gp_stage_spec.carry).
  *
  *   gp_table_declare(), gp_table_set()                on every rank, before the first stage
  *   for each stage
@@ -43,7 +44,7 @@
 extern "C" {
 #endif
 
-#define GP_IDLE UINT32_MAX         /* gp_stage.place of an idle rank */
+#define GP_IDLE UINT32_MAX /* gp_stage.place of an idle rank */
 #define GP_STAGE_NAME_BYTES_MAX 127
 
 /* Choice of the number of workers of a stage with `workers` 0. */
@@ -65,10 +66,10 @@ typedef struct gp_carry {
 } gp_carry;
 
 typedef struct gp_stage_spec {
-    const char *name;      /* 1..127 bytes; stages of one name share their choice of workers */
-    uint32_t workers;      /* number of members; 0: automatic. Above the size of the job: all ranks */
-    uint32_t workers_min;  /* fewest members; 0: 1 */
-    uint32_t workers_max;  /* most members of an automatic stage; 0: all ranks */
+    const char *name; /* 1..127 bytes; stages of one name share their choice of workers */
+    uint32_t workers; /* number of members; 0: automatic. Above the size of the job: all ranks */
+    uint32_t workers_min; /* fewest members; 0: 1 */
+    uint32_t workers_max; /* most members of an automatic stage; 0: all ranks */
     enum gp_goal goal;
     enum gp_visit visit;
     enum gp_consistency consistency; /* of tables with GP_INHERIT; 0: GP_BSP */
@@ -98,9 +99,9 @@ typedef struct gp_stage {
  *
  * Errors: -EINVAL a field of `spec`, or ranks ask for different stages, which fails the job (the
  * text has both); also a stage that this rank has not ended; -ENOSPC workers_min exceeds the size
- * of the job; -EOPNOTSUPP a job with backup workers or changing ranks; -ETIMEDOUT the text names the
- * ranks that are not in the call; -EPIPE a rank has left the job; -EBUSY another thread is in a call
- * on stages. */
+ * of the job; -EOPNOTSUPP a job with backup workers or changing ranks; -ETIMEDOUT the text names
+ * the ranks that are not in the call; -EPIPE a rank has left the job; -EBUSY another thread is in a
+ * call on stages. */
 GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
                          gp_stage *ret_stage);
 

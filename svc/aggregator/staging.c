@@ -1,7 +1,7 @@
 /* Handles the coordinator's request to begin a stage in the tables of a lane. A lane that still has
  * work of the former stage answers -EAGAIN, and the coordinator repeats the request. */
 #include "svc/aggregator/internal.h"
-#include "svc/lane/rows/stage.h"
+#include "svc/lane/rows/stage/stage.h"
 #include "svc/wire/ranks.h"
 
 #include <errno.h>
@@ -23,6 +23,6 @@ static int begin_stage(struct lane *lane, void *context)
 int staging_serve(struct aggregator *a, uint64_t id, Gradpool__Wire__LaneStageRequest *request)
 {
     bool is_sound = request->ranks.len == RANKS_WORDS * sizeof(uint64_t);
-    return serve_reply(a, id, is_sound ? serve_call(a, request->lane, begin_stage, request)
-                                       : -EINVAL);
+    return serve_reply(a, id,
+                       is_sound ? serve_call(a, request->lane, begin_stage, request) : -EINVAL);
 }

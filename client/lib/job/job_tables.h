@@ -41,9 +41,8 @@ struct job_tables {
     uint64_t changes_count;             /* number of the newest change */
     struct list calls;                  /* row_call.node: calls without an end, in order */
     struct row_pool *pool;              /* lent memory of calls */
-    bool has_pushed;                    /* the open clock has a push */
-    struct job_stage *stage;            /* job_stage.h; NULL: no call on stages was made */
-    struct err copied; /* first error of a copied push since the last gp_clock(); code 0: none */
+    struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
+    struct err *copied; /* first error of a copied push since the last gp_clock(); code 0: none */
 };
 
 struct gp_table {
@@ -53,7 +52,7 @@ struct gp_table {
     struct table_terms *terms; /* filled; allocated with the table */
     struct table_route route;
     uint32_t consistency, staleness; /* of the terms, or of the stage if the terms inherit */
-    gp_row_settings settings;        /* of the last gp_table_set() */
+    gp_row_settings *settings;       /* of the last gp_table_set(), if has_settings */
     bool has_settings;
     struct err failure;  /* permanent; code 0: none */
     struct list batches; /* gp_batch.node */

@@ -3,7 +3,7 @@
 #include "client/lib/round/push_pull.h"
 
 #include "client/lib/elastic/steps.h"
-#include "client/lib/job/job_stage.h"
+#include "client/lib/stage/stage.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"

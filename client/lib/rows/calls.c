@@ -1,12 +1,12 @@
 /* Pulls, pushes, settings, and ends of clocks. Gradients are folded, and directories written,
  * without the job's lock; then the call gets its numbers and is sent. */
 #include "client/lib/job/request.h"
-#include "client/lib/job/job_stage.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 #include "client/lib/rows/changes.h"
 #include "client/lib/rows/internal.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 #include "svc/reduce/rows/rows.h"
 
 #include <errno.h>
@@ -117,7 +117,6 @@ static int row_begin_send(struct row_begin *b)
             request_release(b->request);
         return row_begin_refused(b, error);
     }
-    job->tables->has_pushed |= b->gradients != NULL;
     call->request = b->request;
     call->is_copied = !b->request;
     call->rows = b->rows;
@@ -249,7 +248,7 @@ int gp_table_set(gp_table *table, const gp_row_settings *settings)
     pthread_mutex_lock(&table->job->lock);
     error = rows_check(table);
     if (error == 0) {
-        table->settings = *settings;
+        *table->settings = *settings;
         table->has_settings = true;
     }
     if (error == 0 && job_stage_is_active(table->job)) /* else sent at the begin of a stage */
@@ -276,13 +275,12 @@ static int clock_end(struct gp_job *job)
         return client_error(
             error, "job '%s': this rank has used all numbers of clocks; start the job again",
             job->name);
-    tables->has_pushed = false;
     link_announce_rows(job);
     engine_poll(&job->engine);
-    if (!tables->copied.code)
+    if (!tables->copied->code)
         return 0;
-    error = client_error_from(&tables->copied);
-    tables->copied.code = 0;
+    error = client_error_from(tables->copied);
+    tables->copied->code = 0;
     return error;
 }
 

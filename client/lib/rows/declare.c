@@ -1,11 +1,11 @@
 /* Declares tables: checks the caller's spec, sends the request to the coordinator, and waits until
  * the lanes with shards are connected. */
 #include "client/lib/declare/declare.h"
-#include "client/lib/job/job_stage.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 #include "client/lib/rows/internal.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-"""Stages: parts of a job, each with its own number of working ranks. Made by Job.stages(). STAGES.md
-is the guide."""
+"""Stages: parts of a job, each with its own number of working ranks. Made by Job.stages().
+STAGES.md is the guide."""
 import collections
 import ctypes
 
@@ -16,8 +16,8 @@ Step = collections.namedtuple('Step', ('number', 'first', 'count', 'mine'))
 
 
 def run(job, plan, repeat=1, timeout_ms=0, idle_timeout_ms=DAY_MS):
-    """Job.stages(): yields a Stage for each entry of `plan`, `repeat` times over, on every rank of the
-    job. Every rank runs the same plan. After the last stage all ranks work again.
+    """Job.stages(): yields a Stage for each entry of `plan`, `repeat` times over, on every rank
+    of the job. Every rank runs the same plan. After the last stage all ranks work again.
 
       plan             a list of dicts:
         name             of the stage; stages of one name share their choice of workers
@@ -25,9 +25,9 @@ def run(job, plan, repeat=1, timeout_ms=0, idle_timeout_ms=DAY_MS):
         workers_min      fewest ranks: the job must have so many
         workers_max      most ranks of an automatic stage
         goal             of "auto": "fastest", or "frugal", the least time x ranks
-        visit            "stay": the lowest ranks; "travel": those that have worked in the fewest stages
+        visit            "stay": the lowest ranks; "travel": those with the fewest stages of work
         consistency      of tables without their own: "bsp", "ssp:2" or "asp"
-        carry            a list of arrays that new ranks get from the lowest rank of the stage before
+        carry            a list of arrays that new ranks get from the lowest rank of the last stage
       timeout_ms       longest wait for the other ranks at a border; 0: GRADPOOL_TIMEOUT_MS
       idle_timeout_ms  longest wait of an idle rank for the end of a stage
 
@@ -187,8 +187,8 @@ class Stage:
             return
         self._pass_border()
         if not self._has_ended:
-            raise mismatch(f"stage '{self.name}' is automatic and has units left, but the loop over "
-                           'stage.steps() was not completed; complete it on every rank')
+            raise mismatch(f"stage '{self.name}' is automatic and has units left, but the loop "
+                           'over stage.steps() has ended; complete the loop on every rank')
 
     def __repr__(self):
         place = 'idle' if self.place is None else f'place {self.place}'

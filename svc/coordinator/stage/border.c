@@ -1,6 +1,6 @@
-/* The border between two stages. All members end their part of the present stage; then all ranks ask
- * for the next stage; then the lanes get its members; then all ranks continue. A rank repeats its
- * request after a reconnect, so each step accepts what it has counted before. */
+/* The border between two stages. All members end their part of the present stage; then all ranks
+ * ask for the next stage; then the lanes get its members; then all ranks continue. A rank repeats
+ * its request after a reconnect, so each step accepts what it has counted before. */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"
@@ -36,8 +36,7 @@ static void border_reply(const struct stages *s, struct peer *p, uint64_t reques
 {
     peer_reply(p, request, STAGE_REPLY, stage_reply, .number = s->number,
                .first_clock = s->first_clock, .cursor = s->cursor, .trial_steps = s->trial_steps,
-               .continues = s->continues,
-               .ranks = {sizeof s->members, (uint8_t *)s->members});
+               .continues = s->continues, .ranks = {sizeof s->members, (uint8_t *)s->members});
 }
 
 /* Answers the ranks that wait for the end of the stage, or for the begin of the next one. */
@@ -86,8 +85,9 @@ static void border_name_late(const struct stages *s, bool ends, char *text, size
     if (count > RANKS_NAMED)
         text_append(text, text_bytes, " and %u more", count - RANKS_NAMED);
     if (s->is_open && !s->is_told)
-        snprintf(text, text_bytes, "lanes still have work of the stage before; look at gradpool "
-                                   "status");
+        snprintf(text, text_bytes,
+                 "lanes still have work of the stage before; look at gradpool "
+                 "status");
     else
         text_append(text, text_bytes, " not in %s yet; look at this rank, or raise timeout_ms",
                     is_end ? "gp_stage_end()" : "gp_stage_next()");
@@ -104,7 +104,7 @@ static void border_expired(struct wait *wait)
         border_name_late(s, ends, late, sizeof late);
         s->ranks[data->rank].wait = 0;
         peer_fail(wait->peer, wait->request, -ETIMEDOUT, "job %.127s, border %s stage '%s': %s",
-                  job->name, ends ? "at the end of" : "after", s->terms.name, late);
+                  job->name, ends ? "at the end of" : "after", s->terms->name, late);
     }
     wait_destroy(wait);
 }
@@ -141,7 +141,7 @@ static void border_check_end(struct stages *s)
         if (ranks_have(s->members, rank) && !s->ranks[rank].has_ended)
             return;
     s->is_open = false;
-    s->ended_ns = clock_now_ns();
+    s->times->ended_ns = clock_now_ns();
     s->continues = s->trial_steps > 0 && !s->is_done;
     s->cursor = s->continues ? s->cursor : 0;
     stages_measure(s);
@@ -175,9 +175,9 @@ static uint32_t border_workers(struct stages *s, bool *ret_is_trial)
 {
     uint32_t least, most;
     *ret_is_trial = false;
-    if (stage_bounds(&s->terms, s->job->workers, &least, &most) < 0 || s->terms.workers > 0)
+    if (stage_bounds(s->terms, s->job->workers, &least, &most) < 0 || s->terms->workers > 0)
         return most;
-    struct stage_plan *plan = stages_plan(s, &s->terms, least, most);
+    struct stage_plan *plan = stages_plan(s, s->terms, least, most);
     if (!plan)
         return most;
     *ret_is_trial = parallel_is_trial(&plan->search);
@@ -189,23 +189,23 @@ static void border_choose(struct stages *s)
     uint32_t workers = s->job->workers, visits[RANKS_WORDS * 64];
     bool is_trial = false;
     memset(s->members, 0, sizeof s->members);
-    if (*s->terms.name)
+    if (*s->terms->name)
         workers = border_workers(s, &is_trial);
     for (uint32_t rank = 0; rank < s->job->workers; rank++)
         visits[rank] = s->ranks[rank].visits;
     s->trial_steps = is_trial ? PARALLEL_STEPS : 0;
-    if (ranks_are_none(s->recorded))
-        return stage_choose((enum stage_visit)s->terms.visit, visits, s->job->workers, workers,
+    if (ranks_are_none(s->next->ranks))
+        return stage_choose((enum stage_visit)s->terms->visit, visits, s->job->workers, workers,
                             s->members);
-    memcpy(s->members, s->recorded, sizeof s->members);
-    s->trial_steps = s->recorded_steps;
+    memcpy(s->members, s->next->ranks, sizeof s->members);
+    s->trial_steps = s->next->trial_steps;
 }
 
 static void border_begin(struct stages *s)
 {
     struct err err;
-    bool is_same = strcmp(s->terms.name, s->asked.name) == 0;
-    s->terms = s->asked;
+    bool is_same = strcmp(s->terms->name, s->next->terms.name) == 0;
+    *s->terms = s->next->terms;
     if (!is_same || !s->continues)
         s->cursor = 0;
     s->number++;
@@ -213,11 +213,11 @@ static void border_begin(struct stages *s)
     int error = stages_put(s, &err);
     if (error < 0)
         return jobs_fail(s->job, NULL, error, "stage '%s' of job %.127s was not stored: %s",
-                         s->terms.name, s->job->name, err.text);
+                         s->terms->name, s->job->name, err.text);
     for (uint32_t rank = 0; rank < s->job->workers; rank++)
         s->ranks[rank].has_ended = s->ranks[rank].is_asking = false;
-    memset(s->recorded, 0, sizeof s->recorded);
-    s->asked_count = 0;
+    memset(s->next->ranks, 0, sizeof s->next->ranks);
+    s->next->count = 0;
     s->unit_ns = 0;
     s->is_open = true;
     s->is_told = s->is_done = s->continues = false;
@@ -226,8 +226,8 @@ static void border_begin(struct stages *s)
 
 void stages_told(struct stages *s)
 {
-    s->began_ns = clock_now_ns();
-    s->hand_over_ns = s->ended_ns ? s->began_ns - s->ended_ns : 0;
+    s->times->began_ns = clock_now_ns();
+    s->times->hand_over_ns = s->times->ended_ns ? s->times->began_ns - s->times->ended_ns : 0;
     border_answer_all(s, false);
     border_check_end(s);
 }
@@ -236,16 +236,16 @@ void stages_told(struct stages *s)
 static bool border_agrees(struct stages *s, uint32_t rank, const struct stage_terms *terms)
 {
     char expected[STAGE_TEXT_BYTES], got[STAGE_TEXT_BYTES];
-    if (s->asked_count == 0) {
-        s->asked = *terms;
-        s->asked_rank = rank;
+    if (s->next->count == 0) {
+        s->next->terms = *terms;
+        s->next->rank = rank;
     }
-    if (memcmp(&s->asked, terms, sizeof *terms) == 0)
+    if (memcmp(&s->next->terms, terms, sizeof *terms) == 0)
         return true;
     jobs_fail(s->job, NULL, -EINVAL,
               "job %.127s: rank %u asks for stage %s, rank %u for %s; run the same stages on all "
               "ranks",
-              s->job->name, s->asked_rank, stage_terms_write(&s->asked, expected), rank,
+              s->job->name, s->next->rank, stage_terms_write(&s->next->terms, expected), rank,
               stage_terms_write(terms, got));
     return false;
 }
@@ -258,16 +258,16 @@ static void border_note_asking(struct stages *s, uint32_t rank, const struct sta
         return;
     r->is_asking = true;
     r->visits = request->visits;
-    s->asked_count++;
+    s->next->count++;
     if (request->ranks.len == 0)
         return;
-    memcpy(s->recorded, request->ranks.data, sizeof s->recorded);
-    s->recorded_steps = request->trial_steps;
+    memcpy(s->next->ranks, request->ranks.data, sizeof s->next->ranks);
+    s->next->trial_steps = request->trial_steps;
 }
 
 static void border_check_begin(struct stages *s)
 {
-    if (!s->is_open && s->asked_count == s->job->workers)
+    if (!s->is_open && s->next->count == s->job->workers)
         border_begin(s);
 }
 
@@ -417,7 +417,7 @@ void stages_rank_left(const struct session *session)
     snprintf(text, sizeof text,
              "rank %u has left job %.127s inside stage '%s', and the border after it needs all "
              "ranks; call gp_job_leave() after the last stage",
-             session->rank, session->job->name, s->terms.name);
+             session->rank, session->job->name, s->terms->name);
     border_fail_all(s, -EPIPE, text);
 }
 
@@ -427,12 +427,12 @@ bool stages_view(const struct job *job, WIRE(StageView) * ret_view)
     const struct stages *s = job->ranks->stages;
     if (!s || s->number == 0)
         return false;
-    snprintf(choice, sizeof choice, "%s", s->terms.workers ? "fixed" : "automatic");
-    ret_view->name = (char *)s->terms.name;
+    snprintf(choice, sizeof choice, "%s", s->terms->workers ? "fixed" : "automatic");
+    ret_view->name = (char *)s->terms->name;
     ret_view->number = s->number;
     ret_view->workers = ranks_count(s->members);
-    ret_view->age_ns = s->began_ns ? clock_now_ns() - s->began_ns : 0;
-    ret_view->hand_over_ns = s->hand_over_ns;
+    ret_view->age_ns = s->times->began_ns ? clock_now_ns() - s->times->began_ns : 0;
+    ret_view->hand_over_ns = s->times->hand_over_ns;
     ret_view->is_trial = s->trial_steps > 0;
     ret_view->choice = choice;
     return true;

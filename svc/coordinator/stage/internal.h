@@ -28,25 +28,37 @@ struct stage_plan {
     struct parallel search;
 };
 
+/* The next stage, as far as ranks have asked for it. */
+struct stage_next {
+    struct stage_terms terms; /* from rank `rank`, the first one */
+    uint32_t rank, count;     /* `count`: ranks that have asked */
+    /* from a recording: the ranks (none: not recorded), and the steps of a trial */
+    uint64_t ranks[RANKS_WORDS];
+    uint32_t trial_steps;
+};
+
+struct stage_times {
+    uint64_t began_ns;     /* the present stage began; 0: before the first one */
+    uint64_t ended_ns;     /* the former stage ended */
+    uint64_t hand_over_ns; /* from that end to this begin */
+};
+
 struct stages {
     struct job *job;
-    uint32_t row; /* number of its row in the store, from job.next_tensor; 0: not stored yet */
-    uint64_t number;                  /* of the present stage; 0: before the first one */
-    uint64_t first_clock;             /* of the present stage, or, after its end, of the next */
-    uint64_t cursor;                  /* units that are done, of a stage that continues */
-    uint64_t members[RANKS_WORDS];    /* of the present stage */
-    struct stage_terms terms;         /* of the present stage; without a name: all ranks work */
-    bool is_open;                     /* a member has not ended its part */
-    bool is_told;                     /* all lanes know the members */
-    bool continues;                   /* the ended stage has units left */
-    uint32_t trial_steps;             /* 0: no trial */
-    double unit_ns;                   /* largest time of a unit of the ended members; 0: unknown */
-    bool is_done;                     /* a member has no unit left */
-    struct stage_terms asked;         /* terms of the next stage, from rank `asked_rank` */
-    uint32_t asked_rank, asked_count; /* `asked_count`: ranks that have asked */
-    uint64_t recorded[RANKS_WORDS];   /* ranks of the next stage, from a recording; none: empty */
-    uint32_t recorded_steps;          /* steps of its trial */
-    uint64_t began_ns, ended_ns, hand_over_ns;
+    uint32_t row;    /* number of its row in the store, from job.next_tensor; 0: not stored yet */
+    uint64_t number; /* of the present stage; 0: before the first one */
+    uint64_t first_clock;          /* of the present stage, or, after its end, of the next */
+    uint64_t cursor;               /* units that are done, of a stage that continues */
+    uint64_t members[RANKS_WORDS]; /* of the present stage */
+    struct stage_terms *terms;     /* of the present stage; without a name: all ranks work */
+    bool is_open;                  /* a member has not ended its part */
+    bool is_told;                  /* all lanes know the members */
+    bool continues;                /* the ended stage has units left */
+    uint32_t trial_steps;          /* 0: no trial */
+    double unit_ns;                /* largest time of a unit of the ended members; 0: unknown */
+    bool is_done;                  /* a member has no unit left */
+    struct stage_next *next;
+    struct stage_times *times;
     struct timer timer; /* repeats requests to lanes */
     struct stage_lane *lanes;
     size_t lanes_count;

@@ -1,6 +1,6 @@
-/* Sends the members of a stage to the lanes with tables of the job. A lane refuses with -EAGAIN while
- * it has work of the former stage, and an aggregator may be away: such requests are repeated until
- * the job ends or fails. The ranks wait with deadlines of their own. */
+/* Sends the members of a stage to the lanes with tables of the job. A lane refuses with -EAGAIN
+ * while it has work of the former stage, and an aggregator may be away: such requests are repeated
+ * until the job ends or fails. The ranks wait with deadlines of their own. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -51,7 +51,7 @@ static void lane_answered(struct service *service, void *data, const envelope *r
         jobs_fail(job, NULL, code,
                   "stage '%s' of job %.127s: lane %u did not take its members: %s; see the log of "
                   "its aggregator",
-                  s->terms.name, job->name, asked->lane, text);
+                  s->terms->name, job->name, asked->lane, text);
 }
 
 static void tell_lane(struct stages *s, struct stage_lane *entry)
@@ -68,8 +68,8 @@ static void tell_lane(struct stages *s, struct stage_lane *entry)
     int error = lane_call(lane, lane_answered, &asked, sizeof asked, LANE_STAGE_REQUEST,
                           lane_stage_request, .job_id = job->id, .number = s->number,
                           .ranks = {sizeof s->members, (uint8_t *)s->members},
-                          .first_clock = s->first_clock, .consistency = s->terms.consistency,
-                          .staleness = s->terms.staleness);
+                          .first_clock = s->first_clock, .consistency = s->terms->consistency,
+                          .staleness = s->terms->staleness);
     if (error < 0)
         return repeat_later(s);
     entry->state = STAGE_LANE_ASKED;

@@ -33,7 +33,7 @@ struct stage_plan *stages_plan(struct stages *s, const struct stage_terms *terms
 
 void stages_measure(struct stages *s)
 {
-    struct stage_plan *plan = s->terms.workers == 0 ? plan_find(s, s->terms.name) : NULL;
-    if (plan && *s->terms.name)
+    struct stage_plan *plan = s->terms->workers == 0 ? plan_find(s, s->terms->name) : NULL;
+    if (plan && *s->terms->name)
         parallel_measured(&plan->search, ranks_count(s->members), s->unit_ns);
 }

@@ -24,9 +24,12 @@ static void stages_repeat(struct timer *timer)
 
 static struct stages *stages_create(struct job *job)
 {
-    struct stages *s = calloc(1, sizeof *s);
+    struct stages *s = calloc(1, sizeof *s + sizeof *s->terms + sizeof *s->next + sizeof *s->times);
     if (!s)
         return NULL;
+    s->next = (struct stage_next *)(s + 1);
+    s->times = (struct stage_times *)(s->next + 1);
+    s->terms = (struct stage_terms *)(s->times + 1);
     s->ranks = calloc(job->workers, sizeof *s->ranks);
     if (!s->ranks) {
         free(s);
@@ -67,7 +70,7 @@ void stages_free(struct job *job)
 int stages_put(struct stages *s, struct err *err)
 {
     static const uint8_t none[STORE_RANKS_BYTES];
-    const struct stage_terms *t = &s->terms;
+    const struct stage_terms *t = s->terms;
     struct job *job = s->job;
     struct stage_stored stored = {.number = s->number,
                                   .first_clock = s->first_clock,
@@ -108,7 +111,7 @@ static bool stage_row_is_sound(const struct job *job, const struct store_tensor 
     for (uint32_t rank = job->workers; rank < RANKS_WORDS * 64; rank++)
         beyond |= ranks_have(s->members, rank);
     return strlen(row->name) <= STAGE_NAME_BYTES_MAX && !beyond && !ranks_are_none(s->members) &&
-           s->first_clock > 0 && (!*s->terms.name || stage_terms_check(&s->terms, &err) == 0);
+           s->first_clock > 0 && (!*s->terms->name || stage_terms_check(s->terms, &err) == 0);
 }
 
 int stages_restore(struct service *service, const struct store_tensor *row)
@@ -125,14 +128,14 @@ int stages_restore(struct service *service, const struct store_tensor *row)
     s->first_clock = stored.first_clock;
     s->cursor = stored.cursor;
     s->trial_steps = stored.trial_steps;
-    s->terms = (struct stage_terms){.workers = stored.workers,
-                                    .workers_min = stored.workers_min,
-                                    .workers_max = stored.workers_max,
-                                    .goal = stored.goal,
-                                    .visit = stored.visit,
-                                    .consistency = stored.consistency,
-                                    .staleness = stored.staleness};
-    memcpy(s->terms.name, row->name, strnlen(row->name, STAGE_NAME_BYTES_MAX));
+    *s->terms = (struct stage_terms){.workers = stored.workers,
+                                     .workers_min = stored.workers_min,
+                                     .workers_max = stored.workers_max,
+                                     .goal = stored.goal,
+                                     .visit = stored.visit,
+                                     .consistency = stored.consistency,
+                                     .staleness = stored.staleness};
+    memcpy(s->terms->name, row->name, strnlen(row->name, STAGE_NAME_BYTES_MAX));
     s->is_told = false; /* some lane may lack the members */
     return stage_row_is_sound(job, row, s) ? 0 : -EBADMSG;
 }

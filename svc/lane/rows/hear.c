@@ -173,7 +173,8 @@ static bool is_lowest(const struct lane_table *table, uint32_t rank)
  * of a member only: every member repeats its settings at the begin of its stage. */
 static bool has_a_say(const struct lane_table *table, uint32_t rank)
 {
-    bool is_idle = table->job->tables->stage > 0 && table_clocks_of(table->clocks, rank) == CLOCK_NONE;
+    bool is_idle =
+        table->job->tables->stage > 0 && table_clocks_of(table->clocks, rank) == CLOCK_NONE;
     return is_idle ? table->changes->count == 0 : is_lowest(table, rank);
 }
 

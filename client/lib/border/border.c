@@ -1,9 +1,9 @@
 /* Requests of a rank at a border, and the wait for its own requests. The coordinator answers at the
  * deadline with the ranks that are late. */
+#include "client/lib/border/internal.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
-#include "client/lib/stage/internal.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -56,12 +56,12 @@ static void border_answered(struct control_call *call, const envelope *reply, co
 
 static void border_fill_spec(struct border_call *b, const gp_stage_spec *spec)
 {
-    b->spec = MESSAGE_PART(
-        StageSpec, stage_spec, .name = (char *)spec->name, .workers = spec->workers,
-        .workers_min = spec->workers_min, .workers_max = spec->workers_max,
-        .goal = (uint32_t)spec->goal, .visit = (uint32_t)spec->visit,
-        .consistency = (uint32_t)spec->consistency, .staleness = spec->staleness,
-        .carry_bytes = carry_bytes(spec));
+    b->spec =
+        MESSAGE_PART(StageSpec, stage_spec, .name = (char *)spec->name, .workers = spec->workers,
+                     .workers_min = spec->workers_min, .workers_max = spec->workers_max,
+                     .goal = (uint32_t)spec->goal, .visit = (uint32_t)spec->visit,
+                     .consistency = (uint32_t)spec->consistency, .staleness = spec->staleness,
+                     .carry_bytes = carry_bytes(spec));
     b->request.spec = &b->spec;
 }
 
@@ -69,13 +69,12 @@ static void border_fill(struct border_call *b, const struct stage_call *call, bo
                         const struct stage_line *line)
 {
     struct job_stage *stage = call->stage;
-    b->request = MESSAGE_PART(StageRequest, stage_request, .number = stage->now.number,
-                              .ends = ends,
-                              .timeout_ms = (uint32_t)(call->timeout_ns / NS_PER_MS),
-                              .ended_clock = call->job->tables->clock.ended,
-                              .visits = stage->visits, .is_done = !stage->is_paused,
-                              .cursor = stage->now.cursor, .unit_ps = stage->unit_ps,
-                              .n_unit_ps = stage->times_count);
+    b->request =
+        MESSAGE_PART(StageRequest, stage_request, .number = stage->now.number, .ends = ends,
+                     .timeout_ms = (uint32_t)(call->timeout_ns / NS_PER_MS),
+                     .ended_clock = call->job->tables->clock.ended, .visits = stage->visits,
+                     .is_done = !stage->is_paused, .cursor = stage->now.cursor,
+                     .unit_ps = stage->unit_ps, .n_unit_ps = stage->times_count);
     if (!ends && call->spec)
         border_fill_spec(b, call->spec);
     if (line && line->is_there) {
@@ -126,8 +125,8 @@ static bool border_is_drained(void *context)
     return border_has_sent_all(job);
 }
 
-/* Ends all clocks of a member before the next stage, or skips those of an idle rank, which the lanes
- * do not count. Called with the job's lock held. */
+/* Ends all clocks of a member before the next stage, or skips those of an idle rank, which the
+ * lanes do not count. Called with the job's lock held. */
 static int border_reach(const struct stage_call *call, uint64_t first_clock)
 {
     struct gp_job *job = call->job;
@@ -152,13 +151,22 @@ static int border_reach(const struct stage_call *call, uint64_t first_clock)
     return 0;
 }
 
+/* Returns whether a push of the open clock waits for the end of the clock. */
+static bool border_has_open_push(const struct job_tables *tables)
+{
+    list_for_each_entry (const struct row_call, call, &tables->calls, node)
+        if (call->open > 0 && call->is_push && call->clock > tables->clock.ended &&
+            call->batch->table->consistency == TABLE_TERMS_BSP)
+            return true;
+    return false;
+}
+
 static int border_end_clock(struct gp_job *job)
 {
     struct job_tables *tables = job->tables;
-    if (!tables->has_pushed)
+    if (!border_has_open_push(tables))
         return 0;
     int error = worker_clock_end(&tables->clock);
-    tables->has_pushed = false;
     return error < 0 ? client_error(error,
                                     "job '%s': this rank has used all numbers of clocks; start the "
                                     "job again",

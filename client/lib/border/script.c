@@ -1,8 +1,8 @@
 /* Recording and replay of stages. A file has one line a stage: number, cursor, steps of a trial,
  * ranks, name. With GP_BSP a replay has the bits of the recorded run, because ranks and steps are
  * the same. Rank 0 reads and writes the files. */
+#include "client/lib/border/internal.h"
 #include "client/lib/session/process.h"
-#include "client/lib/stage/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,8 +53,8 @@ static bool line_read(char *line, struct stage_line *ret_line, const char **ret_
     char *ranks = strtok_r(NULL, " ", &rest);
     if (!number || !cursor || !ranks)
         return false;
-    *ret_line = (struct stage_line){.trial_steps = (uint32_t)strtoul(steps, NULL, 10),
-                                    .is_there = true};
+    *ret_line =
+        (struct stage_line){.trial_steps = (uint32_t)strtoul(steps, NULL, 10), .is_there = true};
     *ret_name = rest ? rest : "";
     return line_read_ranks(ranks, ret_line->ranks);
 }

@@ -1,6 +1,6 @@
 /* The stage of a job at this rank (client/gradpool_stage.h). The job's lock protects all fields. */
-#ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_STAGE_H
-#define GRADPOOL_CLIENT_LIB_JOB_JOB_STAGE_H
+#ifndef GRADPOOL_CLIENT_LIB_STAGE_STAGE_H
+#define GRADPOOL_CLIENT_LIB_STAGE_STAGE_H
 
 #include "client/gradpool_stage.h"
 #include "client/lib/job/job_tables.h"
@@ -9,7 +9,7 @@
 #define STAGE_TIMES_MAX 24 /* steps whose times are sent to the coordinator */
 
 struct job_stage {
-    gp_stage now; /* number 0: before the first stage */
+    gp_stage now;                           /* number 0: before the first stage */
     char name[GP_STAGE_NAME_BYTES_MAX + 1]; /* "": all ranks work */
     uint64_t members[RANKS_WORDS];
     uint32_t visits; /* stages in which this rank has worked */

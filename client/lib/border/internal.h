@@ -1,8 +1,8 @@
-/* Functions that the files of client/lib/stage share. */
-#ifndef GRADPOOL_CLIENT_LIB_STAGE_INTERNAL_H
-#define GRADPOOL_CLIENT_LIB_STAGE_INTERNAL_H
+/* Functions that the files of client/lib/border share. */
+#ifndef GRADPOOL_CLIENT_LIB_BORDER_INTERNAL_H
+#define GRADPOOL_CLIENT_LIB_BORDER_INTERNAL_H
 
-#include "client/lib/job/job_stage.h"
+#include "client/lib/stage/stage.h"
 #include "svc/base/err.h"
 
 /* One call on stages, with its deadline. */
@@ -42,8 +42,8 @@ int carry_hand_over(const struct stage_call *call, const uint64_t *members);
 /* Returns the number of bytes of all items. */
 uint64_t carry_bytes(const gp_stage_spec *spec);
 
-/* script.c: rank 0 records each stage in the file GRADPOOL_STAGES_RECORD, and takes the ranks of each
- * stage from the file GRADPOOL_STAGES_REPLAY. */
+/* script.c: rank 0 records each stage in the file GRADPOOL_STAGES_RECORD, and takes the ranks of
+ * each stage from the file GRADPOOL_STAGES_REPLAY. */
 
 /* Finds the next stage in the replay. */
 int script_next(const struct stage_call *call, struct stage_line *ret_line);

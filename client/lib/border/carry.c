@@ -1,9 +1,9 @@
 /* Hands values over from the lowest member of the former stage to the ranks that were not in it: a
  * broadcast over a hidden tensor of these ranks, so each new rank gets one write of a lane. The
  * source of FlexPS sends from worker to worker; over a lane is our reconstruction. */
+#include "client/lib/border/internal.h"
 #include "client/lib/declare/declare.h"
 #include "client/lib/session/process.h"
-#include "client/lib/stage/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 
