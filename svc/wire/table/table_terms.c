@@ -211,7 +211,7 @@ const char *table_terms_rule_name(uint32_t rule)
 
 void table_terms_write_consistency(const struct table_terms *terms, char *text, size_t text_bytes)
 {
-    uint32_t consistency = terms_plain(terms).consistency;
+    uint32_t consistency = terms->consistency ? terms->consistency : TABLE_TERMS_BSP;
     if (consistency >= TABLE_TERMS_CONSISTENCIES)
         snprintf(text, text_bytes, "?");
     else if (consistency == TABLE_TERMS_SSP)
