@@ -3,13 +3,13 @@
 #include "client/lib/round/push_pull.h"
 
 #include "client/lib/elastic/steps.h"
-#include "client/lib/stage/stage.h"
 #include "client/lib/job/piece.h"
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/entry.h"
 #include "client/lib/round/push.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 
 #include <errno.h>
 #include <inttypes.h>

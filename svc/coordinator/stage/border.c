@@ -420,20 +420,3 @@ void stages_rank_left(const struct session *session)
              session->rank, session->job->name, s->terms->name);
     border_fail_all(s, -EPIPE, text);
 }
-
-bool stages_view(const struct job *job, WIRE(StageView) * ret_view)
-{
-    static char choice[64];
-    const struct stages *s = job->ranks->stages;
-    if (!s || s->number == 0)
-        return false;
-    snprintf(choice, sizeof choice, "%s", s->terms->workers ? "fixed" : "automatic");
-    ret_view->name = (char *)s->terms->name;
-    ret_view->number = s->number;
-    ret_view->workers = ranks_count(s->members);
-    ret_view->age_ns = s->times->began_ns ? clock_now_ns() - s->times->began_ns : 0;
-    ret_view->hand_over_ns = s->times->hand_over_ns;
-    ret_view->is_trial = s->trial_steps > 0;
-    ret_view->choice = choice;
-    return true;
-}

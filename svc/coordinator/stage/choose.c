@@ -56,8 +56,8 @@ const char *stage_terms_write(const struct stage_terms *t, char text[STAGE_TEXT_
         text_append(text, STAGE_TEXT_BYTES, "%u worker%s", t->workers, t->workers > 1 ? "s" : "");
     else
         text_append(text, STAGE_TEXT_BYTES, "automatic workers (%s)", goals[t->goal]);
-    text_append(text, STAGE_TEXT_BYTES, ", %u to %u, %s, %s", t->workers_min, t->workers_max,
-                visits[t->visit], modes[t->consistency]);
+    text_append(text, STAGE_TEXT_BYTES, ", workers_min %u, workers_max %u, %s, %s", t->workers_min,
+                t->workers_max, visits[t->visit], modes[t->consistency]);
     if (t->consistency == TABLE_TERMS_SSP)
         text_append(text, STAGE_TEXT_BYTES, ":%u", t->staleness);
     if (t->carry_bytes > 0)

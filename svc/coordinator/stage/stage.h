@@ -15,8 +15,9 @@ void stages_rank_left(const struct session *session);
 /* Frees the stages of a job that ends. */
 void stages_free(struct job *job);
 int stages_restore(struct service *s, const struct store_tensor *row);
-/* Fills in the view of the job's stage, with texts that are valid until the next call. Returns
- * false if the job has none. */
-bool stages_view(const struct job *job, WIRE(StageView) * ret_view);
+/* Adds the view of the job's stage to the view of the job, in memory from `take`, which returns
+ * zeroed memory or NULL. Returns false if memory is missing; the view is valid then, too. */
+bool stage_view_add(const struct job *job, void *(*take)(void *context, size_t bytes),
+                    void *context, WIRE(JobView) * view);
 
 #endif

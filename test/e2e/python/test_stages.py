@@ -1,11 +1,12 @@
 """Tests stages at the Python door against a real service: a training with wide and narrow stages
-has the bits of one process; a border loses no push; wrong plans, deaths and departures are errors."""
+has the bits of one process; a border loses no push; wrong plans, deaths and early goodbyes are
+errors."""
 import concurrent.futures
 import errno
+import json
 import os
 import signal
 import tempfile
-import time
 
 import numpy
 
@@ -406,6 +407,31 @@ class Late(Case):
         for end in ends:
             with self.raises(gradpool.PeerLost, 'rank 0 has left'):
                 end.result()
+
+
+# ---- views ----
+
+class Views(Case):
+    def test_jobs_and_explain_show_the_stage(self):
+        service, name = python_case.service, 'test_jobs_and_explain_show_the_stage'
+        jobs = self.join(3)
+        self.assertNotIn('stage', service.job(name))
+        stages = together(jobs, lambda job: job.stages([{'name': 'sgd', 'workers': 2}],
+                                                       timeout_ms=LONG_MS))
+        together(stages, next)
+        stage = service.job(name)['stage']
+        self.assertEqual((stage['name'], stage['number'], stage['workers'], stage['choice']),
+                         ('sgd', 1, 2, 'fixed'))
+        self.assertGreater(stage['hand_over_ns'], 0)
+        for command in 'jobs', 'explain':
+            self.assertRegex(service.ask(command, name).stdout,
+                             r'stage: sgd, number 1, 2 workers \(fixed\), since [0-9.]+ s, begun '
+                             r'[0-9.]+ ms after the stage before')
+        explained = json.loads(service.ask('explain', name, '--json').stdout)
+        self.assertEqual(explained['jobs'][0]['stage']['name'], 'sgd')
+        self.assertEqual(together(stages, lambda stage: next(stage, None)), [None] * 3)
+        stage = service.job(name)['stage']
+        self.assertEqual((stage['name'], stage['workers'], stage['choice']), ('', 3, 'all ranks'))
 
 
 # ---- deaths ----

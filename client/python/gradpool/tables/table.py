@@ -37,9 +37,9 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       initial  values of a row before its first update: a number, ("uniform", v) between -v and v,
                or ("normal", v) with the standard deviation v; zeros for "ftrl"
       seed     of initial values, which depend on seed, key and element alone
-      consistency  None: that of the stage, or "bsp". "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
+      consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
-               "asp": a pull never waits
+               "asp": a pull never waits; None: that of the stage, and "bsp" without stages
 
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""

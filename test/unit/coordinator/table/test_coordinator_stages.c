@@ -74,7 +74,7 @@ static void end_part(uint32_t rank, uint64_t number, uint64_t ended_clock)
 }
 
 /* The rank gets the stage, with these members, in this clock. */
-static void gets(uint32_t rank, uint64_t number, uint64_t mask, uint64_t first_clock)
+static void takes(uint32_t rank, uint64_t number, uint64_t mask, uint64_t first_clock)
 {
     uint64_t ranks[RANKS_WORDS];
     envelope *reply = end_expect(members[rank].end, BODY(STAGE_REPLY));
@@ -90,7 +90,7 @@ static void gets(uint32_t rank, uint64_t number, uint64_t mask, uint64_t first_c
 static void all_get(uint64_t number, uint64_t mask, uint64_t first_clock)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++)
-        gets(rank, number, mask, first_clock);
+        takes(rank, number, mask, first_clock);
 }
 
 static void none_gets_any(void)
@@ -179,10 +179,12 @@ static void a_travelling_stage_begins_above_all_clocks(void **state)
 static void different_stages_fail_the_job(void **state)
 {
     static const char text[] =
-        "rank 0 asks for stage 'pair' with 2 workers, 0 to 0, stay, bsp, rank 1 for 'trio' with 3 "
-        "workers, 0 to 0, stay, bsp; run the same stages on all ranks";
+        "rank 0 asks for stage 'pair' with 2 workers, workers_min 0, workers_max 0, stay, bsp, "
+        "rank 1 for 'trio' with 3 workers, workers_min 0, workers_max 0, stay, bsp; run the same "
+        "stages on all ranks";
     setup(*state);
     ask(0, 0, "pair", 2);
+    end_expect_none(members[0].end, BODY(STAGE_REPLY));
     ask(1, 0, "trio", 3);
     for (uint32_t rank = 0; rank < 2; rank++) {
         end_expect_job_failure(members[rank].end, -EINVAL, text);
@@ -242,11 +244,11 @@ static void a_lost_answer_is_given_again_after_a_restart(void **state)
     lane = crash(*state, lane);
     ask(2, 0, "pair", 2);
     lane_is_told(lane, 1, 0x3, 1);
-    gets(2, 1, 0x3, 1);
+    takes(2, 1, 0x3, 1);
     end_part(0, 1, 2);
     end_part(1, 1, 2);
-    gets(0, 1, 0x3, 3);
-    gets(1, 1, 0x3, 3);
+    takes(0, 1, 0x3, 3);
+    takes(1, 1, 0x3, 3);
 }
 
 /* No rank has the stage: it was stored, but the lanes had not answered. */
