@@ -1,6 +1,6 @@
 /* Stages of a job: parts with their own number of active workers. At a border every rank of the job
  * is in a call; the coordinator chooses the members of the next stage, stores them (K1), and sends
- * them to the lanes with tables before any rank continues. RULES.md: K120. */
+ * them to the lanes with tables before any rank continues. RULES.md: K109. */
 #ifndef GRADPOOL_COORDINATOR_STAGE_STAGE_H
 #define GRADPOOL_COORDINATOR_STAGE_STAGE_H
 

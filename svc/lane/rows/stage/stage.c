@@ -1,6 +1,6 @@
 /* Changes the members of tables between two stages. All requests of the former stage have ended,
  * and all its clocks are applied: so no row changes, and the members of the next stage begin
- * together. RULES.md: A1, A96. */
+ * together. RULES.md: A1, A102. */
 #include "svc/lane/rows/stage/stage.h"
 
 #include "svc/lane/job/table.h"

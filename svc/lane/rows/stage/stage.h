@@ -1,5 +1,5 @@
 /* The members of a job's stage: the ranks whose clocks the tables count. Thread: the lane's.
- * README.md: A96. */
+ * RULES.md: A102. */
 #ifndef GRADPOOL_LANE_ROWS_STAGE_STAGE_H
 #define GRADPOOL_LANE_ROWS_STAGE_STAGE_H
 
