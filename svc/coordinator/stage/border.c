@@ -7,6 +7,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/stage/internal.h"
+#include "svc/wire/record.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,25 +73,40 @@ static bool border_awaits(const struct stages *s, uint32_t rank, bool ends)
     return ends || s->is_open ? ranks_have(s->members, rank) && !r->has_ended : !r->is_asking;
 }
 
-/* Writes "ranks 1, 2 have not ended their part", without a rank: what the lanes lack. */
-static void border_name_late(const struct stages *s, bool ends, char *text, size_t text_bytes)
+/* Appends "1, 2 (has not joined)", the ranks that are late. Returns their number. */
+static uint32_t border_append_late(const struct stages *s, bool ends, char *text, size_t text_bytes)
 {
     uint32_t count = 0;
-    bool is_end = ends || s->is_open;
-    *text = '\0';
     for (uint32_t rank = 0; rank < s->job->workers; rank++)
         if (border_awaits(s, rank, ends) && count++ < RANKS_NAMED)
-            text_append(text, text_bytes, "%s%u%s", count > 1 ? ", " : "rank ", rank,
+            text_append(text, text_bytes, "%s%u%s", count > 1 ? ", " : "", rank,
                         s->job->sessions[rank] ? "" : " (has not joined)");
     if (count > RANKS_NAMED)
         text_append(text, text_bytes, " and %u more", count - RANKS_NAMED);
-    if (s->is_open && !s->is_told)
+    return count;
+}
+
+/* Writes what the border lacks: ranks, or answers of lanes. */
+static void border_write_lack(const struct stages *s, bool ends, char *text, size_t text_bytes)
+{
+    char late[128] = "";
+    uint32_t count = border_append_late(s, ends, late, sizeof late);
+    if (count == 0 || (s->is_open && !s->is_told))
         snprintf(text, text_bytes,
-                 "lanes still have work of the stage before; look at gradpool "
-                 "status");
+                 "lanes still have work of the stage before; look at gradpool status");
     else
-        text_append(text, text_bytes, " not in %s yet; look at this rank, or raise timeout_ms",
-                    is_end ? "gp_stage_end()" : "gp_stage_next()");
+        snprintf(text, text_bytes, "rank%s %s %s not in %s yet; look there, or raise timeout_ms",
+                 text_plural(count), late, count > 1 ? "are" : "is",
+                 ends || s->is_open ? "gp_stage_end()" : "gp_stage_next()");
+}
+
+static void border_write_place(const struct stages *s, bool ends, char *text, size_t text_bytes)
+{
+    if (*s->terms->name)
+        snprintf(text, text_bytes, "%s of stage '%s'", ends ? "end" : "border after the end",
+                 s->terms->name);
+    else
+        snprintf(text, text_bytes, "border before the next stage");
 }
 
 static void border_expired(struct wait *wait)
@@ -98,13 +114,14 @@ static void border_expired(struct wait *wait)
     const struct stage_wait *data = wait->data;
     struct job *job = jobs_find_id(wait->peer->service, data->job);
     struct stages *s = job ? job->ranks->stages : NULL;
-    char late[256] = "";
+    char lack[256], place[192];
     if (s) {
         bool ends = s->ranks[data->rank].wait_is_end;
-        border_name_late(s, ends, late, sizeof late);
+        border_write_lack(s, ends, lack, sizeof lack);
+        border_write_place(s, ends, place, sizeof place);
         s->ranks[data->rank].wait = 0;
-        peer_fail(wait->peer, wait->request, -ETIMEDOUT, "job %.127s, border %s stage '%s': %s",
-                  job->name, ends ? "at the end of" : "after", s->terms->name, late);
+        peer_fail(wait->peer, wait->request, -ETIMEDOUT, "job %.127s, %s: %s", job->name, place,
+                  lack);
     }
     wait_destroy(wait);
 }
@@ -389,6 +406,11 @@ void stages_handle(struct peer *p, const envelope *message)
         return peer_fail(p, message->id, error, "%s", err.text);
     if (!s)
         return peer_fail_memory(p, message->id);
+    if (request->ended_clock >= RECORD_CLOCK_MOST - 1)
+        return peer_fail(p, message->id, -EINVAL,
+                         "rank %u of job %.127s has ended clock %" PRIu64 ", which is too large; "
+                         "start the job again",
+                         p->session->rank, job->name, request->ended_clock);
     if (request->number != s->number && !border_is_repeat(s, request))
         return peer_fail(p, message->id, -EINVAL,
                          "rank %u of job %.127s is in stage %" PRIu64 ", the job in stage %" PRIu64

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PLANS_MAX 256 /* searches of a job; the oldest one gives way */
+
 static struct stage_plan *plan_find(struct stages *s, const char *name)
 {
     list_for_each_entry (struct stage_plan, plan, &s->plans, link)
@@ -14,12 +16,26 @@ static struct stage_plan *plan_find(struct stages *s, const char *name)
     return NULL;
 }
 
+/* Returns memory for another search: new, or that of the oldest one. */
+static struct stage_plan *plan_take(struct stages *s)
+{
+    struct list *oldest = list_first(&s->plans);
+    if (s->plans_count < PLANS_MAX || !oldest) {
+        s->plans_count++;
+        return calloc(1, sizeof(struct stage_plan));
+    }
+    struct stage_plan *plan = list_entry(oldest, struct stage_plan, link);
+    list_remove(&plan->link);
+    memset(plan, 0, sizeof *plan);
+    return plan;
+}
+
 struct stage_plan *stages_plan(struct stages *s, const struct stage_terms *terms, uint32_t least,
                                uint32_t most)
 {
     struct stage_plan *plan = plan_find(s, terms->name);
     if (!plan) {
-        plan = calloc(1, sizeof *plan);
+        plan = plan_take(s);
         if (!plan)
             return NULL;
         snprintf(plan->name, sizeof plan->name, "%s", terms->name);

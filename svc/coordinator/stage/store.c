@@ -3,6 +3,7 @@
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/stage/internal.h"
+#include "svc/wire/record.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -111,7 +112,8 @@ static bool stage_row_is_sound(const struct job *job, const struct store_tensor 
     for (uint32_t rank = job->workers; rank < RANKS_WORDS * 64; rank++)
         beyond |= ranks_have(s->members, rank);
     return strlen(row->name) <= STAGE_NAME_BYTES_MAX && !beyond && !ranks_are_none(s->members) &&
-           s->first_clock > 0 && (!*s->terms->name || stage_terms_check(s->terms, &err) == 0);
+           s->first_clock > 0 && s->first_clock < RECORD_CLOCK_MOST &&
+           (!*s->terms->name || stage_terms_check(s->terms, &err) == 0);
 }
 
 int stages_restore(struct service *service, const struct store_tensor *row)

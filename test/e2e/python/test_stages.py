@@ -96,16 +96,17 @@ PLAN = [{'name': 'full', 'workers': WORKERS}, {'name': 'sgd', 'workers': 1, 'vis
 
 
 def rank_svrg(rank, workers):
-    return svrg(gradpool.connect().join('svrg', rank, workers), PLAN, 3)
+    return svrg(gradpool.connect().join(os.environ['GRADPOOL_TRANSPORT'], rank, workers), PLAN, 3)
 
 
 class Training(Case):
     def test_stages_have_the_bits_of_one_process(self):
         alone = train_alone(PLAN, 3)
-        ended = ranks.run_ranks('rank_svrg', WORKERS)
-        for weights, _ in ended:
-            self.assertEqual(weights, alone)
-        self.check_places([seen for _, seen in ended])
+        for transport in 'shm', 'tcp':
+            ended = ranks.run_ranks('rank_svrg', WORKERS, GRADPOOL_TRANSPORT=transport)
+            for weights, _ in ended:
+                self.assertEqual(weights, alone, transport)
+            self.check_places([seen for _, seen in ended])
 
     def check_places(self, seen):
         names = [entry['name'] for entry in PLAN] * 3
@@ -376,7 +377,7 @@ class Refusals(Case):
 class Late(Case):
     def test_a_border_names_the_ranks_that_are_late(self):
         jobs = self.join(3)
-        with self.raises(gradpool.Timeout, 'rank 1, 2', 'gp_stage_end()'):
+        with self.raises(gradpool.Timeout, 'border before the next stage: ranks 1, 2 are not in gp_stage_end() yet'):
             list(jobs[0].stages([{'name': 'a', 'workers': 1}], timeout_ms=300))
 
     def test_a_repeated_border_completes(self):
@@ -392,7 +393,7 @@ class Late(Case):
         stages = together(jobs, lambda job: job.stages([{'name': 'long', 'workers': 1}],
                                                        timeout_ms=LONG_MS, idle_timeout_ms=300))
         together(stages, next)
-        with self.raises(gradpool.Timeout, "stage 'long'", 'rank 0 not in gp_stage_end()'):
+        with self.raises(gradpool.Timeout, "end of stage 'long': rank 0 is not in gp_stage_end() yet"):
             next(stages[1])
 
     def test_a_rank_that_leaves_inside_a_stage_ends_it_for_all(self):
