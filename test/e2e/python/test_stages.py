@@ -68,7 +68,7 @@ def train_alone(plan, repeat):
     return weights.tolist()
 
 
-def svrg(job, plan, repeat):
+def svrg(job, plan, repeat, batch=BATCH):
     data, targets = samples()
     weights = job.table('weights', DIM, combine='sum')
     full = job.table('full', DIM, combine='sum')
@@ -77,7 +77,7 @@ def svrg(job, plan, repeat):
     seen = []
     for stage in job.stages(plan, repeat=repeat):
         seen.append([stage.name, stage.workers, stage.place])
-        for step in stage.steps(SAMPLES, BATCH):
+        for step in stage.steps(SAMPLES, batch):
             row = weights.pull([0])[0]
             mine = rounded(slope(data, targets, row, step.mine))
             if stage.name == 'full':
@@ -263,7 +263,7 @@ class Borders(Case):
 def rank_records(rank, workers):
     job = gradpool.connect().join(os.environ['JOB_NAME'], rank, workers)
     return svrg(job, [{'name': 'full', 'goal': 'fastest'},
-                      {'name': 'sgd', 'workers': 1, 'visit': 'travel'}], 4)
+                      {'name': 'sgd', 'workers': 1, 'visit': 'travel'}], 4, batch=4)
 
 
 class Recording(Case):
@@ -279,6 +279,9 @@ class Recording(Case):
                 lines = file.read().splitlines()
                 self.assertEqual(again.read().splitlines(), lines)
         self.assertEqual(sum(line.endswith(' sgd') for line in lines), 4)
+        # the first trial pauses after 12 steps of 4 samples
+        self.assertRegex(lines[0], '^1 0 12 0 full$')
+        self.assertRegex(lines[1], '^2 48 12 0,1 full$')
 
     def test_a_replay_of_another_script_is_refused(self):
         with tempfile.NamedTemporaryFile('w') as file:
