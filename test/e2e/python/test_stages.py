@@ -293,6 +293,16 @@ class Recording(Case):
                 list(self.join().stages([{'name': 'mine', 'workers': 1}]))
 
 
+class Example(Case):
+    def test_the_example_in_c_counts_each_unit_once(self):
+        done = harness.run([harness.GRADPOOL, 'run', '--workers', '3', '--endpoint',
+                            python_case.service.endpoint,
+                            harness.BUILD / 'client' / 'gradpool-stage-example'],
+                           capture_output=True, text=True)
+        self.assertEqual((done.returncode, sorted(done.stdout.splitlines())),
+                         (0, [f'[{rank}] units: 1200' for rank in range(3)]), done.stderr)
+
+
 # ---- wrong calls ----
 
 class Refusals(Case):
