@@ -63,7 +63,6 @@ struct stages {
     struct stage_lane *lanes;
     size_t lanes_count;
     struct list plans;
-    uint32_t plans_count;
     struct stage_rank *ranks; /* job.workers of them */
 };
 

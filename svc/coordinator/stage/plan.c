@@ -19,12 +19,12 @@ static struct stage_plan *plan_find(struct stages *s, const char *name)
 /* Returns memory for another search: new, or that of the oldest one. */
 static struct stage_plan *plan_take(struct stages *s)
 {
-    struct list *oldest = list_first(&s->plans);
-    if (s->plans_count < PLANS_MAX || !oldest) {
-        s->plans_count++;
+    size_t count = 0;
+    list_for_each (node, &s->plans)
+        count++;
+    if (count < PLANS_MAX)
         return calloc(1, sizeof(struct stage_plan));
-    }
-    struct stage_plan *plan = list_entry(oldest, struct stage_plan, link);
+    struct stage_plan *plan = list_entry(list_first(&s->plans), struct stage_plan, link);
     list_remove(&plan->link);
     memset(plan, 0, sizeof *plan);
     return plan;

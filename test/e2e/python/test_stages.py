@@ -390,7 +390,8 @@ class Refusals(Case):
 class Late(Case):
     def test_a_border_names_the_ranks_that_are_late(self):
         jobs = self.join(3)
-        with self.raises(gradpool.Timeout, 'border before the next stage: ranks 1, 2 are not in gp_stage_end() yet'):
+        with self.raises(gradpool.Timeout, 'border before the next stage: ranks 1, 2 are not in '
+                         'gp_stage_end() yet'):
             list(jobs[0].stages([{'name': 'a', 'workers': 1}], timeout_ms=300))
 
     def test_a_repeated_border_completes(self):
@@ -406,7 +407,7 @@ class Late(Case):
         stages = together(jobs, lambda job: job.stages([{'name': 'long', 'workers': 1}],
                                                        timeout_ms=LONG_MS, idle_timeout_ms=300))
         together(stages, next)
-        with self.raises(gradpool.Timeout, "end of stage 'long': rank 0 is not in gp_stage_end() yet"):
+        with self.raises(gradpool.Timeout, "end of stage 'long': rank 0 is not in gp_stage_end()"):
             next(stages[1])
 
     def test_a_rank_that_leaves_inside_a_stage_ends_it_for_all(self):

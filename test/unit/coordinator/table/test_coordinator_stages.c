@@ -200,7 +200,8 @@ static void a_deadline_names_the_late_ranks(void **state)
 {
     struct end *lane = setup(*state);
     ask_in(0, 0, "pair", 2, 1);
-    refused(0, -ETIMEDOUT, "border before the next stage: ranks 1, 2 are not in gp_stage_end() yet");
+    refused(0, -ETIMEDOUT,
+            "border before the next stage: ranks 1, 2 are not in gp_stage_end() yet");
     begin_first(lane);
 }
 
