@@ -80,6 +80,7 @@ static void a_stage_waits_for_requests_and_clocks_of_the_former_one(void **state
     struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
     assert_int_equal(begin(1, 0x1, 3), -EAGAIN); /* no rank has ended clock 2 */
     rows_are(pull, START - 0.25f);
+    rows_settle(&rig);
     assert_int_equal(begin(1, 0x1, 2), 0);
     rows_stop(&rig);
 }
