@@ -394,6 +394,11 @@ class Late(Case):
                          'gp_stage_end() yet'):
             list(jobs[0].stages([{'name': 'a', 'workers': 1}], timeout_ms=300))
 
+    def test_a_border_names_a_rank_that_has_not_joined(self):
+        job = gradpool.connect().join('absent', 0, 2)
+        with self.raises(gradpool.Timeout, 'rank 1 (has not joined) is not in gp_stage_end()'):
+            list(job.stages([{'name': 'a', 'workers': 1}], timeout_ms=300))
+
     def test_a_repeated_border_completes(self):
         jobs = self.join(2)
         with self.raises(gradpool.Timeout, 'rank 1'):
@@ -483,6 +488,34 @@ class Deaths(Case):
 
     def test_an_idle_rank_that_dies_fails_the_job_on_every_rank(self):
         self.check_death(2)
+
+    def test_borders_continue_after_the_loss_of_an_aggregator(self):
+        service = harness.Service(aggregators=1)
+        self.addCleanup(service.end)
+        clients = [gradpool.connect(service.endpoint) for _ in range(2)]
+        jobs = [client.join('rows', rank, 2) for rank, client in enumerate(clients)]
+        for client in clients:
+            self.addCleanup(client.close)
+        tables = {job.rank: job.table('t', 2) for job in jobs}
+
+        def work(job):
+            table, errors = tables[job.rank], []
+            table.set(1.0)
+            for stage in job.stages([{'name': 'one', 'workers': 1, 'visit': 'travel'}], repeat=3,
+                                    timeout_ms=LONG_MS, idle_timeout_ms=LONG_MS):
+                if stage.place is None:
+                    continue
+                if stage.number == 1:
+                    ones(table)
+                    job.clock()
+                    os.kill(service.pids()[0], signal.SIGKILL)
+                try:
+                    while True:
+                        table.pull([0])
+                except gradpool.GradpoolError as error:
+                    errors.append(error.errno)
+            return errors
+        self.assertEqual(together(jobs, work), [[errno.EOWNERDEAD] * 2, [errno.EOWNERDEAD]])
 
     def test_a_killed_coordinator_delays_a_border_only(self):
         service = harness.Service()
