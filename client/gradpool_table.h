@@ -79,7 +79,8 @@ enum gp_initial {
     GP_NORMAL,   /* mean 0, standard deviation v; a sum of eight uniform values */
 };
 
-/* GP_INHERIT means GP_BSP. GP_ROW_ADAM takes the clock of a push as its step count, so an ASP table
+/* GP_INHERIT means that of the stage (gradpool_stage.h), and GP_BSP in a job without stages.
+ * GP_ROW_ADAM takes the clock of a push as its step count, so an ASP table
  * with that rule needs gp_clock(). */
 enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
 

@@ -63,6 +63,7 @@ GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
 # Headers whose installed names are used in includes.
 INSTALLED = {'gradpool.h': 'client/gradpool.h',
              'gradpool_elastic.h': 'client/gradpool_elastic.h',
+             'gradpool_stage.h': 'client/gradpool_stage.h',
              'gradpool_table.h': 'client/gradpool_table.h'}
 
 # A library's header (or its folder) -> the files or folders that may include it.

@@ -121,6 +121,9 @@ int moving_recheck(struct aggregator *a);
  * (M3). */
 void moving_abandon(struct aggregator *a);
 
+/* staging.c: begins a stage in the tables of a lane, and answers request `id`. */
+int staging_serve(struct aggregator *a, uint64_t id, Gradpool__Wire__LaneStageRequest *request);
+
 /* ahead.c: waits until workers are ready for pieces that will move to this process. */
 
 /* Answers request `id` later: Done once the workers are connected and their memory is mapped, or

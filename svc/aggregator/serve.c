@@ -278,6 +278,8 @@ int serve_request(struct aggregator *a, const envelope *request)
         return serve_reply(a, request->id, serve_grant(a, request->grant_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_LEFT_REQUEST:
         return serve_reply(a, request->id, serve_left(a, request->left_request));
+    case GRADPOOL__WIRE__ENVELOPE__BODY_LANE_STAGE_REQUEST:
+        return staging_serve(a, request->id, request->lane_stage_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST:
         return serve_stats(a, request->id, request->stats_request);
     case GRADPOOL__WIRE__ENVELOPE__BODY_PING_REQUEST: return serve_ping(a, request->id);

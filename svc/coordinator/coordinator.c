@@ -28,6 +28,7 @@
 #include "svc/coordinator/session/host_silence.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/store/numbers.h"
 #include "svc/coordinator/store/state_dir.h"
@@ -112,6 +113,8 @@ static void free_options(struct coordinator_options *o)
 
 static int restore_tensor_row(struct service *s, const struct store_tensor *row)
 {
+    if (row->dtype == STORE_STAGE_DTYPE)
+        return stages_restore(s, row);
     return row->dtype == STORE_TABLE_DTYPE ? job_table_restore(s, row) : tensor_restore(s, row);
 }
 

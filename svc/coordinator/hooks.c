@@ -29,6 +29,7 @@
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timeline/timeline.h"
 #include "svc/coordinator/view/display.h"
@@ -129,6 +130,7 @@ static void tensors_are_settled(struct job *job)
 {
     declare_check_waits(job);
     tables_check_waits(job);
+    stages_check(job);
 }
 
 /* Continues joins that wait because a former rank is still leaving. */
@@ -142,6 +144,7 @@ static void job_ends(struct job *job)
     regrouping_end(job);
     lane_said_forget(job);
     exploring_free(job->growth->exploring);
+    stages_free(job);
     job_tables_free(job);
     sessions_destroy(job);
 }
@@ -177,6 +180,7 @@ const struct job_hooks hooks_of_jobs = {
     .may_regroup = regrouping_check,
     .ranks_have_changed = ranks_have_changed,
     .session_is_lost = members_leave,
+    .rank_has_left = stages_rank_left,
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
     .holder_is_unfit = moving_holder_unfit,

@@ -68,6 +68,8 @@ struct job_hooks {
     void (*ranks_have_changed)(struct service *s);
     /* The worker is lost. Its job continues without it. */
     void (*session_is_lost)(struct session *session);
+    /* The worker has left its job with a goodbye. */
+    void (*rank_has_left)(const struct session *session);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
     /* Returns whether `holder` is becoming the replica holder of pieces that are moving to `lane`

@@ -22,6 +22,7 @@
 #include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/session/late_rank.h"
 #include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timeline/timeline.h"
 #include "svc/coordinator/view/explain.h"
@@ -43,6 +44,7 @@ static const struct {
     {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
     {BODY(ENTER_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, entering_handle},
     {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
+    {BODY(STAGE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, stages_handle},
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
     {BODY(LATE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, late_handle},
     {BODY(TIMELINE_TOLD), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, timelines_handle_told},

@@ -143,6 +143,13 @@ struct view_tables {
     struct view_table each[];
 };
 
+struct view_stage {
+    const char *name, *choice; /* name "": all ranks work; choice of the number of workers */
+    uint64_t number;
+    uint32_t workers;
+    uint64_t age_ns, hand_over_ns; /* since its begin; from the end of the former stage to it */
+};
+
 struct view_limit {
     const char *name; /* such as "job-tensors" */
     uint64_t used, most;
@@ -174,6 +181,7 @@ struct view_job {
     struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
     struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
     struct view_tables *tables; /* NULL: the job has no table */
+    struct view_stage *stage;   /* NULL: the job has had no stage */
 };
 
 struct view_jobs {

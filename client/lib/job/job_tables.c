@@ -18,10 +18,12 @@ int job_tables_create(struct gp_job *job)
 {
     if (job->tables)
         return 0;
-    struct job_tables *tables = calloc(1, sizeof *tables + sizeof *tables->pool);
+    struct job_tables *tables =
+        calloc(1, sizeof *tables + sizeof *tables->pool + sizeof *tables->copied);
     if (!tables)
         return -ENOMEM;
     tables->pool = (struct row_pool *)(tables + 1);
+    tables->copied = (struct err *)(tables->pool + 1);
     row_pool_init(tables->pool, &job->slabs);
     struct list *lists[] = {&tables->tables, &tables->lanes, &tables->changes,
                             &tables->spare_changes, &tables->calls};
@@ -103,7 +105,7 @@ struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number
 
 static void job_table_fail_call(struct row_call *call, const struct err *err)
 {
-    struct err *copied = &call->batch->table->job->tables->copied;
+    struct err *copied = call->batch->table->job->tables->copied;
     if (call->request)
         request_fail(call->request, err->code, err->text);
     else if (call->is_copied && !copied->code)
@@ -211,13 +213,17 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
     int error = 0;
     for (uint32_t i = 0; error == 0 && i < route->lanes_count; i++)
         error = job_tables_add_lane(job, route->lanes[i]);
-    struct gp_table *t = error == 0 ? calloc(1, sizeof *t + sizeof *t->terms) : NULL;
+    struct gp_table *t =
+        error == 0 ? calloc(1, sizeof *t + sizeof *t->terms + sizeof *t->settings) : NULL;
     if (!t)
         return -ENOMEM;
     t->job = job;
     t->terms = (struct table_terms *)(t + 1);
     *t->terms = *terms;
+    t->settings = (gp_row_settings *)(t->terms + 1);
     t->route = *route;
+    t->consistency = terms->consistency ? terms->consistency : TABLE_TERMS_BSP;
+    t->staleness = terms->staleness;
     *route = (struct table_route){0};
     snprintf(t->name, sizeof t->name, "%s", name);
     list_init(&t->batches);
@@ -265,6 +271,7 @@ void job_tables_free(struct gp_job *job)
     changes_free(&tables->changes);
     changes_free(&tables->spare_changes);
     exchanges_fini(&tables->exchanges);
+    free(tables->stage);
     free(tables);
     job->tables = NULL;
 }

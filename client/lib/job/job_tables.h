@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_CLIENT_LIB_JOB_JOB_TABLES_H
 #define GRADPOOL_CLIENT_LIB_JOB_JOB_TABLES_H
 
+#include "client/gradpool_table.h"
 #include "client/lib/job/job.h"
 #include "client/lib/table/exchange.h"
 #include "svc/wire/table/table_terms.h"
@@ -28,6 +29,7 @@ struct table_change {
     struct record_row_settings settings;
 };
 
+struct job_stage;
 struct row_pool;
 
 struct job_tables {
@@ -39,7 +41,8 @@ struct job_tables {
     uint64_t changes_count;             /* number of the newest change */
     struct list calls;                  /* row_call.node: calls without an end, in order */
     struct row_pool *pool;              /* lent memory of calls */
-    struct err copied; /* first error of a copied push since the last gp_clock(); code 0: none */
+    struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
+    struct err *copied; /* first error of a copied push since the last gp_clock(); code 0: none */
 };
 
 struct gp_table {
@@ -48,6 +51,9 @@ struct gp_table {
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
     struct table_terms *terms; /* filled; allocated with the table */
     struct table_route route;
+    uint32_t consistency, staleness; /* of the terms, or of the stage if the terms inherit */
+    gp_row_settings *settings;       /* of the last gp_table_set(), if has_settings */
+    bool has_settings;
     struct err failure;  /* permanent; code 0: none */
     struct list batches; /* gp_batch.node */
 };

@@ -187,7 +187,7 @@ static void row_call_end_block(struct table_exchange *exchange)
     if (call->request)
         row_call_set_error(call, &call->request->err);
     else if (call->is_copied)
-        row_call_set_error(call, &tables->copied);
+        row_call_set_error(call, tables->copied);
     if (!call->request)
         row_call_end(call);
 }
@@ -236,7 +236,7 @@ void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *tex
 /* Returns whether the push is applied without another call of this rank. */
 static bool row_call_ends_alone(const struct row_call *call)
 {
-    bool is_bsp = call->batch->table->terms->consistency <= TABLE_TERMS_BSP;
+    bool is_bsp = call->batch->table->consistency == TABLE_TERMS_BSP;
     return call->is_push &&
            (!is_bsp || call->clock <= call->batch->table->job->tables->clock.ended);
 }

@@ -9,6 +9,7 @@
 #include "client/lib/round/entry.h"
 #include "client/lib/round/push.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -245,7 +246,7 @@ static int check_item(const struct starting *s, const gp_item *item, size_t i)
         return client_error(-EINVAL,
                             "tensor '%s': the mean of %s values is not defined; push a sum",
                             t->name, reduce_dtype_name(t->dtype));
-    int error = check_rule(s, t) ?: check_missed(s, t);
+    int error = job_stage_check_tensor(t) ?: check_rule(s, t) ?: check_missed(s, t);
     if (error < 0)
         return error;
     const struct link *hopeless = find_hopeless(t);

@@ -15,12 +15,12 @@
  * waits for no rank. */
 static uint64_t row_stall_clock(const struct row_call *call)
 {
-    const struct table_terms *terms = call->batch->table->terms;
-    if (terms->consistency <= TABLE_TERMS_BSP)
+    const struct gp_table *table = call->batch->table;
+    if (table->consistency == TABLE_TERMS_BSP)
         return call->is_push ? call->clock : call->clock - 1;
-    if (terms->consistency == TABLE_TERMS_ASP || call->is_push)
+    if (table->consistency == TABLE_TERMS_ASP || call->is_push)
         return 0;
-    return call->clock > terms->staleness ? call->clock - terms->staleness - 1 : 0;
+    return call->clock > table->staleness ? call->clock - table->staleness - 1 : 0;
 }
 
 int row_stall_is_due(const struct gp_request *q)

@@ -3,13 +3,14 @@
 #include "client/lib/job/request.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
+#include "client/lib/rows/changes.h"
 #include "client/lib/rows/internal.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 #include "svc/reduce/rows/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 
 /* The arguments of gp_pull() or gp_push(), and the call that they begin. */
 struct row_begin {
@@ -153,12 +154,28 @@ static int row_begin_empty(struct row_begin *b)
     return b->request ? 0 : row_begin_no_memory(b, -ENOMEM);
 }
 
+/* In a stage the lowest member gives the settings, and each rank may be the lowest member. */
+static int row_begin_check_stage(const struct row_begin *b)
+{
+    const struct gp_table *t = b->batch->table;
+    const struct job_stage *stage = job_stage_of(t->job);
+    int error = job_stage_check(t->job, b->gradients ? "gp_push" : "gp_pull");
+    if (error < 0 || !stage || !*stage->name || !b->gradients || t->has_settings)
+        return error;
+    return client_error(-EINVAL,
+                        "table '%s': rank %u pushes in stage '%s' without settings; call "
+                        "gp_table_set() on every rank",
+                        t->name, t->job->rank, stage->name);
+}
+
 static int row_begin(struct row_begin *b, struct gp_request **ret_request)
 {
     struct gp_job *job = b->batch->table->job;
     pthread_mutex_lock(&job->lock);
     job->users++;
-    int error = b->batch->keys.positions > 0 ? row_begin_locked(b) : row_begin_empty(b);
+    int error = row_begin_check_stage(b);
+    if (error == 0)
+        error = b->batch->keys.positions > 0 ? row_begin_locked(b) : row_begin_empty(b);
     job_end_use(job);
     if (error == 0 && ret_request)
         *ret_request = b->request;
@@ -213,41 +230,6 @@ static struct row_settings row_settings_from(const gp_row_settings *s)
                                  .l2 = s->l2};
 }
 
-static struct table_change *change_take(struct job_tables *tables)
-{
-    struct list *node = list_first(&tables->spare_changes);
-    if (!node)
-        return calloc(1, sizeof(struct table_change));
-    list_remove(node);
-    return list_entry(node, struct table_change, node);
-}
-
-static int change_add(struct gp_table *t, const gp_row_settings *s)
-{
-    struct job_tables *tables = t->job->tables;
-    struct table_change *change = change_take(tables);
-    if (!change)
-        return client_error(-ENOMEM,
-                            "table '%s': this process has no memory for settings; end a clock, "
-                            "then call gp_table_set() again",
-                            t->name);
-    *change = (struct table_change){.number = ++tables->changes_count,
-                                    .clock = worker_clock_now(&tables->clock),
-                                    .table = t,
-                                    .settings = {.rate = s->rate,
-                                                 .weight_decay = s->weight_decay,
-                                                 .beta1 = s->beta1,
-                                                 .beta2 = s->beta2,
-                                                 .epsilon = s->epsilon,
-                                                 .beta = s->beta,
-                                                 .l1 = s->l1,
-                                                 .l2 = s->l2,
-                                                 .table = t->route.table}};
-    list_append(&tables->changes, &change->node);
-    link_announce_rows(t->job);
-    return 0;
-}
-
 int gp_table_set(gp_table *table, const gp_row_settings *settings)
 {
     int error = job_table_check(table);
@@ -265,8 +247,12 @@ int gp_table_set(gp_table *table, const gp_row_settings *settings)
                             table->name, row_rule_name(table->terms->rule), wrong);
     pthread_mutex_lock(&table->job->lock);
     error = rows_check(table);
-    if (error == 0)
-        error = change_add(table, settings);
+    if (error == 0) {
+        *table->settings = *settings;
+        table->has_settings = true;
+    }
+    if (error == 0 && job_stage_is_active(table->job)) /* else sent at the begin of a stage */
+        error = changes_add(table, settings);
     pthread_mutex_unlock(&table->job->lock);
     return error;
 }
@@ -281,17 +267,20 @@ static int clock_end(struct gp_job *job)
     if (!tables || list_is_empty(&tables->tables))
         return client_error(-EINVAL, "job '%s' has no table; call gp_table_declare() first",
                             job->name);
-    int error = worker_clock_end(&tables->clock);
+    int error = job_stage_check(job, "gp_clock");
+    if (error < 0)
+        return error;
+    error = worker_clock_end(&tables->clock);
     if (error < 0)
         return client_error(
             error, "job '%s': this rank has used all numbers of clocks; start the job again",
             job->name);
     link_announce_rows(job);
     engine_poll(&job->engine);
-    if (!tables->copied.code)
+    if (!tables->copied->code)
         return 0;
-    error = client_error_from(&tables->copied);
-    tables->copied.code = 0;
+    error = client_error_from(tables->copied);
+    tables->copied->code = 0;
     return error;
 }
 

@@ -5,6 +5,7 @@
 #include "client/lib/link/link.h"
 #include "client/lib/rows/internal.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
@@ -74,6 +75,11 @@ static int declared_no_memory(struct table_declaration *d)
 static int declared_check_clock(struct table_declaration *d)
 {
     uint64_t ended = d->job->tables ? d->job->tables->clock.ended : 0;
+    if (job_stage_of(d->job))
+        return err_set(&d->err, -EBUSY,
+                       "table '%.100s': the stages of job '%s' have begun; declare all tables "
+                       "before the first gp_stage_next()",
+                       d->name, d->job->name);
     if (ended == 0)
         return 0;
     return err_set(&d->err, -EBUSY,

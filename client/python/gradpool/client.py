@@ -441,9 +441,13 @@ class Job(Owned):
         from .tables.table import declare
         return declare(self, name, dim, rule, **options)
 
+    def stages(self, plan, **options):
+        """Runs stages with their own numbers of workers. Parameters: gradpool.stages.run()."""
+        from .stages import run
+        return run(self, plan, **options)
+
     def clock(self):
-        """Ends this rank's clock in all tables. Never waits. An error of a push is raised, and the
-        clock has ended all the same."""
+        """Ends this rank's clock in all tables. Never waits. Raises the error of a push."""
         with self._using() as handle:
             check(lib.gp_clock(handle))
             self._rounds.raise_dropped()
@@ -487,23 +491,19 @@ class Job(Owned):
 
     def start_timeline(self, path):
         """Records the rounds of all workers and lanes of the job in the file `path`, for trace
-        viewers. The recording ends with stop_timeline(), or after an hour. One rank calls the
-        method."""
+        viewers, until stop_timeline(), at most for an hour. One rank calls the method."""
         self._wait(lib.gp_job_timeline_start, os.fsencode(path))
 
     def stop_timeline(self):
-        """Ends the recording and closes the file. If an error has ended the recording earlier, it
-        is raised; the file has the rounds before the error. Without a recording the call only logs
-        a line."""
+        """Ends the recording and closes the file. Raises an error that has ended the recording
+        earlier. Without a recording the call only logs a line."""
         self._wait(lib.gp_job_timeline_stop)
 
     def restore(self, path, parameters=None):
-        """Restores a snapshot; the lowest rank reads the file. Training continues to the same bits
-        as without the restore. Every rank calls the method, after it has declared the same tensors
-        with rules.
+        """Restores a snapshot, on every rank, after the declare of the same tensors with rules; the
+        lowest rank reads the file. Training continues to the same bits as without the restore.
 
-          parameters  {Tensor or its name: values}: destinations; other tensors are restored on the
-                      lanes only"""
+          parameters  {Tensor or its name: values}; other tensors are restored on lanes only"""
         self._end_dropped()
         loan, array = Loan(), (Item * len(parameters or {}))()
         try:

@@ -158,9 +158,9 @@ struct job_ranks {
     uint32_t claims;               /* operations that now block others, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
-    /* the current hold of a rank at the end of an iteration; NULL: none */
-    struct holding *holding;
-    struct lane_said *said; /* failure from a lane that will soon fail the job; NULL: none */
+    struct holding *holding;       /* a rank's hold at the end of an iteration; NULL: none */
+    struct stages *stages;         /* folder stage/; NULL: no rank has asked for one */
+    struct lane_said *said;        /* failure from a lane that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */

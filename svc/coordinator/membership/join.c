@@ -540,5 +540,6 @@ void leave_handle(struct peer *p, const envelope *request)
     if (job->terms->is_elastic && !job->failure)
         members_leave(session);
     leavers_changed(job);
+    job->service->on->job->rank_has_left(session);
     jobs_end_if_empty(job);
 }

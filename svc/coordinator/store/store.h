@@ -82,6 +82,7 @@ struct store_session {
 /* A tensor, or a table of keyed rows: dtype STORE_TABLE_DTYPE, and shards instead of elements. A
  * shard is a piece with its number as `piece` and `first`. */
 #define STORE_TABLE_DTYPE 0u
+#define STORE_STAGE_DTYPE UINT32_MAX /* the present stage of a job (stage/store.c) */
 struct store_tensor {
     uint32_t job, tensor;
     const char *name;

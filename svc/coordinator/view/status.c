@@ -15,6 +15,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/table/views.h"
 #include "svc/coordinator/view/lanes.h"
 
@@ -360,6 +361,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     fill_lanes(pool, job, view);
     /* pool->failed has the error */
     (void)table_views_add(job, take_from_pool, pool, tables_bytes, view);
+    (void)stage_view_add(job, take_from_pool, pool, view);
     if (is_whole) {
         fill_workers(pool, job, view);
         fill_limits(pool, job, view);

@@ -169,6 +169,15 @@ static bool is_lowest(const struct lane_table *table, uint32_t rank)
     return true;
 }
 
+/* Returns whether the settings of the rank count. Those of an idle rank count before the first ones
+ * of a member only: every member repeats its settings at the begin of its stage. */
+static bool has_a_say(const struct lane_table *table, uint32_t rank)
+{
+    bool is_idle =
+        table->job->tables->stage > 0 && table_clocks_of(table->clocks, rank) == CLOCK_NONE;
+    return is_idle ? table->changes->count == 0 : is_lowest(table, rank);
+}
+
 /* Stores the settings of the lowest member. The settings of other ranks are checked and ignored. */
 static const char *hear_settings(struct worker *w, const struct record_clock *record)
 {
@@ -186,7 +195,7 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
                  table->name, w->job->name, w->number, wrong, row_rule_name(table->terms->rule));
         return NULL;
     }
-    int error = is_lowest(table, w->number) ? table_set(table, record->clock, &settings) : 0;
+    int error = has_a_say(table, w->number) ? table_set(table, record->clock, &settings) : 0;
     if (!table_is_bsp(table))
         job_wake(w->job); /* a push may wait for the first settings */
     if (error == -ENOBUFS)

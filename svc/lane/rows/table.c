@@ -268,7 +268,8 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
     if (error < 0)
         return error;
     *table->terms = *terms;
-    if (terms->consistency == TABLE_TERMS_INHERIT) /* a job without stages */
+    table->inherits = terms->consistency == TABLE_TERMS_INHERIT;
+    if (table->inherits) /* until the first stage */
         table->terms->consistency = TABLE_TERMS_BSP;
     table_init_requests(table);
     error = table_enter_all(tables, table);
@@ -349,7 +350,12 @@ static bool shards_are_valid(const struct lane_table_spec *spec,
 static bool table_is_placed(const struct lane_table *table, const struct lane_table_spec *spec,
                             const struct lane_shard_spec *shards, size_t count)
 {
-    if (table->salt != spec->salt || !table_terms_are_same(table->terms, spec->terms))
+    struct table_terms declared = *table->terms;
+    if (table->inherits) {
+        declared.consistency = TABLE_TERMS_INHERIT;
+        declared.staleness = 0;
+    }
+    if (table->salt != spec->salt || !table_terms_are_same(&declared, spec->terms))
         return false;
     for (size_t i = 0; i < count; i++) {
         const struct lane_shard *shard = table_shard_at(table, shards[i].number);

@@ -150,7 +150,8 @@ struct lane_table {
     struct lane_job *job;
     uint32_t id, shard_bits;
     uint64_t salt;
-    struct table_terms *terms; /* with all defaults filled in */
+    struct table_terms *terms; /* with all defaults filled in, and the stage's consistency */
+    bool inherits;             /* the consistency is that of the stage */
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
     size_t value_bytes, wire_bytes; /* lengths of a row: stored, and in requests */
     row_fn update;
@@ -212,6 +213,7 @@ struct lane_tables {
     struct row_network *network; /* NULL: all workers' memory is mapped */
     uint32_t unchecked;          /* requests over a network whose directory is not checked yet */
     bool has_left;               /* a rank has left with a goodbye */
+    uint64_t stage;              /* number of the stage of the members; 0: all ranks are members */
     uint64_t busy_ns;            /* lane time of all tables */
     uint64_t largest;            /* largest minimum of all tables */
     uint64_t ended;     /* number of clocks that have ended since the first table was placed */

@@ -1,6 +1,8 @@
 /* Clocks of the members of a table, and the progress of shards. Owns the list of clocks by rank. */
 #include "svc/lane/table/clock.h"
 
+#include "svc/wire/ranks.h"
+
 #include <assert.h>
 #include <errno.h>
 
@@ -93,6 +95,19 @@ int table_clocks_leave(struct table_clocks *clocks, uint32_t rank)
     if (before != clocks->minimum || --clocks->at_minimum > 0)
         return 0;
     return clock_find_minimum(clocks);
+}
+
+void table_clocks_regroup(struct table_clocks *clocks, const uint64_t *ranks, uint64_t clock)
+{
+    assert(clock >= clocks->minimum && clock >= clocks->largest);
+    clocks->members = 0;
+    for (uint32_t rank = 0; rank < clocks->ranks; rank++) {
+        bool is_member = ranks_have(ranks, rank);
+        clocks->clocks[rank] = is_member ? clock : CLOCK_NONE;
+        clocks->members += is_member;
+    }
+    clocks->minimum = clocks->largest = clock;
+    clocks->at_minimum = clocks->members;
 }
 
 uint32_t table_clocks_behind(const struct table_clocks *clocks, uint64_t clock,

@@ -57,6 +57,10 @@ int table_clocks_end(struct table_clocks *clocks, uint32_t rank, uint64_t ended)
  * is no member. */
 int table_clocks_leave(struct table_clocks *clocks, uint32_t rank);
 
+/* Makes exactly the ranks of the set (RANKS_WORDS words) members, all in `clock`, which is not
+ * below the minimum nor below the largest clock. */
+void table_clocks_regroup(struct table_clocks *clocks, const uint64_t *ranks, uint64_t clock);
+
 /* Returns the clock of a rank; CLOCK_NONE: no member, or no such rank. */
 uint64_t table_clocks_of(const struct table_clocks *clocks, uint32_t rank);
 

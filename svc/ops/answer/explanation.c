@@ -3,8 +3,10 @@
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
 #include "svc/ops/answer/row_tables.h"
+#include "svc/ops/answer/stage.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
+#include "svc/ops/snapshot/stage.h"
 #include "svc/wire/durability.h"
 
 #include <stdlib.h>
@@ -129,6 +131,18 @@ static int print_counts(const WIRE(JobView) * job, FILE *out)
     return error;
 }
 
+static int print_stage(const WIRE(JobView) * job, FILE *out)
+{
+    struct view_stage *stage;
+    int error = stage_view_create(job, &stage);
+    if (error < 0 || !stage)
+        return error;
+    error = stage_print(stage, out);
+    fputc('\n', out);
+    free(stage);
+    return error;
+}
+
 static int print_tables(const WIRE(JobView) * job, FILE *out)
 {
     struct view_tables *tables;
@@ -149,6 +163,7 @@ int ops_explain_text(const WIRE(ExplainReply) * reply, FILE *out)
             fputc('\n', out);
         print_figures(reply->jobs[i], out);
         error = print_counts(reply->jobs[i]->job, out)
+                    ?: print_stage(reply->jobs[i]->job, out)
                     ?: print_tables(reply->jobs[i]->job, out)
                     ?: print_lanes(reply->jobs[i], out);
         if (error < 0)
@@ -203,6 +218,17 @@ static void put_tables(json_t *o, const WIRE(JobView) * job, int *error)
     free(tables);
 }
 
+static void put_stage(json_t *o, const WIRE(JobView) * job, int *error)
+{
+    struct view_stage *stage;
+    int own_error = stage_view_create(job, &stage);
+    if (own_error < 0)
+        *error = own_error;
+    if (stage)
+        json_put(o, "stage", stage_json(stage, error), error);
+    free(stage);
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -216,6 +242,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
         json_put_number(o, "predicted_loss_ppm", job->predicted_loss_ppm, error);
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     put_counts(o, job, error);
+    put_stage(o, job, error);
     put_tables(o, job, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)

@@ -2,6 +2,7 @@
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
 #include "svc/ops/answer/row_tables.h"
+#include "svc/ops/answer/stage.h"
 #include "svc/ops/json/json_put.h"
 
 #include <math.h>
@@ -103,6 +104,8 @@ static json_t *job_json(const struct view_job *job, int *error)
     json_put(o, "ranks", ranks, error);
     if (job->counts)
         json_put(o, "counts", counts_json(job->counts, error), error);
+    if (job->stage)
+        json_put(o, "stage", stage_json(job->stage, error), error);
     if (job->tables)
         row_tables_put(o, job->tables, error);
     json_put(o, "limits", job_limits_json(job, error), error);

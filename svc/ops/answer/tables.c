@@ -3,6 +3,7 @@
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
 #include "svc/ops/answer/row_tables.h"
+#include "svc/ops/answer/stage.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/snapshot/figures.h"
 #include "svc/wire/limit.h"
@@ -182,6 +183,8 @@ int ops_job_table(const struct view_job *job, FILE *out)
     print_text("waits", job->waits_for, out);
     if (job->counts)
         counts_print(job->counts, out);
+    if (job->stage && (error = stage_print(job->stage, out)) < 0)
+        return error;
     fputc('\n', out);
     table_init(&table, job->counts ? counted : plain);
     for (size_t i = 0; job->ranks && job->ranks[i].node; i++) {

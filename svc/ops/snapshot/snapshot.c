@@ -3,6 +3,7 @@
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/ops/snapshot/counts.h"
 #include "svc/ops/snapshot/row_tables.h"
+#include "svc/ops/snapshot/stage.h"
 #include "svc/wire/durability.h"
 
 #include <errno.h>
@@ -225,7 +226,7 @@ static int take_lists(const WIRE(JobView) * job, struct view_job *view)
                                               .pid = job->ranks[i]->pid,
                                               .node = job->ranks[i]->node,
                                               .state = job->ranks[i]->state};
-    int error = row_tables_view(job, &view->tables);
+    int error = row_tables_view(job, &view->tables) ?: stage_view_create(job, &view->stage);
     return error ?: counts_view(job->use ? job->use->counts : NULL, &view->counts);
 }
 
@@ -299,6 +300,7 @@ static void free_views(struct snapshot *s)
         free(s->jobs.jobs[i].limits);
         free(s->jobs.jobs[i].counts);
         free(s->jobs.jobs[i].tables);
+        free(s->jobs.jobs[i].stage);
     }
     free(s->jobs.jobs);
     if (s->status.aggregators)

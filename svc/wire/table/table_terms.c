@@ -163,8 +163,6 @@ static struct table_terms terms_plain(const struct table_terms *terms)
     struct table_terms plain = table_terms_filled(*terms);
     plain.rows_hint = 0;
     plain.padding = 0;
-    if (plain.consistency == TABLE_TERMS_INHERIT)
-        plain.consistency = TABLE_TERMS_BSP;
     if (plain.initial == TABLE_TERMS_ZEROS)
         plain.initial_value = 0;
     if (plain.initial == TABLE_TERMS_ZEROS || plain.initial == TABLE_TERMS_CONSTANT)
@@ -213,7 +211,7 @@ const char *table_terms_rule_name(uint32_t rule)
 
 void table_terms_write_consistency(const struct table_terms *terms, char *text, size_t text_bytes)
 {
-    uint32_t consistency = terms_plain(terms).consistency;
+    uint32_t consistency = terms->consistency ? terms->consistency : TABLE_TERMS_BSP;
     if (consistency >= TABLE_TERMS_CONSISTENCIES)
         snprintf(text, text_bytes, "?");
     else if (consistency == TABLE_TERMS_SSP)

@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[3]
 EXAMPLES = SOURCE / 'client/python/examples'
 # Pages with programs that must run unchanged. The first line of a program contains its name.
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md',
-         'client/python/ELASTIC.md', 'client/python/TABLES.md')
+         'client/python/ELASTIC.md', 'client/python/STAGES.md', 'client/python/TABLES.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
 WORKERS = 2     # unless the first line of a program has another number, as in "with 3 workers"
 RUN_S = 120     # time limit in seconds: both workers import torch on a busy machine
@@ -24,6 +24,8 @@ RUN_S = 120     # time limit in seconds: both workers import torch on a busy mac
 # 0.97 and 2.6.
 ACCURACY_LEAST = 0.9
 LOSS_MOST = 2.8
+# Loss in nats of STAGES.md; weights of 0 have 0.69.
+LOSS_OF_SVRG = 0.2
 
 service = None
 
@@ -140,6 +142,20 @@ class Pages(unittest.TestCase):
                     said = self.run_program(language, text, f'{pathlib.Path(page).parent.name}{i}')
                     if 'print' in text:
                         self.assertTrue(all(said), 'each rank prints')
+
+    def test_the_stages_of_svrg_reach_the_loss_of_one_process(self):
+        (_, text), = PROGRAM.findall((SOURCE / 'client/python/STAGES.md').read_text('utf-8'))
+        source = pathlib.Path(service.folder) / 'svrg.py'
+        source.write_text(text, encoding='utf-8')
+        losses = {}
+        for workers in 1, 3:
+            code, said, errors = start(sys.executable, source, workers=workers)
+            self.assertEqual((code, errors), (0, ''), said)
+            found = {re.search(r'^loss (\S+)$', line)[1] for lines in said for line in lines}
+            self.assertEqual(len(found), 1, said)     # the same bits on every rank
+            losses[workers] = float(found.pop())
+        self.assertLess(losses[1], LOSS_OF_SVRG)
+        self.assertAlmostEqual(losses[3], losses[1], places=4)
 
 
 if __name__ == '__main__':

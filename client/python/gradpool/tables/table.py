@@ -24,7 +24,7 @@ _SETTINGS = {
 
 
 def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='mean', initial=0.0,
-            seed=0, consistency='bsp'):
+            seed=0, consistency=None):
     """Job.table(): declares a table, the same on every rank, before the first clock(). Waits for
     connections to its lanes. Returns a Table.
 
@@ -39,7 +39,7 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       seed     of initial values, which depend on seed, key and element alone
       consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
-               "asp": a pull never waits
+               "asp": a pull never waits; None: that of the stage, and "bsp" without stages
 
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""
@@ -73,6 +73,8 @@ def _real(value, what):
 
 def _consistency(consistency, what):
     """Returns (a value of enum gp_consistency, the staleness)."""
+    if consistency is None:
+        return 0, 0
     word, colon, staleness = str(consistency).partition(':')
     is_number = staleness.isascii() and staleness.isdigit() and int(staleness) <= U32_MAX
     if word not in CONSISTENCIES or (word == 'ssp') != bool(colon) or bool(colon) != is_number:

@@ -1,0 +1,125 @@
+/* libgradpool for jobs whose parts need different numbers of workers: a wide stage computes a full
+ * gradient, a narrow one makes many small steps. Installed beside gradpool.h, whose rules of
+ * errors, threads and time apply. The design follows the stages of FlexPS (PVLDB 11(5), 2018) as
+ * far as they are public.
+ *
+ * A job with N ranks runs a sequence of stages, the same on every rank. In each stage some ranks
+ * are members and work; the other ranks are idle and sleep. Between two stages is a border, a
+ * barrier of all ranks: all pushes of the former stage are applied before the first pull of the
+ * next. Nothing restarts: rows stay on the lanes, and other values can be handed over
+ * (gp_stage_spec.carry).
+ *
+ *   gp_table_declare(), gp_table_set()                on every rank, before the first stage
+ *   for each stage
+ *       do {
+ *           gp_stage_next(job, &spec, 0, &stage)
+ *           if (stage.place != GP_IDLE)
+ *               for (unit = stage.cursor; unit < units; unit += batch) {
+ *                   this rank's part of the batch, by stage.place of stage.workers
+ *                   gp_clock(job)
+ *                   if (gp_stage_step(job, batch) == 1)
+ *                       break;
+ *               }
+ *           result = gp_stage_end(job, timeout_ms)
+ *       } while (result == 1);
+ *   gp_stage_next(job, NULL, 0, &stage)               all ranks work again
+ *
+ * Tables: in a stage the members alone count. A clock ends when all members have ended it, and
+ * GP_MEAN divides by their number. All members begin in the same clock, which is above every clock
+ * of the stages before. A table with GP_INHERIT has the consistency of the stage. The settings of
+ * the lowest member count. With GP_BSP the bits depend on the sequence of stages and their ranks
+ * alone.
+ *
+ * Tensors: a push needs all ranks of the tensor as members, or the call returns -EPERM. Declare
+ * tensors for the ranks of a stage (gp_tensor_spec.ranks).
+ *
+ * A job with stages has a fixed set of workers: no backup workers, no GP_CONTINUE, no workers_max.
+ * The loss of a worker, also of an idle one, fails the job. */
+#ifndef GRADPOOL_STAGE_H
+#define GRADPOOL_STAGE_H
+
+#include "gradpool_table.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GP_IDLE UINT32_MAX /* gp_stage.place of an idle rank */
+#define GP_STAGE_NAME_BYTES_MAX 127
+
+/* Choice of the number of workers of a stage with `workers` 0. */
+enum gp_goal {
+    GP_FASTEST = 0, /* the smallest time of a unit */
+    GP_FRUGAL,      /* the smallest time of a unit x number of workers */
+};
+
+/* Choice of the members. */
+enum gp_visit {
+    GP_STAY = 0, /* the lowest ranks */
+    GP_TRAVEL,   /* the ranks that have worked in the fewest stages; of equal ones the lowest */
+};
+
+/* Values that the next members need. On the ranks of the former stage they are equal. */
+typedef struct gp_carry {
+    void *values;
+    size_t bytes;
+} gp_carry;
+
+typedef struct gp_stage_spec {
+    const char *name; /* 1..127 bytes; stages of one name share their choice of workers */
+    uint32_t workers; /* number of members; 0: automatic. Above the size of the job: all ranks */
+    uint32_t workers_min; /* fewest members; 0: 1 */
+    uint32_t workers_max; /* most members of an automatic stage; 0: all ranks */
+    enum gp_goal goal;
+    enum gp_visit visit;
+    enum gp_consistency consistency; /* of tables with GP_INHERIT; 0: GP_BSP */
+    uint32_t staleness;              /* of GP_SSP */
+    /* Copied from the lowest member of the former stage to the members that were not in it, before
+     * the call returns. The number of bytes is the same on all ranks. */
+    const gp_carry *carry;
+    size_t carry_count;
+} gp_stage_spec;
+
+typedef struct gp_stage {
+    uint64_t number;  /* from 1 */
+    uint64_t cursor;  /* units of the stage that are done */
+    uint32_t workers; /* number of members */
+    uint32_t place;   /* number of lower members, or GP_IDLE */
+    uint32_t is_trial;
+} gp_stage;
+
+/* Begins the next stage, when all ranks are in this call with the same `spec`. NULL: the stages are
+ * over, and all ranks are members. The first call ends this rank's open clock if it has pushes, and
+ * waits for all its requests. An idle rank gets its result at once, too, and continues with
+ * gp_stage_end(). After an error the call may be repeated.
+ *
+ * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
+ * the best number. The choice holds for later stages of this name, until their time of a unit
+ * differs by 25 %. The script deals the units of a step among the members.
+ *
+ * Errors: -EINVAL a field of `spec`, or ranks ask for different stages, which fails the job (the
+ * text has both); also a stage that this rank has not ended; -ENOSPC workers_min exceeds the size
+ * of the job; -EOPNOTSUPP a job with backup workers or changing ranks; -ETIMEDOUT the text names
+ * the ranks that are not in the call; -EPIPE a rank has left the job; -EBUSY another thread is in a
+ * call on stages. */
+GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
+                         gp_stage *ret_stage);
+
+/* Called by members after each step, with the number of units that all members have done in it.
+ * Never waits. Returns 1 if the trial of an automatic stage is over: call gp_stage_end(); else 0.
+ * -EPERM: the rank is idle, or not in a stage. */
+GP_API int gp_stage_step(gp_job *job, uint64_t units);
+
+/* Ends this rank's part of the stage. Ends its open clock if it has pushes, waits for all its
+ * requests, and returns when all members have ended their part. An idle rank waits here for the end
+ * of the stage, without CPU time. Returns 0, or 1: a trial is over and units are left, so call
+ * gp_stage_next() with the same `spec` again.
+ *
+ * Errors: -EINVAL no stage is open; -ETIMEDOUT the text names the members that have not ended:
+ * call again; otherwise as gp_stage_next(). */
+GP_API int gp_stage_end(gp_job *job, int timeout_ms);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

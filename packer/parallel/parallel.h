@@ -1,0 +1,54 @@
+/* parallel: the number of workers of a stage, chosen by trials. The rule tries 1, 2, 4, ... workers
+ * from the smallest number to the largest one, and stops when a trial is 5 % worse than the best.
+ * PURE: the caller owns the state and measures times.
+ *
+ * FlexPS tries 1, 2, 3, ... workers for 10 iterations each (its public source), and stops at the
+ * first number that is slower. The powers of two, the 5 %, the two dropped steps, the goal "frugal"
+ * and the new search after a drift are decisions of gradpool. */
+#ifndef GRADPOOL_PACKER_PARALLEL_H
+#define GRADPOOL_PACKER_PARALLEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PARALLEL_STEPS 12   /* steps of a trial */
+#define PARALLEL_DROPPED 2  /* first steps of a trial that do not count */
+#define PARALLEL_TRIALS 34  /* most trials of a search */
+#define PARALLEL_WORSE 1.05 /* a trial with this multiple of the best cost ends the search */
+#define PARALLEL_DRIFT 0.25 /* change of the chosen number's time that begins a new search */
+
+enum parallel_goal {
+    PARALLEL_FASTEST, /* smallest time of a unit */
+    PARALLEL_FRUGAL,  /* smallest time of a unit x number of workers */
+};
+
+struct parallel_trial {
+    uint32_t workers;
+    double unit_ns; /* time of a unit of the whole stage */
+};
+
+struct parallel {
+    enum parallel_goal goal;
+    uint32_t least, most;
+    struct parallel_trial trials[PARALLEL_TRIALS];
+    uint32_t count;  /* measured trials */
+    uint32_t chosen; /* 0: the search goes on */
+    double chosen_ns;
+};
+
+/* Begins a search among `least` to `most` workers; 1 <= least <= most. */
+void parallel_init(struct parallel *p, enum parallel_goal goal, uint32_t least, uint32_t most);
+/* Returns the number of workers that run next. */
+uint32_t parallel_workers(const struct parallel *p);
+/* Returns whether the next run is a trial of PARALLEL_STEPS steps. */
+bool parallel_is_trial(const struct parallel *p);
+/* Returns the median of the times of the steps, without the first PARALLEL_DROPPED ones; 0: too few
+ * steps. `times` is sorted in place. */
+double parallel_median(double *times, size_t count);
+/* Adds the time of a unit with `workers` workers. A time of the number that is being tried ends its
+ * trial; a time of the chosen number that has drifted begins a new search. Other numbers, and times
+ * of 0, are ignored. */
+void parallel_measured(struct parallel *p, uint32_t workers, double unit_ns);
+
+#endif

@@ -1,0 +1,25 @@
+/* The members of a job's stage: the ranks whose clocks the tables count. Thread: the lane's.
+ * RULES.md: A102. */
+#ifndef GRADPOOL_LANE_ROWS_STAGE_STAGE_H
+#define GRADPOOL_LANE_ROWS_STAGE_STAGE_H
+
+#include <stdint.h>
+
+struct lane;
+
+struct lane_stage {
+    uint64_t number;       /* from 1, larger than that of every earlier stage */
+    const uint64_t *ranks; /* RANKS_WORDS words; one rank at least */
+    uint64_t first_clock;  /* clock in which all members begin */
+    uint32_t consistency;  /* of tables that inherit, and its staleness */
+    uint32_t staleness;
+};
+
+/* Begins the stage in all tables of the job, or in none. Returns 0, also if the stage has begun
+ * before or the job has no table here. -ENOENT: no such job; -ECONNABORTED: the job has failed;
+ * -EAGAIN: a request of the former stage is open, or a member has not ended the clock before
+ * `first_clock`; -EINVAL: no rank, an unknown consistency, or a clock that has ended; -ESTALE: a
+ * later stage has begun. After an error nothing has changed. */
+int lane_begin_stage(struct lane *lane, uint32_t job, const struct lane_stage *stage);
+
+#endif
