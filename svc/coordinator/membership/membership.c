@@ -77,25 +77,43 @@ static uint32_t founding_after(const struct job *job, uint32_t workers)
     return rank;
 }
 
+/* Returns the job of a worker's request, or the job that an operator's request names. NULL: the
+ * request was refused. */
+static struct job *resized_job(struct peer *p, const envelope *message)
+{
+    const WIRE(ResizeRequest) *request = message->resize_request;
+    if (p->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
+        return jobs_find_meant(p, message->id, request->job, request->tenant);
+    if (!p->session)
+        peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
+    return p->session ? p->session->job : NULL;
+}
+
+static bool may_resize(struct peer *p, uint64_t request, const struct job *job, uint32_t workers)
+{
+    if (job->failure)
+        peer_fail(p, request, -ECONNRESET, "job %s has failed: %s", job->name, job->failure);
+    else if (!job->terms->is_elastic)
+        peer_fail(p, request, -EOPNOTSUPP,
+                  "job %s cannot change its %u workers; join with workers_max, or with "
+                  "on_worker_loss GP_CONTINUE",
+                  job->name, job->workers);
+    else if (workers < 1 || workers > job->workers)
+        peer_fail(p, request, -EINVAL,
+                  "job %s cannot have %u workers; expected 1 to %u, its workers_max", job->name,
+                  workers, job->workers);
+    else
+        return true;
+    return false;
+}
+
 void members_handle_resize(struct peer *p, const envelope *message)
 {
     uint32_t workers = message->resize_request->workers;
     struct err err;
-    if (!p->session)
-        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
-    struct job *job = p->session->job;
-    if (job->failure)
-        return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,
-                         job->failure);
-    if (!job->terms->is_elastic)
-        return peer_fail(p, message->id, -EOPNOTSUPP,
-                         "job %s cannot change its %u workers; join with workers_max, or with "
-                         "on_worker_loss GP_CONTINUE",
-                         job->name, job->workers);
-    if (workers < 1 || workers > job->workers)
-        return peer_fail(p, message->id, -EINVAL,
-                         "job %s cannot have %u workers; expected 1 to %u, its workers_max",
-                         job->name, workers, job->workers);
+    struct job *job = resized_job(p, message);
+    if (!job || !may_resize(p, message->id, job, workers))
+        return;
     uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
     job->ranks->founding = founding_after(job, workers);
     job->ranks->wanted = workers;
@@ -108,8 +126,9 @@ void members_handle_resize(struct peer *p, const envelope *message)
         return peer_fail(p, message->id, error, "%s", err.text);
     }
     job->ranks->changed_ns = clock_now_ns();
-    job->ranks->is_growing = workers > members_count(job);
-    job->ranks->grower = p->session->rank;
+    /* an operator's request holds no rank in gp_job_resize() */
+    job->ranks->is_growing = p->session && workers > members_count(job);
+    job->ranks->grower = p->session ? p->session->rank : 0;
     entering_asked_for(job);
     log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
     members_tell(job, NULL);
