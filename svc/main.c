@@ -197,6 +197,7 @@ static const struct cli_command commands[] = {
     {"stop", "end a service: its jobs, its aggregators, then itself", cli_stop, true, true},
     {"tenant", "make, list and revoke the keys of tenants", cli_tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
+    {"resize", "change the number of workers of a job while it trains", cli_resize, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
     {"version", "print the version", version, false, false},
     {0},

@@ -13,7 +13,7 @@
  * process. */
 static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
-    struct pool *pool = context;
+    struct worker_pool *pool = context;
     if (cookie->pid != pid || cookie->rank >= POOL_RANKS_MAX)
         return;
     struct pool_process *known = &pool->processes[cookie->rank];
@@ -30,14 +30,14 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
 /* Ends a process whose worker has ended while no pool ran. */
 static void adopt_no_stray(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
-    const struct pool *pool = context;
+    const struct worker_pool *pool = context;
     const struct pool_process *worker =
         cookie->rank < POOL_RANKS_MAX ? &pool->processes[cookie->rank] : NULL;
     if (!worker || worker->pidfd < 0 || worker->cookie.incarnation != cookie->incarnation)
         pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
 }
 
-static uint32_t count_adopted(const struct pool *pool, uint32_t *ret_highest)
+static uint32_t count_adopted(const struct worker_pool *pool, uint32_t *ret_highest)
 {
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
@@ -59,7 +59,8 @@ uint64_t pool_program_hash(char *const *program)
     return value;
 }
 
-static int check(const struct pool *pool, uint32_t count, uint32_t highest, struct err *err)
+static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t highest,
+                       struct err *err)
 {
     const struct pool_folder *folder = &pool->folder;
     const struct pool_options *o = pool->options;
@@ -81,12 +82,12 @@ static int check(const struct pool *pool, uint32_t count, uint32_t highest, stru
     return 0;
 }
 
-int pool_adopt(struct pool *pool, uint64_t now_ns, struct err *err)
+int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
     uint32_t highest = 0;
     processes_each(pool->folder.pool, adopt_worker, pool);
     uint32_t count = count_adopted(pool, &highest);
-    int error = count == 0 ? 0 : check(pool, count, highest, err);
+    int error = count == 0 ? 0 : adopt_check(pool, count, highest, err);
     if (error < 0)
         return error;
     processes_each(pool->folder.pool, adopt_no_stray, pool);

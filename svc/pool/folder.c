@@ -42,7 +42,7 @@ static int refuse_second(const struct pool_folder *folder, struct err *err)
                    folder->path, got > 0 ? pid : "unknown");
 }
 
-static int lock(struct pool_folder *folder, struct err *err)
+static int folder_lock(struct pool_folder *folder, struct err *err)
 {
     const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
     uint64_t deadline_ns = clock_now_ns() + LOCK_NS;
@@ -67,7 +67,7 @@ static int lock(struct pool_folder *folder, struct err *err)
 
 /* --- state --- */
 
-static bool read_line(struct pool_folder *f, char *line)
+static bool state_read_line(struct pool_folder *f, char *line)
 {
     uint32_t rank;
     uint64_t incarnation;
@@ -84,7 +84,7 @@ static bool read_line(struct pool_folder *f, char *line)
            sscanf(line, "founders %" SCNu32, &f->founders) == 1;
 }
 
-static int damaged(const char *path, const char *line, struct err *err)
+static int state_damaged(const char *path, const char *line, struct err *err)
 {
     return err_set(err, -EBADMSG,
                    "%s: '%.40s' is no line of a pool's state; give another --folder, or remove the "
@@ -92,7 +92,7 @@ static int damaged(const char *path, const char *line, struct err *err)
                    path, line);
 }
 
-static int read_state(struct pool_folder *f, struct err *err)
+static int state_read(struct pool_folder *f, struct err *err)
 {
     char path[PATH_MAX], line[256] = "";
     int version = 0;
@@ -101,16 +101,16 @@ static int read_state(struct pool_folder *f, struct err *err)
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == ENOENT ? 0 : err_set(err, -errno, "%s: %s", path, strerror(errno));
-    bool is_good = fgets(line, sizeof line, file) &&
-                   sscanf(line, MARK " %d", &version) == 1 && version == VERSION;
+    bool is_good = fgets(line, sizeof line, file) && sscanf(line, MARK " %d", &version) == 1 &&
+                   version == VERSION;
     while (is_good && fgets(line, sizeof line, file))
-        is_good = read_line(f, line);
+        is_good = state_read_line(f, line);
     fclose(file);
     is_good = is_good && f->pool != 0 && f->founders >= 1 && f->founders <= POOL_RANKS_MAX;
-    return is_good ? 0 : damaged(path, line, err);
+    return is_good ? 0 : state_damaged(path, line, err);
 }
 
-static bool write_state(const struct pool_folder *f, FILE *file)
+static bool state_write(const struct pool_folder *f, FILE *file)
 {
     fprintf(file,
             MARK " %d\npool %016" PRIx64 "\nprogram %016" PRIx64 "\njob %s\nfounders %" PRIu32 "\n",
@@ -128,9 +128,10 @@ int folder_store(const struct pool_folder *folder, struct err *err)
     if (!folder_file(folder, "state", path) || !folder_file(folder, "state.next", next))
         return err_set(err, -ENAMETOOLONG, "folder %s: the path is too long", folder->path);
     FILE *file = fopen(next, "we");
-    if (!file || !write_state(folder, file) || rename(next, path) < 0)
-        return err_set(err, -errno, "%s cannot be written: %s; free space, or give another --folder",
-                       next, strerror(errno));
+    if (!file || !state_write(folder, file) || rename(next, path) < 0)
+        return err_set(err, -errno,
+                       "%s cannot be written: %s; free space, or give another --folder", next,
+                       strerror(errno));
     return 0;
 }
 
@@ -152,9 +153,9 @@ int folder_open(const char *path, struct pool_folder *ret_folder, struct err *er
         return err_set(err, -errno, "folder %s: %s; give another --folder", path, strerror(errno));
     if (!realpath(path, folder.path))
         return err_set(err, -errno, "folder %s: %s; give another --folder", path, strerror(errno));
-    int error = lock(&folder, err);
+    int error = folder_lock(&folder, err);
     if (error == 0)
-        error = read_state(&folder, err);
+        error = state_read(&folder, err);
     if (error < 0) {
         folder_close(&folder);
         return error;
@@ -176,7 +177,8 @@ void folder_log_path(const struct pool_folder *folder, uint32_t rank, char path[
 {
     char name[32];
     snprintf(name, sizeof name, "rank-%u.log", rank);
-    (void)folder_file(folder, name, path);
+    if (!folder_file(folder, name, path))
+        path[0] = 0; /* no such path is possible: the longer path of the state was written */
 }
 
 int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err *err)

@@ -7,7 +7,7 @@
 #include "svc/pool/process.h"
 #include "svc/pool/watch.h"
 
-struct pool {
+struct worker_pool {
     const struct pool_options *options;
     struct pool_folder folder;
     struct pool_ranks ranks;
@@ -23,16 +23,16 @@ struct pool {
 
 /* Adopts the living workers of an earlier pool of this folder, and ends their processes whose
  * worker has ended. Returns their number, or an error: they belong to another job or command. */
-int pool_adopt(struct pool *pool, uint64_t now_ns, struct err *err);
+int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err);
 /* Returns a hash of a command, to recognise it in the folder. */
 uint64_t pool_program_hash(char *const *program);
 /* Starts a process of the rank, and enters it or its failure. */
-void pool_start_rank(struct pool *pool, uint32_t rank, uint64_t now_ns);
+void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
 /* Enters the end of a rank's process, and tells the user. */
-void pool_rank_ended(struct pool *pool, uint32_t rank, enum rank_end end, int number);
+void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number);
 /* Tells the user how the end of a rank's process was judged. `how`: such as "ended with exit code
  * 1". */
-void pool_tell_verdict(const struct pool *pool, uint32_t rank, const char *how,
+void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char *how,
                        enum rank_verdict verdict, uint32_t pause_s);
 /* Prints a line on standard error. */
 void pool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,5 +1,5 @@
 /* The loop of a pool: waits for the ends of processes, for signals, for looks at the job and for
- * times that are due. Owns struct pool. Decisions: ranks.c. */
+ * times that are due. Owns struct worker_pool. Decisions: ranks.c. */
 #include "svc/pool/pool.h"
 
 #include "svc/base/clock.h"
@@ -19,7 +19,7 @@
 
 /* --- ends of processes --- */
 
-static void describe(enum rank_end end, int number, char *text, size_t text_bytes)
+static void describe_end(enum rank_end end, int number, char *text, size_t text_bytes)
 {
     if (end == END_SIGNAL)
         snprintf(text, text_bytes, "the worker was ended by signal %d (%s)", number,
@@ -30,20 +30,20 @@ static void describe(enum rank_end end, int number, char *text, size_t text_byte
         snprintf(text, text_bytes, "the worker, of an earlier gradpool run, has ended");
 }
 
-void pool_rank_ended(struct pool *pool, uint32_t rank, enum rank_end end, int number)
+void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number)
 {
     char how[128];
     uint32_t pause_s = 0;
     enum rank_verdict verdict =
         ranks_ended(&pool->ranks, rank, end, number, clock_now_ns(), &pause_s);
     process_close(&pool->processes[rank]);
-    describe(end, number, how, sizeof how);
+    describe_end(end, number, how, sizeof how);
     pool_tell_verdict(pool, rank, how, verdict, pause_s);
     watch_hurry(pool->watch);
 }
 
 /* Ends the processes that the worker has started. The worker's own status is read afterwards. */
-static void clear_rank(struct pool *pool, uint32_t rank)
+static void clear_rank(struct worker_pool *pool, uint32_t rank)
 {
     uint32_t left = process_clear(&pool->processes[rank]);
     if (left > 0)
@@ -51,7 +51,7 @@ static void clear_rank(struct pool *pool, uint32_t rank)
                  rank, left);
 }
 
-static int rank_of(const struct pool *pool, pid_t pid)
+static int rank_of(const struct worker_pool *pool, pid_t pid)
 {
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
         const struct pool_process *process = &pool->processes[rank];
@@ -63,7 +63,7 @@ static int rank_of(const struct pool *pool, pid_t pid)
 
 /* Reads the ends of all children. A child without a rank is a process that a worker has started,
  * whose parent has ended. */
-static void reap(struct pool *pool)
+static void reap_children(struct worker_pool *pool)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
@@ -75,13 +75,13 @@ static void reap(struct pool *pool)
         if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) < 0)
             return;
         if (rank >= 0)
-            pool_rank_ended(pool, (uint32_t)rank, info.si_code == CLD_EXITED ? END_EXIT : END_SIGNAL,
-                            info.si_status);
+            pool_rank_ended(pool, (uint32_t)rank,
+                            info.si_code == CLD_EXITED ? END_EXIT : END_SIGNAL, info.si_status);
         info = (siginfo_t){0};
     }
 }
 
-static void adopted_ended(struct pool *pool, uint32_t rank)
+static void adopted_ended(struct worker_pool *pool, uint32_t rank)
 {
     clear_rank(pool, rank);
     pool_rank_ended(pool, rank, END_UNKNOWN, 0);
@@ -89,25 +89,25 @@ static void adopted_ended(struct pool *pool, uint32_t rank)
 
 /* --- looks --- */
 
-static void judge(struct pool *pool, uint32_t rank, const struct pool_look *look)
+static void judge_rank(struct worker_pool *pool, uint32_t rank, const struct pool_look *look)
 {
     char how[128];
     uint32_t pause_s = 0;
     enum rank_verdict verdict = ranks_judge(&pool->ranks, rank, look, clock_now_ns(), &pause_s);
-    describe(END_UNKNOWN, 0, how, sizeof how);
+    describe_end(END_UNKNOWN, 0, how, sizeof how);
     pool_tell_verdict(pool, rank, how, verdict, pause_s);
 }
 
-static void judge_gone(struct pool *pool, const struct pool_look *look)
+static void judge_gone(struct worker_pool *pool, const struct pool_look *look)
 {
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
         const struct pool_rank *r = &pool->ranks.ranks[rank];
         if (r->state == RANK_GONE && look->asked_ns >= r->ended_ns)
-            judge(pool, rank, look);
+            judge_rank(pool, rank, look);
     }
 }
 
-static void tell_fixed(struct pool *pool, const struct pool_look *look)
+static void tell_fixed(struct worker_pool *pool, const struct pool_look *look)
 {
     if (pool->is_fixed_told || !look->has_job || look->is_elastic || pool->options->workers_max < 2)
         return;
@@ -117,7 +117,7 @@ static void tell_fixed(struct pool *pool, const struct pool_look *look)
              pool->folder.job);
 }
 
-static void tell_unseen(struct pool *pool, int error, const struct err *err)
+static void tell_unseen(struct worker_pool *pool, int error, const struct err *err)
 {
     bool is_unseen = error < 0;
     if (is_unseen == pool->is_unseen)
@@ -130,7 +130,7 @@ static void tell_unseen(struct pool *pool, int error, const struct err *err)
         pool_say("job %s: its size is known again", pool->folder.job);
 }
 
-static void take_look(struct pool *pool)
+static void take_look(struct worker_pool *pool)
 {
     struct pool_look look;
     struct err err;
@@ -152,7 +152,7 @@ static void take_look(struct pool *pool)
 
 /* --- signals --- */
 
-static void stop(struct pool *pool, int number)
+static void pool_stop(struct worker_pool *pool, int number)
 {
     bool is_first = !pool->forwarded;
     if (is_first)
@@ -162,19 +162,19 @@ static void stop(struct pool *pool, int number)
         pool_say("%s: workers have 10 s to end; a second signal hurries them", strsignal(number));
 }
 
-static void take_signals(struct pool *pool)
+static void pool_take_signals(struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo != SIGCHLD)
-            stop(pool, (int)info.ssi_signo);
-    reap(pool);
+            pool_stop(pool, (int)info.ssi_signo);
+    reap_children(pool);
 }
 
 /* --- loop --- */
 
 /* Carries out all actions that are due. Returns the time of the next one. */
-static uint64_t act(struct pool *pool)
+static uint64_t pool_act(struct worker_pool *pool)
 {
     for (;;) {
         uint64_t now_ns = clock_now_ns();
@@ -186,20 +186,20 @@ static uint64_t act(struct pool *pool)
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
         case POOL_SIGNAL: process_signal(&pool->processes[action.rank], action.signal); break;
-        case POOL_JUDGE: judge(pool, action.rank, NULL); break;
+        case POOL_JUDGE: judge_rank(pool, action.rank, NULL); break;
         case POOL_NOTHING: return action.at_ns;
         }
     }
 }
 
-static void turn(struct pool *pool, uint64_t next_ns)
+static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 {
-    struct pollfd fds[POOL_RANKS_MAX + 2] = {
-        {.fd = pool->signal_fd, .events = POLLIN}, {.fd = watch_fd(pool->watch), .events = POLLIN}};
+    struct pollfd fds[POOL_RANKS_MAX + 2] = {{.fd = pool->signal_fd, .events = POLLIN},
+                                             {.fd = watch_fd(pool->watch), .events = POLLIN}};
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
         const struct pool_process *process = &pool->processes[rank];
-        fds[rank + 2] = (struct pollfd){.fd = process->is_own ? -1 : process->pidfd,
-                                        .events = POLLIN};
+        fds[rank + 2] =
+            (struct pollfd){.fd = process->is_own ? -1 : process->pidfd, .events = POLLIN};
     }
     if (poll(fds, pool->ranks.most + 2, clock_poll_ms(next_ns, clock_now_ns())) <= 0)
         return;
@@ -209,12 +209,12 @@ static void turn(struct pool *pool, uint64_t next_ns)
     if (fds[1].revents)
         take_look(pool);
     if (fds[0].revents)
-        take_signals(pool);
+        pool_take_signals(pool);
 }
 
 /* --- start and end --- */
 
-static void name_job(struct pool *pool, int adopted)
+static void name_job(struct worker_pool *pool, int adopted)
 {
     const struct pool_options *o = pool->options;
     struct pool_folder *folder = &pool->folder;
@@ -229,13 +229,13 @@ static void name_job(struct pool *pool, int adopted)
              o->workers_max, folder->path);
 }
 
-static int look(void *context, struct pool_look *ret_look, struct err *err)
+static int pool_look_once(void *context, struct pool_look *ret_look, struct err *err)
 {
-    const struct pool *pool = context;
+    const struct worker_pool *pool = context;
     return pool->options->look(pool->options->context, pool->folder.job, ret_look, err);
 }
 
-static int begin(struct pool *pool, struct err *err)
+static int pool_begin(struct worker_pool *pool, struct err *err)
 {
     const struct pool_options *o = pool->options;
     sigset_t watched = signals_that_end();
@@ -258,21 +258,21 @@ static int begin(struct pool *pool, struct err *err)
     pool->awaits_look = adopted > 0;
     if (adopted == 0)
         ranks_begin(&pool->ranks, clock_now_ns());
-    return watch_create(look, pool, &pool->watch, err);
+    return watch_create(pool_look_once, pool, &pool->watch, err);
 }
 
 int pool_run(const struct pool_options *options)
 {
-    static struct pool pool; /* the thread of the watch uses it until the process ends */
+    static struct worker_pool pool; /* the thread of the watch uses it until the process ends */
     struct err err = {0};
     pool.options = options;
-    if (begin(&pool, &err) < 0) {
+    if (pool_begin(&pool, &err) < 0) {
         pool_say("%s", err.text);
         return FAILED;
     }
     uint64_t next_ns;
-    while (next_ns = act(&pool), !ranks_are_over(&pool.ranks))
-        turn(&pool, next_ns);
+    while (next_ns = pool_act(&pool), !ranks_are_over(&pool.ranks))
+        pool_turn(&pool, next_ns);
     if (!pool.had_children)
         processes_end_children();
     folder_close(&pool.folder);

@@ -42,7 +42,7 @@ static bool is_replaced(const char *variable, char *const *by)
 
 /* Returns this process's environment with the cookie and the variables in front. The caller frees
  * the list, but not its texts. */
-static char **environment_with(char *cookie, char *const *variables)
+static char **process_environment(char *cookie, char *const *variables)
 {
     size_t count = 2, used = 0;
     for (char *const *v = variables; *v; v++)
@@ -63,7 +63,7 @@ static char **environment_with(char *cookie, char *const *variables)
 
 /* Executes the program in the child, or sends the error number. Only async-signal-safe calls: the
  * pool has another thread. */
-static void become(const struct process_spec *spec, char **environment, int error_fd)
+static void process_become(const struct process_spec *spec, char **environment, int error_fd)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -89,7 +89,7 @@ static int await_program(int fd)
     return got == sizeof error ? -error : 0;
 }
 
-static int refuse(const struct process_spec *spec, pid_t pid, int error, struct err *err)
+static int process_refuse(const struct process_spec *spec, pid_t pid, int error, struct err *err)
 {
     waitpid(pid, NULL, 0);
     bool is_searched = !strchr(spec->program[0], '/');
@@ -105,7 +105,7 @@ static int fork_program(const struct process_spec *spec, char **environment, con
 {
     pid_t pid = fork();
     if (pid == 0)
-        become(spec, environment, error_pipe[1]);
+        process_become(spec, environment, error_pipe[1]);
     if (pid < 0)
         return err_set(err, -errno, "no process: %s", strerror(errno));
     ret_process->pidfd = pidfd_open(pid, 0);
@@ -126,7 +126,7 @@ int process_start(const struct process_spec *spec, const struct cookie *cookie,
     struct pool_process started = {.is_own = true, .cookie = *cookie};
     *ret_is_final = false;
     cookie_write(cookie, spec->job, text);
-    _cleanup_free_ char **environment = environment_with(text, spec->variables);
+    _cleanup_free_ char **environment = process_environment(text, spec->variables);
     if (!environment || pipe2(error_pipe, O_CLOEXEC) < 0)
         return err_set(err, environment ? -errno : -ENOMEM,
                        "no memory or descriptor for a process; raise the limits of this process");
@@ -137,7 +137,7 @@ int process_start(const struct process_spec *spec, const struct cookie *cookie,
     if (refused < 0) {
         *ret_is_final = true;
         process_close(&started);
-        return refuse(spec, started.cookie.pid, refused, err);
+        return process_refuse(spec, started.cookie.pid, refused, err);
     }
     if (error == 0)
         *ret_process = started;
@@ -159,7 +159,7 @@ void process_close(struct pool_process *process)
 
 /* --- /proc --- */
 
-static size_t read_of(pid_t pid, const char *name, char *buffer, size_t bytes)
+static size_t proc_read(pid_t pid, const char *name, char *buffer, size_t bytes)
 {
     char path[64];
     size_t used = 0;
@@ -176,7 +176,7 @@ static size_t read_of(pid_t pid, const char *name, char *buffer, size_t bytes)
 static long field_of(pid_t pid, enum stat_field field)
 {
     char line[STAT_BYTES];
-    line[read_of(pid, "stat", line, sizeof line - 1)] = 0;
+    line[proc_read(pid, "stat", line, sizeof line - 1)] = 0;
     const char *at = strrchr(line, ')');
     if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
         return -1;
@@ -187,7 +187,7 @@ static long field_of(pid_t pid, enum stat_field field)
 
 static bool find_cookie(pid_t pid, char *buffer, struct cookie *ret_cookie)
 {
-    size_t bytes = read_of(pid, "environ", buffer, ENVIRONMENT_MAX);
+    size_t bytes = proc_read(pid, "environ", buffer, ENVIRONMENT_MAX);
     return cookie_find(buffer, bytes, ret_cookie);
 }
 
@@ -268,7 +268,7 @@ static void await_victims(const struct clearing *c, uint64_t deadline_ns)
 }
 
 /* Repeats until no process is found: a victim may have started another one meanwhile. */
-static uint32_t clear(struct clearing *c)
+static uint32_t clear_processes(struct clearing *c)
 {
     uint64_t deadline_ns = clock_now_ns() + CLEAR_NS;
     _cleanup_free_ char *buffer = malloc(ENVIRONMENT_MAX);
@@ -286,7 +286,7 @@ static uint32_t clear(struct clearing *c)
 uint32_t process_clear(const struct pool_process *process)
 {
     struct clearing c = {.of = process};
-    return clear(&c);
+    return clear_processes(&c);
 }
 
 bool processes_has_children(void)
@@ -298,5 +298,5 @@ bool processes_has_children(void)
 void processes_end_children(void)
 {
     struct clearing c = {0};
-    (void)clear(&c);
+    (void)clear_processes(&c);
 }

@@ -8,7 +8,7 @@
 #include "svc/pool/cookie.h"
 
 struct pool_process {
-    int pidfd; /* -1: no process */
+    int pidfd;   /* -1: no process */
     bool is_own; /* a child of this process: its exit code can be read */
     struct cookie cookie;
 };

@@ -8,12 +8,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ASKED_NS (10 * NS_PER_S)  /* from a forwarded signal to SIGTERM */
-#define TERM_NS (5 * NS_PER_S)    /* from SIGTERM to SIGKILL */
-#define GONE_NS (30 * NS_PER_S)   /* longest wait for a look after the end of an adopted process */
+#define ASKED_NS (10 * NS_PER_S)   /* from a forwarded signal to SIGTERM */
+#define TERM_NS (5 * NS_PER_S)     /* from SIGTERM to SIGKILL */
+#define GONE_NS (30 * NS_PER_S)    /* longest wait for a look after the end of an adopted process */
 #define STEADY_NS (120 * NS_PER_S) /* a process that has lived so long ends a series of deaths */
 #define PAUSE_MAX_S 60
-#define FAILURES_MAX 3 /* processes of a rank that may end before their first step */
+#define FAILURES_MAX 3  /* processes of a rank that may end before their first step */
 #define LOOKS_OF_STEP 2 /* one new round may have begun before the rank has joined */
 
 const char *rank_state_name(enum rank_state state)
@@ -65,7 +65,7 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
 
 /* --- size --- */
 
-static void leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+static void rank_leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     rank->state = RANK_LEAVING;
     rank->was_leaving = true;
@@ -86,12 +86,12 @@ static void resize_needed(struct pool_rank *rank, bool is_new, uint64_t now_ns)
 static void resize_unneeded(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     if (rank->state == RANK_RUNNING)
-        leave(p, rank, now_ns);
+        rank_leave(p, rank, now_ns);
     else if (!ranks_is_alive(rank))
         rank->state = RANK_ABSENT;
 }
 
-static void resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
+static void ranks_resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < p->most; i++) {
         if (i >= wanted)
@@ -103,7 +103,8 @@ static void resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
 }
 
 /* A worker that is in all rounds has trained when the job has made a new round. */
-static void look_at(struct pool_rank *rank, const struct pool_look *look, enum rank_session seen)
+static void rank_look_at(struct pool_rank *rank, const struct pool_look *look,
+                         enum rank_session seen)
 {
     if (!ranks_is_alive(rank) || seen != SEEN_JOINED || look->asked_ns < rank->started_ns)
         return;
@@ -119,11 +120,11 @@ bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t n
     if (!look->has_job)
         return false;
     for (uint32_t i = 0; i < p->most; i++)
-        look_at(&p->ranks[i], look, look->sessions[i]);
+        rank_look_at(&p->ranks[i], look, look->sessions[i]);
     bool is_new = look->is_elastic && look->wanted != p->wanted && look->wanted >= 1 &&
                   look->wanted <= p->most;
     if (is_new)
-        resize(p, look->wanted, now_ns);
+        ranks_resize(p, look->wanted, now_ns);
     return is_new;
 }
 
@@ -136,13 +137,13 @@ void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t 
 
 /* --- ends --- */
 
-static void enter(struct pool_rank *rank, enum rank_state state)
+static void rank_enter(struct pool_rank *rank, enum rank_state state)
 {
     rank->state = state;
     rank->is_pending = true;
 }
 
-static void end_all(struct pool_ranks *p, enum rank_state state)
+static void ranks_end_all(struct pool_ranks *p, enum rank_state state)
 {
     p->is_ending = true;
     for (uint32_t i = 0; i < p->most; i++) {
@@ -150,7 +151,7 @@ static void end_all(struct pool_ranks *p, enum rank_state state)
         if (!ranks_is_alive(rank))
             rank->state = rank->state == RANK_FAILED ? RANK_FAILED : RANK_ABSENT;
         else if (rank->state < state)
-            enter(rank, state);
+            rank_enter(rank, state);
     }
 }
 
@@ -162,12 +163,13 @@ void ranks_stop(struct pool_ranks *p, int code, uint64_t now_ns)
     for (uint32_t i = 0; i < p->most; i++)
         if (ranks_is_alive(&p->ranks[i]) && p->ranks[i].state < least)
             least = p->ranks[i].state;
-    end_all(p, is_first || least < RANK_ASKED ? RANK_ASKED
-                                              : least < RANK_KILLED ? least + 1 : RANK_KILLED);
+    ranks_end_all(p, is_first || least < RANK_ASKED ? RANK_ASKED
+                     : least < RANK_KILLED          ? least + 1
+                                                    : RANK_KILLED);
 }
 
 /* The training is over. Workers that were never in its rounds are ended after a while. */
-static enum rank_verdict trained(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     rank->state = RANK_ABSENT;
     p->has_trained = true;
@@ -176,7 +178,7 @@ static enum rank_verdict trained(struct pool_ranks *p, struct pool_rank *rank, u
         if (other->state == RANK_WAITING)
             other->state = RANK_ABSENT;
         else if (other->state == RANK_RUNNING && !other->has_joined)
-            leave(p, other, now_ns);
+            rank_leave(p, other, now_ns);
     }
     return VERDICT_TRAINED;
 }
@@ -189,31 +191,31 @@ static bool others_train(const struct pool_ranks *p)
     return false;
 }
 
-static enum rank_verdict give_up(struct pool_ranks *p, struct pool_rank *rank, int code)
+static enum rank_verdict rank_give_up(struct pool_ranks *p, struct pool_rank *rank, int code)
 {
     rank->state = RANK_FAILED;
     if (others_train(p))
         return VERDICT_ALONE;
     p->code = p->code ? p->code : code;
-    end_all(p, RANK_ENDING);
+    ranks_end_all(p, RANK_ENDING);
     return VERDICT_ALL;
 }
 
-static enum rank_verdict again(struct pool_rank *rank, uint32_t pause_s, uint64_t now_ns,
-                               uint32_t *ret_pause_s)
+static enum rank_verdict rank_again(struct pool_rank *rank, uint32_t pause_s, uint64_t now_ns,
+                                    uint32_t *ret_pause_s)
 {
     await_start(rank, now_ns + pause_s * NS_PER_S);
     *ret_pause_s = pause_s;
     return VERDICT_AGAIN;
 }
 
-static uint32_t pause_of(const struct pool_rank *rank)
+static uint32_t rank_pause_of(const struct pool_rank *rank)
 {
     return rank->deaths > 6 ? PAUSE_MAX_S : 1u << (rank->deaths - 1);
 }
 
-static enum rank_verdict failed(struct pool_ranks *p, struct pool_rank *rank, int code,
-                                uint64_t now_ns, uint32_t *ret_pause_s)
+static enum rank_verdict rank_failed(struct pool_ranks *p, struct pool_rank *rank, int code,
+                                     uint64_t now_ns, uint32_t *ret_pause_s)
 {
     if (p->has_trained) {
         rank->state = RANK_FAILED;
@@ -223,13 +225,13 @@ static enum rank_verdict failed(struct pool_ranks *p, struct pool_rank *rank, in
     rank->failures = rank->has_stepped ? 0 : rank->failures + 1;
     rank->deaths = now_ns - rank->started_ns > STEADY_NS ? 1 : rank->deaths + 1;
     if (rank->failures >= FAILURES_MAX)
-        return give_up(p, rank, code);
-    return again(rank, pause_of(rank), now_ns, ret_pause_s);
+        return rank_give_up(p, rank, code);
+    return rank_again(rank, rank_pause_of(rank), now_ns, ret_pause_s);
 }
 
 enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code)
 {
-    return give_up(p, &p->ranks[rank], code);
+    return rank_give_up(p, &p->ranks[rank], code);
 }
 
 enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,
@@ -253,10 +255,10 @@ enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end
         return VERDICT_LATER;
     }
     if (!p->has_trained && r->was_leaving && (is_well || was_ended))
-        return again(r, 0, now_ns, ret_pause_s); /* the job has grown again meanwhile */
+        return rank_again(r, 0, now_ns, ret_pause_s); /* the job has grown again meanwhile */
     if (is_well)
-        return trained(p, r, now_ns);
-    return failed(p, r, end == END_SIGNAL ? 128 + number : number, now_ns, ret_pause_s);
+        return rank_trained(p, r, now_ns);
+    return rank_failed(p, r, end == END_SIGNAL ? 128 + number : number, now_ns, ret_pause_s);
 }
 
 enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct pool_look *look,
@@ -268,11 +270,11 @@ enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct 
     if (seen == SEEN_ENTERING || seen == SEEN_JOINED || seen == SEEN_AWAY)
         return VERDICT_LATER; /* the service has not noticed the end yet */
     if (seen == SEEN_LEFT && r->was_leaving)
-        return again(r, 0, now_ns, ret_pause_s);
+        return rank_again(r, 0, now_ns, ret_pause_s);
     if (seen == SEEN_LEFT || is_over)
-        return trained(p, r, now_ns);
+        return rank_trained(p, r, now_ns);
     if (look && look->has_job)
-        return failed(p, r, 1, now_ns, ret_pause_s);
+        return rank_failed(p, r, 1, now_ns, ret_pause_s);
     r->state = RANK_FAILED;
     p->code = p->code ? p->code : 1;
     return VERDICT_UNKNOWN;
@@ -292,8 +294,8 @@ static uint64_t patience_ns(enum rank_state state)
 
 static bool is_signal_due(const struct pool_rank *rank, uint64_t now_ns)
 {
-    return rank->is_pending || (rank->state >= RANK_LEAVING && rank->state <= RANK_ENDING &&
-                                now_ns >= rank->due_ns);
+    return rank->is_pending ||
+           (rank->state >= RANK_LEAVING && rank->state <= RANK_ENDING && now_ns >= rank->due_ns);
 }
 
 static struct pool_action send_signal(struct pool_ranks *p, uint32_t i, int forwarded,
@@ -312,7 +314,7 @@ static struct pool_action send_signal(struct pool_ranks *p, uint32_t i, int forw
                                 .is_late = is_late};
 }
 
-static struct pool_action start(struct pool_ranks *p, uint32_t rank)
+static struct pool_action rank_start(struct pool_ranks *p, uint32_t rank)
 {
     bool is_alone = true;
     for (uint32_t i = 0; i < p->most; i++)
@@ -338,7 +340,7 @@ struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_
         if (!is_timed || now_ns < rank->due_ns)
             continue;
         if (rank->state == RANK_WAITING)
-            return start(p, i);
+            return rank_start(p, i);
         if (rank->state == RANK_GONE)
             return (struct pool_action){.verb = POOL_JUDGE, .rank = i};
     }

@@ -41,11 +41,11 @@ struct pool_look {
 
 struct pool_rank {
     enum rank_state state;
-    bool is_pending;  /* the signal of this state is to be sent */
-    bool is_adopted;  /* the process was started by an earlier pool: its exit code is unknown */
-    bool has_stepped; /* the process has trained */
-    bool was_leaving; /* the process was asked to leave */
-    bool has_joined;  /* a look has shown the process in the job */
+    bool is_pending;      /* the signal of this state is to be sent */
+    bool is_adopted;      /* the process was started by an earlier pool: its exit code is unknown */
+    bool has_stepped;     /* the process has trained */
+    bool was_leaving;     /* the process was asked to leave */
+    bool has_joined;      /* a look has shown the process in the job */
     uint64_t incarnation; /* number of the newest start of the rank; 0: never started */
     uint64_t due_ns, started_ns, ended_ns;
     uint32_t failures; /* processes in a row that have ended without a step */

@@ -16,40 +16,41 @@ struct start_variables {
     int count;
 };
 
-static void add(struct start_variables *v, const char *name, const char *value)
+static void variable_add(struct start_variables *v, const char *name, const char *value)
 {
     snprintf(v->texts[v->count], VARIABLE_BYTES, "%s=%s", name, value);
     v->list[v->count] = v->texts[v->count];
     v->count++;
 }
 
-static void add_number(struct start_variables *v, const char *name, uint32_t value)
+static void variable_add_number(struct start_variables *v, const char *name, uint32_t value)
 {
     char text[16];
     snprintf(text, sizeof text, "%u", value);
-    add(v, name, text);
+    variable_add(v, name, text);
 }
 
 /* A late worker has a rank above the size with which its job began. torch.distributed accepts no
  * such rank, so WORLD_SIZE is larger for it. */
-static void set_variables(const struct pool *pool, uint32_t rank, struct start_variables *v)
+static void set_variables(const struct worker_pool *pool, uint32_t rank, struct start_variables *v)
 {
     const struct pool_options *o = pool->options;
     uint32_t founders = pool->ranks.founders;
     *v = (struct start_variables){.count = 0};
-    add(v, "GRADPOOL_ENDPOINT", o->endpoint);
-    add(v, "GRADPOOL_JOB", pool->folder.job);
-    add_number(v, "GRADPOOL_RANK", rank);
-    add_number(v, "GRADPOOL_SIZE", founders);
-    add_number(v, "GRADPOOL_WORKERS_MAX", o->workers_max);
-    add_number(v, "RANK", rank);
-    add_number(v, "LOCAL_RANK", rank);
-    add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
+    variable_add(v, "GRADPOOL_ENDPOINT", o->endpoint);
+    variable_add(v, "GRADPOOL_JOB", pool->folder.job);
+    variable_add_number(v, "GRADPOOL_RANK", rank);
+    variable_add_number(v, "GRADPOOL_SIZE", founders);
+    variable_add_number(v, "GRADPOOL_WORKERS_MAX", o->workers_max);
+    variable_add_number(v, "RANK", rank);
+    variable_add_number(v, "LOCAL_RANK", rank);
+    variable_add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
     if (o->workers_max > 1 && !getenv("OMP_NUM_THREADS"))
-        add(v, "OMP_NUM_THREADS", "1");
+        variable_add(v, "OMP_NUM_THREADS", "1");
 }
 
-static int start_process(struct pool *pool, uint32_t rank, bool *ret_is_final, struct err *err)
+static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret_is_final,
+                              struct err *err)
 {
     struct start_variables variables;
     struct pool_folder *folder = &pool->folder;
@@ -75,20 +76,19 @@ static int start_process(struct pool *pool, uint32_t rank, bool *ret_is_final, s
 }
 
 /* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */
-static void refuse_rank(struct pool *pool, uint32_t rank, const struct err *err)
+static void refuse_rank(struct worker_pool *pool, uint32_t rank, const struct err *err)
 {
-    enum rank_verdict verdict =
-        ranks_refused(&pool->ranks, rank, err->code == -ENOENT ? 127 : 126);
+    enum rank_verdict verdict = ranks_refused(&pool->ranks, rank, err->code == -ENOENT ? 127 : 126);
     pool_say("rank %u: %s (%s)", rank, err->text,
              verdict == VERDICT_ALONE ? "the others train on" : "no worker runs");
 }
 
-void pool_start_rank(struct pool *pool, uint32_t rank, uint64_t now_ns)
+void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns)
 {
     struct err err;
     bool is_final;
     uint32_t pause_s = 0;
-    int error = start_process(pool, rank, &is_final, &err);
+    int error = rank_start_process(pool, rank, &is_final, &err);
     if (error < 0 && is_final)
         return refuse_rank(pool, rank, &err);
     ranks_started(&pool->ranks, rank, pool->folder.incarnations[rank], false, now_ns);

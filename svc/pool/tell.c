@@ -22,7 +22,7 @@ static void tell_pause(uint32_t rank, const char *how, uint32_t pause_s, const c
                  log);
 }
 
-void pool_tell_verdict(const struct pool *pool, uint32_t rank, const char *how,
+void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char *how,
                        enum rank_verdict verdict, uint32_t pause_s)
 {
     char log[PATH_MAX];

@@ -27,7 +27,8 @@ struct watch {
     struct err err;
 };
 
-static void keep(struct watch *w, int error, const struct pool_look *look, const struct err *err)
+static void watch_keep(struct watch *w, int error, const struct pool_look *look,
+                       const struct err *err)
 {
     const uint64_t one = 1;
     pthread_mutex_lock(&w->mutex);
@@ -58,7 +59,7 @@ static void *watch_run(void *context)
         struct pool_look look = {.asked_ns = clock_now_ns()};
         struct err err = {0};
         int error = w->look(w->context, &look, &err);
-        keep(w, error, &look, &err);
+        watch_keep(w, error, &look, &err);
         wait_for_next(w);
     }
     return NULL;

@@ -153,7 +153,6 @@ struct view_job {
     const char *tenant; /* "": a job without a key */
     const char *job, *state, *failure, *waits_for;
     uint32_t job_id, workers, tensors, tasks, epoch;
-    uint32_t wanted; /* size of an elastic job that was set last; 0: a fixed number of workers */
     uint64_t tensor_bytes;
     uint32_t *lanes;
     size_t lanes_count;

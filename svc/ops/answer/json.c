@@ -77,7 +77,6 @@ static json_t *job_json(const struct view_job *job, int *error)
     JSON_PUT(o, job, error, tenant, job, job_id, state, failure);
     json_put_text(o, "waits_for", job->waits_for ? job->waits_for : "", error);
     JSON_PUT(o, job, error, workers, tensors, tasks, epoch, tensor_bytes);
-    json_put_known_number(o, "wanted", job->wanted, error);
     JSON_PUT_KNOWN(o, job, error, period_ns, alone_period_ns, lane_ns, feedback_ns);
     if (job->period_ns && job->alone_period_ns) {
         JSON_PUT(o, job, error, loss_ppm, shared_loss_ppm);

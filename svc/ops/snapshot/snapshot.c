@@ -247,7 +247,6 @@ static int take_job(const WIRE(JobView) * job, struct view_job *ret_view)
                                   .lane_ns = job->lane_ns,
                                   .feedback_ns = job->feedback_ns,
                                   .control_ns = job->control_ns,
-                                  .wanted = job->wanted,
                                   .loss_ppm = job->loss_ppm,
                                   .shared_loss_ppm = job->shared_loss_ppm,
                                   .is_predicted = job->is_predicted,
