@@ -159,7 +159,9 @@ static void pool_stop(struct worker_pool *pool, int number)
         pool->forwarded = number;
     ranks_stop(&pool->ranks, 128 + number, clock_now_ns());
     if (is_first)
-        pool_say("%s: workers have 10 s to end; a second signal hurries them", strsignal(number));
+        pool_say("%s: all workers get this signal, and have 10 s to end; another signal makes "
+                 "this time shorter",
+                 strsignal(number));
 }
 
 static void pool_take_signals(struct worker_pool *pool)
@@ -180,8 +182,8 @@ static uint64_t pool_act(struct worker_pool *pool)
         uint64_t now_ns = clock_now_ns();
         struct pool_action action = ranks_next(&pool->ranks, pool->forwarded, now_ns);
         if (action.is_late)
-            pool_say("rank %u has not left within %llu s, and is ended; to wait longer raise "
-                     "--leave-timeout",
+            pool_say("rank %u was removed, but stays after %llu s, so its process is ended; raise "
+                     "--leave-timeout to wait longer",
                      action.rank, (unsigned long long)(pool->options->leave_ns / NS_PER_S));
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;

@@ -255,10 +255,9 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
         if (!worker)
             continue;
         bool enters = session->state == SESSION_JOINED && members_is_new(job, rank);
-        *worker = MESSAGE_PART(WorkerView, worker_view, .rank = rank, .node = session->node,
-                               .pid = session->pid,
-                               .state = enters ? (char *)"entering"
-                                               : (char *)session_state_name(session->state));
+        *worker = MESSAGE_PART(
+            WorkerView, worker_view, .rank = rank, .node = session->node, .pid = session->pid,
+            .state = enters ? (char *)"entering" : (char *)session_state_name(session->state));
         view->ranks[view->n_ranks++] = worker;
     }
 }

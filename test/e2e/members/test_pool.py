@@ -129,7 +129,7 @@ class Scripts(unittest.TestCase):
         script = 'trap "" INT TERM; echo ready; while :; do sleep 0.05; done'
         pool = self.pool('--workers', 1, 'sh', '-c', script)
         until(lambda: 'ready' in pool.log_of(0), 'the worker is ready', process=pool)
-        for words in ('a second signal hurries', 'SIGTERM', 'SIGKILL'):
+        for words in ('another signal makes this time shorter', 'SIGTERM', 'SIGKILL'):
             pool.signal(signal.SIGTERM)
             if words not in ('SIGTERM', 'SIGKILL'):
                 pool.wait_for(words)
@@ -293,7 +293,7 @@ class Jobs(Steps):
         pid, = self.texts(1)
         os.kill(pid, signal.SIGSTOP)
         self.resize(1)
-        pool.wait_for('rank 1 has not left within 1 s, and is ended')
+        pool.wait_for('rank 1 was removed, but stays after 1 s, so its process is ended')
         until(lambda: not is_alive(pid), 'the stopped worker has ended', process=pool)
         self.await_steps((0,), pool)
         self.finish(pool)
