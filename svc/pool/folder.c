@@ -25,9 +25,9 @@
 #define MARK "gradpool-pool"
 #define VERSION 1
 
-static bool folder_file(const struct pool_folder *folder, const char *name, char path[PATH_MAX])
+static void folder_file(const struct pool_folder *folder, const char *name, char path[PATH_MAX])
 {
-    return snprintf(path, PATH_MAX, "%s/%s", folder->path, name) < PATH_MAX;
+    snprintf(path, PATH_MAX, "%s/%.*s", folder->path, FOLDER_NAME_BYTES, name);
 }
 
 /* --- lock --- */
@@ -47,8 +47,7 @@ static int folder_lock(struct pool_folder *folder, struct err *err)
     const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
     uint64_t deadline_ns = clock_now_ns() + LOCK_NS;
     char path[PATH_MAX], pid[16];
-    if (!folder_file(folder, "lock", path))
-        return err_set(err, -ENAMETOOLONG, "folder %s: the path is too long", folder->path);
+    folder_file(folder, "lock", path);
     folder->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (folder->lock_fd < 0)
         return err_set(err, -errno, "%s: %s", path, strerror(errno));
@@ -96,8 +95,7 @@ static int state_read(struct pool_folder *f, struct err *err)
 {
     char path[PATH_MAX], line[256] = "";
     int version = 0;
-    if (!folder_file(f, "state", path))
-        return err_set(err, -ENAMETOOLONG, "folder %s: the path is too long", f->path);
+    folder_file(f, "state", path);
     FILE *file = fopen(path, "re");
     if (!file)
         return errno == ENOENT ? 0 : err_set(err, -errno, "%s: %s", path, strerror(errno));
@@ -125,8 +123,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
 int folder_store(const struct pool_folder *folder, struct err *err)
 {
     char path[PATH_MAX], next[PATH_MAX];
-    if (!folder_file(folder, "state", path) || !folder_file(folder, "state.next", next))
-        return err_set(err, -ENAMETOOLONG, "folder %s: the path is too long", folder->path);
+    folder_file(folder, "state", path);
+    folder_file(folder, "state.next", next);
     FILE *file = fopen(next, "we");
     if (!file || !state_write(folder, file) || rename(next, path) < 0)
         return err_set(err, -errno,
@@ -146,16 +144,26 @@ static uint64_t random_number(void)
     return number;
 }
 
+/* Creates the folder, and resolves its path: the caller may change its own folder later. */
+static int folder_make(const char *path, struct pool_folder *folder)
+{
+    char whole[PATH_MAX];
+    if ((mkdir(path, 0700) < 0 && errno != EEXIST) || !realpath(path, whole))
+        return -errno;
+    size_t bytes = strlen(whole) + 1;
+    if (bytes > sizeof folder->path)
+        return -ENAMETOOLONG;
+    memcpy(folder->path, whole, bytes);
+    return 0;
+}
+
 int folder_open(const char *path, struct pool_folder *ret_folder, struct err *err)
 {
     struct pool_folder folder = {.lock_fd = -1, .founders = 1};
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return err_set(err, -errno, "folder %s: %s; give another --folder", path, strerror(errno));
-    if (!realpath(path, folder.path))
-        return err_set(err, -errno, "folder %s: %s; give another --folder", path, strerror(errno));
-    int error = folder_lock(&folder, err);
-    if (error == 0)
-        error = state_read(&folder, err);
+    int error = folder_make(path, &folder);
+    if (error < 0)
+        return err_set(err, error, "folder %s: %s; give another --folder", path, strerror(-error));
+    error = folder_lock(&folder, err) ?: state_read(&folder, err);
     if (error < 0) {
         folder_close(&folder);
         return error;
@@ -177,8 +185,7 @@ void folder_log_path(const struct pool_folder *folder, uint32_t rank, char path[
 {
     char name[32];
     snprintf(name, sizeof name, "rank-%u.log", rank);
-    if (!folder_file(folder, name, path))
-        path[0] = 0; /* no such path is possible: the longer path of the state was written */
+    folder_file(folder, name, path);
 }
 
 int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err *err)

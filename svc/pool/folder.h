@@ -9,9 +9,10 @@
 #include <limits.h>
 
 #define FOLDER_JOB_BYTES 128 /* with the zero byte */
+#define FOLDER_NAME_BYTES 32 /* longest name of a file */
 
 struct pool_folder {
-    char path[PATH_MAX];
+    char path[PATH_MAX - FOLDER_NAME_BYTES - 1];
     int lock_fd;
     uint64_t pool;    /* random number of this folder */
     uint64_t program; /* hash of the program and its arguments */

@@ -64,8 +64,10 @@ static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *
     if (error < 0)
         return error;
     if (most > 0 && rank >= most)
-        return client_error(-EINVAL, "%s is %u, but " MOST_NAME " is %u; expected a rank below it",
-                            rank_name, rank, most);
+        return client_error(-EINVAL,
+                            "%s is %u, but %s is %u; expected a rank below the largest number of "
+                            "workers",
+                            rank_name, rank, MOST_NAME, most);
     if (most == 0 && rank >= size)
         return client_error(
             -EINVAL,

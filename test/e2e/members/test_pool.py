@@ -86,7 +86,8 @@ class Scripts(unittest.TestCase):
     def test_a_command_that_is_not_found_is_named(self):
         pool = self.pool('--workers', 2, '/nowhere/train', '--epochs', 3)
         self.assertEqual(pool.wait(), 127)
-        self.assertIn("program '/nowhere/train' cannot be executed: No such file", pool.text())
+        self.assertIn("program '/nowhere/train' cannot be executed: No such file or directory; "
+                      'give the path of a program (no worker runs)', pool.text())
         self.assertEqual(pool.carriers(), {})
 
     def test_a_command_that_is_not_in_the_path_is_named(self):
@@ -103,7 +104,9 @@ class Scripts(unittest.TestCase):
         self.assertIn('the rank has failed 3 times without a step, and all workers are ended',
                       pool.text())
         self.assertEqual(pool.log_of(0).count('no data'), 3)
+        self.assertIn('gradpool run: rank 0 of job run-', pool.log_of(0))
         self.assertIn('start 3', pool.log_of(0))
+        self.assertRegex(pool.text(), 'gradpool run: job .*: 1 workers, up to 3; logs: ')
 
     def test_a_worker_knows_its_place(self):
         names = ('RANK', 'GRADPOOL_RANK', 'GRADPOOL_SIZE', 'GRADPOOL_WORKERS_MAX', 'GRADPOOL_JOB',
@@ -190,7 +193,61 @@ class Scripts(unittest.TestCase):
         third = self.pool('--workers', 1, 'true', name='third')
         self.assertEqual(third.wait(), 1)
         self.assertIn('1 workers of another command train there', third.text())
+        fourth = self.pool('--job', 'other', '--workers', 1, 'sh', '-c', 'exec sleep 5000',
+                           name='fourth')
+        self.assertEqual(fourth.wait(), 1)
+        self.assertRegex(fourth.text(), '1 workers of job run-.* train there, not of job other; '
+                         'give another --folder')
         self.assertEqual(list(first.carriers()), [worker])
+
+    def test_a_rank_above_the_largest_number_is_not_adopted(self):
+        script = ('sh', '-c', 'exec sleep 5000')
+        first = self.pool('--workers', 3, *script)
+        until(lambda: len(sleepers(first.pid)) == 3, 'the workers run', process=first)
+        first.kill()
+        second = Pool(self.folder, '--workers-max', 2, *script, name='second')
+        self.addCleanup(second.end)
+        self.assertEqual(second.wait(), 1)
+        self.assertIn('rank 2 trains there, so --workers-max 2 is too small; give 3 or more',
+                      second.text())
+        self.assertEqual(len(first.carriers()), 3)
+
+    def test_a_folder_that_cannot_be_used_is_named(self):
+        pool = self.pool('--folder', f'{self.folder}/missing/place', 'true')
+        self.assertEqual(pool.wait(), 1)
+        self.assertIn('missing/place: No such file or directory; give another --folder',
+                      pool.text())
+        place = pathlib.Path(self.folder) / 'place'
+        place.mkdir()
+        (place / 'state').write_text('gradpool-pool 1\npool 1\nranks 3\n')
+        pool = self.pool('true')
+        self.assertEqual(pool.wait(), 1)
+        self.assertIn("'ranks 3' is no line of a pool's state; give another --folder, or remove "
+                      'the file when no worker of the folder runs', pool.text())
+        (place / 'state').unlink()
+        (place / 'state.next').mkdir()
+        pool = self.pool('true')
+        self.assertEqual(pool.wait(), 1)
+        self.assertIn('cannot be written: Is a directory; free space, or give another --folder',
+                      pool.text())
+
+    def test_a_worker_that_fails_after_the_training_gives_the_exit_code(self):
+        script = '[ $RANK = 0 ] && exit 0; while [ ! -e go ]; do sleep 0.05; done; exit 3'
+        pool = self.pool('--workers', 2, 'env', '-C', self.folder, 'sh', '-c', script)
+        until(lambda: len(pool.carriers()) > 0, 'a worker runs', process=pool)
+        until(lambda: all(rank == 1 for rank, _ in pool.carriers().values()), 'rank 0 has ended',
+              process=pool)
+        (pathlib.Path(self.folder) / 'go').touch()
+        self.assertEqual(pool.wait(), 3)
+        self.assertIn('rank 1: the worker ended with exit code 3 after the end of the training; '
+                      'see ', pool.text())
+
+    def test_a_worker_that_never_joins_is_ended_after_the_training(self):
+        pool = self.pool('--workers', 2, '--leave-timeout', 0.1, 'sh', '-c',
+                         '[ $RANK = 0 ] && exit 0; exec sleep 5000')
+        self.assertEqual(pool.wait(), 0)
+        self.assertIn('rank 1 had not trained at the end of the training, and was ended; start '
+                      'fewer workers, or train for longer', pool.text())
 
     def test_a_pool_needs_a_size_that_fits(self):
         for words, text in ((('--workers', 4), '--workers-max is the larger number'),
@@ -199,6 +256,13 @@ class Scripts(unittest.TestCase):
             pool = self.pool(*words, 'true')
             self.assertEqual(pool.wait(), 2)
             self.assertIn(text, pool.text())
+        for words, text in ((('--folder', 'x'), '--folder is for a job that may grow: give '
+                             '--workers-max, too'),
+                            (('--workers-max', 2, '--job', 'a/b'), '--job has a slash, so it '
+                             'names no folder: give --folder, too')):
+            done = harness.run([GRADPOOL, 'run', *words, 'true'], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(text, done.stderr)
 
 
 class Jobs(Steps):
@@ -209,10 +273,10 @@ class Jobs(Steps):
         self.fast = self.folder / 'fast'
         self.lines = {}
 
-    def pool(self, *options, workers=2, name='pool'):
-        pool = Pool(self.folder, '--workers', workers, '--workers-max', 4, '--job', 'deal',
-                    '--endpoint', self.service.endpoint, *options, TOOLS / 'elastic_worker', 'env',
-                    0, 0, SAMPLES, BATCH, EPOCHS, 0, 1, self.folder / 'log', name=name,
+    def pool(self, *options, name='pool', before=()):
+        pool = Pool(self.folder, '--workers', 2, '--workers-max', 4, '--job', 'deal', '--endpoint',
+                    self.service.endpoint, *options, *before, TOOLS / 'elastic_worker', 'env', 0,
+                    0, SAMPLES, BATCH, EPOCHS, 0, 1, self.folder / 'log', name=name,
                     environment={'ELASTIC_WORKER_COMPUTES': str(self.fast)})
         self.addCleanup(pool.end)
         return pool
@@ -307,7 +371,7 @@ class Jobs(Steps):
         pool.kill()
         self.await_steps((0, 1), pool)
         second = self.pool(name='second')
-        second.wait_for('job deal: adopted 2 workers')
+        second.wait_for('job deal: adopted 2 workers of an earlier gradpool run; logs: ')
         self.assertEqual(second.carriers(), before)
         self.resize(3)
         self.await_text(2, 'carries', second)
@@ -340,7 +404,8 @@ class Jobs(Steps):
         pool = self.pool()
         self.await_steps((0, 1), pool)
         self.service.serve.kill()
-        pool.wait_for('job deal: its size is unknown')
+        pool.wait_for('workers that run train on')
+        self.assertIn('job deal: its size is unknown: ', pool.text())
         self.await_steps((0, 1), pool)
         self.service.start(name='again')
         pool.wait_for('job deal: its size is known again')
@@ -348,10 +413,61 @@ class Jobs(Steps):
         self.await_text(2, 'carries', pool)
         self.finish(pool)
 
+    def test_the_others_train_on_without_a_rank_that_fails(self):
+        pool = self.pool(before=('sh', '-c', '[ $RANK = 2 ] && exit 5; exec "$@"', 'sh'))
+        self.await_steps((0, 1), pool)
+        self.resize(3)
+        pool.wait_for('rank 2: the worker ended with exit code 5; the rank has failed 3 times '
+                      'without a step, and the others train on; see ')
+        self.await_steps((0, 1), pool)
+        self.finish(pool)
+        self.check_all()
+
+    def test_the_end_of_an_adopted_worker_that_never_joined_is_unknown(self):
+        words = ('--job', 'idle', '--workers-max', 2, '--endpoint', self.service.endpoint, 'sh',
+                 '-c', 'exec sleep 5000')
+        first = Pool(self.folder, *words)
+        self.addCleanup(first.end)
+        until(lambda: len(sleepers(first.pid)) == 1, 'the worker runs', process=first)
+        pid, = sleepers(first.pid)
+        first.kill()
+        second = Pool(self.folder, *words, name='second')
+        self.addCleanup(second.end)
+        second.wait_for('job idle: adopted 1 workers')
+        os.kill(pid, signal.SIGKILL)
+        self.assertEqual(second.wait(), 1)
+        self.assertIn('rank 0 was started by an earlier gradpool run and has ended; the service '
+                      'does not know whether it has trained; see ', second.text())
+
+    def test_a_program_with_a_fixed_number_of_workers_trains(self):
+        push = f'exec {harness.BENCH} push --job fixed --rank $RANK --workers 2 --rounds 100000000'
+        pool = Pool(self.folder, '--job', 'fixed', '--workers', 2, '--workers-max', 4,
+                    '--endpoint', self.service.endpoint, 'sh', '-c', push)
+        self.addCleanup(pool.end)
+        pool.wait_for('job fixed trains with a fixed number of workers, because the program joins '
+                      'without workers_max; use gradpool.elastic.Run, or join with '
+                      'GRADPOOL_WORKERS_MAX')
+        pool.signal(signal.SIGTERM)
+        self.assertEqual(pool.wait(), 143)
+
+    def test_two_jobs_of_one_name_are_told_apart(self):
+        keys = [self.service.tenant_key(name) for name in ('acme', 'bolt')]
+        for i, key in enumerate(keys):
+            self.service.worker('twice', 0, 2, name=f'twice.{i}', environment=key)
+        until(lambda: self.service.ask('jobs').stdout.count('twice') == 2, 'both jobs exist')
+        pool = Pool(self.folder, '--job', 'twice', '--workers-max', 2, '--endpoint',
+                    f'unix:{self.service.state}/control.sock', 'sh', '-c', 'exec sleep 5000')
+        self.addCleanup(pool.end)
+        pool.wait_for('more than one tenant has a job twice; give this one another name with --job')
+        pool.signal(signal.SIGTERM)
+        self.assertEqual(pool.wait(), 143)
+
     def test_a_resize_that_is_not_possible_names_the_reason(self):
         for words, code, text in ((('deal', '2'), 3, 'there is no job deal'),
                                   (('deal',), 2, 'missing: WORKERS'),
-                                  (('deal', 'x'), 2, 'x: expected JOB, then WORKERS')):
+                                  (('deal', 'x'), 2, 'x: expected JOB, then WORKERS, a number'),
+                                  (('deal', '2', '3'), 2, "'3': one argument too many; give the "
+                                   'job and its number of workers')):
             answer = self.service.ask('resize', *words)
             self.assertEqual(answer.returncode, code, answer.stderr)
             self.assertIn(text, answer.stderr)

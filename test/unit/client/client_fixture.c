@@ -22,6 +22,7 @@ gp_job *jobs[WORKERS];
 
 static const char *const variables[] = {"GRADPOOL_RANK",
                                         "GRADPOOL_SIZE",
+                                        "GRADPOOL_WORKERS_MAX",
                                         "GRADPOOL_JOB",
                                         "GRADPOOL_ENDPOINT",
                                         "GRADPOOL_TRANSPORT",
