@@ -162,7 +162,8 @@ int folder_open(const char *path, struct pool_folder *ret_folder, struct err *er
     struct pool_folder folder = {.lock_fd = -1, .founders = 1};
     int error = folder_make(path, &folder);
     if (error < 0)
-        return err_set(err, error, "folder %s: %s; give another --folder", path, strerror(-error));
+        return err_set(err, error, "folder %s cannot be used: %s; give another --folder", path,
+                       strerror(-error));
     error = folder_lock(&folder, err) ?: state_read(&folder, err);
     if (error < 0) {
         folder_close(&folder);
