@@ -212,9 +212,10 @@ class Scripts(unittest.TestCase):
         self.assertEqual(len(first.carriers()), 3)
 
     def test_a_folder_that_cannot_be_used_is_named(self):
-        pool = self.pool('--folder', f'{self.folder}/missing/place', 'true')
+        missing = f'{self.folder}/missing/place'
+        pool = self.pool('--folder', missing, 'true')
         self.assertEqual(pool.wait(), 1)
-        self.assertIn(f'folder {self.folder}/missing/place cannot be used: ', pool.text())
+        self.assertIn(f'folder {missing} cannot be used: ', pool.text())
         place = pathlib.Path(self.folder) / 'place'
         place.mkdir()
         (place / 'state').write_text('gradpool-pool 1\npool 1\nranks 3\n')

@@ -75,8 +75,8 @@ static void a_late_worker_has_a_rank_between_the_sizes(void **state)
     gp_job_spec spec;
     fixture_set("GRADPOOL_RANK", "3");
     fixture_set("GRADPOOL_SIZE", "2");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "GRADPOOL_RANK is 3",
-           "GRADPOOL_SIZE is 2", NULL);
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "GRADPOOL_RANK is 3", "GRADPOOL_SIZE is 2",
+           NULL);
     fixture_set("GRADPOOL_WORKERS_MAX", "4");
     ok(gp_job_spec_from_environment(&spec));
     assert_int_equal(spec.rank, 3);
