@@ -18,6 +18,7 @@ struct worker_pool {
     bool had_children;  /* at the start, so not every child is a descendant of a worker */
     bool awaits_look;   /* workers were adopted, and the job has not been seen yet */
     bool is_fixed_told; /* the user knows that the job cannot change its size */
+    bool is_too_large;  /* the last look has shown a size above --workers-max */
     bool is_unseen;     /* the last look has failed */
 };
 

@@ -117,6 +117,17 @@ static void tell_fixed(struct worker_pool *pool, const struct pool_look *look)
              pool->folder.job);
 }
 
+static void tell_too_large(struct worker_pool *pool, const struct pool_look *look)
+{
+    uint32_t most = pool->options->workers_max;
+    bool is_too_large = look->has_job && look->wanted > most;
+    if (is_too_large && !pool->is_too_large)
+        pool_say("job %s: %u workers are wanted, but --workers-max is %u, so no more are started; "
+                 "resize the job, or start workers by hand",
+                 pool->folder.job, look->wanted, most);
+    pool->is_too_large = is_too_large;
+}
+
 static void tell_unseen(struct worker_pool *pool, int error, const struct err *err)
 {
     bool is_unseen = error < 0;
@@ -141,6 +152,7 @@ static void take_look(struct worker_pool *pool)
     if (error < 0)
         return;
     tell_fixed(pool, &look);
+    tell_too_large(pool, &look);
     if (ranks_looked(&pool->ranks, &look, now_ns) && !pool->awaits_look)
         pool_say("job %s: %u workers, from %u", pool->folder.job, look.wanted, wanted);
     if (pool->awaits_look && look.has_job) {

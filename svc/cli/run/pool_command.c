@@ -11,6 +11,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #define FOLDER_PREFIX "gradpool-"
 #define JOB_BYTES_MAX 127
@@ -87,6 +89,10 @@ static int sight_look(void *context, const char *job, struct pool_look *ret_look
 
 /* --- command --- */
 
+/* The pool may have the key of a tenant. Its workers are dumpable again when they have executed
+ * their program. */
+static void protect_key(void) { (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
+
 static const char *pool_find_mistake(const struct run_pool *o)
 {
     if (o->job && (!*o->job || strlen(o->job) > JOB_BYTES_MAX || !text_is_harmless(o->job)))
@@ -116,5 +122,8 @@ int run_pool(const struct run_pool *o)
                                          .program = o->program,
                                          .look = sight_look,
                                          .context = &sight};
-    return pool_run(&options);
+    protect_key();
+    int code = pool_run(&options);
+    fflush(NULL);
+    _exit(code); /* no exit handler of a library runs beside the thread of the looks */
 }

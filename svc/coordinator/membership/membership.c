@@ -77,9 +77,52 @@ static uint32_t founding_after(const struct job *job, uint32_t workers)
     return rank;
 }
 
+static int members_check_resize(const struct job *job, uint32_t workers, struct err *err)
+{
+    if (job->failure)
+        return err_set(err, -ECONNRESET, "job %s has failed: %s", job->name, job->failure);
+    if (!job->terms->is_elastic)
+        return err_set(err, -EOPNOTSUPP,
+                       "job %s cannot change its %u workers; join with workers_max, or with "
+                       "on_worker_loss GP_CONTINUE",
+                       job->name, job->workers);
+    if (workers < 1 || workers > job->workers)
+        return err_set(err, -EINVAL,
+                       "job %s cannot have %u workers; expected 1 to %u, its workers_max",
+                       job->name, workers, job->workers);
+    return 0;
+}
+
+int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
+                      struct err *err)
+{
+    uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
+    int error = members_check_resize(job, workers, err);
+    if (error < 0)
+        return error;
+    job->ranks->founding = founding_after(job, workers);
+    job->ranks->wanted = workers;
+    job->ranks->version++;
+    error = keep(job, err);
+    if (error < 0) {
+        job->ranks->wanted = wanted;
+        job->ranks->founding = founding;
+        job->ranks->version--;
+        return error;
+    }
+    job->ranks->changed_ns = clock_now_ns();
+    job->ranks->is_growing = grower && workers > members_count(job);
+    job->ranks->grower = grower ? grower->rank : 0;
+    entering_asked_for(job);
+    log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
+    members_tell(job, NULL);
+    regrouping_check(job);
+    return 0;
+}
+
 /* Returns the job of a worker's request, or the job that an operator's request names. NULL: the
  * request was refused. */
-static struct job *resized_job(struct peer *p, const envelope *message)
+static struct job *members_resized(struct peer *p, const envelope *message)
 {
     const WIRE(ResizeRequest) *request = message->resize_request;
     if (p->role == GRADPOOL__WIRE__ROLE__ROLE_OPERATOR)
@@ -89,49 +132,14 @@ static struct job *resized_job(struct peer *p, const envelope *message)
     return p->session ? p->session->job : NULL;
 }
 
-static bool may_resize(struct peer *p, uint64_t request, const struct job *job, uint32_t workers)
-{
-    if (job->failure)
-        peer_fail(p, request, -ECONNRESET, "job %s has failed: %s", job->name, job->failure);
-    else if (!job->terms->is_elastic)
-        peer_fail(p, request, -EOPNOTSUPP,
-                  "job %s cannot change its %u workers; join with workers_max, or with "
-                  "on_worker_loss GP_CONTINUE",
-                  job->name, job->workers);
-    else if (workers < 1 || workers > job->workers)
-        peer_fail(p, request, -EINVAL,
-                  "job %s cannot have %u workers; expected 1 to %u, its workers_max", job->name,
-                  workers, job->workers);
-    else
-        return true;
-    return false;
-}
-
 void members_handle_resize(struct peer *p, const envelope *message)
 {
-    uint32_t workers = message->resize_request->workers;
     struct err err;
-    struct job *job = resized_job(p, message);
-    if (!job || !may_resize(p, message->id, job, workers))
+    struct job *job = members_resized(p, message);
+    if (!job)
         return;
-    uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
-    job->ranks->founding = founding_after(job, workers);
-    job->ranks->wanted = workers;
-    job->ranks->version++;
-    int error = keep(job, &err);
-    if (error < 0) {
-        job->ranks->wanted = wanted;
-        job->ranks->founding = founding;
-        job->ranks->version--;
+    int error = members_resize_to(job, message->resize_request->workers, p->session, &err);
+    if (error < 0)
         return peer_fail(p, message->id, error, "%s", err.text);
-    }
-    job->ranks->changed_ns = clock_now_ns();
-    /* an operator's request holds no rank in gp_job_resize() */
-    job->ranks->is_growing = p->session && workers > members_count(job);
-    job->ranks->grower = p->session ? p->session->rank : 0;
-    entering_asked_for(job);
-    log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
-    members_tell(job, NULL);
-    regrouping_check(job);
     peer_reply_done(p, message->id);
 }

@@ -449,6 +449,21 @@ class Jobs(Steps):
         pool.signal(signal.SIGTERM)
         self.assertEqual(pool.wait(), 143)
 
+    def test_a_size_above_the_largest_number_is_told(self):
+        worker = ' '.join(map(str, (TOOLS / 'elastic_worker', '$RANK 2 3', SAMPLES, BATCH, EPOCHS,
+                                    0, 1, self.folder / 'log.$RANK.0')))
+        pool = Pool(self.folder, '--job', 'deal', '--workers', 2, '--workers-max', 2,
+                    '--endpoint', self.service.endpoint, 'sh', '-c', f'exec {worker}',
+                    environment={'ELASTIC_WORKER_COMPUTES': str(self.fast)})
+        self.addCleanup(pool.end)
+        self.await_steps((0, 1), pool)
+        self.resize(3)
+        pool.wait_for('job deal: 3 workers are wanted, but --workers-max is 2, so no more are '
+                      'started; resize the job, or start workers by hand')
+        self.resize(2)
+        self.finish(pool)
+        self.check_all_once()
+
     def test_two_jobs_of_one_name_are_told_apart(self):
         keys = [self.service.tenant_key(name) for name in ('acme', 'bolt')]
         for i, key in enumerate(keys):
