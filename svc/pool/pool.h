@@ -21,8 +21,9 @@ struct pool_options {
 };
 
 /* Runs the workers until they have ended. If the folder has living workers of an earlier pool, they
- * are adopted. Called once in a process. Messages are written to standard error. Returns the exit
- * code: 0 if the job was trained. */
+ * are adopted. Messages are written to standard error. Returns the exit code: 0 if the job was
+ * trained. Called once in a process. The thread of the looks uses `options` until the process ends,
+ * so the caller ends it with _exit(). */
 int pool_run(const struct pool_options *options);
 
 #endif
