@@ -211,12 +211,12 @@ typedef struct gp_job_spec {
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
- * and sets all other fields to 0. The first pair that is set counts: GRADPOOL_RANK/_SIZE, then
- * those of torchrun, horovodrun, Open MPI, MVAPICH2, jsrun, Flux, PMI, bpslaunch, srun (table in
+ * workers_max from GRADPOOL_WORKERS_MAX, and sets all other fields to 0. The first pair that is set
+ * counts: GRADPOOL_RANK/_SIZE, then those of torchrun, horovodrun, Open MPI and others (table in
  * client/README.md). `name` is GRADPOOL_JOB, or NULL; it points into the environment.
  * Errors: -ENOENT no pair is set; -EINVAL a value is not a number, one variable of a pair is
- * missing, rank >= size, or the size is 1 although a variable of another launcher shows several
- * processes. */
+ * missing, rank >= size without a larger workers_max, or the size is 1 although a variable of
+ * another launcher shows several processes. */
 GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
 
 /* Joins a job as one rank, without waiting for the other ranks. `spec` is copied. `*ret_job` is to

@@ -197,14 +197,15 @@ static const struct cli_command commands[] = {
     {"stop", "end a service: its jobs, its aggregators, then itself", cli_stop, true, true},
     {"tenant", "make, list and revoke the keys of tenants", cli_tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
+    {"resize", "change the number of workers of a job while it trains", cli_resize, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
     {"version", "print the version", version, false, false},
     {0},
 };
 
 /* Protects processes that may have keys: other processes of the user cannot read their memory, they
- * write no core dump, and their children gain no privileges. `run` has no key and starts programs
- * of the user, so it is not protected. */
+ * write no core dump, and their children gain no privileges. `run` starts programs of the user, so
+ * it is not protected; as a pool it protects its own memory. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

@@ -18,7 +18,8 @@ import tempfile
 # path counts.
 SERVICE = {'svc/aggregator', 'svc/lane', 'svc/replica', 'svc/coordinator', 'svc/cli', 'svc/ops',
            'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/proto', 'svc/host',
-           'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'packer', 'migrator'}
+           'svc/reduce', 'svc/state', 'svc/timeline', 'svc/base', 'svc/view', 'svc/pool', 'packer',
+           'migrator'}
 ARROWS = {
     'packer': set(),
     'migrator': set(),
@@ -42,9 +43,10 @@ ARROWS = {
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',
                         'svc/wire', 'svc/proto', 'svc/host', 'svc/view',
                         'svc/base'},  # for the names and sizes of dtypes
+    'svc/pool': {'svc/base'},
     # for the JSON of --json
-    'svc/cli': {'svc/ops', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric', 'svc/channel',
-                'svc/endpoint', 'svc/wire', 'svc/base'},
+    'svc/cli': {'svc/ops', 'svc/pool', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric',
+                'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/ops': {'svc/view', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc': SERVICE,
     'client': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/state',

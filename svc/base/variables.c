@@ -92,6 +92,7 @@ static const char *const known[] = {
     "TIMELINE",
     "TIMEOUT_MS",
     "TRANSPORT",
+    "WORKERS_MAX",
     "WORKER_TIMEOUT",
     NULL,
 };

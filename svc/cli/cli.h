@@ -95,6 +95,7 @@ int cli_explain(int argc, char **argv);
 int cli_tenant(int argc, char **argv);
 int cli_move(int argc, char **argv);
 int cli_run(int argc, char **argv);
+int cli_resize(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_stop(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);

@@ -42,6 +42,7 @@ static const struct {
     {BODY(DECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, declare_handle},
     {BODY(UNDECLARE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, undeclare_handle},
     {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, members_handle_resize},
+    {BODY(RESIZE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, members_handle_resize},
     {BODY(ENTER_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, entering_handle},
     {BODY(HELD_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, holding_handle},
     {BODY(STAGE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, stages_handle},
@@ -86,6 +87,7 @@ static void refuse(struct peer *p, const envelope *message, int code, const char
 
 void requests_handle(struct peer *p, const envelope *message)
 {
+    bool is_known = false;
     if (p->aggregator)
         liveness_heard(p->aggregator);
     for (size_t i = 0; i < sizeof handlers / sizeof *handlers; i++) {
@@ -93,9 +95,11 @@ void requests_handle(struct peer *p, const envelope *message)
             continue;
         if (handlers[i].role == (int)p->role)
             return handlers[i].handle(p, message);
+        is_known = true;
+    }
+    if (is_known)
         return refuse(p, message, -EPERM,
                       "this request is not allowed on a connection of this role");
-    }
     if (p->aggregator && channel_is_reply(message))
         return call_answer(p->aggregator, message);
     refuse(p, message, -EOPNOTSUPP, "gradpool serve does not answer this message");

@@ -23,6 +23,8 @@ static const struct launcher {
     {"DMLC_WORKER_ID", "DMLC_NUM_WORKER", "BYTEPS_LOCAL_RANK", "BYTEPS_LOCAL_SIZE"}, /* bpslaunch */
 };
 
+#define MOST_NAME "GRADPOOL_WORKERS_MAX"
+
 /* More variables with a size. A launcher sets its variable only for processes that it has
  * started. */
 static const char *const more_sizes[] = {"SLURM_STEP_NUM_TASKS", "BYTEPS_LOCAL_SIZE",
@@ -44,19 +46,35 @@ static int parse(const char *name, const char *partner, uint32_t least, uint32_t
     return 0;
 }
 
+/* Reads GRADPOOL_WORKERS_MAX: a launcher that lets the job grow sets it beside GRADPOOL_RANK and
+ * GRADPOOL_SIZE. A late worker has a rank from the size on. */
+static int read_most(const char *size_name, uint32_t size, uint32_t *ret_most)
+{
+    bool is_set = strcmp(size_name, launchers[0].size) == 0 && getenv(MOST_NAME);
+    *ret_most = 0;
+    return is_set ? parse(MOST_NAME, size_name, size, CLIENT_WORKERS_MAX, ret_most) : 0;
+}
+
 static int read_pair(const char *rank_name, const char *size_name, gp_job_spec *ret_spec)
 {
-    uint32_t rank = 0, size = 0;
+    uint32_t rank = 0, size = 0, most = 0;
     int error = parse(size_name, rank_name, 1, CLIENT_WORKERS_MAX, &size)
-                    ?: parse(rank_name, size_name, 0, UINT32_MAX, &rank);
+                    ?: parse(rank_name, size_name, 0, UINT32_MAX, &rank)
+                    ?: read_most(size_name, size, &most);
     if (error < 0)
         return error;
-    if (rank >= size)
+    if (most > 0 && rank >= most)
+        return client_error(-EINVAL,
+                            "%s is %u, but %s is %u; expected a rank below the largest number of "
+                            "workers",
+                            rank_name, rank, MOST_NAME, most);
+    if (most == 0 && rank >= size)
         return client_error(
             -EINVAL,
             "%s is %u, but %s is %u; the first rank is 0, so the last one is the size minus 1",
             rank_name, rank, size_name, size);
-    *ret_spec = (gp_job_spec){.name = getenv("GRADPOOL_JOB"), .rank = rank, .workers = size};
+    *ret_spec = (gp_job_spec){
+        .name = getenv("GRADPOOL_JOB"), .rank = rank, .workers = size, .workers_max = most};
     return 0;
 }
 

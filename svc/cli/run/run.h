@@ -1,9 +1,19 @@
-/* Option table of `run`. */
+/* Options of `run` and `resize`; a job whose size may change. */
 #ifndef GRADPOOL_CLI_RUN_RUN_H
 #define GRADPOOL_CLI_RUN_RUN_H
 
 #include "svc/cli/options/knobs.h"
 
-extern const struct knob run_knobs[];
+extern const struct knob run_knobs[], resize_knobs[];
+
+/* Options of `run` with --workers-max. */
+struct run_pool {
+    const char *endpoint, *job, *folder; /* NULL: the option is not set */
+    uint32_t workers, workers_max;
+    uint64_t leave_ms;
+    char **program;
+};
+/* Runs a pool with one job. Returns the exit code. */
+int run_pool(const struct run_pool *options);
 
 #endif

@@ -18,11 +18,18 @@
 
 #define WORKERS_MAX 768
 #define HERE "127.0.0.1"
+#define LEAVE_MAX_S 1000000
+#define LEAVE_DEFAULT_MS 30000
 
-enum { WORKERS, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+enum { WORKERS, MOST, FOLDER, LEAVE, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
+    [MOST] = {"workers-max", "N", "the job may grow to this number of workers: see below"},
+    [FOLDER] = {"folder", "DIR",
+                "with --workers-max: folder of logs and state (default: gradpool-JOB)"},
+    [LEAVE] = {"leave-timeout", "S",
+               "with --workers-max: seconds in which a removed worker leaves (default: 30)"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -40,6 +47,7 @@ const struct knob run_knobs[] = {
 
 struct run {
     uint32_t workers, nodes, node;
+    struct run_pool pool;
     const char *endpoint, *job, *master, *port;
     char name[UNIQUE_BYTES], host[256], free_port[8];
     bool is_plain;
@@ -77,6 +85,9 @@ static int set(void *context, int index, const char *value, struct err *err)
     struct endpoint endpoint;
     switch (index) {
     case WORKERS: return set_number(value, 1, &run->workers, err);
+    case MOST: return set_number(value, 1, &run->pool.workers_max, err);
+    case FOLDER: run->pool.folder = value; return 0;
+    case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -116,9 +127,15 @@ static void parse(int argc, char **argv, struct run *ret_run)
                  "those that are left get SIGTERM, and 5 s after that SIGKILL; each further "
                  "signal brings the next of these at once. When one has failed, the others get "
                  "SIGTERM at once.\n\n"
+                 "With --workers-max the job can change its size while it trains: `gradpool resize "
+                 "JOB N'. The program is one for which workers join and leave "
+                 "(gradpool.elastic.Run). Workers write to files of the folder. A worker that "
+                 "dies is started again after 1, 2, 4, ... 60 s; one that fails three times "
+                 "without a step is not. If this command is killed, workers train on, and "
+                 "the same command with the same --folder adopts them.\n\n"
                  "Exit code: that of the first worker that failed, 128 and the number where a "
                  "signal has ended it, or this; 0 if none has; 2 a mistake on the command line."};
-    *ret_run = (struct run){.workers = 1, .nodes = 1};
+    *ret_run = (struct run){.workers = 1, .nodes = 1, .pool.leave_ms = LEAVE_DEFAULT_MS};
     knobs_parse(&command, argc, argv, ret_run);
 }
 
@@ -126,6 +143,13 @@ static const char *find_mistake(const struct run *run)
 {
     if (!run->program)
         return "missing: PROGRAM";
+    if (run->pool.workers_max == 0 && run->pool.folder)
+        return "--folder is for a job that may grow: give --workers-max, too";
+    if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)
+        return "--workers-max is the larger number: raise it, or start fewer --workers";
+    if (run->pool.workers_max > 0 && (run->nodes > 1 || run->master || run->is_plain))
+        return "--workers-max is for one host and for logs in files: leave out --nodes, --master "
+               "and --plain";
     if (run->node >= run->nodes)
         return "--node counts from 0 and is below --nodes";
     if (run->nodes * run->workers > WORKERS_MAX)
@@ -191,6 +215,13 @@ int cli_run(int argc, char **argv)
     const char *mistake = find_mistake(&run);
     if (mistake)
         return knobs_mistake("gradpool run", "%s", mistake);
+    if (run.pool.workers_max > 0) {
+        run.pool.workers = run.workers;
+        run.pool.endpoint = run.endpoint;
+        run.pool.job = run.job;
+        run.pool.program = run.program;
+        return run_pool(&run.pool);
+    }
     run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
     int error = run.master ? 0 : find_port(&run);
     if (error < 0) {

@@ -255,9 +255,10 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
         WIRE(WorkerView) *worker = session ? pool_take(pool, sizeof *worker) : NULL;
         if (!worker)
             continue;
-        *worker =
-            MESSAGE_PART(WorkerView, worker_view, .rank = rank, .node = session->node,
-                         .pid = session->pid, .state = (char *)session_state_name(session->state));
+        bool enters = session->state == SESSION_JOINED && members_is_new(job, rank);
+        *worker = MESSAGE_PART(
+            WorkerView, worker_view, .rank = rank, .node = session->node, .pid = session->pid,
+            .state = enters ? (char *)"entering" : (char *)session_state_name(session->state));
         view->ranks[view->n_ranks++] = worker;
     }
 }
@@ -354,7 +355,8 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
         .state = (char *)jobs_state(job), .failure = job->failure,
         .waits_for = job->waiting->waits_for, .tensors = (uint32_t)job->tensors_count,
         .tasks = count_tasks(job), .epoch = job->epoch, .shared_loss_ppm = job_shared_loss_ppm(job),
-        .control_ns = session_control_ns(job));
+        .control_ns = session_control_ns(job),
+        .wanted = job->terms->is_elastic ? job->ranks->wanted : 0);
     for (size_t i = 0; i < job->tensors_count; i++)
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     view_add_profile(view, job, residents);

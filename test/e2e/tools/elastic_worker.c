@@ -3,12 +3,15 @@
  * the mean, a checksum of the model, and the samples of this rank.
  *
  * Usage: elastic_worker RANK WORKERS WORKERS_MAX SAMPLES BATCH EPOCHS PREFETCH CONTINUES LOG
+ * RANK `env`: job, rank and numbers of workers are those of the environment, and the log is
+ * LOG.RANK.PID.
  * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
  * AWAITS 1: the steps wait for the resize; 0: another thread waits; 2: another thread waits, and
  * the worker leaves without the end of the resize.
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
- * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file.
+ * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. With
+ * ELASTIC_WORKER_COMPUTES, another path, each step takes 50 ms until that file exists.
  * ELASTIC_WORKER_RESTS: time between two steps, in milliseconds. With ELASTIC_WORKER_HURRIES a
  * worker that has to leave does not wait for its last record, and writes the time of its leave. */
 #include "gradpool_elastic.h"
@@ -163,6 +166,14 @@ static void rest(void)
         nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number(ms)}, NULL);
 }
 
+/* Emulates the time of a gradient, so that a training lasts until a test has seen its events. */
+static void spend_time(void)
+{
+    const char *path = getenv("ELASTIC_WORKER_COMPUTES");
+    if (path && access(path, F_OK) != 0)
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+}
+
 static void train(const gp_step *step, uint64_t batch)
 {
     int count = gp_step_share(job, step->number, samples, batch);
@@ -172,10 +183,13 @@ static void train(const gp_step *step, uint64_t batch)
         exit(1);
     }
     compute(count);
+    spend_time();
     exchange();
     exchange_seldom(step->number);
-    if (step->flags & GP_STEP_ENTERS)
+    if (step->flags & GP_STEP_ENTERS) {
+        has_model = 0; /* also for a new process of one of the first ranks */
         return;
+    }
     for (int e = 0; e < ELEMENTS; e++)
         model[e] -= 0.001f * mean[0][e];
     const void *arrays[] = {model};
@@ -295,16 +309,29 @@ static void await_file(const char *variable, const char *line)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+/* Returns the log of this process; NULL: it cannot be written. */
+static FILE *read_place(char **argv, gp_job_spec *ret_spec)
+{
+    char path[4096];
+    *ret_spec = (gp_job_spec){.name = "deal",
+                              .rank = number(argv[1]),
+                              .workers = number(argv[2]),
+                              .workers_max = number(argv[3])};
+    snprintf(path, sizeof path, "%s", argv[9]);
+    if (strcmp(argv[1], "env") == 0) {
+        must(gp_job_spec_from_environment(ret_spec), "environment");
+        snprintf(path, sizeof path, "%s.%u.%d", argv[9], ret_spec->rank, (int)getpid());
+    }
+    ret_spec->on_worker_loss = number(argv[8]) ? GP_CONTINUE : GP_FAIL;
+    return fopen(path, "w");
+}
+
 int main(int argc, char **argv)
 {
     gp_client *client;
+    gp_job_spec spec;
     if (argc != 10)
         return 2;
-    const gp_job_spec spec = {.name = "deal",
-                              .rank = number(argv[1]),
-                              .workers = number(argv[2]),
-                              .workers_max = number(argv[3]),
-                              .on_worker_loss = number(argv[8]) ? GP_CONTINUE : GP_FAIL};
     const gp_deal deal = {.samples = number(argv[4]),
                           .batch = number(argv[5]),
                           .epochs = number(argv[6]),
@@ -316,7 +343,7 @@ int main(int argc, char **argv)
         {.name = "model", .dtype = GP_F32, .elements = ELEMENTS + 1},
         {.name = "seldom", .dtype = GP_F32, .elements = 1}};
     samples = calloc(deal.batch, sizeof *samples);
-    file = fopen(argv[9], "w");
+    file = read_place(argv, &spec);
     if (!samples || !file)
         return 2;
     setvbuf(file, NULL, _IOLBF, 0);

@@ -20,17 +20,11 @@ struct service_rig rig;
 gp_client *clients[WORKERS];
 gp_job *jobs[WORKERS];
 
-static const char *const variables[] = {"GRADPOOL_RANK",
-                                        "GRADPOOL_SIZE",
-                                        "GRADPOOL_JOB",
-                                        "GRADPOOL_ENDPOINT",
-                                        "GRADPOOL_TRANSPORT",
-                                        "GRADPOOL_TIMEOUT_MS",
-                                        "GRADPOOL_EAGER_BYTES",
-                                        "RANK",
-                                        "WORLD_SIZE",
-                                        "MPI_LOCALNRANKS",
-                                        "GRADPOOL_CONNECT_TIMEOUT_MS"};
+static const char *const variables[] = {
+    "GRADPOOL_RANK",       "GRADPOOL_SIZE",        "GRADPOOL_WORKERS_MAX",
+    "GRADPOOL_JOB",        "GRADPOOL_ENDPOINT",    "GRADPOOL_TRANSPORT",
+    "GRADPOOL_TIMEOUT_MS", "GRADPOOL_EAGER_BYTES", "RANK",
+    "WORLD_SIZE",          "MPI_LOCALNRANKS",      "GRADPOOL_CONNECT_TIMEOUT_MS"};
 
 static const char *const launchers[] = {"HOROVOD_", "OMPI_", "MV2_",   "JSM_",   "FLUX_",
                                         "PMI_",     "DMLC_", "SLURM_", "BYTEPS_"};

@@ -70,6 +70,36 @@ static void each_launcher_overrules_the_launchers_after_it(void **state)
     }
 }
 
+static void a_late_worker_has_a_rank_between_the_sizes(void **state)
+{
+    gp_job_spec spec;
+    fixture_set("GRADPOOL_RANK", "3");
+    fixture_set("GRADPOOL_SIZE", "2");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "GRADPOOL_RANK is 3", "GRADPOOL_SIZE is 2",
+           NULL);
+    fixture_set("GRADPOOL_WORKERS_MAX", "4");
+    ok(gp_job_spec_from_environment(&spec));
+    assert_int_equal(spec.rank, 3);
+    assert_int_equal(spec.workers, 2);
+    assert_int_equal(spec.workers_max, 4);
+    fixture_set("GRADPOOL_WORKERS_MAX", "3");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "GRADPOOL_RANK is 3",
+           "GRADPOOL_WORKERS_MAX is 3; expected a rank below the largest number of workers", NULL);
+    fixture_set("GRADPOOL_WORKERS_MAX", "1");
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "GRADPOOL_WORKERS_MAX is '1'",
+           "from 2 to 768", NULL);
+}
+
+static void the_largest_number_belongs_to_its_own_launcher(void **state)
+{
+    gp_job_spec spec;
+    fixture_set("RANK", "1");
+    fixture_set("WORLD_SIZE", "2");
+    fixture_set("GRADPOOL_WORKERS_MAX", "4");
+    ok(gp_job_spec_from_environment(&spec));
+    assert_int_equal(spec.workers_max, 0);
+}
+
 static void with_one_process_a_machine_the_machine_number_is_the_rank(void **state)
 {
     fixture_set("DMLC_WORKER_ID", "1");
@@ -191,6 +221,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(every_launchers_variables_are_understood),
         CASE(each_launcher_overrules_the_launchers_after_it),
+        CASE(a_late_worker_has_a_rank_between_the_sizes),
+        CASE(the_largest_number_belongs_to_its_own_launcher),
         CASE(with_one_process_a_machine_the_machine_number_is_the_rank),
         CASE(on_one_machine_the_process_number_is_the_rank),
         CASE(machines_and_processes_are_checked),

@@ -109,7 +109,8 @@ class Run:
         """Joins the job. A late worker is refused until the job grows, so the call tries again
         until the deadline."""
         place = control.link().place
-        workers_max = workers_max or place['workers_max']
+        workers_max = (workers_max or place['workers_max']
+                       or int(os.environ.get('GRADPOOL_WORKERS_MAX') or 0))
         if rank is None or workers is None:
             rank, workers = place['rank'], place['workers']
         if rank is None:

@@ -1,0 +1,41 @@
+/* State of the running pool. */
+#ifndef GRADPOOL_POOL_INTERNAL_H
+#define GRADPOOL_POOL_INTERNAL_H
+
+#include "svc/pool/folder.h"
+#include "svc/pool/pool.h"
+#include "svc/pool/process.h"
+#include "svc/pool/watch.h"
+
+struct worker_pool {
+    const struct pool_options *options;
+    struct pool_folder folder;
+    struct pool_ranks ranks;
+    struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
+    struct watch *watch;
+    int signal_fd;
+    int forwarded;      /* signal that ends the workers; 0: none has arrived */
+    bool had_children;  /* at the start, so not every child is a descendant of a worker */
+    bool awaits_look;   /* workers were adopted, and the job has not been seen yet */
+    bool is_fixed_told; /* the user knows that the job cannot change its size */
+    bool is_too_large;  /* the last look has shown a size above --workers-max */
+    bool is_unseen;     /* the last look has failed */
+};
+
+/* Adopts the living workers of an earlier pool of this folder, and ends their processes whose
+ * worker has ended. Returns their number, or an error: they belong to another job or command. */
+int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err);
+/* Returns a hash of a command, to recognise it in the folder. */
+uint64_t pool_program_hash(char *const *program);
+/* Starts a process of the rank, and enters it or its failure. */
+void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
+/* Enters the end of a rank's process, and tells the user. */
+void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number);
+/* Tells the user how the end of a rank's process was judged. `how`: such as "ended with exit code
+ * 1". */
+void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char *how,
+                       enum rank_verdict verdict, uint32_t pause_s);
+/* Prints a line on standard error. */
+void pool_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,294 @@
+/* The loop of a pool: waits for the ends of processes, for signals, for looks at the job and for
+ * times that are due. Owns struct worker_pool. Decisions: ranks.c. */
+#include "svc/pool/pool.h"
+
+#include "svc/base/clock.h"
+#include "svc/base/system/signals.h"
+#include "svc/pool/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#define FAILED 1
+
+/* --- ends of processes --- */
+
+static void describe_end(enum rank_end end, int number, char *text, size_t text_bytes)
+{
+    if (end == END_SIGNAL)
+        snprintf(text, text_bytes, "the worker was ended by signal %d (%s)", number,
+                 strsignal(number));
+    else if (end == END_EXIT)
+        snprintf(text, text_bytes, "the worker ended with exit code %d", number);
+    else
+        snprintf(text, text_bytes, "the worker, of an earlier gradpool run, has ended");
+}
+
+void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number)
+{
+    char how[128];
+    uint32_t pause_s = 0;
+    enum rank_verdict verdict =
+        ranks_ended(&pool->ranks, rank, end, number, clock_now_ns(), &pause_s);
+    process_close(&pool->processes[rank]);
+    describe_end(end, number, how, sizeof how);
+    pool_tell_verdict(pool, rank, how, verdict, pause_s);
+    watch_hurry(pool->watch);
+}
+
+/* Ends the processes that the worker has started. The worker's own status is read afterwards. */
+static void clear_rank(struct worker_pool *pool, uint32_t rank)
+{
+    uint32_t left = process_clear(&pool->processes[rank]);
+    if (left > 0)
+        pool_say("rank %u: %u of its processes have not ended after SIGKILL; look at them with ps",
+                 rank, left);
+}
+
+static int rank_of(const struct worker_pool *pool, pid_t pid)
+{
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
+        const struct pool_process *process = &pool->processes[rank];
+        if (process->pidfd >= 0 && process->is_own && process->cookie.pid == pid)
+            return (int)rank;
+    }
+    return -1;
+}
+
+/* Reads the ends of all children. A child without a rank is a process that a worker has started,
+ * whose parent has ended. */
+static void reap_children(struct worker_pool *pool)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
+        pid_t pid = info.si_pid;
+        int rank = rank_of(pool, pid);
+        if (rank >= 0)
+            clear_rank(pool, (uint32_t)rank);
+        info = (siginfo_t){0};
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) < 0)
+            return;
+        if (rank >= 0)
+            pool_rank_ended(pool, (uint32_t)rank,
+                            info.si_code == CLD_EXITED ? END_EXIT : END_SIGNAL, info.si_status);
+        info = (siginfo_t){0};
+    }
+}
+
+static void adopted_ended(struct worker_pool *pool, uint32_t rank)
+{
+    clear_rank(pool, rank);
+    pool_rank_ended(pool, rank, END_UNKNOWN, 0);
+}
+
+/* --- looks --- */
+
+static void judge_rank(struct worker_pool *pool, uint32_t rank, const struct pool_look *look)
+{
+    char how[128];
+    uint32_t pause_s = 0;
+    enum rank_verdict verdict = ranks_judge(&pool->ranks, rank, look, clock_now_ns(), &pause_s);
+    describe_end(END_UNKNOWN, 0, how, sizeof how);
+    pool_tell_verdict(pool, rank, how, verdict, pause_s);
+}
+
+static void judge_gone(struct worker_pool *pool, const struct pool_look *look)
+{
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
+        const struct pool_rank *r = &pool->ranks.ranks[rank];
+        if (r->state == RANK_GONE && look->asked_ns >= r->ended_ns)
+            judge_rank(pool, rank, look);
+    }
+}
+
+static void tell_fixed(struct worker_pool *pool, const struct pool_look *look)
+{
+    if (pool->is_fixed_told || !look->has_job || look->is_elastic || pool->options->workers_max < 2)
+        return;
+    pool->is_fixed_told = true;
+    pool_say("job %s trains with a fixed number of workers, because the program joins without "
+             "workers_max; use gradpool.elastic.Run, or join with GRADPOOL_WORKERS_MAX",
+             pool->folder.job);
+}
+
+static void tell_too_large(struct worker_pool *pool, const struct pool_look *look)
+{
+    uint32_t most = pool->options->workers_max;
+    bool is_too_large = look->has_job && look->wanted > most;
+    if (is_too_large && !pool->is_too_large)
+        pool_say("job %s: %u workers are wanted, but --workers-max is %u, so no more are started; "
+                 "resize the job, or start workers by hand",
+                 pool->folder.job, look->wanted, most);
+    pool->is_too_large = is_too_large;
+}
+
+static void tell_unseen(struct worker_pool *pool, int error, const struct err *err)
+{
+    bool is_unseen = error < 0;
+    if (is_unseen == pool->is_unseen)
+        return;
+    pool->is_unseen = is_unseen;
+    if (is_unseen)
+        pool_say("job %s: its size is unknown: %s; workers that run train on", pool->folder.job,
+                 err->text);
+    else
+        pool_say("job %s: its size is known again", pool->folder.job);
+}
+
+static void take_look(struct worker_pool *pool)
+{
+    struct pool_look look;
+    struct err err;
+    int error = watch_take(pool->watch, &look, &err);
+    uint32_t wanted = pool->ranks.wanted;
+    uint64_t now_ns = clock_now_ns();
+    tell_unseen(pool, error, &err);
+    if (error < 0)
+        return;
+    tell_fixed(pool, &look);
+    tell_too_large(pool, &look);
+    if (ranks_looked(&pool->ranks, &look, now_ns) && !pool->awaits_look)
+        pool_say("job %s: %u workers, from %u", pool->folder.job, look.wanted, wanted);
+    if (pool->awaits_look && look.has_job) {
+        pool->awaits_look = false;
+        ranks_adopted(&pool->ranks, &look, now_ns);
+    }
+    judge_gone(pool, &look);
+}
+
+/* --- signals --- */
+
+static void pool_stop(struct worker_pool *pool, int number)
+{
+    bool is_first = !pool->forwarded;
+    if (is_first)
+        pool->forwarded = number;
+    ranks_stop(&pool->ranks, 128 + number, clock_now_ns());
+    if (is_first)
+        pool_say("%s: all workers get this signal, and have 10 s to end; another signal makes "
+                 "this time shorter",
+                 strsignal(number));
+}
+
+static void pool_take_signals(struct worker_pool *pool)
+{
+    struct signalfd_siginfo info;
+    while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            pool_stop(pool, (int)info.ssi_signo);
+    reap_children(pool);
+}
+
+/* --- loop --- */
+
+/* Carries out all actions that are due. Returns the time of the next one. */
+static uint64_t pool_act(struct worker_pool *pool)
+{
+    for (;;) {
+        uint64_t now_ns = clock_now_ns();
+        struct pool_action action = ranks_next(&pool->ranks, pool->forwarded, now_ns);
+        if (action.is_late)
+            pool_say("rank %u was removed, but stays after %llu s, so its process is ended; raise "
+                     "--leave-timeout to wait longer",
+                     action.rank, (unsigned long long)(pool->options->leave_ns / NS_PER_S));
+        switch (action.verb) {
+        case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
+        case POOL_SIGNAL: process_signal(&pool->processes[action.rank], action.signal); break;
+        case POOL_JUDGE: judge_rank(pool, action.rank, NULL); break;
+        case POOL_NOTHING: return action.at_ns;
+        }
+    }
+}
+
+static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
+{
+    struct pollfd fds[POOL_RANKS_MAX + 2] = {{.fd = pool->signal_fd, .events = POLLIN},
+                                             {.fd = watch_fd(pool->watch), .events = POLLIN}};
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
+        const struct pool_process *process = &pool->processes[rank];
+        fds[rank + 2] =
+            (struct pollfd){.fd = process->is_own ? -1 : process->pidfd, .events = POLLIN};
+    }
+    if (poll(fds, pool->ranks.most + 2, clock_poll_ms(next_ns, clock_now_ns())) <= 0)
+        return;
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
+        if (fds[rank + 2].revents)
+            adopted_ended(pool, rank);
+    if (fds[1].revents)
+        take_look(pool);
+    if (fds[0].revents)
+        pool_take_signals(pool);
+}
+
+/* --- start and end --- */
+
+static void name_job(struct worker_pool *pool, int adopted)
+{
+    const struct pool_options *o = pool->options;
+    struct pool_folder *folder = &pool->folder;
+    if (adopted > 0) {
+        pool_say("job %s: adopted %d workers of an earlier gradpool run; logs: %s/rank-N.log",
+                 folder->job, adopted, folder->path);
+        return;
+    }
+    snprintf(folder->job, sizeof folder->job, "%s", o->job ? o->job : o->new_job);
+    folder->program = pool_program_hash(o->program);
+    pool_say("job %s: %u workers, up to %u; logs: %s/rank-N.log", folder->job, o->workers,
+             o->workers_max, folder->path);
+}
+
+static int pool_look_once(void *context, struct pool_look *ret_look, struct err *err)
+{
+    const struct worker_pool *pool = context;
+    return pool->options->look(pool->options->context, pool->folder.job, ret_look, err);
+}
+
+static int pool_begin(struct worker_pool *pool, struct err *err)
+{
+    const struct pool_options *o = pool->options;
+    sigset_t watched = signals_that_end();
+    for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
+        pool->processes[rank].pidfd = -1;
+    ranks_init(&pool->ranks, o->workers, o->workers_max, o->leave_ns);
+    int error = folder_open(o->folder, &pool->folder, err);
+    if (error < 0)
+        return error;
+    pool->had_children = processes_has_children();
+    sigaddset(&watched, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &watched, NULL);
+    pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (pool->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        return err_set(err, -errno, "no signals of children: %s", strerror(errno));
+    int adopted = pool_adopt(pool, clock_now_ns(), err);
+    if (adopted < 0)
+        return adopted;
+    name_job(pool, adopted);
+    pool->awaits_look = adopted > 0;
+    if (adopted == 0)
+        ranks_begin(&pool->ranks, clock_now_ns());
+    return watch_create(pool_look_once, pool, &pool->watch, err);
+}
+
+int pool_run(const struct pool_options *options)
+{
+    static struct worker_pool pool; /* the thread of the watch uses it until the process ends */
+    struct err err = {0};
+    pool.options = options;
+    if (pool_begin(&pool, &err) < 0) {
+        pool_say("%s", err.text);
+        return FAILED;
+    }
+    uint64_t next_ns;
+    while (next_ns = pool_act(&pool), !ranks_are_over(&pool.ranks))
+        pool_turn(&pool, next_ns);
+    if (!pool.had_children)
+        processes_end_children();
+    folder_close(&pool.folder);
+    return pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;
+}

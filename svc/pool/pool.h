@@ -1,0 +1,29 @@
+/* A pool: starts the workers of one job on this host, follows the size of the job, and ends all
+ * processes of a worker that has ended. Commands come from the caller alone. */
+#ifndef GRADPOOL_POOL_POOL_H
+#define GRADPOOL_POOL_POOL_H
+
+#include "svc/base/err.h"
+#include "svc/pool/ranks.h"
+
+struct pool_options {
+    const char *folder;
+    const char *job;      /* NULL: the job of adopted workers, or else `new_job` */
+    const char *new_job;  /* a name that no other job has */
+    const char *endpoint; /* GRADPOOL_ENDPOINT of the workers */
+    uint32_t workers, workers_max;
+    uint64_t leave_ns; /* time in which a removed worker leaves by itself */
+    char **program;    /* arguments; ends with NULL */
+    /* Requests the state of the job from the service, in another thread. Returns 0 or a negative
+     * errno with a text. */
+    int (*look)(void *context, const char *job, struct pool_look *ret_look, struct err *err);
+    void *context;
+};
+
+/* Runs the workers until they have ended. If the folder has living workers of an earlier pool, they
+ * are adopted. Messages are written to standard error. Returns the exit code: 0 if the job was
+ * trained. Called once in a process. The thread of the looks uses `options` until the process ends,
+ * so the caller ends it with _exit(). */
+int pool_run(const struct pool_options *options);
+
+#endif

@@ -1,0 +1,357 @@
+/* State of each rank of a pool. Makes no system call and reads no clock. README.md has the table of
+ * states. */
+#include "svc/pool/ranks.h"
+
+#include "svc/base/clock.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#define ASKED_NS (10 * NS_PER_S)   /* from a forwarded signal to SIGTERM */
+#define TERM_NS (5 * NS_PER_S)     /* from SIGTERM to SIGKILL */
+#define GONE_NS (30 * NS_PER_S)    /* longest wait for a look after the end of an adopted process */
+#define STEADY_NS (120 * NS_PER_S) /* a process that has lived so long ends a series of deaths */
+#define PAUSE_MAX_S 60
+#define FAILURES_MAX 3  /* processes of a rank that may end before their first step */
+#define LOOKS_OF_STEP 2 /* one new round may have begun before the rank has joined */
+
+const char *rank_state_name(enum rank_state state)
+{
+    static const char *const names[] = {"absent", "waiting", "running", "leaving", "asked",
+                                        "ending", "killed",  "gone",    "failed"};
+    return names[state];
+}
+
+bool ranks_is_alive(const struct pool_rank *rank)
+{
+    return rank->state >= RANK_RUNNING && rank->state <= RANK_KILLED;
+}
+
+void ranks_init(struct pool_ranks *p, uint32_t workers, uint32_t most, uint64_t leave_ns)
+{
+    memset(p, 0, sizeof *p);
+    p->wanted = p->founders = workers;
+    p->most = most;
+    p->leave_ns = leave_ns;
+}
+
+static void await_start(struct pool_rank *rank, uint64_t due_ns)
+{
+    rank->state = RANK_WAITING;
+    rank->due_ns = due_ns;
+}
+
+void ranks_begin(struct pool_ranks *p, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < p->wanted; i++)
+        if (p->ranks[i].state == RANK_ABSENT)
+            await_start(&p->ranks[i], now_ns);
+}
+
+void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bool is_adopted,
+                   uint64_t now_ns)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    *r = (struct pool_rank){.state = RANK_RUNNING,
+                            .is_adopted = is_adopted,
+                            .incarnation = incarnation,
+                            .due_ns = UINT64_MAX,
+                            .started_ns = now_ns,
+                            .failures = r->failures,
+                            .deaths = r->deaths,
+                            .rounds = UINT64_MAX};
+}
+
+/* --- size --- */
+
+static void rank_leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+{
+    rank->state = RANK_LEAVING;
+    rank->was_leaving = true;
+    rank->due_ns = now_ns + p->leave_ns;
+}
+
+static void resize_needed(struct pool_rank *rank, bool is_new, uint64_t now_ns)
+{
+    if (rank->state == RANK_LEAVING) {
+        rank->state = RANK_RUNNING;
+        rank->due_ns = UINT64_MAX;
+    } else if (is_new && (rank->state == RANK_ABSENT || rank->state == RANK_FAILED)) {
+        rank->failures = rank->deaths = 0;
+        await_start(rank, now_ns);
+    }
+}
+
+static void resize_unneeded(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+{
+    if (rank->state == RANK_RUNNING)
+        rank_leave(p, rank, now_ns);
+    else if (!ranks_is_alive(rank))
+        rank->state = RANK_ABSENT;
+}
+
+static void ranks_resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < p->most; i++) {
+        if (i >= wanted)
+            resize_unneeded(p, &p->ranks[i], now_ns);
+        else if (!p->is_ending)
+            resize_needed(&p->ranks[i], i >= p->wanted && !p->has_trained, now_ns);
+    }
+    p->wanted = wanted;
+}
+
+/* A worker that is in all rounds has trained when the job has made a new round. */
+static void rank_look_at(struct pool_rank *rank, const struct pool_look *look,
+                         enum rank_session seen)
+{
+    if (!ranks_is_alive(rank) || seen != SEEN_JOINED || look->asked_ns < rank->started_ns)
+        return;
+    rank->has_joined = true;
+    if (rank->rounds != UINT64_MAX && look->rounds > rank->rounds)
+        rank->looks++;
+    rank->rounds = look->rounds;
+    rank->has_stepped = rank->has_stepped || rank->looks >= LOOKS_OF_STEP;
+}
+
+bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
+{
+    if (!look->has_job)
+        return false;
+    for (uint32_t i = 0; i < p->most; i++)
+        rank_look_at(&p->ranks[i], look, look->sessions[i]);
+    bool is_new = look->is_elastic && look->wanted != p->wanted && look->wanted >= 1 &&
+                  look->wanted <= p->most;
+    if (is_new)
+        ranks_resize(p, look->wanted, now_ns);
+    return is_new;
+}
+
+void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < p->wanted; i++)
+        if (p->ranks[i].state == RANK_ABSENT && look->sessions[i] != SEEN_LEFT)
+            await_start(&p->ranks[i], now_ns);
+}
+
+/* --- ends --- */
+
+static void rank_enter(struct pool_rank *rank, enum rank_state state)
+{
+    rank->state = state;
+    rank->is_pending = true;
+}
+
+static void ranks_end_all(struct pool_ranks *p, enum rank_state state)
+{
+    p->is_ending = true;
+    for (uint32_t i = 0; i < p->most; i++) {
+        struct pool_rank *rank = &p->ranks[i];
+        if (!ranks_is_alive(rank))
+            rank->state = rank->state == RANK_FAILED ? RANK_FAILED : RANK_ABSENT;
+        else if (rank->state < state)
+            rank_enter(rank, state);
+    }
+}
+
+void ranks_stop(struct pool_ranks *p, int code, uint64_t now_ns)
+{
+    enum rank_state least = RANK_KILLED;
+    bool is_first = !p->is_ending;
+    p->code = p->code ? p->code : code;
+    for (uint32_t i = 0; i < p->most; i++)
+        if (ranks_is_alive(&p->ranks[i]) && p->ranks[i].state < least)
+            least = p->ranks[i].state;
+    ranks_end_all(p, is_first || least < RANK_ASKED ? RANK_ASKED
+                     : least < RANK_KILLED          ? least + 1
+                                                    : RANK_KILLED);
+}
+
+/* The training is over. Workers that were never in its rounds are ended after a while. */
+static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+{
+    rank->state = RANK_ABSENT;
+    p->has_trained = true;
+    for (uint32_t i = 0; i < p->most; i++) {
+        struct pool_rank *other = &p->ranks[i];
+        if (other->state == RANK_WAITING)
+            other->state = RANK_ABSENT;
+        else if (other->state == RANK_RUNNING && !other->has_joined)
+            rank_leave(p, other, now_ns);
+    }
+    return VERDICT_TRAINED;
+}
+
+static bool others_train(const struct pool_ranks *p)
+{
+    for (uint32_t i = 0; i < p->most; i++)
+        if (ranks_is_alive(&p->ranks[i]) && p->ranks[i].has_stepped)
+            return true;
+    return false;
+}
+
+static enum rank_verdict rank_give_up(struct pool_ranks *p, struct pool_rank *rank, int code)
+{
+    rank->state = RANK_FAILED;
+    if (others_train(p))
+        return VERDICT_ALONE;
+    p->code = p->code ? p->code : code;
+    ranks_end_all(p, RANK_ENDING);
+    return VERDICT_ALL;
+}
+
+static enum rank_verdict rank_again(struct pool_rank *rank, uint32_t pause_s, uint64_t now_ns,
+                                    uint32_t *ret_pause_s)
+{
+    await_start(rank, now_ns + pause_s * NS_PER_S);
+    *ret_pause_s = pause_s;
+    return VERDICT_AGAIN;
+}
+
+static uint32_t rank_pause_of(const struct pool_rank *rank)
+{
+    return rank->deaths > 6 ? PAUSE_MAX_S : 1u << (rank->deaths - 1);
+}
+
+static enum rank_verdict rank_failed(struct pool_ranks *p, struct pool_rank *rank, int code,
+                                     uint64_t now_ns, uint32_t *ret_pause_s)
+{
+    if (p->has_trained) {
+        rank->state = RANK_FAILED;
+        p->code = p->code ? p->code : code;
+        return VERDICT_AFTER;
+    }
+    rank->failures = rank->has_stepped ? 0 : rank->failures + 1;
+    rank->deaths = now_ns - rank->started_ns > STEADY_NS ? 1 : rank->deaths + 1;
+    if (rank->failures >= FAILURES_MAX)
+        return rank_give_up(p, rank, code);
+    return rank_again(rank, rank_pause_of(rank), now_ns, ret_pause_s);
+}
+
+enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code)
+{
+    return rank_give_up(p, &p->ranks[rank], code);
+}
+
+enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,
+                              uint64_t now_ns, uint32_t *ret_pause_s)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    bool was_ended = r->state > RANK_LEAVING, is_well = end == END_EXIT && number == 0;
+    r->ended_ns = now_ns;
+    r->is_pending = false;
+    if (p->is_ending || rank >= p->wanted) {
+        r->state = RANK_ABSENT;
+        return VERDICT_AS_ASKED;
+    }
+    if (p->has_trained && was_ended) {
+        r->state = RANK_ABSENT;
+        return VERDICT_DROPPED;
+    }
+    if (end == END_UNKNOWN && !was_ended) {
+        r->state = RANK_GONE;
+        r->due_ns = now_ns + GONE_NS;
+        return VERDICT_LATER;
+    }
+    if (!p->has_trained && r->was_leaving && (is_well || was_ended))
+        return rank_again(r, 0, now_ns, ret_pause_s); /* the job has grown again meanwhile */
+    if (is_well)
+        return rank_trained(p, r, now_ns);
+    return rank_failed(p, r, end == END_SIGNAL ? 128 + number : number, now_ns, ret_pause_s);
+}
+
+enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct pool_look *look,
+                              uint64_t now_ns, uint32_t *ret_pause_s)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    enum rank_session seen = look && look->has_job ? look->sessions[rank] : SEEN_NOT;
+    bool is_over = look && !look->has_job && r->has_joined; /* the job has ended with this rank */
+    if (seen == SEEN_ENTERING || seen == SEEN_JOINED || seen == SEEN_AWAY)
+        return VERDICT_LATER; /* the service has not noticed the end yet */
+    if (seen == SEEN_LEFT && r->was_leaving)
+        return rank_again(r, 0, now_ns, ret_pause_s);
+    if (seen == SEEN_LEFT || is_over)
+        return rank_trained(p, r, now_ns);
+    if (look && look->has_job)
+        return rank_failed(p, r, 1, now_ns, ret_pause_s);
+    r->state = RANK_FAILED;
+    p->code = p->code ? p->code : 1;
+    return VERDICT_UNKNOWN;
+}
+
+/* --- actions --- */
+
+static int signal_of(enum rank_state state, int forwarded)
+{
+    return state == RANK_ASKED ? forwarded : state == RANK_ENDING ? SIGTERM : SIGKILL;
+}
+
+static uint64_t patience_ns(enum rank_state state)
+{
+    return state == RANK_ASKED ? ASKED_NS : state == RANK_ENDING ? TERM_NS : UINT64_MAX;
+}
+
+static bool is_signal_due(const struct pool_rank *rank, uint64_t now_ns)
+{
+    return rank->is_pending ||
+           (rank->state >= RANK_LEAVING && rank->state <= RANK_ENDING && now_ns >= rank->due_ns);
+}
+
+static struct pool_action send_signal(struct pool_ranks *p, uint32_t i, int forwarded,
+                                      uint64_t now_ns)
+{
+    struct pool_rank *rank = &p->ranks[i];
+    bool is_late = !rank->is_pending && rank->state == RANK_LEAVING;
+    if (!rank->is_pending)
+        rank->state = rank->state < RANK_ENDING ? RANK_ENDING : RANK_KILLED;
+    uint64_t patience = patience_ns(rank->state);
+    rank->is_pending = false;
+    rank->due_ns = patience == UINT64_MAX ? UINT64_MAX : now_ns + patience;
+    return (struct pool_action){.verb = POOL_SIGNAL,
+                                .rank = i,
+                                .signal = signal_of(rank->state, forwarded),
+                                .is_late = is_late};
+}
+
+static struct pool_action rank_start(struct pool_ranks *p, uint32_t rank)
+{
+    bool is_alone = true;
+    for (uint32_t i = 0; i < p->most; i++)
+        is_alone = is_alone && !ranks_is_alive(&p->ranks[i]);
+    if (is_alone)
+        p->founders = p->wanted; /* the first workers, or those of a new job after all are lost */
+    return (struct pool_action){.verb = POOL_START, .rank = rank};
+}
+
+/* Signals go to the highest rank first, because rank 0 is the last to leave a job. */
+struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_ns)
+{
+    uint64_t at_ns = UINT64_MAX;
+    for (uint32_t i = p->most; i-- > 0;)
+        if (is_signal_due(&p->ranks[i], now_ns))
+            return send_signal(p, i, forwarded, now_ns);
+    for (uint32_t i = 0; i < p->most; i++) {
+        const struct pool_rank *rank = &p->ranks[i];
+        bool is_timed = (rank->state == RANK_WAITING || rank->state == RANK_GONE ||
+                         (rank->state >= RANK_LEAVING && rank->state <= RANK_ENDING));
+        if (is_timed && rank->due_ns < at_ns)
+            at_ns = rank->due_ns;
+        if (!is_timed || now_ns < rank->due_ns)
+            continue;
+        if (rank->state == RANK_WAITING)
+            return rank_start(p, i);
+        if (rank->state == RANK_GONE)
+            return (struct pool_action){.verb = POOL_JUDGE, .rank = i};
+    }
+    return (struct pool_action){.verb = POOL_NOTHING, .at_ns = at_ns};
+}
+
+bool ranks_are_over(const struct pool_ranks *p)
+{
+    for (uint32_t i = 0; i < p->most; i++)
+        if (ranks_is_alive(&p->ranks[i]) || p->ranks[i].state == RANK_WAITING ||
+            p->ranks[i].state == RANK_GONE)
+            return false;
+    return true;
+}

@@ -1,0 +1,127 @@
+/* Decisions of a pool about the ranks of its job: which rank starts, leaves or is ended, and when.
+ * Pure: times are arguments, and the caller carries out the actions. One thread. */
+#ifndef GRADPOOL_POOL_RANKS_H
+#define GRADPOOL_POOL_RANKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define POOL_RANKS_MAX 768
+
+enum rank_state {
+    RANK_ABSENT,  /* no process, and none is due */
+    RANK_WAITING, /* a process starts at due_ns */
+    RANK_RUNNING,
+    RANK_LEAVING, /* the job has shrunk; the process is ended at due_ns */
+    RANK_ASKED,   /* a signal to the pool was forwarded; SIGTERM follows at due_ns */
+    RANK_ENDING,  /* SIGTERM was sent; SIGKILL follows at due_ns */
+    RANK_KILLED,  /* SIGKILL was sent */
+    RANK_GONE,    /* an adopted process has ended; a look decides how, or due_ns */
+    RANK_FAILED,  /* no process, and no new one before the next resize */
+};
+
+/* Session of a rank, as the service shows it. */
+enum rank_session {
+    SEEN_NOT,
+    SEEN_ENTERING, /* late worker that takes part in no round yet */
+    SEEN_JOINED,
+    SEEN_AWAY,
+    SEEN_LEFT,
+    SEEN_LOST,
+};
+
+/* State of the job in the service at one time. */
+struct pool_look {
+    uint64_t asked_ns; /* time before the request */
+    bool has_job, is_elastic;
+    uint32_t wanted; /* size that the last resize has set */
+    uint64_t rounds; /* of the whole job */
+    enum rank_session sessions[POOL_RANKS_MAX];
+};
+
+struct pool_rank {
+    enum rank_state state;
+    bool is_pending;      /* the signal of this state is to be sent */
+    bool is_adopted;      /* the process was started by an earlier pool: its exit code is unknown */
+    bool has_stepped;     /* the process has trained */
+    bool was_leaving;     /* the process was asked to leave */
+    bool has_joined;      /* a look has shown the process in the job */
+    uint64_t incarnation; /* number of the newest start of the rank; 0: never started */
+    uint64_t due_ns, started_ns, ended_ns;
+    uint32_t failures; /* processes in a row that have ended without a step */
+    uint32_t deaths;   /* processes in a row that have lived for a short time */
+    uint64_t rounds;   /* of the job, at the last look that has shown a step */
+    uint32_t looks;    /* looks that have shown a step */
+};
+
+/* How a process has ended. */
+enum rank_end {
+    END_EXIT,   /* `number`: exit code */
+    END_SIGNAL, /* `number`: signal */
+    END_UNKNOWN,
+};
+
+enum rank_verdict {
+    VERDICT_AS_ASKED, /* after a signal of the pool, or after a request to leave */
+    VERDICT_TRAINED,
+    VERDICT_AGAIN,   /* a new process starts after `pause_s` */
+    VERDICT_LATER,   /* the next look decides */
+    VERDICT_ALONE,   /* the rank has failed; the others train on */
+    VERDICT_ALL,     /* the rank has failed, and all others are ended */
+    VERDICT_AFTER,   /* the rank has failed after the end of the training */
+    VERDICT_DROPPED, /* the training was over before this worker had trained */
+    VERDICT_UNKNOWN, /* an adopted process has ended, and the service does not know how */
+};
+
+enum pool_verb { POOL_NOTHING, POOL_START, POOL_SIGNAL, POOL_JUDGE };
+struct pool_action {
+    enum pool_verb verb;
+    uint32_t rank;
+    int signal;     /* POOL_SIGNAL */
+    bool is_late;   /* POOL_SIGNAL: the rank has not left in time */
+    uint64_t at_ns; /* POOL_NOTHING: time of the next action; UINT64_MAX: none */
+};
+
+struct pool_ranks {
+    struct pool_rank ranks[POOL_RANKS_MAX];
+    uint32_t most;     /* largest number of workers */
+    uint32_t founders; /* workers with which the present job began */
+    uint32_t wanted;   /* ranks below this number are needed */
+    uint64_t leave_ns; /* time in which a removed worker leaves by itself */
+    bool has_trained;  /* a worker has ended its training */
+    bool is_ending;    /* all workers are being ended */
+    int code;          /* exit code of the first failure that ends the pool; 0: none */
+};
+
+void ranks_init(struct pool_ranks *p, uint32_t workers, uint32_t most, uint64_t leave_ns);
+/* Makes a first process due for each needed rank without a process. */
+void ranks_begin(struct pool_ranks *p, uint64_t now_ns);
+/* Enters a running process. */
+void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bool is_adopted,
+                   uint64_t now_ns);
+/* Handles the state of the job: a new size, and ranks that train. Returns whether the size is
+ * new. */
+bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
+/* Makes a process due for each needed rank that has none after an adoption, except ranks that have
+ * left the job. `look` shows the job; ranks_looked() was called with it. */
+void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
+/* Handles the end of a process. `ret_pause_s`: set for VERDICT_AGAIN. */
+enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,
+                              uint64_t now_ns, uint32_t *ret_pause_s);
+/* Judges an adopted process that has ended, for POOL_JUDGE. `look` (NULL: the service did not
+ * answer in time) was made after the end. VERDICT_LATER: a later look decides. */
+enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct pool_look *look,
+                              uint64_t now_ns, uint32_t *ret_pause_s);
+/* The program of the rank cannot be executed. */
+enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code);
+/* Forwards a signal to all workers, or with a further signal begins the next step of their end. */
+void ranks_stop(struct pool_ranks *p, int code, uint64_t now_ns);
+/* Returns the next action, and enters it: the caller carries it out. Called until POOL_NOTHING. */
+struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_ns);
+
+bool ranks_is_alive(const struct pool_rank *rank);
+/* Returns whether no process runs and none is due. */
+bool ranks_are_over(const struct pool_ranks *p);
+const char *rank_state_name(enum rank_state state);
+
+#endif

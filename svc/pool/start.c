@@ -1,0 +1,99 @@
+/* Start of a rank: its variables, its log, its process. The number of the start is stored before
+ * the process exists, so no two processes have the same cookie. */
+#include "svc/base/cleanup.h"
+#include "svc/pool/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define VARIABLES 9
+#define VARIABLE_BYTES 1024
+
+struct start_variables {
+    char texts[VARIABLES][VARIABLE_BYTES];
+    char *list[VARIABLES + 1];
+    int count;
+};
+
+static void variable_add(struct start_variables *v, const char *name, const char *value)
+{
+    snprintf(v->texts[v->count], VARIABLE_BYTES, "%s=%s", name, value);
+    v->list[v->count] = v->texts[v->count];
+    v->count++;
+}
+
+static void variable_add_number(struct start_variables *v, const char *name, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    variable_add(v, name, text);
+}
+
+/* A late worker has a rank above the size with which its job began. torch.distributed accepts no
+ * such rank, so WORLD_SIZE is larger for it. */
+static void set_variables(const struct worker_pool *pool, uint32_t rank, struct start_variables *v)
+{
+    const struct pool_options *o = pool->options;
+    uint32_t founders = pool->ranks.founders;
+    *v = (struct start_variables){.count = 0};
+    variable_add(v, "GRADPOOL_ENDPOINT", o->endpoint);
+    variable_add(v, "GRADPOOL_JOB", pool->folder.job);
+    variable_add_number(v, "GRADPOOL_RANK", rank);
+    variable_add_number(v, "GRADPOOL_SIZE", founders);
+    variable_add_number(v, "GRADPOOL_WORKERS_MAX", o->workers_max);
+    variable_add_number(v, "RANK", rank);
+    variable_add_number(v, "LOCAL_RANK", rank);
+    variable_add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
+    if (o->workers_max > 1 && !getenv("OMP_NUM_THREADS"))
+        variable_add(v, "OMP_NUM_THREADS", "1");
+}
+
+static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret_is_final,
+                              struct err *err)
+{
+    struct start_variables variables;
+    struct pool_folder *folder = &pool->folder;
+    const struct cookie cookie = {
+        .pool = folder->pool, .rank = rank, .incarnation = folder->incarnations[rank] + 1};
+    *ret_is_final = false;
+    folder->incarnations[rank] = cookie.incarnation;
+    folder->founders = pool->ranks.founders;
+    int error = folder_store(folder, err);
+    if (error < 0)
+        return error;
+    _cleanup_fd_ int log_fd = folder_open_log(folder, rank, err);
+    if (log_fd < 0)
+        return log_fd;
+    dprintf(log_fd, "gradpool run: rank %u of job %s, start %llu\n", rank, folder->job,
+            (unsigned long long)cookie.incarnation);
+    set_variables(pool, rank, &variables);
+    const struct process_spec spec = {.program = pool->options->program,
+                                      .variables = variables.list,
+                                      .job = folder->job,
+                                      .log_fd = log_fd};
+    return process_start(&spec, &cookie, &pool->processes[rank], ret_is_final, err);
+}
+
+/* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */
+static void refuse_rank(struct worker_pool *pool, uint32_t rank, const struct err *err)
+{
+    enum rank_verdict verdict = ranks_refused(&pool->ranks, rank, err->code == -ENOENT ? 127 : 126);
+    pool_say("rank %u: %s (%s)", rank, err->text,
+             verdict == VERDICT_ALONE ? "the others train on" : "no worker runs");
+}
+
+void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns)
+{
+    struct err err;
+    bool is_final;
+    uint32_t pause_s = 0;
+    int error = rank_start_process(pool, rank, &is_final, &err);
+    if (error < 0 && is_final)
+        return refuse_rank(pool, rank, &err);
+    ranks_started(&pool->ranks, rank, pool->folder.incarnations[rank], false, now_ns);
+    if (error == 0)
+        return;
+    enum rank_verdict verdict = ranks_ended(&pool->ranks, rank, END_EXIT, 1, now_ns, &pause_s);
+    pool_tell_verdict(pool, rank, err.text, verdict, pause_s);
+}
