@@ -34,6 +34,7 @@ static const char *const known[] = {
     "GRANT",
     "HTTP",
     "IDLE_CONNECTIONS_MAX",
+    "INCARNATION",
     "INTERFACE",
     "JOB",
     "JOB_BYTES_MAX",
@@ -92,6 +93,7 @@ static const char *const known[] = {
     "TIMELINE",
     "TIMEOUT_MS",
     "TRANSPORT",
+    "WORKER_SLOTS",
     "WORKER_TIMEOUT",
     NULL,
 };

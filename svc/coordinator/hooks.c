@@ -27,6 +27,7 @@
 #include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/timeline/timeline.h"
@@ -42,6 +43,7 @@ static void peer_ends(struct peer *p)
     waits_cancel(p);
     saving_peer_gone(p);
     timelines_peer_gone(p);
+    slots_peer_gone(p);
 }
 
 static void connection_ended(struct aggregator *a, struct session *session, enum channel_end end)
@@ -175,6 +177,7 @@ const struct job_hooks hooks_of_jobs = {
     .may_regroup = regrouping_check,
     .ranks_have_changed = ranks_have_changed,
     .session_is_lost = members_leave,
+    .may_join = slots_may_join,
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
     .holder_is_unfit = moving_holder_unfit,

@@ -68,6 +68,9 @@ struct job_hooks {
     void (*ranks_have_changed)(struct service *s);
     /* The worker is lost. Its job continues without it. */
     void (*session_is_lost)(struct session *session);
+    /* Returns whether a new worker may join as far as its pool is concerned. Otherwise the failure
+     * was sent. */
+    bool (*may_join)(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
     /* Returns whether `holder` is becoming the replica holder of pieces that are moving to `lane`

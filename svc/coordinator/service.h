@@ -78,6 +78,7 @@ struct service {
     struct scaling *scaling;
     struct measuring *measuring;
     struct showing *showing;
+    struct slots *slots;
     struct events *events;
     struct retries *retries;
     struct service_end *ending;

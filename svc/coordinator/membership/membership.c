@@ -77,42 +77,56 @@ static uint32_t founding_after(const struct job *job, uint32_t workers)
     return rank;
 }
 
-void members_handle_resize(struct peer *p, const envelope *message)
+static int members_check_resize(const struct job *job, uint32_t workers, struct err *err)
 {
-    uint32_t workers = message->resize_request->workers;
-    struct err err;
-    if (!p->session)
-        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
-    struct job *job = p->session->job;
     if (job->failure)
-        return peer_fail(p, message->id, -ECONNRESET, "job %s has failed: %s", job->name,
-                         job->failure);
+        return err_set(err, -ECONNRESET, "job %s has failed: %s", job->name, job->failure);
     if (!job->terms->is_elastic)
-        return peer_fail(p, message->id, -EOPNOTSUPP,
-                         "job %s cannot change its %u workers; join with workers_max, or with "
-                         "on_worker_loss GP_CONTINUE",
-                         job->name, job->workers);
+        return err_set(err, -EOPNOTSUPP,
+                       "job %s cannot change its %u workers; join with workers_max, or with "
+                       "on_worker_loss GP_CONTINUE",
+                       job->name, job->workers);
     if (workers < 1 || workers > job->workers)
-        return peer_fail(p, message->id, -EINVAL,
-                         "job %s cannot have %u workers; expected 1 to %u, its workers_max",
-                         job->name, workers, job->workers);
+        return err_set(err, -EINVAL,
+                       "job %s cannot have %u workers; expected 1 to %u, its workers_max", job->name,
+                       workers, job->workers);
+    return 0;
+}
+
+int members_resize(struct job *job, uint32_t workers, const struct session *grower, struct err *err)
+{
     uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
+    int error = members_check_resize(job, workers, err);
+    if (error < 0)
+        return error;
     job->ranks->founding = founding_after(job, workers);
     job->ranks->wanted = workers;
     job->ranks->version++;
-    int error = keep(job, &err);
+    error = keep(job, err);
     if (error < 0) {
         job->ranks->wanted = wanted;
         job->ranks->founding = founding;
         job->ranks->version--;
-        return peer_fail(p, message->id, error, "%s", err.text);
+        return error;
     }
     job->ranks->changed_ns = clock_now_ns();
-    job->ranks->is_growing = workers > members_count(job);
-    job->ranks->grower = p->session->rank;
+    job->ranks->is_growing = grower && workers > members_count(job);
+    job->ranks->grower = grower ? grower->rank : 0;
     entering_asked_for(job);
     log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);
+    return 0;
+}
+
+void members_handle_resize(struct peer *p, const envelope *message)
+{
+    struct err err;
+    if (!p->session)
+        return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
+    int error =
+        members_resize(p->session->job, message->resize_request->workers, p->session, &err);
+    if (error < 0)
+        return peer_fail(p, message->id, error, "%s", err.text);
     peer_reply_done(p, message->id);
 }

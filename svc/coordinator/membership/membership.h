@@ -14,6 +14,10 @@ void members_leave(struct session *session);
 WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks);
 /* Sends the membership of an elastic job to one session, or to all sessions if `to` is NULL. */
 void members_tell(const struct job *job, const struct session *to);
+/* Sets the number of workers of an elastic job. `grower`: the worker that requests the resize and
+ * waits for its answer; NULL: the service itself. Returns 0 or a negative errno. */
+int members_resize(struct job *job, uint32_t workers, const struct session *grower,
+                   struct err *err);
 void members_handle_resize(struct peer *p, const envelope *message);
 
 /* --- late_join.c --- */
