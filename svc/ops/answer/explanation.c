@@ -2,6 +2,7 @@
  * unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/pools.h"
 #include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/table.h"
 #include "svc/ops/json/json_put.h"
@@ -32,6 +33,14 @@ static void print_durability(const WIRE(JobView) * job, FILE *out)
     if (job->use && job->use->empty)
         fprintf(out, ", %u have no state (never set, or failed)", job->use->empty);
     fputc('\n', out);
+}
+
+static void print_pool(const WIRE(JobView) * job, FILE *out)
+{
+    if (!job->pool)
+        return;
+    const struct view_pool_job pool = pools_view_job(job->pool);
+    pools_print_job(&pool, out);
 }
 
 static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
@@ -66,6 +75,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     else
         fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
     print_durability(job, out);
+    print_pool(job, out);
     fputc('\n', out);
 }
 
@@ -203,6 +213,14 @@ static void put_tables(json_t *o, const WIRE(JobView) * job, int *error)
     free(tables);
 }
 
+static void put_pool(json_t *o, const WIRE(JobView) * job, int *error)
+{
+    if (!job->pool)
+        return;
+    const struct view_pool_job pool = pools_view_job(job->pool);
+    json_put(o, "pool", pools_job_json(&pool, error), error);
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -217,6 +235,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     json_put_known_number(o, "loss_limit_ppm", job->loss_limit_ppm, error);
     put_counts(o, job, error);
     put_tables(o, job, error);
+    put_pool(o, job, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

@@ -5,6 +5,7 @@
 
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/web/metrics_counts.h"
+#include "svc/ops/web/metrics_pools.h"
 #include "svc/ops/web/metrics_tables.h"
 
 #include <errno.h>
@@ -291,6 +292,7 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
         lane_jobs_count = print_part_metric(s, &part_metrics[i], out);
     size_t job_ranks_count = metrics_print_counts(s, out);
     size_t tables_count = metrics_print_tables(s, out);
+    metrics_print_pools(s, out);
     metrics_family(out, "left_out", "gauge", "What there is too much of to be shown here.");
     print_left_out(out, "aggregators", s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
     print_left_out(out, "lanes", s->lanes_count, METRICS_LANES_MAX);
