@@ -195,8 +195,7 @@ static int scheduler_lose_slot(struct scheduler *s, uint32_t slot)
 static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
                                  const struct scheduler_event *event)
 {
-    bool is_free =
-        event->slot < s->slots_count && s->slots[event->slot].state == ROSTER_FREE;
+    bool is_free = event->slot < s->slots_count && s->slots[event->slot].state == ROSTER_FREE;
     if (!is_free || !job->wants.is_held || job->workers >= job->wants.workers_max ||
         event->rank >= SCHEDULER_WORKERS_MAX || roster_slot_of(s, job, event->rank))
         return -EINVAL;

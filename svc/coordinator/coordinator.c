@@ -232,9 +232,9 @@ typedef int (*create_fn)(struct service *s);
 static void destroy_service(struct service *s)
 {
     static const destroy_fn rooms[] = {
-        settings_destroy, display_destroy,  slots_destroy,     measuring_destroy, outliving_destroy,
-        scaling_destroy,  profiles_destroy, leavers_destroy,   silence_destroy,
-        fleet_destroy,    looks_destroy,    liveness_destroy,  door_destroy,
+        settings_destroy, display_destroy,  slots_destroy,   measuring_destroy, outliving_destroy,
+        scaling_destroy,  profiles_destroy, leavers_destroy, silence_destroy,   fleet_destroy,
+        looks_destroy,    liveness_destroy, door_destroy,
     };
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         rooms[i](s);
@@ -295,9 +295,9 @@ static bool create_plain(struct service *s)
 static int create_rooms(struct service *s)
 {
     static const create_fn rooms[] = {
-        door_create,      liveness_create,  looks_create,    fleet_create,
-        silence_create,   leavers_create,   profiles_create, scaling_create,
-        outliving_create, measuring_create, slots_create,    display_create,  settings_create,
+        door_create,    liveness_create, looks_create,    fleet_create,     silence_create,
+        leavers_create, profiles_create, scaling_create,  outliving_create, measuring_create,
+        slots_create,   display_create,  settings_create,
     };
     int error = create_plain(s) ? 0 : -ENOMEM;
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms && error == 0; i++)

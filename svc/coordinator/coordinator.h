@@ -36,7 +36,7 @@ struct coordinator_options {
     const char *cores;    /* cores that all local aggregators together may use; NULL: all */
     /* slots of sites for workers of pools, such as "node7=8,node8=4"; NULL: no site */
     const char *worker_slots;
-    const char *policy;   /* placement policy of the packer; NULL: "shared" */
+    const char *policy;         /* placement policy of the packer; NULL: "shared" */
     uint64_t piece_bytes_max;   /* maximum bytes of a piece, and of a task; 0: 4 MiB */
     uint32_t loss_limit_ppm;    /* default loss limit of jobs, in millionths; 0: no default */
     enum durability durability; /* default for jobs; UNSAID: no default */

@@ -36,9 +36,10 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* Lists of unfinished operations. Each list belongs to one room. */
+/* Unfinished operations. Each list or pointer belongs to one room. */
 struct works {
     struct list migrations, orders, savings, timelines;
+    struct slots *slots; /* sites, pools and their jobs */
 };
 
 /* Names and addresses by which other processes find this service. */
@@ -78,7 +79,6 @@ struct service {
     struct scaling *scaling;
     struct measuring *measuring;
     struct showing *showing;
-    struct slots *slots;
     struct events *events;
     struct retries *retries;
     struct service_end *ending;

@@ -180,7 +180,7 @@ struct view_job {
 struct view_site {
     const char *site;
     uint32_t slots;
-    uint32_t held, leaving; /* slots of workers that stay; that leave */
+    uint32_t held, leaving;  /* slots of workers that stay; that leave */
     uint32_t pools, waiting; /* connected pools; jobs in the queue */
     uint64_t grown, shrunk;  /* resizes of jobs since the start of the coordinator */
 };

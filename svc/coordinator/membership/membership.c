@@ -88,12 +88,13 @@ static int members_check_resize(const struct job *job, uint32_t workers, struct 
                        job->name, job->workers);
     if (workers < 1 || workers > job->workers)
         return err_set(err, -EINVAL,
-                       "job %s cannot have %u workers; expected 1 to %u, its workers_max", job->name,
-                       workers, job->workers);
+                       "job %s cannot have %u workers; expected 1 to %u, its workers_max",
+                       job->name, workers, job->workers);
     return 0;
 }
 
-int members_resize(struct job *job, uint32_t workers, const struct session *grower, struct err *err)
+int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
+                      struct err *err)
 {
     uint32_t wanted = job->ranks->wanted, founding = job->ranks->founding;
     int error = members_check_resize(job, workers, err);
@@ -125,7 +126,7 @@ void members_handle_resize(struct peer *p, const envelope *message)
     if (!p->session)
         return peer_fail(p, message->id, -ENOTCONN, "this connection has no job; join a job first");
     int error =
-        members_resize(p->session->job, message->resize_request->workers, p->session, &err);
+        members_resize_to(p->session->job, message->resize_request->workers, p->session, &err);
     if (error < 0)
         return peer_fail(p, message->id, error, "%s", err.text);
     peer_reply_done(p, message->id);

@@ -16,8 +16,8 @@ WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks);
 void members_tell(const struct job *job, const struct session *to);
 /* Sets the number of workers of an elastic job. `grower`: the worker that requests the resize and
  * waits for its answer; NULL: the service itself. Returns 0 or a negative errno. */
-int members_resize(struct job *job, uint32_t workers, const struct session *grower,
-                   struct err *err);
+int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
+                      struct err *err);
 void members_handle_resize(struct peer *p, const envelope *message);
 
 /* --- late_join.c --- */

@@ -15,7 +15,7 @@ static bool slots_is_used(enum scheduler_verb verb)
 
 static struct slots_job *slots_find_id(const struct slots_site *site, uint32_t id)
 {
-    list_for_each_entry (struct slots_job, job, &site->service->slots->jobs, link)
+    list_for_each_entry (struct slots_job, job, &site->service->works->slots->jobs, link)
         if (job->id == id)
             return job;
     return NULL;
@@ -34,8 +34,8 @@ static void slots_explain(struct slots_job *job, const struct scheduler_action *
     else
         snprintf(job->decision, sizeof job->decision,
                  "%s to %u worker%s on site %.64s: %.2f times the speed of one worker, before %.2f",
-                 is_start ? "grown" : "shrunk", action->workers,
-                 action->workers == 1 ? "" : "s", site, action->after, action->before);
+                 is_start ? "grown" : "shrunk", action->workers, action->workers == 1 ? "" : "s",
+                 site, action->after, action->before);
     job->decided_ns = clock_now_ns();
     events_note(s->events, "resize", "job %.100s: %s", job->name, job->decision);
 }
@@ -85,7 +85,7 @@ static uint32_t slots_study_number(const struct slots_job *job)
     return *job->study ? hash_text(job->study) | 1u << 31 : job->id & ~(1u << 31);
 }
 
-static bool slots_must_hold(const struct slots_job *job)
+bool slots_must_hold(const struct slots_job *job)
 {
     return job->pool->is_held || job->is_fixed || job->is_complete;
 }
@@ -101,21 +101,6 @@ int slots_decide_submit(struct slots_job *job)
                                   .steps = job->steps,
                                   .is_held = slots_must_hold(job)};
     job->is_held = wants.is_held;
-    return slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED,
-                                                                  .submitted = &wants});
-}
-
-void slots_decide_hold(struct slots_job *job)
-{
-    bool is_held = slots_must_hold(job);
-    if (is_held == job->is_held)
-        return;
-    job->is_held = is_held;
-    slots_decide(job->pool->site,
-                 (struct scheduler_event){
-                     .kind = SCHEDULER_HELD, .job = job->id, .is_held = is_held});
-    /* slots that were given, but not ordered, are returned */
-    for (uint32_t rank = 0; is_held && rank < job->workers_max; rank++)
-        if (job->workers[rank].state == SLOTS_WANTED)
-            slots_worker_out(job, rank);
+    return slots_decide(job->pool->site,
+                        (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &wants});
 }

@@ -6,11 +6,11 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/slots.h"
 
-#define SLOTS_LOOK_NS NS_PER_S        /* pause between two looks at the jobs of pools */
+#define SLOTS_LOOK_NS NS_PER_S /* pause between two looks at the jobs of pools */
 /* time without a pool after which its jobs are held (K113) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
-#define SLOTS_JOBS_MAX 4096           /* maximum number of jobs of all pools */
-#define SLOTS_FAILURES_MAX 3          /* a job fails after this many failed workers without a step */
+#define SLOTS_JOBS_MAX 4096  /* maximum number of jobs of all pools */
+#define SLOTS_FAILURES_MAX 3 /* failed workers without a step after which a job fails */
 #define SLOTS_SITE_BYTES 64
 #define SLOTS_TEXT_BYTES 256
 /* Exit code of a worker whose join was refused as stale: not a failure of the job. */
@@ -40,7 +40,7 @@ struct slots_worker {
 /* Progress of a job, for the measured points of its curve. */
 struct slots_speed {
     uint32_t workers, reference;
-    uint64_t first_rounds; /* rounds when the number of workers changed */
+    uint64_t first_rounds;     /* rounds when the number of workers changed */
     uint64_t rounds, begun_ns; /* start of the measured rounds */
     bool is_measuring, has_reported;
 };
@@ -95,22 +95,47 @@ struct slots {
     struct service *service;
     struct list sites, pools, jobs;
     struct timer look;
-    uint64_t away_ns;      /* SLOTS_AWAY_NS, or less in a test */
     uint64_t incarnations; /* numbers given by this process */
     uint32_t jobs_count, next_id;
 };
 
-/* --- slots.c --- */
+/* --- find.c --- */
 
 struct slots_site *slots_find_site(const struct service *s, const char *name);
-/* Fires the look at once, or after SLOTS_LOOK_NS at most. */
-void slots_look_soon(struct service *s);
 struct slots_job *slots_find_job(const struct service *s, const struct tenant *tenant,
                                  const char *name);
+struct slots_pool *slots_pool_find(const struct service *s, const struct tenant *tenant,
+                                   uint64_t number);
+/* Returns the pool of the connection, or NULL. */
+struct slots_pool *slots_pool_of(const struct peer *p);
 /* Returns the job in training; NULL: no worker has joined, or all have gone. */
 struct job *slots_training(const struct slots_job *job);
 /* Returns the next incarnation, larger than all of earlier processes of the coordinator. */
 uint64_t slots_next_incarnation(struct service *s);
+/* Looks at all jobs in the event loop, after the caller has returned. */
+void slots_look_soon(struct service *s);
+
+/* --- pool.c --- */
+
+/* Creates a pool that is not connected. NULL: no memory. */
+struct slots_pool *slots_pool_create(struct slots_site *site, struct tenant *tenant,
+                                     uint64_t number, const char *node, uint32_t pid);
+bool slots_pool_has_jobs(const struct slots_pool *pool);
+/* Frees the pool if it is not connected and has no job. */
+void slots_pool_check(struct slots_pool *pool);
+void slots_pool_free(struct slots_pool *pool);
+/* Writes "the pool on node7 (pid 4242)". Returns `buffer`. */
+const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t buffer_bytes);
+
+/* --- decide.c --- */
+
+/* Sends an event to the scheduler, and notes its actions in the workers. Returns 0 or a negative
+ * errno of scheduler_step(). */
+int slots_decide(struct slots_site *site, struct scheduler_event event);
+/* Submits the job to the scheduler. */
+int slots_decide_submit(struct slots_job *job);
+/* Returns whether the workers of the job have to stay as they are (K113). */
+bool slots_must_hold(const struct slots_job *job);
 
 /* --- jobs.c --- */
 
@@ -125,45 +150,22 @@ int slots_worker_keep(const struct slots_job *job, uint32_t rank);
 void slots_worker_out(struct slots_job *job, uint32_t rank);
 /* Orders all workers of the job to end. `code` and `text` are sent with POOL_OVER. */
 void slots_job_end(struct slots_job *job, int code, const char *text);
-/* Deletes the job, and informs its pool. */
-void slots_job_over(struct slots_job *job);
 uint32_t slots_job_count_workers(const struct slots_job *job);
-
-/* --- decide.c --- */
-
-/* Sends an event to the scheduler, and notes its actions in the workers. Returns 0 or a negative
- * errno of scheduler_step(). */
-int slots_decide(struct slots_site *site, struct scheduler_event event);
-/* Submits the job to the scheduler. */
-int slots_decide_submit(struct slots_job *job);
-/* Holds the workers of the job, or ends the hold, by the state of job and pool (K113). */
-void slots_decide_hold(struct slots_job *job);
+/* Holds the workers of the job, or ends the hold, if that is due. */
+void slots_job_hold(struct slots_job *job);
 
 /* --- orders.c --- */
 
 /* Brings the sizes of jobs, the store and the pools to the state of the workers. Jobs of the site
  * may be freed. */
 void slots_carry_out(struct slots_site *site);
-void slots_send_over(const struct slots_job *job);
-
-/* --- pools.c --- */
-
-struct slots_pool *slots_pool_find(const struct service *s, const struct tenant *tenant,
-                                   uint64_t number);
-/* Creates a pool that is not connected. NULL: no memory. */
-struct slots_pool *slots_pool_create(struct slots_site *site, struct tenant *tenant,
-                                     uint64_t number, const char *node, uint32_t pid);
-/* Frees the pool if it is not connected and has no job. */
-void slots_pool_check(struct slots_pool *pool);
-void slots_pool_free(struct slots_pool *pool);
-/* Writes "the pool on node7 (pid 4242)". Returns `buffer`. */
-const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t buffer_bytes);
+/* Deletes the job, and informs its pool. */
+void slots_job_over(struct slots_job *job);
 
 /* --- reports.c --- */
 
 /* The process of the rank exists. */
 void slots_worker_found(struct slots_job *job, uint32_t rank);
-
 /* Looks at the sessions of a job whose pool is missing: their slots are free when they end. */
 void slots_look_without_pool(struct slots_job *job);
 

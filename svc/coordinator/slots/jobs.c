@@ -13,7 +13,7 @@ struct slots_job *slots_job_create(struct slots_pool *pool, const char *name, co
     if (!job)
         return NULL;
     list_init(&job->link);
-    job->id = ++pool->service->slots->next_id;
+    job->id = ++pool->service->works->slots->next_id;
     job->pool = pool;
     job->workers_min = workers_min;
     job->workers_max = workers_max;
@@ -103,8 +103,8 @@ void slots_worker_out(struct slots_job *job, uint32_t rank)
     *worker = (struct slots_worker){.state = SLOTS_NONE};
     if (is_stored)
         (void)slots_worker_keep(job, rank);
-    slots_decide(site, (struct scheduler_event){
-                           .kind = SCHEDULER_WORKER_OUT, .job = job->id, .rank = rank});
+    slots_decide(
+        site, (struct scheduler_event){.kind = SCHEDULER_WORKER_OUT, .job = job->id, .rank = rank});
     if (slot >= site->count)
         slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_SLOT_LOST, .slot = slot});
 }
@@ -133,21 +133,16 @@ void slots_job_end(struct slots_job *job, int code, const char *text)
                  (struct scheduler_event){.kind = SCHEDULER_END_ORDERED, .job = job->id});
 }
 
-void slots_job_over(struct slots_job *job)
+void slots_job_hold(struct slots_job *job)
 {
-    struct slots_pool *pool = job->pool;
-    struct service *s = pool->service;
-    struct store_row row;
-    struct err err;
-    log_info("job %s of the pool on %s is over: %s", job->name, pool->node,
-             *job->end_text ? job->end_text : "its training is complete");
-    slots_job_row(job, &row);
-    if (store_erase_one(s->store, &row, &err) < 0)
-        log_error("job %s was not deleted: %s", job->name, err.text);
-    slots_send_over(job);
-    slots_decide(pool->site, (struct scheduler_event){.kind = SCHEDULER_ENDED, .job = job->id});
-    s->slots->jobs_count--;
-    slots_job_free(job);
-    slots_pool_check(pool);
-    s->on->service->view_has_changed(s);
+    bool is_held = slots_must_hold(job);
+    if (is_held == job->is_held)
+        return;
+    job->is_held = is_held;
+    slots_decide(job->pool->site, (struct scheduler_event){
+                                      .kind = SCHEDULER_HELD, .job = job->id, .is_held = is_held});
+    /* slots that were given, but not ordered, are returned */
+    for (uint32_t rank = 0; is_held && rank < job->workers_max; rank++)
+        if (job->workers[rank].state == SLOTS_WANTED)
+            slots_worker_out(job, rank);
 }

@@ -66,7 +66,7 @@ static void slots_set_size(struct slots_job *job, struct job *of)
     struct err err;
     if (size == 0)
         return;
-    if (members_resize(of, size, NULL, &err) < 0)
+    if (members_resize_to(of, size, NULL, &err) < 0)
         return log_error("job %s was not resized: %s", job->name, err.text);
     site->grown += size > before;
     site->shrunk += size < before;
@@ -76,18 +76,18 @@ static void slots_set_size(struct slots_job *job, struct job *of)
 
 static void slots_send(const struct slots_job *job, WIRE(PoolOrder) order)
 {
-    WIRE(PoolOrder) *list[] = {&order};
+    WIRE(PoolOrder) * list[] = {&order};
     WIRE(PoolOrders) orders = MESSAGE_PART(PoolOrders, pool_orders, .n_orders = 1, .orders = list);
     order.job = job->name;
     if (job->pool->peer)
         peer_send(job->pool->peer, &ENVELOPE(0, POOL_ORDERS, pool_orders, &orders));
 }
 
-void slots_send_over(const struct slots_job *job)
+static void slots_send_over(const struct slots_job *job)
 {
-    slots_send(job, MESSAGE_PART(PoolOrder, pool_order,
-                                 .verb = GRADPOOL__WIRE__POOL_VERB__POOL_OVER,
-                                 .text = (char *)job->end_text, .code = job->end_code));
+    slots_send(job,
+               MESSAGE_PART(PoolOrder, pool_order, .verb = GRADPOOL__WIRE__POOL_VERB__POOL_OVER,
+                            .text = (char *)job->end_text, .code = job->end_code));
 }
 
 /* A job begins with the workers that have slots now. Later workers wait until the first worker has
@@ -173,6 +173,29 @@ static void slots_order(struct slots_job *job, const struct job *of)
             slots_order_leave(job, rank);
 }
 
+/* --- the end of a job --- */
+
+void slots_job_over(struct slots_job *job)
+{
+    struct slots_pool *pool = job->pool;
+    struct service *s = pool->service;
+    struct store_row row;
+    struct err err;
+    log_info("job %s of the pool on %s is over: %s", job->name, pool->node,
+             *job->end_text ? job->end_text : "its training is complete");
+    slots_job_row(job, &row);
+    if (store_erase_one(s->store, &row, &err) < 0)
+        log_error("job %s was not deleted: %s", job->name, err.text);
+    slots_send_over(job);
+    slots_decide(pool->site, (struct scheduler_event){.kind = SCHEDULER_ENDED, .job = job->id});
+    s->works->slots->jobs_count--;
+    slots_job_free(job);
+    slots_pool_check(pool);
+    s->on->service->view_has_changed(s);
+}
+
+/* --- all jobs --- */
+
 /* Returns the slots of workers that were never ordered and shall leave again. */
 static void slots_cancel(struct slots_job *job)
 {
@@ -208,10 +231,10 @@ void slots_carry_out(struct slots_site *site)
     struct service *s = site->service;
     do {
         site->has_news = false;
-        list_for_each_safe_entry (struct slots_job, job, &s->slots->jobs, link)
+        list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link)
             if (job->pool->site == site)
                 slots_carry_out_job(job);
     } while (site->has_news);
-    if (!list_is_empty(&s->slots->jobs) && list_is_empty(&s->slots->look.link))
-        timer_start(s->loop, &s->slots->look, clock_now_ns() + SLOTS_LOOK_NS);
+    if (!list_is_empty(&s->works->slots->jobs) && list_is_empty(&s->works->slots->look.link))
+        timer_start(s->loop, &s->works->slots->look, clock_now_ns() + SLOTS_LOOK_NS);
 }

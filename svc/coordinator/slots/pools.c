@@ -1,6 +1,6 @@
 /* Pools: their connections, their jobs, and the comparison of a joining pool's workers with the
  * stored orders. A message of a pool has no program: a pool starts what its own user has given to
- * it (K109). Owns struct slots_pool. */
+ * it (K109). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/quota.h"
@@ -12,92 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- life --- */
-
-struct slots_pool *slots_pool_find(const struct service *s, const struct tenant *tenant,
-                                   uint64_t number)
-{
-    list_for_each_entry (struct slots_pool, pool, &s->slots->pools, link)
-        if (pool->tenant == tenant && pool->number == number)
-            return pool;
-    return NULL;
-}
-
-static struct slots_pool *slots_pool_of(const struct peer *p)
-{
-    list_for_each_entry (struct slots_pool, pool, &p->service->slots->pools, link)
-        if (pool->peer == p)
-            return pool;
-    return NULL;
-}
-
-static void slots_pool_missing(struct timer *timer)
-{
-    struct slots_pool *pool = container_of(timer, struct slots_pool, away);
-    pool->is_held = pool->is_missing = true;
-    log_warn("the pool on %s (pid %u) has been gone for %u s: its jobs train on at their size; "
-             "start the pool again in its folder",
-             pool->node, pool->pid, (unsigned)(pool->service->slots->away_ns / NS_PER_S));
-    slots_look_soon(pool->service);
-}
-
-struct slots_pool *slots_pool_create(struct slots_site *site, struct tenant *tenant,
-                                     uint64_t number, const char *node, uint32_t pid)
-{
-    struct slots_pool *pool = calloc(1, sizeof *pool);
-    if (pool)
-        pool->node = strdup(node);
-    if (!pool || !pool->node) {
-        free(pool);
-        return NULL;
-    }
-    pool->service = site->service;
-    pool->tenant = tenant;
-    pool->site = site;
-    pool->number = number;
-    pool->pid = pid;
-    timer_init(&pool->away, slots_pool_missing);
-    list_append(&site->service->slots->pools, &pool->link);
-    return pool;
-}
-
-void slots_pool_free(struct slots_pool *pool)
-{
-    timer_stop(&pool->away);
-    list_remove(&pool->link);
-    free(pool->node);
-    free(pool);
-}
-
-static bool slots_pool_has_jobs(const struct slots_pool *pool)
-{
-    list_for_each_entry (const struct slots_job, job, &pool->service->slots->jobs, link)
-        if (job->pool == pool)
-            return true;
-    return false;
-}
-
-void slots_pool_check(struct slots_pool *pool)
-{
-    if (!pool->peer && !slots_pool_has_jobs(pool))
-        slots_pool_free(pool);
-}
-
-const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t buffer_bytes)
-{
-    snprintf(buffer, buffer_bytes, "the pool on %.200s (pid %u)", pool->node, pool->pid);
-    return buffer;
-}
+/* --- the end of a connection --- */
 
 void slots_peer_gone(struct peer *p)
 {
-    struct slots_pool *pool = p->service->slots ? slots_pool_of(p) : NULL;
+    struct slots_pool *pool = p->service->works->slots ? slots_pool_of(p) : NULL;
     if (!pool)
         return;
     pool->peer = NULL;
     if (!slots_pool_has_jobs(pool))
         return slots_pool_free(pool);
-    timer_start(p->service->loop, &pool->away, clock_now_ns() + p->service->slots->away_ns);
+    timer_start(p->service->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
 }
 
 /* --- join --- */
@@ -164,8 +89,7 @@ static struct slots_worker *slots_find_worker(const struct slots_pool *pool,
     return worker;
 }
 
-static bool slots_is_listed(const struct slots_job *job, uint32_t rank,
-                            const WIRE(PoolJoin) * join)
+static bool slots_is_listed(const struct slots_job *job, uint32_t rank, const WIRE(PoolJoin) * join)
 {
     struct slots_job *of;
     for (size_t i = 0; i < join->n_workers; i++)
@@ -193,14 +117,13 @@ static void slots_compare(struct slots_job *job, const WIRE(PoolJoin) * join)
 static void slots_welcome(struct slots_pool *pool, uint64_t request, const WIRE(PoolJoin) * join)
 {
     struct slots_job *of;
-    WIRE(PoolWelcome) welcome =
-        MESSAGE_PART(PoolWelcome, pool_welcome, .slots = pool->site->count);
+    WIRE(PoolWelcome) welcome = MESSAGE_PART(PoolWelcome, pool_welcome, .slots = pool->site->count);
     welcome.stale = calloc(join->n_workers + 1, sizeof *welcome.stale);
-    welcome.jobs = calloc(pool->service->slots->jobs_count + 1, sizeof *welcome.jobs);
+    welcome.jobs = calloc(pool->service->works->slots->jobs_count + 1, sizeof *welcome.jobs);
     for (size_t i = 0; welcome.stale && i < join->n_workers; i++)
         if (!slots_find_worker(pool, join->workers[i], &of))
             welcome.stale[welcome.n_stale++] = join->workers[i];
-    list_for_each_entry (struct slots_job, job, &pool->service->slots->jobs, link)
+    list_for_each_entry (struct slots_job, job, &pool->service->works->slots->jobs, link)
         if (welcome.jobs && job->pool == pool)
             welcome.jobs[welcome.n_jobs++] = job->name;
     if (welcome.stale && welcome.jobs)
@@ -245,11 +168,11 @@ void slots_handle_join(struct peer *p, const envelope *message)
     log_info("the pool on %s (pid %u) has joined site %s with %zu worker%s", pool->node, pool->pid,
              pool->site->name, join->n_workers, join->n_workers == 1 ? "" : "s");
     slots_welcome(pool, message->id, join);
-    list_for_each_entry (struct slots_job, job, &s->slots->jobs, link) {
+    list_for_each_entry (struct slots_job, job, &s->works->slots->jobs, link) {
         if (job->pool != pool)
             continue;
         slots_compare(job, join);
-        slots_decide_hold(job);
+        slots_job_hold(job);
     }
     slots_carry_out(pool->site);
 }
@@ -264,10 +187,11 @@ static bool slots_submit_is_valid(struct peer *p, uint64_t request, const WIRE(P
                   "a job's name has 1 to %d bytes of UTF-8, without quotes and control characters",
                   JOB_NAME_BYTES_MAX);
     else if (strlen(submit->study) > JOB_NAME_BYTES_MAX || !text_is_plain(submit->study))
-        peer_fail(p, request, -EINVAL,
-                  "job %s: a study's name has at most %d bytes of UTF-8, without quotes and control "
-                  "characters",
-                  submit->job, JOB_NAME_BYTES_MAX);
+        peer_fail(
+            p, request, -EINVAL,
+            "job %s: a study's name has at most %d bytes of UTF-8, without quotes and control "
+            "characters",
+            submit->job, JOB_NAME_BYTES_MAX);
     else if (submit->workers < 1 || submit->workers > WORKERS_MAX ||
              submit->workers_max > WORKERS_MAX ||
              (submit->workers_max && submit->workers_max < submit->workers))
@@ -295,9 +219,9 @@ static bool slots_name_is_free(struct peer *p, uint64_t request, const WIRE(Pool
                   "job %s trains already, with workers that no pool has started; give this one "
                   "another name",
                   submit->job);
-    else if (s->slots->jobs_count >= SLOTS_JOBS_MAX)
+    else if (s->works->slots->jobs_count >= SLOTS_JOBS_MAX)
         peer_fail(p, request, -EDQUOT, "%u jobs of pools are there, the most; wait for their ends",
-                  s->slots->jobs_count);
+                  s->works->slots->jobs_count);
     else if (quota_check_new_job(s, p->tenant, submit->job, most, &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
     else
@@ -324,17 +248,18 @@ static int slots_submit(struct slots_job *job, struct err *err)
     int error = store_put_one(s->store, &row, err);
     if (error < 0)
         return error;
-    list_append(&s->slots->jobs, &job->link);
+    list_append(&s->works->slots->jobs, &job->link);
     error = slots_decide_submit(job);
     if (error < 0) {
         list_remove(&job->link);
         (void)store_erase_one(s->store, &row, err);
-        return err_set(err, error,
-                       "job %s needs %u slots, and site %.64s has %u; submit it with fewer workers, "
-                       "or ask the operator for more --worker-slots",
-                       job->name, job->workers_min, job->pool->site->name, job->pool->site->count);
+        return err_set(
+            err, error,
+            "job %s needs %u slots, and site %.64s has %u; submit it with fewer workers, "
+            "or ask the operator for more --worker-slots",
+            job->name, job->workers_min, job->pool->site->name, job->pool->site->count);
     }
-    s->slots->jobs_count++;
+    s->works->slots->jobs_count++;
     return 0;
 }
 

@@ -22,9 +22,9 @@ void slots_worker_found(struct slots_job *job, uint32_t rank)
         return;
     worker->state = SLOTS_STARTED;
     if (slots_worker_keep(job, rank) == 0)
-        slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_WORKER_IN,
-                                                               .job = job->id,
-                                                               .rank = rank});
+        slots_decide(
+            job->pool->site,
+            (struct scheduler_event){.kind = SCHEDULER_WORKER_IN, .job = job->id, .rank = rank});
 }
 
 static void slots_withheld(struct slots_job *job, uint32_t rank, const char *text)
@@ -118,7 +118,7 @@ static void slots_ended(struct slots_job *job, uint32_t rank, const WIRE(PoolRep
         log_info("job %s: rank %u has ended its training; no other worker is started", job->name,
                  rank);
         job->is_complete = true;
-        slots_decide_hold(job);
+        slots_job_hold(job);
     }
     slots_worker_out(job, rank);
 }
@@ -143,18 +143,10 @@ static void slots_report(struct slots_pool *pool, const WIRE(PoolReport) * repor
     }
 }
 
-static struct slots_pool *slots_reporter(const struct peer *p)
-{
-    list_for_each_entry (struct slots_pool, pool, &p->service->slots->pools, link)
-        if (pool->peer == p)
-            return pool;
-    return NULL;
-}
-
 void slots_handle_reports(struct peer *p, const envelope *message)
 {
     const WIRE(PoolReports) *reports = message->pool_reports;
-    struct slots_pool *pool = slots_reporter(p);
+    struct slots_pool *pool = slots_pool_of(p);
     if (!pool)
         return peer_fail(p, message->id, -ENOTCONN, "this connection has no pool; join as one");
     if (reports->n_reports > SLOTS_REPORTS_MAX)

@@ -53,10 +53,11 @@ int slots_check_option(const char *text, struct err *err)
     }
     if (!text || !*text)
         return 0;
-    return err_set(err, -EINVAL,
-                   "--worker-slots '%.100s': expected SITE=N, with a name of 1 to %d bytes and 1 to "
-                   "%d slots, and a comma between two sites",
-                   text, SLOTS_SITE_BYTES, SCHEDULER_SLOTS_MAX);
+    return err_set(
+        err, -EINVAL,
+        "--worker-slots '%.100s': expected SITE=N, with a name of 1 to %d bytes and 1 to "
+        "%d slots, and a comma between two sites",
+        text, SLOTS_SITE_BYTES, SCHEDULER_SLOTS_MAX);
 }
 
 static struct slots_site *slots_create_site(struct service *s, const char *name, uint32_t count)
@@ -73,51 +74,24 @@ static struct slots_site *slots_create_site(struct service *s, const char *name,
     site->service = s;
     site->count = count;
     memcpy(site->name, name, strlen(name) + 1);
-    list_append(&s->slots->sites, &site->link);
+    list_append(&s->works->slots->sites, &site->link);
     return site;
-}
-
-struct slots_site *slots_find_site(const struct service *s, const char *name)
-{
-    list_for_each_entry (struct slots_site, site, &s->slots->sites, link)
-        if (strcmp(site->name, name) == 0)
-            return site;
-    return NULL;
 }
 
 /* --- jobs --- */
 
-struct slots_job *slots_find_job(const struct service *s, const struct tenant *tenant,
-                                 const char *name)
-{
-    list_for_each_entry (struct slots_job, job, &s->slots->jobs, link)
-        if (job->pool->tenant == tenant && strcmp(job->name, name) == 0)
-            return job;
-    return NULL;
-}
-
-struct job *slots_training(const struct slots_job *job)
-{
-    return jobs_find(job->pool->service, job->pool->tenant, job->name);
-}
-
-uint64_t slots_next_incarnation(struct service *s)
-{
-    return s->numbers->incarnation << 32 | ++s->slots->incarnations;
-}
-
 size_t slots_count_unjoined(const struct service *s)
 {
     size_t count = 0;
-    list_for_each_entry (const struct slots_job, job, &s->slots->jobs, link)
+    list_for_each_entry (const struct slots_job, job, &s->works->slots->jobs, link)
         count += slots_training(job) == NULL;
     return count;
 }
 
 void slots_end_jobs(struct service *s, const char *why)
 {
-    timer_stop(&s->slots->look);
-    list_for_each_safe_entry (struct slots_job, job, &s->slots->jobs, link) {
+    timer_stop(&s->works->slots->look);
+    list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link) {
         job->end_code = -ESHUTDOWN;
         snprintf(job->end_text, sizeof job->end_text, "%s", why);
         slots_job_over(job);
@@ -153,7 +127,7 @@ static void slots_look_at(struct slots_job *job)
         slots_look_at_speed(job, of);
     if (job->pool->is_missing)
         slots_look_without_pool(job);
-    slots_decide_hold(job);
+    slots_job_hold(job);
 }
 
 static void slots_look(struct timer *timer)
@@ -172,12 +146,6 @@ static void slots_look(struct timer *timer)
         timer_start(s->loop, timer, clock_now_ns() + SLOTS_LOOK_NS);
 }
 
-void slots_look_soon(struct service *s)
-{
-    if (!list_is_empty(&s->slots->jobs))
-        timer_start(s->loop, &s->slots->look, clock_now_ns());
-}
-
 /* --- life --- */
 
 int slots_create(struct service *s)
@@ -185,15 +153,14 @@ int slots_create(struct service *s)
     const char *text = s->options->worker_slots;
     char name[SLOTS_SITE_BYTES + 1];
     uint32_t count;
-    s->slots = calloc(1, sizeof *s->slots);
-    if (!s->slots)
+    s->works->slots = calloc(1, sizeof *s->works->slots);
+    if (!s->works->slots)
         return -ENOMEM;
-    s->slots->service = s;
-    s->slots->away_ns = SLOTS_AWAY_NS;
-    list_init(&s->slots->sites);
-    list_init(&s->slots->pools);
-    list_init(&s->slots->jobs);
-    timer_init(&s->slots->look, slots_look);
+    s->works->slots->service = s;
+    list_init(&s->works->slots->sites);
+    list_init(&s->works->slots->pools);
+    list_init(&s->works->slots->jobs);
+    timer_init(&s->works->slots->look, slots_look);
     while (text && *text && (text = slots_parse_site(text, name, &count)))
         if (!slots_create_site(s, name, count))
             return -ENOMEM;
@@ -202,19 +169,19 @@ int slots_create(struct service *s)
 
 void slots_destroy(struct service *s)
 {
-    if (!s->slots)
+    if (!s->works || !s->works->slots)
         return;
-    timer_stop(&s->slots->look);
-    list_for_each_safe_entry (struct slots_job, job, &s->slots->jobs, link)
+    timer_stop(&s->works->slots->look);
+    list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link)
         slots_job_free(job);
-    list_for_each_safe_entry (struct slots_pool, pool, &s->slots->pools, link)
+    list_for_each_safe_entry (struct slots_pool, pool, &s->works->slots->pools, link)
         slots_pool_free(pool);
-    list_for_each_safe_entry (struct slots_site, site, &s->slots->sites, link) {
+    list_for_each_safe_entry (struct slots_site, site, &s->works->slots->sites, link) {
         scheduler_destroy(site->scheduler);
         list_remove(&site->link);
         free(site);
     }
-    free(s->slots);
+    free(s->works->slots);
 }
 
 /* --- after a restart --- */
@@ -243,7 +210,7 @@ static struct slots_pool *slots_restore_pool(struct service *s, const struct sto
     if (!pool)
         return NULL;
     pool->is_held = true; /* until the pool has joined again */
-    timer_start(s->loop, &pool->away, clock_now_ns() + s->slots->away_ns);
+    timer_start(s->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
     return pool;
 }
 
@@ -265,8 +232,8 @@ int slots_restore_job(struct service *s, const struct store_pool_job *row)
     job->is_ending = row->flags & STORE_POOL_JOB_ENDING;
     job->end_code = row->end_code;
     snprintf(job->end_text, sizeof job->end_text, "%s", row->end_text);
-    list_append(&s->slots->jobs, &job->link);
-    s->slots->jobs_count++;
+    list_append(&s->works->slots->jobs, &job->link);
+    s->works->slots->jobs_count++;
     return 0;
 }
 
@@ -290,7 +257,7 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
 static uint32_t slots_count_restored(const struct slots_site *site)
 {
     uint32_t slots = site->count;
-    list_for_each_entry (const struct slots_job, job, &site->service->slots->jobs, link) {
+    list_for_each_entry (const struct slots_job, job, &site->service->works->slots->jobs, link) {
         for (uint32_t rank = 0; job->pool->site == site && rank < job->workers_max; rank++)
             if (job->workers[rank].state != SLOTS_NONE && job->workers[rank].slot >= slots)
                 slots = job->workers[rank].slot + 1;
@@ -309,8 +276,7 @@ static void slots_restore_slots(struct slots_job *job)
                                                         .rank = rank,
                                                         .slot = job->workers[rank].slot});
     if (error == 0 && job->is_ending)
-        slots_decide(site,
-                     (struct scheduler_event){.kind = SCHEDULER_END_ORDERED, .job = job->id});
+        slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_END_ORDERED, .job = job->id});
     if (error == 0)
         return;
     job->end_code = error;
@@ -326,7 +292,7 @@ static void slots_restore_site_jobs(struct slots_site *site)
     uint32_t slots = slots_count_restored(site), job, rank;
     for (uint32_t at = site->count; at < slots; at++)
         slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_SLOT_FOUND, .slot = at});
-    list_for_each_entry (struct slots_job, of, &site->service->slots->jobs, link)
+    list_for_each_entry (struct slots_job, of, &site->service->works->slots->jobs, link)
         if (of->pool->site == site)
             slots_restore_slots(of);
     for (uint32_t at = site->count; at < slots; at++)
@@ -336,7 +302,7 @@ static void slots_restore_site_jobs(struct slots_site *site)
 
 void slots_restored(struct service *s)
 {
-    list_for_each_entry (struct slots_site, site, &s->slots->sites, link)
+    list_for_each_entry (struct slots_site, site, &s->works->slots->sites, link)
         slots_restore_site_jobs(site);
     slots_look_soon(s);
 }

@@ -49,7 +49,6 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
                        slots_take_fn take, void *context, WIRE(JobsReply) * reply);
 /* Sets view->pool if a pool starts the workers of the job. All memory is from `take`, also that of
  * texts. */
-bool slots_view_job(const struct job *job, slots_take_fn take, void *context,
-                    WIRE(JobView) * view);
+bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view);
 
 #endif

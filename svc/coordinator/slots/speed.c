@@ -1,5 +1,5 @@
-/* Measures the steps of a job of a pool, for the curve of its speed (F1 of packer/elastic). Uses the
- * counters of the lane that measure/ has stored; sends no request. */
+/* Measures the steps of a job of a pool, for the curve of its speed (F1 of packer/elastic). Uses
+ * the counters of the lane that measure/ has stored; sends no request. */
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
 

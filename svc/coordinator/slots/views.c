@@ -47,28 +47,26 @@ static void slots_count(const struct slots_job *job, WIRE(PoolJobView) * view)
     }
 }
 
-static WIRE(PoolJobView) * slots_describe(const struct slots_job *job, slots_take_fn take,
-                                          void *context)
+static WIRE(PoolJobView) *
+    slots_describe(const struct slots_job *job, slots_take_fn take, void *context)
 {
     WIRE(PoolJobView) *view = take(context, sizeof *view);
     char text[3 * SLOTS_TEXT_BYTES];
     if (!view)
         return NULL;
     slots_sentence(job, text, sizeof text);
-    *view = MESSAGE_PART(
-        PoolJobView, pool_job_view, .job = slots_copy(take, context, job->name),
-        .tenant = slots_copy(take, context, job->pool->tenant->key.tenant),
-        .site = slots_copy(take, context, job->pool->site->name),
-        .state = slots_copy(take, context, slots_state_name(job)),
-        .workers_min = job->workers_min, .workers_max = job->workers_max,
-        .decision = slots_copy(take, context, text),
-        .decided_ns = job->decided_ns ? clock_now_ns() - job->decided_ns : 0);
+    *view = MESSAGE_PART(PoolJobView, pool_job_view, .job = slots_copy(take, context, job->name),
+                         .tenant = slots_copy(take, context, job->pool->tenant->key.tenant),
+                         .site = slots_copy(take, context, job->pool->site->name),
+                         .state = slots_copy(take, context, slots_state_name(job)),
+                         .workers_min = job->workers_min, .workers_max = job->workers_max,
+                         .decision = slots_copy(take, context, text),
+                         .decided_ns = job->decided_ns ? clock_now_ns() - job->decided_ns : 0);
     slots_count(job, view);
     return view->job && view->tenant && view->site && view->state && view->decision ? view : NULL;
 }
 
-bool slots_view_job(const struct job *job, slots_take_fn take, void *context,
-                    WIRE(JobView) * view)
+bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view)
 {
     const struct slots_job *of = slots_find_job(job->service, job->tenant, job->name);
     if (!of)
@@ -80,12 +78,12 @@ bool slots_view_job(const struct job *job, slots_take_fn take, void *context,
 bool slots_view_queued(const struct service *s, const struct tenant *only, const char *name,
                        slots_take_fn take, void *context, WIRE(JobsReply) * reply)
 {
-    reply->queued = take(context, (s->slots->jobs_count + 1) * sizeof *reply->queued);
-    list_for_each_entry (const struct slots_job, job, &s->slots->jobs, link) {
+    reply->queued = take(context, (s->works->slots->jobs_count + 1) * sizeof *reply->queued);
+    list_for_each_entry (const struct slots_job, job, &s->works->slots->jobs, link) {
         bool is_meant = (!only || job->pool->tenant == only) &&
                         (!*name || strcmp(name, job->name) == 0) && !slots_training(job);
-        WIRE(PoolJobView) *view = reply->queued && is_meant ? slots_describe(job, take, context)
-                                                            : NULL;
+        WIRE(PoolJobView) *view =
+            reply->queued && is_meant ? slots_describe(job, take, context) : NULL;
         if (view)
             reply->queued[reply->n_queued++] = view;
         else if (is_meant)
@@ -96,7 +94,7 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
 
 static void slots_count_site(const struct slots_site *site, WIRE(SiteView) * view)
 {
-    const struct slots *slots = site->service->slots;
+    const struct slots *slots = site->service->works->slots;
     list_for_each_entry (const struct slots_job, job, &slots->jobs, link) {
         struct scheduler_view of;
         if (job->pool->site != site)
@@ -106,8 +104,8 @@ static void slots_count_site(const struct slots_site *site, WIRE(SiteView) * vie
             view->held += worker->state != SLOTS_NONE && !worker->is_leaving;
             view->leaving += worker->state != SLOTS_NONE && worker->is_leaving;
         }
-        view->waiting += scheduler_view(site->scheduler, job->id, &of) == 0 &&
-                         of.state == SCHEDULER_WAITING;
+        view->waiting +=
+            scheduler_view(site->scheduler, job->id, &of) == 0 && of.state == SCHEDULER_WAITING;
     }
     list_for_each_entry (const struct slots_pool, pool, &slots->pools, link)
         view->pools += pool->site == site && pool->peer;
@@ -117,10 +115,10 @@ bool slots_view_sites(const struct service *s, slots_take_fn take, void *context
                       WIRE(JobsReply) * reply)
 {
     size_t count = 1;
-    list_for_each (node, &s->slots->sites)
+    list_for_each (node, &s->works->slots->sites)
         count++;
     reply->sites = take(context, count * sizeof *reply->sites);
-    list_for_each_entry (const struct slots_site, site, &s->slots->sites, link) {
+    list_for_each_entry (const struct slots_site, site, &s->works->slots->sites, link) {
         WIRE(SiteView) *view = reply->sites ? take(context, sizeof *view) : NULL;
         if (!view)
             return false;

@@ -166,7 +166,8 @@ struct store_ops {
     /* Inserts the row, or replaces the row with the same key. */
     void (*put)(struct store *store, const struct store_row *row);
     /* Erases the row with the key fields of `row`. Rows that depend on it are erased, too:
-     * sessions, tensors and pieces of a job, workers of a pool's job, pieces of a tensor, lanes of an aggregator. */
+     * sessions, tensors and pieces of a job, workers of a pool's job, pieces of a tensor, lanes of
+     * an aggregator. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
     void (*sync)(struct store *store);

@@ -24,7 +24,7 @@ static void pools_add_job(struct table *table, const struct view_pool_job *job)
 
 static int pools_print_jobs(const struct view_pools *pools, FILE *out)
 {
-    static const char *const titles[] = {"TENANT",   "JOB",    "SITE",   "STATE", ">WORKERS",
+    static const char *const titles[] = {"TENANT",   "JOB",    "SITE",  "STATE", ">WORKERS",
                                          ">LEAVING", ">LEAST", ">MOST", NULL};
     struct table table;
     table_init(&table, titles);

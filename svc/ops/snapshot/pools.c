@@ -37,8 +37,8 @@ int pools_view(const WIRE(JobsReply) * reply, struct view_pools **ret_pools)
     *ret_pools = NULL;
     if (reply->n_sites == 0)
         return 0;
-    struct view_pools *pools =
-        calloc(1, sizeof *pools + reply->n_sites * sizeof *pools->sites + most * sizeof *pools->jobs);
+    struct view_pools *pools = calloc(1, sizeof *pools + reply->n_sites * sizeof *pools->sites +
+                                             most * sizeof *pools->jobs);
     if (!pools)
         return -ENOMEM;
     pools->sites = (struct view_site *)(pools + 1);

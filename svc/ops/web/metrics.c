@@ -5,32 +5,13 @@
 
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/web/metrics_counts.h"
+#include "svc/ops/web/metrics_line.h"
 #include "svc/ops/web/metrics_pools.h"
 #include "svc/ops/web/metrics_tables.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-void metrics_family(FILE *out, const char *name, const char *type, const char *help)
-{
-    fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
-}
-
-/* The format requires escapes for backslash, quote and line feed. */
-void metrics_label(FILE *out, const char *name, const char *value)
-{
-    fprintf(out, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
-            fputs("\\n", out);
-        else if (*value == '\\' || *value == '"')
-            fprintf(out, "\\%c", *value);
-        else
-            fputc(*value, out);
-    }
-    fputc('"', out);
-}
 
 static void plain(FILE *out, const char *name, const char *type, const char *help, double value)
 {
@@ -191,13 +172,6 @@ static void print_lanes(const struct snapshot *s, FILE *out)
 }
 
 /* --- jobs --- */
-
-void metrics_job_labels(FILE *out, const struct view_job *job)
-{
-    metrics_label(out, "tenant", job->tenant ? job->tenant : "");
-    fputc(',', out);
-    metrics_label(out, "job", job->job);
-}
 
 static void print_jobs(const struct snapshot *s, FILE *out)
 {

@@ -2,7 +2,7 @@
 #include "svc/ops/web/metrics_pools.h"
 
 #include "svc/ops/snapshot/pools.h"
-#include "svc/ops/web/metrics.h"
+#include "svc/ops/web/metrics_line.h"
 
 #include <string.h>
 

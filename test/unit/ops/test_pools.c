@@ -21,16 +21,16 @@ static WIRE(PoolJobView) pool, queued, *queue = &queued;
 static WIRE(JobView) job, *jobs = &job;
 static WIRE(JobsReply) reply;
 
-/* Site "here" with 4 slots: job "resnet" trains with two workers, and a third one leaves. Job "bert"
- * waits. */
+/* Site "here" with 4 slots: job "resnet" trains with two workers, and a third one leaves. Job
+ * "bert" waits. */
 static int setup(void **state)
 {
     site = MESSAGE_PART(SiteView, site_view, .site = "here", .slots = 4, .held = 2, .leaving = 1,
                         .pools = 1, .waiting = 1, .grown = 5, .shrunk = 6);
-    pool = MESSAGE_PART(PoolJobView, pool_job_view, .job = "resnet", .tenant = "acme",
-                        .site = "here", .state = "running", .workers = 2, .leaving = 1,
-                        .workers_min = 1, .workers_max = 4,
-                        .decision = "shrunk to 2 workers\x1b: 1.80 times");
+    pool =
+        MESSAGE_PART(PoolJobView, pool_job_view, .job = "resnet", .tenant = "acme", .site = "here",
+                     .state = "running", .workers = 2, .leaving = 1, .workers_min = 1,
+                     .workers_max = 4, .decision = "shrunk to 2 workers\x1b: 1.80 times");
     queued = MESSAGE_PART(PoolJobView, pool_job_view, .job = "bert", .tenant = "", .site = "here",
                           .state = "waiting", .workers_min = 3, .workers_max = 3,
                           .decision = "no decision");

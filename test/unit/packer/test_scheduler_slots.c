@@ -100,8 +100,9 @@ static int hold(struct rig *rig, uint32_t job, bool is_held)
 
 static int find_worker(struct rig *rig, uint32_t job, uint32_t rank, uint32_t slot)
 {
-    return rig_send(rig, (struct scheduler_event){
-                             .kind = SCHEDULER_WORKER_FOUND, .job = job, .rank = rank, .slot = slot});
+    return rig_send(rig,
+                    (struct scheduler_event){
+                        .kind = SCHEDULER_WORKER_FOUND, .job = job, .rank = rank, .slot = slot});
 }
 
 static void a_held_job_gets_no_worker_and_gives_up_none(void **state)

@@ -150,16 +150,16 @@ struct pool_order pool_expect_for(struct end *pool, int verb, const char *job, u
 void pool_report(struct end *pool, const struct pool_order *worker, WIRE(PoolReport) report)
 {
     WIRE(PoolWorker) of = worker_of(worker);
-    WIRE(PoolReport) *list[] = {&report};
+    WIRE(PoolReport) * list[] = {&report};
     report.worker = &of;
     expect_done(pool, &MESSAGE(0, POOL_REPORTS, pool_reports, .n_reports = 1, .reports = list));
 }
 
 void pool_started(struct end *pool, const struct pool_order *worker)
 {
-    pool_report(pool, worker,
-                MESSAGE_PART(PoolReport, pool_report,
-                             .event = GRADPOOL__WIRE__POOL_EVENT__POOL_STARTED));
+    pool_report(
+        pool, worker,
+        MESSAGE_PART(PoolReport, pool_report, .event = GRADPOOL__WIRE__POOL_EVENT__POOL_STARTED));
 }
 
 struct pool_order pool_expect_and_start(struct end *pool)

@@ -19,7 +19,7 @@ struct pool_order {
     int code;
 };
 
-/* What a pool sends in its join. Zeros: site "here", number 7, this host, POOL_PID, no worker. */
+/* Fields of a pool's join. Zeros: site "here", number 7, this host, POOL_PID, no worker. */
 struct pool_joining {
     const char *site, *node;
     uint64_t number;
@@ -53,7 +53,8 @@ void pool_report(struct end *pool, const struct pool_order *worker, WIRE(PoolRep
 
 /* Joins the started worker to its job, which continues after losses and has the workers_max of the
  * order. Another `workers_max` than 0: the job fails with a worker, and has this workers_max. */
-struct end *pool_worker_join(struct rig *rig, const struct pool_order *worker, uint32_t workers_max);
+struct end *pool_worker_join(struct rig *rig, const struct pool_order *worker,
+                             uint32_t workers_max);
 void pool_worker_refused(struct rig *rig, const struct pool_order *worker, int code,
                          const char *text);
 

@@ -4,6 +4,7 @@
 #include "test/unit/coordinator/slots/pool_case.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static void a_job_starts_on_free_slots_of_its_site(void **state)
@@ -36,8 +37,8 @@ static struct key add_tenant(struct rig *rig, const char *name)
     struct key key;
     struct err err;
     struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    envelope *reply = end_ask(
-        e, &MESSAGE(0, TENANT_ADD_REQUEST, tenant_add_request, .tenant = (char *)name));
+    envelope *reply =
+        end_ask(e, &MESSAGE(0, TENANT_ADD_REQUEST, tenant_add_request, .tenant = (char *)name));
     assert_int_equal(reply->body_case, BODY(TENANT_ADD_REPLY));
     assert_int_equal(key_parse(reply->tenant_add_reply->key, &key, &err), 0);
     message_free(reply);
@@ -92,16 +93,18 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     struct pool_order old = pool_expect(pool, POOL_START);
     struct pool_order none = old, other = old;
     none.incarnation = 0;
-    pool_worker_refused(*state, &none, -EEXIST, "are started by the pool on node7 (pid 4242) alone");
+    pool_worker_refused(*state, &none, -EEXIST,
+                        "are started by the pool on node7 (pid 4242) alone");
     other.rank = 5;
     other.workers = other.workers_max = 6;
-    pool_worker_refused(*state, &other, -ESTALE, "of rank 5 by its pool, and is not the newest one");
+    pool_worker_refused(*state, &other, -ESTALE,
+                        "of rank 5 by its pool, and is not the newest one");
     pool_ended(pool, &old, 1);
     struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 0);
     assert_true(next.incarnation > old.incarnation);
     pool_worker_refused(*state, &old, -ESTALE, "ends with exit code 75");
     pool_worker_join(*state, &next, 0);
-    strcpy(other.job, "another");
+    snprintf(other.job, sizeof other.job, "another");
     pool_worker_refused(*state, &other, -ESTALE, "and the job of the pool is over");
 }
 
@@ -248,7 +251,7 @@ static void a_report_about_an_earlier_incarnation_has_no_effect(void **state)
     struct pool_order unknown = next;
     unknown.rank = 9;
     pool_ended(pool, &unknown, 0);
-    strcpy(unknown.job, "bert");
+    snprintf(unknown.job, sizeof unknown.job, "bert");
     pool_ended(pool, &unknown, 0);
     end_expect_none(pool, BODY(POOL_ORDERS));
     pool_worker_join(*state, &next, 0);

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-static struct slots *slots_of(struct rig *rig) { return rig->coordinator->service->slots; }
+static struct slots *slots_of(struct rig *rig) { return rig->coordinator->service->works->slots; }
 
 /* Ends the time in which the only pool may connect again. */
 static void let_pool_miss(struct rig *rig)
