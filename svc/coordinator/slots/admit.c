@@ -25,10 +25,11 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
         return false;
     }
     if (join->incarnation == 0) {
-        peer_fail(p, request, -EEXIST,
-                  "the workers of job %s are started by %s alone; give this training another name "
-                  "(GRADPOOL_JOB)",
-                  job->name, slots_pool_name(job->pool, name, sizeof name));
+        peer_fail(
+            p, request, -EEXIST,
+            "the workers of job %s are started by %s alone; choose another GRADPOOL_JOB for this "
+            "training",
+            job->name, slots_pool_name(job->pool, name, sizeof name));
         return false;
     }
     const struct slots_worker *worker =

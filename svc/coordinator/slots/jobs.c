@@ -89,7 +89,7 @@ int slots_worker_keep(const struct slots_job *job, uint32_t rank)
         store_put(store, &row);
     int error = store_commit(store, &err);
     if (error < 0)
-        log_error("job %s: rank %u was not stored: %s", job->name, rank, err.text);
+        log_error("job %s: the order for rank %u was not stored: %s", job->name, rank, err.text);
     return error;
 }
 

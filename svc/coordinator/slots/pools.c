@@ -65,10 +65,10 @@ static bool slots_pool_is_free(struct peer *p, uint64_t request, const WIRE(Pool
                   slots_pool_name(pool, name, sizeof name), pool->site->name, join->site,
                   pool->site->name);
     else if (pool->peer && (pool->pid != join->pid || strcmp(pool->node, join->node) != 0))
-        peer_fail(p, request, -EEXIST,
-                  "%s runs in this folder already; end that process, or start this pool in another "
-                  "folder",
-                  slots_pool_name(pool, name, sizeof name));
+        peer_fail(
+            p, request, -EEXIST,
+            "%s runs in this folder already; stop that one, or start this pool in another folder",
+            slots_pool_name(pool, name, sizeof name));
     else
         return true;
     return false;
@@ -183,9 +183,11 @@ static bool slots_submit_is_valid(struct peer *p, uint64_t request, const WIRE(P
 {
     size_t bytes = strlen(submit->job);
     if (bytes < 1 || bytes > JOB_NAME_BYTES_MAX || !text_is_plain(submit->job))
-        peer_fail(p, request, -EINVAL,
-                  "a job's name has 1 to %d bytes of UTF-8, without quotes and control characters",
-                  JOB_NAME_BYTES_MAX);
+        peer_fail(
+            p, request, -EINVAL,
+            "a submitted job needs a name of 1 to %d bytes of UTF-8, without quotes and control "
+            "characters",
+            JOB_NAME_BYTES_MAX);
     else if (strlen(submit->study) > JOB_NAME_BYTES_MAX || !text_is_plain(submit->study))
         peer_fail(
             p, request, -EINVAL,

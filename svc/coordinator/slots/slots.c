@@ -100,23 +100,33 @@ void slots_end_jobs(struct service *s, const char *why)
 
 /* --- the look --- */
 
+static void slots_warn_of_terms(const struct slots_job *job, const struct job *of)
+{
+    if (job->is_fixed && job->workers_max > job->workers_min)
+        log_warn("job %s joined without workers_max, so its %u workers stay; set workers_max to %u "
+                 "in the script",
+                 job->name, of->workers, job->workers_max);
+    else if (!job->is_fixed && of->workers < job->workers_max)
+        log_warn("job %s may have %u workers by its script, and %u by its pool; set workers_max to "
+                 "%u in the script",
+                 job->name, of->workers, job->workers_max, job->workers_max);
+}
+
 /* Begins again with a new training of the job: its script may have other terms. */
 static void slots_look_at_training(struct slots_job *job, const struct job *of)
 {
-    uint32_t most = of && of->terms->is_elastic ? of->workers : job->workers_min;
     if (job->training == (of ? of->id : 0))
         return;
     job->training = of ? of->id : 0;
     *job->speed = (struct slots_speed){.has_reported = job->speed->has_reported};
     job->is_fixed = of && !of->terms->is_elastic;
-    if (of && most < job->workers_max) {
-        log_warn("job %s joined for %u workers, but its pool may start %u: its workers stay at "
-                 "most %u; set workers_max to %u in the script",
-                 job->name, of->workers, job->workers_max, most, job->workers_max);
-        slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_LANES_LIMIT,
-                                                               .job = job->id,
-                                                               .workers = most});
-    }
+    if (!of)
+        return;
+    slots_warn_of_terms(job, of);
+    slots_decide(job->pool->site,
+                 (struct scheduler_event){.kind = SCHEDULER_LANES_LIMIT,
+                                          .job = job->id,
+                                          .workers = job->is_fixed ? 0 : of->workers});
 }
 
 static void slots_look_at(struct slots_job *job)

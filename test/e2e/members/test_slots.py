@@ -108,6 +108,10 @@ class Slots(unittest.TestCase):
             'GRADPOOL_INCARNATION': str(old[0].incarnation)})
         self.assertNotEqual(stale.returncode, 0)
         self.assertIn('is not the newest one; the process ends with exit code 75', stale.stderr)
+        mistaken = harness.run(command, input='', capture_output=True, text=True, env={
+            **os.environ, **variables, 'GRADPOOL_ENDPOINT': self.service.endpoint,
+            'GRADPOOL_INCARNATION': 'x'})
+        self.assertIn("expected a number; only a pool sets this variable", mistaken.stderr)
         self.await_steps(1)
 
 

@@ -93,8 +93,7 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     struct pool_order old = pool_expect(pool, POOL_START);
     struct pool_order none = old, other = old;
     none.incarnation = 0;
-    pool_worker_refused(*state, &none, -EEXIST,
-                        "are started by the pool on node7 (pid 4242) alone");
+    pool_worker_refused(*state, &none, -EEXIST, "alone; choose another GRADPOOL_JOB");
     other.rank = 5;
     other.workers = other.workers_max = 6;
     pool_worker_refused(*state, &other, -ESTALE,
@@ -219,6 +218,8 @@ static void a_complete_training_frees_its_slots(void **state)
     struct pool_order over = pool_expect(pool, POOL_OVER);
     assert_string_equal(over.job, "resnet");
     assert_int_equal(over.code, 0);
+    kept_log_expect("of the pool on");
+    kept_log_expect("its training is complete");
     for (uint32_t rank = 0; rank < 4; rank++)
         pool_expect_for(pool, POOL_START, "bert", rank);
 }
@@ -277,17 +278,21 @@ static void a_job_without_workers_max_keeps_its_workers(void **state)
 static void a_pool_that_cannot_join_is_told_why(void **state)
 {
     pool_join_refused(*state, (struct pool_joining){.site = "moon"}, -ENOENT,
-                      "site moon has no slots: ask the operator to start the service with "
-                      "--worker-slots moon=N");
+                      "has no slots: ask the operator to start the service with --worker-slots");
     pool_join_refused(*state, (struct pool_joining){.node = "a\"b"}, -EINVAL, "name of its host");
     struct end *pool = pool_join(*state, (struct pool_joining){0});
     pool_join_refused(*state, (struct pool_joining){.pid = 5}, -EEXIST,
                       "the pool on node7 (pid 4242) runs in this folder already");
+    kept_log_expect("has joined site");
+    end_ask_refused(pool,
+                    &MESSAGE(0, POOL_JOIN, pool_join, .site = "here", .pool = 9, .node = "node7"),
+                    -EINVAL, "this connection belongs to a worker or a pool already");
     pool_submit(pool, "resnet", 1, 1);
+    kept_log_expect("was submitted by the pool on");
     pool_expect(pool, POOL_START);
     end_close(pool);
     pool_join_refused(*state, (struct pool_joining){.site = "small"}, -EINVAL,
-                      "has jobs on site here, not on small");
+                      "or let these jobs end first");
 }
 
 static void a_job_that_cannot_start_is_refused(void **state)
@@ -295,14 +300,13 @@ static void a_job_that_cannot_start_is_refused(void **state)
     struct end *pool = pool_join(*state, (struct pool_joining){0});
     struct end *other = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     pool_submit_refused(other, "resnet", 1, 1, -ENOTCONN, "this connection has no pool");
-    pool_submit_refused(pool, "", 1, 1, -EINVAL, "a job's name has 1 to 127 bytes");
+    pool_submit_refused(pool, "", 1, 1, -EINVAL, "a submitted job needs a name of");
     pool_submit_refused(pool, "resnet", 0, 1, -EINVAL, "0 to 1 workers; expected 1 to 768");
     pool_submit_refused(pool, "resnet", 3, 2, -EINVAL, "the least number first");
     pool_submit_refused(pool, "resnet", 1, 769, -EINVAL, "expected 1 to 768");
-    pool_submit_refused(pool, "resnet", 5, 8, -ENOSPC,
-                        "job resnet needs 5 slots, and site here has 4");
+    pool_submit_refused(pool, "resnet", 5, 8, -ENOSPC, "; submit it with fewer workers");
     pool_submit(pool, "resnet", 1, 1);
-    pool_submit_refused(pool, "resnet", 1, 1, -EEXIST, "was submitted by the pool on node7");
+    pool_submit_refused(pool, "resnet", 1, 1, -EEXIST, "already; give this one another name");
     rig_join(*state, "by-hand", 0, 1, NULL, NULL);
     pool_submit_refused(pool, "by-hand", 1, 1, -EEXIST, "workers that no pool has started");
 }
