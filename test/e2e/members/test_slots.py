@@ -114,6 +114,19 @@ class Slots(unittest.TestCase):
         self.assertIn("expected a number; only a pool sets this variable", mistaken.stderr)
         self.await_steps(1)
 
+    def test_a_stale_python_worker_ends_with_exit_code_75(self):
+        self.begin()
+        script = ('import torch, gradpool.elastic\n'
+                  'model = torch.nn.Linear(1, 1)\n'
+                  'gradpool.elastic.Run(model, torch.optim.SGD(model.parameters(), 1), job="deal",\n'
+                  '                     rank=2, workers=2, workers_max=3, samples=9, batch=3,\n'
+                  '                     epochs=1)\n')
+        stale = harness.run(['/usr/bin/python3', '-c', script], timeout=120, capture_output=True,
+                            text=True, env={**os.environ, 'GRADPOOL_INCARNATION': '5',
+                                            'GRADPOOL_ENDPOINT': self.service.endpoint})
+        self.assertEqual(stale.returncode, 75, stale.stderr)
+        self.assertIn('the process ends with exit code 75', stale.stderr)
+
 
 if __name__ == '__main__':
     tap.main()
