@@ -9,8 +9,9 @@
 #define SLOTS_LOOK_NS NS_PER_S /* pause between two looks at the jobs of pools */
 /* time without a pool after which its jobs are held (K113) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
-#define SLOTS_JOBS_MAX 4096  /* maximum number of jobs of all pools */
-#define SLOTS_FAILURES_MAX 3 /* failed workers without a step after which a job fails */
+#define SLOTS_JOBS_MAX 4096   /* maximum number of jobs of all pools */
+#define SLOTS_FAILURES_MAX 3  /* failed workers without a step after which a job fails */
+#define SLOTS_LISTED_MAX 4096 /* maximum number of workers and of reports in a message */
 #define SLOTS_SITE_BYTES 64
 #define SLOTS_TEXT_BYTES 256
 /* Exit code of a worker whose join was refused as stale: not a failure of the job. */
@@ -32,6 +33,7 @@ struct slots_worker {
     bool leave_stored; /* the store has `is_leaving` */
     bool leave_sent;   /* on the present connection of the pool */
     bool start_sent;   /* on the present connection of the pool */
+    bool is_listed;    /* the joining pool has this worker */
     uint32_t slot;
     uint64_t incarnation; /* 0 in the states NONE and WANTED */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */

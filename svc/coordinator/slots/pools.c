@@ -41,6 +41,14 @@ static bool slots_join_is_valid(struct peer *p, uint64_t request, const WIRE(Poo
         peer_fail(p, request, -EINVAL,
                   "a pool joins with a number other than 0 and the name of its host; install the "
                   "same version of gradpool on both hosts");
+    else if (join->n_workers > SLOTS_LISTED_MAX)
+        peer_fail(p, request, -EINVAL, "a pool has at most %d workers; this one has %zu",
+                  SLOTS_LISTED_MAX, join->n_workers);
+    else if (!p->is_local && !channel_tenant(p->channel) && !s->options->insecure &&
+             tenants_have_keys(p->service))
+        peer_fail(p, request, -ENOKEY,
+                  "a pool needs a key, because the service has tenants; set GRADPOOL_KEY_FILE to a "
+                  "file with a key from `gradpool tenant add`");
     else if (!site || site->count == 0)
         peer_fail(p, request, -ENOENT,
                   "site %.64s has no slots: ask the operator to start the service with "
@@ -89,49 +97,57 @@ static struct slots_worker *slots_find_worker(const struct slots_pool *pool,
     return worker;
 }
 
-static bool slots_is_listed(const struct slots_job *job, uint32_t rank, const WIRE(PoolJoin) * join)
+/* Marks the workers of the pool's list that have a stored order. The others are stale. */
+static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * join,
+                              WIRE(PoolWelcome) * welcome)
 {
-    struct slots_job *of;
-    for (size_t i = 0; i < join->n_workers; i++)
-        if (slots_find_worker(job->pool, join->workers[i], &of) == &job->workers[rank])
-            return true;
-    return false;
+    struct slots_job *job;
+    for (size_t i = 0; i < join->n_workers; i++) {
+        struct slots_worker *worker = slots_find_worker(pool, join->workers[i], &job);
+        if (worker)
+            worker->is_listed = true;
+        else
+            welcome->stale[welcome->n_stale++] = join->workers[i];
+    }
 }
 
 /* Compares a job's stored workers with those of the joining pool. An order without a report is sent
  * again. A worker that has started, but is not in the list, has ended (K112). */
-static void slots_compare(struct slots_job *job, const WIRE(PoolJoin) * join)
+static void slots_compare(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_max; rank++) {
         struct slots_worker *worker = &job->workers[rank];
-        worker->start_sent = worker->leave_sent = false;
+        bool is_listed = worker->is_listed;
+        worker->start_sent = worker->leave_sent = worker->is_listed = false;
         if (worker->state <= SLOTS_WANTED)
             continue;
-        if (slots_is_listed(job, rank, join))
+        if (is_listed)
             slots_worker_found(job, rank);
         else if (worker->state == SLOTS_STARTED || worker->is_leaving)
             slots_worker_out(job, rank);
     }
 }
 
-static void slots_welcome(struct slots_pool *pool, uint64_t request, const WIRE(PoolJoin) * join)
+/* Returns false if memory is missing; the failure was then sent. */
+static bool slots_welcome(struct slots_pool *pool, uint64_t request, const WIRE(PoolJoin) * join)
 {
-    struct slots_job *of;
+    struct slots *slots = pool->service->works->slots;
     WIRE(PoolWelcome) welcome = MESSAGE_PART(PoolWelcome, pool_welcome, .slots = pool->site->count);
     welcome.stale = calloc(join->n_workers + 1, sizeof *welcome.stale);
-    welcome.jobs = calloc(pool->service->works->slots->jobs_count + 1, sizeof *welcome.jobs);
-    for (size_t i = 0; welcome.stale && i < join->n_workers; i++)
-        if (!slots_find_worker(pool, join->workers[i], &of))
-            welcome.stale[welcome.n_stale++] = join->workers[i];
-    list_for_each_entry (struct slots_job, job, &pool->service->works->slots->jobs, link)
-        if (welcome.jobs && job->pool == pool)
-            welcome.jobs[welcome.n_jobs++] = job->name;
-    if (welcome.stale && welcome.jobs)
+    welcome.jobs = calloc(slots->jobs_count + 1, sizeof *welcome.jobs);
+    bool has_memory = welcome.stale && welcome.jobs;
+    if (has_memory) {
+        slots_mark_listed(pool, join, &welcome);
+        list_for_each_entry (struct slots_job, job, &slots->jobs, link)
+            if (job->pool == pool)
+                welcome.jobs[welcome.n_jobs++] = job->name;
         peer_send(pool->peer, &ENVELOPE(request, POOL_WELCOME, pool_welcome, &welcome));
-    else
+    } else {
         peer_fail_memory(pool->peer, request);
+    }
     free(welcome.stale);
     free(welcome.jobs);
+    return has_memory;
 }
 
 static int slots_pool_attach(struct slots_pool *pool, struct peer *p, const WIRE(PoolJoin) * join)
@@ -167,11 +183,12 @@ void slots_handle_join(struct peer *p, const envelope *message)
         return peer_fail_memory(p, message->id);
     log_info("the pool on %s (pid %u) has joined site %s with %zu worker%s", pool->node, pool->pid,
              pool->site->name, join->n_workers, join->n_workers == 1 ? "" : "s");
-    slots_welcome(pool, message->id, join);
+    if (!slots_welcome(pool, message->id, join))
+        return peer_finish(p); /* the pool joins again, with its list */
     list_for_each_entry (struct slots_job, job, &s->works->slots->jobs, link) {
         if (job->pool != pool)
             continue;
-        slots_compare(job, join);
+        slots_compare(job);
         slots_job_hold(job);
     }
     slots_carry_out(pool->site);

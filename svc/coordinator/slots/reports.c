@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOTS_REPORTS_MAX 4096 /* reports of one message */
-
 /* --- started --- */
 
 void slots_worker_found(struct slots_job *job, uint32_t rank)
@@ -149,9 +147,9 @@ void slots_handle_reports(struct peer *p, const envelope *message)
     struct slots_pool *pool = slots_pool_of(p);
     if (!pool)
         return peer_fail(p, message->id, -ENOTCONN, "this connection has no pool; join as one");
-    if (reports->n_reports > SLOTS_REPORTS_MAX)
+    if (reports->n_reports > SLOTS_LISTED_MAX)
         return peer_fail(p, message->id, -EINVAL, "%zu reports in a message; expected at most %d",
-                         reports->n_reports, SLOTS_REPORTS_MAX);
+                         reports->n_reports, SLOTS_LISTED_MAX);
     for (size_t i = 0; i < reports->n_reports; i++)
         slots_report(pool, reports->reports[i]);
     peer_reply_done(p, message->id);

@@ -295,6 +295,34 @@ static void a_pool_that_cannot_join_is_told_why(void **state)
                       "or let these jobs end first");
 }
 
+/* Jobs without a key would take slots, but their workers could not begin a job (K97). */
+static void a_pool_needs_a_key_if_the_service_has_tenants(void **state)
+{
+    const struct key key = add_tenant(*state, "one");
+    pool_join_refused(*state, (struct pool_joining){0}, -ENOKEY,
+                      "a pool needs a key, because the service has tenants");
+    pool_join(*state, (struct pool_joining){.key = &key});
+}
+
+static void a_pool_with_too_many_workers_is_refused(void **state)
+{
+    static WIRE(PoolWorker) worker, *list[SLOTS_LISTED_MAX + 1];
+    struct end *pool = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    worker = MESSAGE_PART(PoolWorker, pool_worker, .job = "resnet");
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        list[i] = &worker;
+    WIRE(PoolJoin)
+    join = MESSAGE_PART(PoolJoin, pool_join, .site = "here", .pool = 9, .node = "node7",
+                        .workers = list, .n_workers = SLOTS_LISTED_MAX + 1);
+    end_ask_refused(pool, &ENVELOPE(0, POOL_JOIN, pool_join, &join), -EINVAL,
+                    "workers; this one has");
+    join.n_workers--;
+    envelope *reply = end_ask(pool, &ENVELOPE(0, POOL_JOIN, pool_join, &join));
+    assert_int_equal(reply->body_case, BODY(POOL_WELCOME));
+    assert_int_equal(reply->pool_welcome->n_stale, SLOTS_LISTED_MAX);
+    message_free(reply);
+}
+
 static void a_job_that_cannot_start_is_refused(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -377,6 +405,8 @@ int main(void)
         CASE(a_report_about_an_earlier_incarnation_has_no_effect),
         CASE(a_job_without_workers_max_keeps_its_workers),
         CASE(a_pool_that_cannot_join_is_told_why),
+        CASE(a_pool_needs_a_key_if_the_service_has_tenants),
+        CASE(a_pool_with_too_many_workers_is_refused),
         CASE(a_job_that_cannot_start_is_refused),
         CASE(a_key_starts_no_program),
     };
