@@ -7,12 +7,15 @@ import signal
 import subprocess
 import unittest
 
+import jsonschema
+
 import harness
 import tap
 from harness import Service, until
 from script_pool import Pool
 
 WORKER = harness.BUILD / 'test' / 'e2e' / 'elastic_worker'
+SCHEMA = json.loads((pathlib.Path(__file__).parents[3] / 'svc/ops/json/schema.json').read_text())
 SAMPLES, BATCH, EPOCHS = 12000, 8, 1000000  # trains until its pool ends it
 
 
@@ -50,8 +53,15 @@ class Slots(unittest.TestCase):
         self.pool.until(lambda: 'idle' in self.pool.over, 'the idle job is over')
         self.assertEqual(self.pool.over.pop('idle').code, 0)
 
+    def output(self, name, *command):
+        """Returns the output of a command, which must be as the schema describes."""
+        output = json.loads(self.service.ask(*command, '--json').stdout)
+        jsonschema.validate(output, {'$ref': f'#/$defs/{name}', '$defs': SCHEMA['$defs']},
+                            cls=jsonschema.Draft202012Validator)
+        return output
+
     def jobs(self):
-        return json.loads(self.service.ask('jobs', '--json').stdout)
+        return self.output('jobs', 'jobs')
 
     def begin(self):
         """Job "idle" has a slot, so job "deal" begins with two workers."""
@@ -71,6 +81,7 @@ class Slots(unittest.TestCase):
         explained = self.service.ask('explain', 'deal').stdout
         self.assertIn('site here: 3 workers of 1 to 3', explained)
         self.assertIn('times the speed of one worker', explained)
+        self.assertEqual(self.output('explain', 'explain', 'deal')['jobs'][0]['pool']['workers'], 3)
         leaver = self.pool.alive['deal', 2][0]
         self.pool.submit('idle', 1, 1)
         self.pool.until(lambda: self.pool.ranks('idle') == [0], 'the new job has a slot')
@@ -118,9 +129,9 @@ class Slots(unittest.TestCase):
         self.begin()
         script = ('import torch, gradpool.elastic\n'
                   'model = torch.nn.Linear(1, 1)\n'
-                  'gradpool.elastic.Run(model, torch.optim.SGD(model.parameters(), 1), job="deal",\n'
-                  '                     rank=2, workers=2, workers_max=3, samples=9, batch=3,\n'
-                  '                     epochs=1)\n')
+                  'optimizer = torch.optim.SGD(model.parameters(), 1)\n'
+                  'gradpool.elastic.Run(model, optimizer, job="deal", rank=2, workers=2,\n'
+                  '                     workers_max=3, samples=9, batch=3, epochs=1)\n')
         stale = harness.run(['/usr/bin/python3', '-c', script], timeout=120, capture_output=True,
                             text=True, env={**os.environ, 'GRADPOOL_INCARNATION': '5',
                                             'GRADPOOL_ENDPOINT': self.service.endpoint})
