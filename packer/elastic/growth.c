@@ -28,7 +28,8 @@ static uint32_t growth_most(const struct roster_job *job)
 
 static bool growth_is_possible(const struct scheduler *s, const struct roster_job *job)
 {
-    if (job->state != SCHEDULER_ACTIVE || job->wants.is_stage || job->is_ending || job->leaving)
+    if (job->state != SCHEDULER_ACTIVE || job->wants.is_stage || job->wants.is_held ||
+        job->is_ending || job->leaving)
         return false;
     if (job->workers < job->wants.workers_min || job->history->start_after_ns > s->now_ns)
         return false;
@@ -178,7 +179,8 @@ static uint32_t growth_probing_workers(const struct scheduler *s)
 {
     uint32_t workers = 0;
     for (size_t i = 0; i < s->jobs_count; i++)
-        if (roster_is_probing(s->jobs[i]) || s->jobs[i]->state == SCHEDULER_WAITING)
+        if (roster_is_probing(s->jobs[i]) ||
+            (s->jobs[i]->state == SCHEDULER_WAITING && !s->jobs[i]->wants.is_held))
             workers += s->jobs[i]->workers > s->jobs[i]->wants.workers_min
                            ? s->jobs[i]->workers
                            : s->jobs[i]->wants.workers_min;
@@ -265,7 +267,8 @@ void growth_measure(struct scheduler *s, struct roster_job *job, uint32_t worker
         return;
     uint32_t from = history->grown_from;
     history->grown_from = 0;
-    if (job->state != SCHEDULER_ACTIVE || growth_keeps_promise(history, step_s))
+    if (job->state != SCHEDULER_ACTIVE || job->wants.is_held ||
+        growth_keeps_promise(history, step_s))
         return;
     history->cap = from > job->wants.workers_min ? from : job->wants.workers_min;
     history->cap_step_s = history->grown_from_step_s;

@@ -116,6 +116,9 @@ uint32_t roster_count(const struct scheduler *s, enum roster_slot_state state);
 /* Starts `count` workers of a waiting or active job on free slots, or wakes a resting job on these
  * slots. */
 void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count);
+/* Adds a running worker on a free slot, without an action. */
+void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slot *slot,
+                  uint32_t rank);
 /* Appends LEAVE for the highest rank. */
 void roster_ask_to_leave(struct scheduler *s, struct roster_job *job);
 void roster_ask_to_rest(struct scheduler *s, struct roster_job *job);
@@ -132,12 +135,12 @@ static inline bool roster_is_probing(const struct roster_job *job)
 }
 
 /* Returns the number of slots that the job surely keeps: for a probing job until its first report,
- * for a stage until its end (F3). */
+ * for a stage until its end, for a held job until the end of the hold (F3, F13). */
 static inline uint32_t roster_kept_workers(const struct roster_job *job)
 {
     if (job->state != SCHEDULER_ACTIVE)
         return 0;
-    if (job->wants.is_stage || job->workers < job->wants.workers_min)
+    if (job->wants.is_stage || job->wants.is_held || job->workers < job->wants.workers_min)
         return job->workers;
     return job->phase == ROSTER_PROBING ? job->wants.workers_min : 0;
 }

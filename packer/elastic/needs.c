@@ -16,7 +16,8 @@ bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *j
 
 static enum needs_class needs_class_of(const struct scheduler *s, const struct roster_job *job)
 {
-    if (job->leaving || job->is_ending || job->history->start_after_ns > s->now_ns)
+    if (job->leaving || job->is_ending || job->wants.is_held ||
+        job->history->start_after_ns > s->now_ns)
         return NEEDS_NOTHING;
     if (job->state == SCHEDULER_WAITING)
         return NEEDS_QUEUE;

@@ -208,6 +208,19 @@ void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count)
     job->changed_ns = s->now_ns;
 }
 
+void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slot *slot,
+                  uint32_t rank)
+{
+    *slot = (struct roster_slot){ROSTER_HELD, job, rank};
+    if (job->state != SCHEDULER_ACTIVE)
+        job->since_ns = s->now_ns;
+    job->state = SCHEDULER_ACTIVE;
+    job->phase = ROSTER_REPORTED;
+    job->workers++;
+    job->tenant->slots++;
+    job->changed_ns = s->now_ns;
+}
+
 /* Returns the slot of the highest rank that is not leaving. */
 static struct roster_slot *roster_highest(struct scheduler *s, const struct roster_job *job)
 {

@@ -190,6 +190,19 @@ static int scheduler_lose_slot(struct scheduler *s, uint32_t slot)
     return 0;
 }
 
+/* Adds a worker that runs already. The caller may have been started again, so its jobs count as
+ * running: their first reports came before. */
+static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
+                                 const struct scheduler_event *event)
+{
+    bool is_free = event->slot < s->slots_count && s->slots[event->slot].state == ROSTER_FREE;
+    if (!is_free || !job->wants.is_held || job->workers >= job->wants.workers_max ||
+        event->rank >= SCHEDULER_WORKERS_MAX || roster_slot_of(s, job, event->rank))
+        return -EINVAL;
+    roster_adopt(s, job, &s->slots[event->slot], event->rank);
+    return 0;
+}
+
 /* --- events --- */
 
 static int scheduler_apply_to_worker(struct scheduler *s, struct roster_job *job,
@@ -219,6 +232,8 @@ static int scheduler_apply_to_job(struct scheduler *s, const struct scheduler_ev
     case SCHEDULER_WORKER_IN:
     case SCHEDULER_WORKER_OUT: return scheduler_apply_to_worker(s, job, event);
     case SCHEDULER_LANES_LIMIT: job->history->lanes_workers = event->workers; return 0;
+    case SCHEDULER_HELD: job->wants.is_held = event->is_held; return 0;
+    case SCHEDULER_WORKER_FOUND: return scheduler_find_worker(s, job, event);
     case SCHEDULER_MEASURED:
         if (event->workers == 0 || event->workers > SCHEDULER_WORKERS_MAX)
             return -EINVAL;

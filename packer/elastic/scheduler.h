@@ -40,6 +40,8 @@ struct scheduler_job {
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
     bool is_stage;
+    /* the job gets no worker and gives up none; waits in the queue if it has none (F13) */
+    bool is_held;
 };
 
 enum scheduler_kind {
@@ -59,6 +61,9 @@ enum scheduler_kind {
     SCHEDULER_LANES_LIMIT, /* job, workers: maximum that the lanes can serve; 0: no limit */
     SCHEDULER_SLOT_FOUND, /* slot: a lost slot is usable again, or a new slot has the next number */
     SCHEDULER_SLOT_LOST,  /* slot: the slot and its worker are lost */
+    SCHEDULER_HELD,       /* job, is_held: a hold of the job begins or ends (F13) */
+    /* job, rank, slot: a worker of a held job that runs already, on this free slot */
+    SCHEDULER_WORKER_FOUND,
 };
 
 struct scheduler_event {
@@ -69,6 +74,7 @@ struct scheduler_event {
     uint64_t step;
     double value; /* a lower value is better; NaN is the worst */
     double step_s, lane_s, pause_s;
+    bool is_held;
 };
 
 enum scheduler_verb {

@@ -16,7 +16,7 @@ static bool victims_tenant_gives(const struct roster_job *victim, const struct r
 static bool victims_is_running(const struct roster_job *job)
 {
     return job->state == SCHEDULER_ACTIVE && job->phase != ROSTER_PROBING && !job->wants.is_stage &&
-           !job->is_ending;
+           !job->wants.is_held && !job->is_ending;
 }
 
 static bool victims_may_shrink(const struct scheduler *s, const struct roster_job *victim,
@@ -32,7 +32,7 @@ static bool victims_may_probe_narrower(const struct roster_job *victim,
                                        const struct roster_job *job)
 {
     return roster_is_probing(victim) && victim != job && !victim->is_ending &&
-           !victim->wants.is_stage &&
+           !victim->wants.is_stage && !victim->wants.is_held &&
            victim->workers > victim->wants.workers_min + victim->giving &&
            victims_tenant_gives(victim, job);
 }

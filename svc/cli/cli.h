@@ -57,7 +57,8 @@ struct cli_serve {
     uint64_t worker_timeout_ms;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* 0: the option is not set */
     bool scales, names_scale; /* names_scale: the command line has `--scale on` */
-    bool explores, explores_blindly;
+    enum cli_explore { CLI_EXPLORE_OFF, CLI_EXPLORE_ON, CLI_EXPLORE_BLIND } explores;
+    const char *worker_slots; /* NULL: the option is not set */
     /* --stop jobs; --stop service; neither: --stop auto */
     bool ends_jobs, keeps_jobs;
     unsigned long long piece_bytes_max; /* 0: the packer's default */

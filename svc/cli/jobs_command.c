@@ -14,19 +14,26 @@ struct jobs_options {
     bool lists_tables;
 };
 
+/* A job of a pool may have no worker yet. */
+static int jobs_show_one(const struct view_jobs *jobs)
+{
+    int error = jobs->jobs_count ? ops_job_table(&jobs->jobs[0], stdout) : 0;
+    return error < 0 || !jobs->pools ? error : ops_pool_jobs_text(jobs->pools, stdout);
+}
+
 static int jobs_show(const struct view_jobs *jobs, const struct jobs_options *o)
 {
     const char *job = o->options.job;
-    bool json = o->options.json;
-    if (job && jobs->jobs_count == 0) {
+    bool json = o->options.json, has_pools = jobs->pools && jobs->pools->jobs_count > 0;
+    if (job && jobs->jobs_count == 0 && !has_pools) {
         fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", job);
         return CLI_NOTHING;
     }
-    int error;
+    int error = 0;
     if (o->lists_tables)
         error = (json ? ops_tables_json : ops_tables_table)(jobs, stdout);
-    else if (!json && job && jobs->jobs_count == 1)
-        error = ops_job_table(&jobs->jobs[0], stdout);
+    else if (!json && job && jobs->jobs_count <= 1)
+        error = jobs_show_one(jobs);
     else
         error = (json ? ops_jobs_json : ops_jobs_table)(jobs, stdout);
     return error < 0 ? CLI_FAILED : CLI_OK;

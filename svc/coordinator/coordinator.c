@@ -27,6 +27,7 @@
 #include "svc/coordinator/session/goodbye.h"
 #include "svc/coordinator/session/host_silence.h"
 #include "svc/coordinator/session/session.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
@@ -62,6 +63,9 @@ static int check_options(const struct coordinator_options *o, struct endpoint *r
                        "--listen %s: expected gradpool://host:port (the Unix socket "
                        "is always there, in the state dir)",
                        o->listen);
+    error = slots_check_option(o->worker_slots, err);
+    if (error < 0)
+        return error;
     if (o->insecure && o->require_tls)
         return err_set(err, -EINVAL, "--insecure and --require-tls contradict each other");
     size_t most = sizeof((struct sockaddr_un *)0)->sun_path - sizeof "/control.sock";
@@ -90,6 +94,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
+    s->options->worker_slots = copy(o->worker_slots);
     s->options->policy = copy(o->policy ? o->policy : "shared");
     s->options->allow_uids = copy(o->allow_uids);
     s->options->lanes_per_core = o->lanes_per_core ? o->lanes_per_core : 1;
@@ -105,6 +110,7 @@ static void free_options(struct coordinator_options *o)
     free((char *)o->advertise);
     free((char *)o->interface_name);
     free((char *)o->cores);
+    free((char *)o->worker_slots);
     free((char *)o->policy);
     free((char *)o->allow_uids);
 }
@@ -138,6 +144,8 @@ static int restore_row(void *context, const struct store_row *row)
     case STORE_TENSOR: return restore_tensor_row(s, &row->tensor);
     case STORE_PIECE: return restore_piece_row(s, &row->piece);
     case STORE_PROFILE: return profiles_restore(s, &row->profile);
+    case STORE_POOL_JOB: return slots_restore_job(s, &row->pool_job);
+    case STORE_POOL_WORKER: return slots_restore_worker(s, &row->pool_worker);
     default: return -EBADMSG;
     }
 }
@@ -229,9 +237,9 @@ typedef int (*create_fn)(struct service *s);
 static void destroy_service(struct service *s)
 {
     static const destroy_fn rooms[] = {
-        settings_destroy, display_destroy,  measuring_destroy, outliving_destroy,
-        scaling_destroy,  profiles_destroy, leavers_destroy,   silence_destroy,
-        fleet_destroy,    looks_destroy,    liveness_destroy,  door_destroy,
+        settings_destroy, display_destroy,  slots_destroy,   measuring_destroy, outliving_destroy,
+        scaling_destroy,  profiles_destroy, leavers_destroy, silence_destroy,   fleet_destroy,
+        looks_destroy,    liveness_destroy, door_destroy,
     };
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++)
         rooms[i](s);
@@ -293,9 +301,9 @@ static bool create_plain(struct service *s)
 static int create_rooms(struct service *s)
 {
     static const create_fn rooms[] = {
-        door_create,      liveness_create,  looks_create,    fleet_create,
-        silence_create,   leavers_create,   profiles_create, scaling_create,
-        outliving_create, measuring_create, display_create,  settings_create,
+        door_create,    liveness_create, looks_create,    fleet_create,     silence_create,
+        leavers_create, profiles_create, scaling_create,  outliving_create, measuring_create,
+        slots_create,   display_create,  settings_create,
     };
     int error = create_plain(s) ? 0 : -ENOMEM;
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms && error == 0; i++)
@@ -417,6 +425,7 @@ static void go_up(struct service *s)
     liveness_start(s);
     leavers_start(s);
     scaling_restored(s);
+    slots_restored(s);
     settings_fill(s);
     measuring_wake(s);
     fleet_check(s);

@@ -16,6 +16,13 @@
 struct coordinator;
 struct provisioner;
 
+enum coordinator_exploring {
+    COORDINATOR_EXPLORES_NOT,
+    COORDINATOR_EXPLORES,
+    /* Only for benchmarks: load is divided by measured rates, and a moved task never moves back. */
+    COORDINATOR_EXPLORES_BLINDLY,
+};
+
 /* Options of `gradpool serve`. coordinator_create() copies all strings. */
 struct coordinator_options {
     const char *state_dir;      /* directory; created with its parents if missing; mode 0700 */
@@ -27,7 +34,9 @@ struct coordinator_options {
     const char *interface_name; /* network interface to listen on; NULL: all */
     uint32_t aggregators; /* number of local aggregator processes; with `scales`, their maximum */
     const char *cores;    /* cores that all local aggregators together may use; NULL: all */
-    const char *policy;   /* placement policy of the packer; NULL: "shared" */
+    /* slots of sites for workers of pools, such as "node7=8,node8=4"; NULL: no site */
+    const char *worker_slots;
+    const char *policy;         /* placement policy of the packer; NULL: "shared" */
     uint64_t piece_bytes_max;   /* maximum bytes of a piece, and of a task; 0: 4 MiB */
     uint32_t loss_limit_ppm;    /* default loss limit of jobs, in millionths; 0: no default */
     enum durability durability; /* default for jobs; UNSAID: no default */
@@ -60,9 +69,7 @@ struct coordinator_options {
     bool scales;
     uint32_t aggregators_min; /* number of local aggregators that always run; 0: 1 */
     uint32_t lanes_min, lanes_max, lanes_spare; /* see struct scale_options */
-    bool explores;                              /* the service moves load away from slow lanes */
-    /* Only for benchmarks: load is divided by measured rates, and a moved task never moves back. */
-    bool explores_blindly;
+    enum coordinator_exploring explores;        /* the service moves load away from slow lanes */
     uint64_t scale_hold_ns; /* time with low load after which a lane is drained; 0: 30 s */
     /* for this time after an operator's order has moved a job, growth does not move the job; 0: no
      * pause */

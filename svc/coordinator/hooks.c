@@ -28,6 +28,7 @@
 #include "svc/coordinator/session/kept.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
@@ -45,6 +46,7 @@ static void peer_ends(struct peer *p)
     saving_peer_gone(p);
     filings_peer_gone(p);
     timelines_peer_gone(p);
+    slots_peer_gone(p);
 }
 
 static void connection_ended(struct aggregator *a, struct session *session, enum channel_end end)
@@ -181,6 +183,7 @@ const struct job_hooks hooks_of_jobs = {
     .ranks_have_changed = ranks_have_changed,
     .session_is_lost = members_leave,
     .rank_has_left = stages_rank_left,
+    .may_join = slots_may_join,
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
     .holder_is_unfit = moving_holder_unfit,

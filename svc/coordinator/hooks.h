@@ -70,6 +70,9 @@ struct job_hooks {
     void (*session_is_lost)(struct session *session);
     /* The worker has left its job with a goodbye. */
     void (*rank_has_left)(const struct session *session);
+    /* Returns whether a new worker may join as far as its pool is concerned. Otherwise the failure
+     * was sent. */
+    bool (*may_join)(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);
     /* Returns whether `holder` is becoming the replica holder of pieces that are moving to `lane`

@@ -21,6 +21,7 @@
 #include "svc/coordinator/route/ticket.h"
 #include "svc/coordinator/session/iteration_hold.h"
 #include "svc/coordinator/session/late_rank.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
@@ -49,6 +50,10 @@ static const struct {
     {BODY(TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, ticket_handle},
     {BODY(LATE_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, late_handle},
     {BODY(TIMELINE_TOLD), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, timelines_handle_told},
+    {BODY(POOL_JOIN), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_join},
+    {BODY(POOL_SUBMIT), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_submit},
+    {BODY(POOL_WITHDRAW), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_withdraw},
+    {BODY(POOL_REPORTS), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_reports},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},
     {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},

@@ -36,9 +36,10 @@ struct hooks {
     const struct service_hooks *service;
 };
 
-/* Lists of unfinished operations. Each list belongs to one room. */
+/* Unfinished operations. Each list or pointer belongs to one room. */
 struct works {
     struct list migrations, orders, savings, timelines, filings;
+    struct slots *slots; /* sites, pools and their jobs */
 };
 
 /* Names and addresses by which other processes find this service. */

@@ -99,6 +99,8 @@ void settings_fill(struct service *s)
     add_setting(all, "local aggregators", "%u", o->aggregators);
     if (o->cores)
         add_setting(all, "cores", "%s", o->cores);
+    if (o->worker_slots)
+        add_setting(all, "worker slots", "%s", o->worker_slots);
     if (o->lanes_per_core > 1)
         add_setting(all, "lanes a core", "%u", o->lanes_per_core);
     add_machine(all);

@@ -9,6 +9,7 @@
 #include "svc/coordinator/order/leaving.h"
 #include "svc/coordinator/order/outliving.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/slots/slots.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -66,6 +67,7 @@ static void end_jobs(struct service *s, const char *why)
         jobs_fail(job, NULL, -ESHUTDOWN, "%s", why);
         jobs_end(job);
     }
+    slots_end_jobs(s, why);
 }
 
 /* Ends jobs, then aggregators, then the process. Workers receive `why` as the reason. */
@@ -199,7 +201,7 @@ void stopping_init(struct service *s)
 
 static void terminate(struct service *s)
 {
-    size_t jobs = count_live_jobs(s);
+    size_t jobs = count_live_jobs(s) + slots_count_unjoined(s);
     const char *why = jobs > 0 ? why_jobs_end(s) : NULL;
     if (jobs > 0 && !why)
         return leave(s, jobs);

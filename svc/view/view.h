@@ -184,9 +184,33 @@ struct view_job {
     struct view_stage *stage;   /* NULL: the job has had no stage */
 };
 
+/* A site: slots for workers that pools start. */
+struct view_site {
+    const char *site;
+    uint32_t slots;
+    uint32_t held, leaving;  /* slots of workers that stay; that leave */
+    uint32_t pools, waiting; /* connected pools; jobs in the queue */
+    uint64_t grown, shrunk;  /* resizes of jobs since the start of the coordinator */
+};
+
+/* A job whose workers a pool starts. It may have no worker yet. */
+struct view_pool_job {
+    const char *tenant, *job, *site, *state;
+    const char *decision; /* last decision of the scheduler, with both speeds */
+    uint32_t workers, leaving, workers_min, workers_max;
+};
+
+struct view_pools {
+    struct view_site *sites;
+    size_t sites_count;
+    struct view_pool_job *jobs; /* jobs in training first */
+    size_t jobs_count;
+};
+
 struct view_jobs {
     struct view_job *jobs;
     size_t jobs_count;
+    struct view_pools *pools; /* NULL: the service has no site */
 };
 
 /* Cores that the service has allocated, uses, and would need without sharing. */

@@ -135,17 +135,36 @@ static void describe_backup(struct gp_job *job, const gp_backup_spec *spec, uint
     job->backup.count = fewest_of_backup(spec, workers);
 }
 
+/* Reads the number of this start of the rank, which a pool sets. 0: no pool has started this
+ * process. */
+static int read_incarnation(uint64_t *ret_incarnation, struct err *err)
+{
+    const char *text = getenv("GRADPOOL_INCARNATION");
+    *ret_incarnation = 0;
+    if (!text || text_parse_u64(text, 1, UINT64_MAX, ret_incarnation) == 0)
+        return 0;
+    return err_set(err, -EINVAL,
+                   "GRADPOOL_INCARNATION is '%.40s', expected a number; only a pool sets this "
+                   "variable, so unset it",
+                   text);
+}
+
 static int create_control(struct gp_job *job, const gp_job_spec *spec, struct err *err)
 {
     gp_client *client = job->client;
     uint32_t pid = (uint32_t)getpid();
+    uint64_t incarnation;
+    int error = read_incarnation(&incarnation, err);
+    if (error < 0)
+        return error;
     job->join = MESSAGE_PART(
         JoinRequest, join_request, .job = job->name, .rank = job->rank, .workers = spec->workers,
         .workers_max = spec->workers_max, .continues = spec->on_worker_loss == GP_CONTINUE,
         .node = job->host, .loss_limit_ppm = spec->loss_limit_ppm, .durability = spec->durability,
         .pid = pid, .pid_namespace = process_namespace(), .identity = process_identity(pid),
         .lane_wait_ms = (uint32_t)(client->connect_timeout_ns / NS_PER_MS),
-        .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS), .asks_entry = true);
+        .answer_ms = (uint32_t)(client->timeout_ns / NS_PER_MS), .asks_entry = true,
+        .incarnation = incarnation);
     describe_backup(job, &spec->backup, spec->workers);
     warn_of_few(spec);
     struct control_options options = {.endpoint = &client->endpoint,

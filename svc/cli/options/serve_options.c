@@ -46,8 +46,9 @@ static int serve_read_explore(void *options, const struct knob *knob, const char
     int error = knob_read_choice(&choice, knob, value, err);
     if (error < 0)
         return error;
-    o->explores_blindly = strcmp(value, "blind") == 0;
-    o->explores = strcmp(value, "off") != 0;
+    o->explores = strcmp(value, "blind") == 0 ? CLI_EXPLORE_BLIND
+                  : strcmp(value, "off") == 0 ? CLI_EXPLORE_OFF
+                                              : CLI_EXPLORE_ON;
     return 0;
 }
 
@@ -130,6 +131,8 @@ const struct knob serve_knobs[] = {
     LANE_CORES(struct cli_serve, PROCESSES),
     LANE_PER_CORE(struct cli_serve, PROCESSES),
     LANE_DATA_PORT(struct cli_serve, PROCESSES),
+    {"worker-slots", "SITE=N", "slots of a site for workers of pools; a comma between two sites",
+     .section = PROCESSES, .shown = "none", .read = knob_read_text, OF(worker_slots)},
     LANE_NETWORK_GBIT(struct cli_serve, PROCESSES),
     {"stop", "auto|service|jobs",
      "SIGTERM: `service` leaves jobs to the next start, `jobs` ends jobs, `auto` decides by the "

@@ -447,7 +447,8 @@ void exploring_look(struct job *job, uint64_t rounds, uint64_t elapsed_ns)
 {
     struct sight sight = {0};
     struct explore_decision d;
-    const struct explore_options options = {.is_blind = job->service->options->explores_blindly};
+    const struct explore_options options = {.is_blind = job->service->options->explores ==
+                                                        COORDINATOR_EXPLORES_BLINDLY};
     if (!is_due(job))
         return;
     _cleanup_free_ struct explore_move *moves = calloc(job->index->pieces_count + 1, sizeof *moves);

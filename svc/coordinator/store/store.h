@@ -26,6 +26,8 @@ enum store_table {
     STORE_TENSOR,
     STORE_PIECE,
     STORE_PROFILE,
+    STORE_POOL_JOB,
+    STORE_POOL_WORKER,
     STORE_TABLES,
 };
 
@@ -120,6 +122,28 @@ struct store_profile {
     uint32_t few, enough, spent_ppm; /* fields of struct narrow of the packer */
 };
 
+/* Values of store_pool_job.flags and store_pool_worker.flags. */
+enum store_pool_job_flag { STORE_POOL_JOB_COMPLETE = 1, STORE_POOL_JOB_ENDING = 2 };
+enum store_pool_worker_flag { STORE_POOL_WORKER_STARTED = 1, STORE_POOL_WORKER_LEAVING = 2 };
+/* A job of a pool, and an order to start one of its workers. */
+struct store_pool_job {
+    const char *tenant, *job; /* tenant "": the local tenant */
+    const char *site, *study, *node;
+    uint32_t pid;
+    uint64_t pool;
+    uint32_t workers_min, workers_max, first;
+    uint64_t steps;
+    uint32_t flags;
+    int32_t end_code;
+    const char *end_text;
+};
+struct store_pool_worker {
+    const char *tenant, *job;
+    uint32_t rank;
+    uint64_t incarnation;
+    uint32_t slot, flags;
+};
+
 struct store_row {
     enum store_table table;
     union {
@@ -132,6 +156,8 @@ struct store_row {
         struct store_tensor tensor;
         struct store_piece piece;
         struct store_profile profile;
+        struct store_pool_job pool_job;
+        struct store_pool_worker pool_worker;
     };
 };
 
@@ -141,7 +167,8 @@ struct store_ops {
     /* Inserts the row, or replaces the row with the same key. */
     void (*put)(struct store *store, const struct store_row *row);
     /* Erases the row with the key fields of `row`. Rows that depend on it are erased, too:
-     * sessions, tensors and pieces of a job, pieces of a tensor, lanes of an aggregator. */
+     * sessions, tensors and pieces of a job, workers of a pool's job, pieces of a tensor, lanes of
+     * an aggregator. */
     void (*erase)(struct store *store, const struct store_row *row);
     int (*commit)(struct store *store, struct err *err);
     void (*sync)(struct store *store);

@@ -82,6 +82,23 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(profile, slack_ns, U64), COLUMN(profile, tensors, BLOB),
           COLUMN(profile, is_alone, U32), COLUMN(profile, few, U32), COLUMN(profile, enough, U32),
           COLUMN(profile, spent_ppm, U32)}},
+    [STORE_POOL_JOB] =
+        {"pool_jobs",
+         2,
+         "",
+         {COLUMN(pool_job, tenant, TEXT), COLUMN(pool_job, job, TEXT), COLUMN(pool_job, site, TEXT),
+          COLUMN(pool_job, study, TEXT), COLUMN(pool_job, node, TEXT), COLUMN(pool_job, pid, U32),
+          COLUMN(pool_job, pool, U64), COLUMN(pool_job, workers_min, U32),
+          COLUMN(pool_job, workers_max, U32), COLUMN(pool_job, first, U32),
+          COLUMN(pool_job, steps, U64), COLUMN(pool_job, flags, U32),
+          COLUMN(pool_job, end_code, I32), COLUMN(pool_job, end_text, TEXT)}},
+    [STORE_POOL_WORKER] =
+        {"pool_workers",
+         3,
+         ", FOREIGN KEY(tenant, job) REFERENCES pool_jobs ON DELETE CASCADE",
+         {COLUMN(pool_worker, tenant, TEXT), COLUMN(pool_worker, job, TEXT),
+          COLUMN(pool_worker, rank, U32), COLUMN(pool_worker, incarnation, U64),
+          COLUMN(pool_worker, slot, U32), COLUMN(pool_worker, flags, U32)}},
 };
 /* clang-format on */
 

@@ -12,6 +12,7 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/placement/reason.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/table/views.h"
 #include "svc/coordinator/view/status.h"
@@ -260,7 +261,8 @@ static int add_figures(const struct job *job, const struct residents *residents,
     if (!view->job || !view->tenant || !view->use)
         return -ENOMEM;
     if (!table_views_add(job, take_zeroed, NULL, bytes_left, view) ||
-        !stage_view_add(job, take_zeroed, NULL, view))
+        !stage_view_add(job, take_zeroed, NULL, view) ||
+        !slots_view_job(job, take_zeroed, NULL, view))
         return -ENOMEM;
     return add_counts(job, view->use);
 }

@@ -15,6 +15,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
+#include "svc/coordinator/slots/slots.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/table/views.h"
 #include "svc/coordinator/view/lanes.h"
@@ -364,6 +365,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
     /* pool->failed has the error */
     (void)table_views_add(job, take_from_pool, pool, tables_bytes, view);
     (void)stage_view_add(job, take_from_pool, pool, view);
+    (void)slots_view_job(job, take_from_pool, pool, view);
     if (is_whole) {
         fill_workers(pool, job, view);
         fill_limits(pool, job, view);
@@ -393,6 +395,8 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
         reply->n_jobs += reply->jobs[reply->n_jobs] != NULL;
     }
     residents_free(&residents);
+    (void)slots_view_queued(s, only, name, take_from_pool, pool, reply);
+    (void)slots_view_sites(s, take_from_pool, pool, reply);
 }
 
 /* --- requests and answers --- */

@@ -20,6 +20,8 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out);
 int ops_tenants_table(const struct view_tenants *tenants, FILE *out);
 /* Prints one job with its workers and tables of keyed rows. */
 int ops_job_table(const struct view_job *job, FILE *out);
+/* Prints a sentence for each job of a pool. */
+int ops_pool_jobs_text(const struct view_pools *pools, FILE *out);
 /* Print the tables of keyed rows of all jobs. */
 int ops_tables_table(const struct view_jobs *jobs, FILE *out);
 int ops_tables_json(const struct view_jobs *jobs, FILE *out);

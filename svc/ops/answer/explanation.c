@@ -2,6 +2,7 @@
  * unchanged. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/pools.h"
 #include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/stage.h"
 #include "svc/ops/answer/table.h"
@@ -36,6 +37,14 @@ static void print_durability(const WIRE(JobView) * job, FILE *out)
     fputc('\n', out);
 }
 
+static void print_pool(const WIRE(JobView) * job, FILE *out)
+{
+    if (!job->pool)
+        return;
+    const struct view_pool_job pool = pools_view_job(job->pool);
+    pools_print_job(&pool, out);
+}
+
 static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
 {
     const WIRE(JobView) *job = explained->job;
@@ -68,6 +77,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     else
         fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
     print_durability(job, out);
+    print_pool(job, out);
     fputc('\n', out);
 }
 
@@ -229,6 +239,14 @@ static void put_stage(json_t *o, const WIRE(JobView) * job, int *error)
     free(stage);
 }
 
+static void put_pool(json_t *o, const WIRE(JobView) * job, int *error)
+{
+    if (!job->pool)
+        return;
+    const struct view_pool_job pool = pools_view_job(job->pool);
+    json_put(o, "pool", pools_job_json(&pool, error), error);
+}
+
 static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
 {
     const WIRE(JobView) *job = explained->job;
@@ -244,6 +262,7 @@ static json_t *job_json(const WIRE(ExplainedJob) * explained, int *error)
     put_counts(o, job, error);
     put_stage(o, job, error);
     put_tables(o, job, error);
+    put_pool(o, job, error);
     json_put_number(o, "tasks_count", job->tasks, error);
     for (size_t i = 0; i < explained->n_lanes; i++)
         json_put_last(lanes, lane_json(explained->lanes[i], error), error);

@@ -1,6 +1,7 @@
 /* Views as JSON. The members are the fields of the view structs, in their order. */
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/pools.h"
 #include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/stage.h"
 #include "svc/ops/json/json_put.h"
@@ -137,6 +138,8 @@ int ops_jobs_json(const struct view_jobs *jobs, FILE *out)
     for (size_t i = 0; i < jobs->jobs_count; i++)
         json_put_last(list, job_json(&jobs->jobs[i], &error), &error);
     json_put(o, "jobs", list, &error);
+    if (jobs->pools)
+        pools_put(o, jobs->pools, &error);
     return json_put_out(o, error, out);
 }
 

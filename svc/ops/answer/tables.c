@@ -2,6 +2,7 @@
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/counts.h"
+#include "svc/ops/answer/pools.h"
 #include "svc/ops/answer/row_tables.h"
 #include "svc/ops/answer/stage.h"
 #include "svc/ops/answer/table.h"
@@ -156,7 +157,11 @@ int ops_jobs_table(const struct view_jobs *jobs, FILE *out)
     table_init(&table, titles);
     for (size_t i = 0; i < jobs->jobs_count; i++)
         add_job(&table, &jobs->jobs[i], columns);
-    return table_print(&table, out);
+    int error = table_print(&table, out);
+    if (error < 0 || !jobs->pools)
+        return error;
+    fputc('\n', out);
+    return pools_print(jobs->pools, out);
 }
 
 /* Prints a text without control bytes. The text may contain a tensor's name. */
@@ -176,7 +181,7 @@ int ops_job_table(const struct view_job *job, FILE *out)
     static const char *const counted[] = {">RANK",    "NODE",   ">PID",      "STATE", ">COUNTED",
                                           ">DROPPED", ">SHARE", ">GRADIENT", NULL};
     struct table table;
-    int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1}, out);
+    int error = ops_jobs_table(&(struct view_jobs){(struct view_job *)job, 1, NULL}, out);
     if (error < 0)
         return error;
     print_text("failed", job->failure, out);

@@ -2,6 +2,7 @@
  * order. Every value is from a reply. */
 #include "svc/ops/snapshot/snapshot.h"
 #include "svc/ops/snapshot/counts.h"
+#include "svc/ops/snapshot/pools.h"
 #include "svc/ops/snapshot/row_tables.h"
 #include "svc/ops/snapshot/stage.h"
 #include "svc/wire/durability.h"
@@ -280,7 +281,7 @@ static int take_jobs(struct snapshot *s, const WIRE(JobsReply) * reply)
     }
     if (error == 0)
         qsort(jobs->jobs, jobs->jobs_count, sizeof *jobs->jobs, compare_jobs);
-    return error;
+    return error ?: pools_view(reply, &jobs->pools);
 }
 
 const struct view_job *snapshot_job(const struct snapshot *s, uint32_t job_id)
@@ -303,6 +304,7 @@ static void free_views(struct snapshot *s)
         free(s->jobs.jobs[i].stage);
     }
     free(s->jobs.jobs);
+    free(s->jobs.pools);
     if (s->status.aggregators)
         free(s->status.aggregators[0].lanes);
     free(s->status.aggregators);

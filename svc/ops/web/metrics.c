@@ -5,31 +5,13 @@
 
 #include "svc/ops/snapshot/figures.h"
 #include "svc/ops/web/metrics_counts.h"
+#include "svc/ops/web/metrics_line.h"
+#include "svc/ops/web/metrics_pools.h"
 #include "svc/ops/web/metrics_tables.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-void metrics_family(FILE *out, const char *name, const char *type, const char *help)
-{
-    fprintf(out, "# HELP gradpool_%s %s\n# TYPE gradpool_%s %s\n", name, help, name, type);
-}
-
-/* The format requires escapes for backslash, quote and line feed. */
-void metrics_label(FILE *out, const char *name, const char *value)
-{
-    fprintf(out, "%s=\"", name);
-    for (; *value; value++) {
-        if (*value == '\n')
-            fputs("\\n", out);
-        else if (*value == '\\' || *value == '"')
-            fprintf(out, "\\%c", *value);
-        else
-            fputc(*value, out);
-    }
-    fputc('"', out);
-}
 
 static void plain(FILE *out, const char *name, const char *type, const char *help, double value)
 {
@@ -191,13 +173,6 @@ static void print_lanes(const struct snapshot *s, FILE *out)
 
 /* --- jobs --- */
 
-void metrics_job_labels(FILE *out, const struct view_job *job)
-{
-    metrics_label(out, "tenant", job->tenant ? job->tenant : "");
-    fputc(',', out);
-    metrics_label(out, "job", job->job);
-}
-
 static void print_jobs(const struct snapshot *s, FILE *out)
 {
     const struct view_jobs shown = {s->jobs.jobs, least(s->jobs.jobs_count, METRICS_JOBS_MAX)};
@@ -291,6 +266,7 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
         lane_jobs_count = print_part_metric(s, &part_metrics[i], out);
     size_t job_ranks_count = metrics_print_counts(s, out);
     size_t tables_count = metrics_print_tables(s, out);
+    metrics_print_pools(s, out);
     metrics_family(out, "left_out", "gauge", "What there is too much of to be shown here.");
     print_left_out(out, "aggregators", s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
     print_left_out(out, "lanes", s->lanes_count, METRICS_LANES_MAX);

@@ -14,11 +14,5 @@
 
 /* Prints all metrics. `version`: version of the program. Returns 0 or -EIO. */
 int metrics_print(const struct snapshot *s, const char *version, FILE *out);
-/* Lines of metrics, for the files that print them. metrics_family() prints help and type of a
- * metric, whose name has no "gradpool_" in front. metrics_label() prints one label,
- * metrics_job_labels() the labels `tenant` and `job`. */
-void metrics_family(FILE *out, const char *name, const char *type, const char *help);
-void metrics_label(FILE *out, const char *name, const char *value);
-void metrics_job_labels(FILE *out, const struct view_job *job);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "svc/ops/snapshot/counts.h"
 #include "svc/ops/web/metrics.h"
+#include "svc/ops/web/metrics_line.h"
 
 static bool counts_are_shown(const struct snapshot *s, size_t job)
 {

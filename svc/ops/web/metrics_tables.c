@@ -3,6 +3,7 @@
 
 #include "svc/ops/snapshot/row_tables.h"
 #include "svc/ops/web/metrics.h"
+#include "svc/ops/web/metrics_line.h"
 
 #include <math.h>
 

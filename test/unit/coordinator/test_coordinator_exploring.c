@@ -21,7 +21,7 @@ static int exploring_setup(void **state)
     measure_setup(state);
     struct rig *rig = *state;
     rig->options.policy = "least-loaded";
-    rig->options.explores = true;
+    rig->options.explores = COORDINATOR_EXPLORES;
     rig_start_afresh(rig);
     return 0;
 }
@@ -218,7 +218,7 @@ static void no_change_is_tried_while_lanes_are_equally_loaded(void **state)
 static void no_experiment_begins_without_the_option(void **state)
 {
     struct rig *rig = *state;
-    rig->options.explores = false;
+    rig->options.explores = COORDINATOR_EXPLORES_NOT;
     rig_start_afresh(rig);
     struct job_on_two j = start(rig);
     for (int i = 0; i < 40; i++)

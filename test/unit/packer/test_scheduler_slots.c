@@ -1,4 +1,4 @@
-/* Tests lanes, losses and slots in the scheduler of trials (F9 to F11 of packer/elastic). */
+/* Tests lanes, losses and slots in the scheduler of trials (F9 to F11, F13 of packer/elastic). */
 #include "test/unit/packer/scheduler_rig.h"
 
 static void growth_waits_for_lanes(void **state)
@@ -92,6 +92,80 @@ static void the_slots_of_an_ended_job_stay_idle_where_they_are_wasted(void **sta
     scheduler_destroy(rig.scheduler);
 }
 
+static int hold(struct rig *rig, uint32_t job, bool is_held)
+{
+    return rig_send(
+        rig, (struct scheduler_event){.kind = SCHEDULER_HELD, .job = job, .is_held = is_held});
+}
+
+static int find_worker(struct rig *rig, uint32_t job, uint32_t rank, uint32_t slot)
+{
+    return rig_send(rig,
+                    (struct scheduler_event){
+                        .kind = SCHEDULER_WORKER_FOUND, .job = job, .rank = rank, .slot = slot});
+}
+
+static void a_held_job_gets_no_worker_and_gives_up_none(void **state)
+{
+    struct rig rig = rig_new(3);
+    rig_submit(&rig, 1, 1, 3);
+    rig_report(&rig, 1, 1, 0.5);
+    assert_int_equal(hold(&rig, 1, true), 0);
+    rig_wait(&rig, 61);
+    rig_submit(&rig, 2, 1, 1);
+    rig_expect(&rig, "");
+    assert_int_equal(rig_out(&rig, 1, 0), 0);
+    rig_expect(&rig, "lanes 1=2, lanes 2=1, start 2.0 @0");
+    rig_job(&rig, SCHEDULER_ENDED, 2);
+    rig_wait(&rig, 61);
+    rig_expect(&rig, "");
+    assert_int_equal(hold(&rig, 1, false), 0);
+    rig_expect(&rig, "lanes 1=3, start 1.0 @0");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_held_job_in_the_queue_blocks_no_other(void **state)
+{
+    struct rig rig = rig_new(2);
+    struct scheduler_job held = {.id = 1, .workers_min = 2, .workers_max = 2, .is_held = true};
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &held});
+    rig_expect(&rig, "");
+    rig_submit(&rig, 2, 1, 2);
+    rig_expect(&rig, "lanes 2=1, start 2.0 @0, lanes 2=2, start 2.1 @1");
+    rig_job(&rig, SCHEDULER_ENDED, 2);
+    rig_expect(&rig, "");
+    assert_int_equal(hold(&rig, 1, false), 0);
+    rig_expect(&rig, "lanes 1=2, start 1.0 @0, start 1.1 @1");
+    assert_int_equal(hold(&rig, 3, true), -ENOENT);
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_found_worker_has_its_slot_without_a_start(void **state)
+{
+    struct rig rig = rig_new(4);
+    struct scheduler_job held = {.id = 1, .workers_min = 1, .workers_max = 3, .is_held = true};
+    rig_submit(&rig, 2, 1, 1);
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &held});
+    assert_int_equal(find_worker(&rig, 1, 0, 0), -EINVAL); /* slot of job 2 */
+    assert_int_equal(find_worker(&rig, 1, 0, 4), -EINVAL);
+    assert_int_equal(find_worker(&rig, 1, SCHEDULER_WORKERS_MAX, 3), -EINVAL);
+    assert_int_equal(find_worker(&rig, 2, 1, 3), -EINVAL); /* job 2 is not held */
+    assert_int_equal(find_worker(&rig, 1, 0, 3), 0);
+    assert_int_equal(find_worker(&rig, 1, 0, 2), -EINVAL); /* the rank has a slot */
+    assert_int_equal(find_worker(&rig, 1, 1, 1), 0);
+    rig_expect(&rig, "");
+    struct scheduler_view view;
+    assert_int_equal(scheduler_view(rig.scheduler, 1, &view), 0);
+    assert_int_equal(view.state, SCHEDULER_ACTIVE);
+    assert_int_equal(view.workers, 2);
+    assert_false(view.is_probing);
+    assert_int_equal(hold(&rig, 1, false), 0);
+    rig_expect(&rig, "lanes 1=3, start 1.2 @2");
+    assert_int_equal(hold(&rig, 1, true), 0);
+    assert_int_equal(find_worker(&rig, 1, 5, 2), -EINVAL);
+    scheduler_destroy(rig.scheduler);
+}
+
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
@@ -101,6 +175,9 @@ int main(void)
         cmocka_unit_test(a_lost_slot_is_not_used_until_it_is_found),
         cmocka_unit_test(an_ordered_end_asks_every_worker_to_leave_the_first_rank_last),
         cmocka_unit_test(the_slots_of_an_ended_job_stay_idle_where_they_are_wasted),
+        cmocka_unit_test(a_held_job_gets_no_worker_and_gives_up_none),
+        cmocka_unit_test(a_held_job_in_the_queue_blocks_no_other),
+        cmocka_unit_test(a_found_worker_has_its_slot_without_a_start),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

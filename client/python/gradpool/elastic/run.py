@@ -25,6 +25,7 @@ from .state import check_objects, exchange, Last, NAME, State, WORDS
 
 _TIMEOUT_MS = 30 * 60 * 1000
 _PAUSE_S = 0.05     # pause between two attempts to join before the job grows
+_STALE = 75         # exit code of a process that its pool has replaced: no failure of the job
 _ENDINGS = {deals.TRAINED: 'trained', deals.LEAVES: 'left', deals.ENDED: 'late'}
 
 
@@ -122,6 +123,10 @@ class Run:
                 return self._client.join(name, rank, workers, workers_max=workers_max,
                                          on_worker_loss='continue')
             except GradpoolError as error:
+                if error.errno == errno.ESTALE and os.environ.get('GRADPOOL_INCARNATION'):
+                    self._client.close()
+                    print(error, file=sys.stderr)
+                    raise SystemExit(_STALE) from None
                 if (error.errno not in (errno.EPROTO, errno.ESTALE) or rank < workers
                         or time.monotonic() > until_s):
                     self._client.close()

@@ -1,0 +1,47 @@
+/* Decides whether a worker may join a job of a pool: only the newest incarnation of a rank may
+ * (K110). A refused worker ends with exit code 75, which is no failure of its job. */
+#include "svc/coordinator/slots/internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join,
+                               const char *why)
+{
+    peer_fail(p, request, -ESTALE,
+              "job %s: this process is start %" PRIu64 " of rank %u by its pool, %s; the process "
+              "ends with exit code %d",
+              join->job, join->incarnation, join->rank, why, SLOTS_EXIT_STALE);
+}
+
+bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
+{
+    struct slots_job *job = slots_find_job(p->service, p->tenant, join->job);
+    char name[SLOTS_TEXT_BYTES];
+    if (!job && join->incarnation == 0)
+        return true;
+    if (!job) {
+        slots_refuse_stale(p, request, join, "and the job of the pool is over");
+        return false;
+    }
+    if (join->incarnation == 0) {
+        peer_fail(
+            p, request, -EEXIST,
+            "the workers of job %s are started by %s alone; choose another GRADPOOL_JOB for this "
+            "training",
+            job->name, slots_pool_name(job->pool, name, sizeof name));
+        return false;
+    }
+    const struct slots_worker *worker =
+        join->rank < job->workers_max ? &job->workers[join->rank] : NULL;
+    bool is_newest = worker && worker->incarnation == join->incarnation;
+    if (!is_newest || worker->is_leaving) {
+        slots_refuse_stale(p, request, join,
+                           is_newest ? "and was asked to leave before it has joined"
+                                     : "and is not the newest one");
+        return false;
+    }
+    slots_worker_found(job, join->rank);
+    slots_look_soon(p->service);
+    return true;
+}

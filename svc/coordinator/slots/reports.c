@@ -1,0 +1,174 @@
+/* Reports of pools about the processes of workers: started, ended, withheld, not startable. Decides
+ * whether an end is a planned leave, the end of the training, or a failure. */
+#include "svc/base/log.h"
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/slots/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- started --- */
+
+void slots_worker_found(struct slots_job *job, uint32_t rank)
+{
+    struct slots_worker *worker = &job->workers[rank];
+    free(worker->waits);
+    worker->waits = NULL;
+    if (worker->state != SLOTS_ORDERED)
+        return;
+    worker->state = SLOTS_STARTED;
+    if (slots_worker_keep(job, rank) == 0)
+        slots_decide(
+            job->pool->site,
+            (struct scheduler_event){.kind = SCHEDULER_WORKER_IN, .job = job->id, .rank = rank});
+}
+
+static void slots_withheld(struct slots_job *job, uint32_t rank, const char *text)
+{
+    struct slots_worker *worker = &job->workers[rank];
+    char *waits = text_is_plain(text) && strlen(text) < SLOTS_TEXT_BYTES ? strdup(text) : NULL;
+    free(worker->waits);
+    worker->waits = waits;
+}
+
+/* --- ended --- */
+
+/* How a process has ended. */
+enum slots_end {
+    SLOTS_END_LEFT,    /* the rank was asked to leave, or its join was refused as stale */
+    SLOTS_END_TRAINED, /* the rank has ended its training */
+    SLOTS_END_FAILED,
+};
+
+/* Returns whether the rank has said goodbye, for a process whose exit code nobody can read. */
+static bool slots_has_left(const struct slots_job *job, uint32_t rank)
+{
+    const struct job *of = slots_training(job);
+    const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
+    return !of || (session && session->state == SESSION_LEFT);
+}
+
+/* Returns whether a resize by the script itself excludes the rank. */
+static bool slots_is_excluded(const struct slots_job *job, uint32_t rank)
+{
+    const struct job *of = slots_training(job);
+    return of && of->terms->is_elastic && rank >= of->ranks->wanted;
+}
+
+static enum slots_end slots_end_of(const struct slots_job *job, uint32_t rank,
+                                   const WIRE(PoolReport) * report)
+{
+    bool is_success = report->exit_code == 0 && report->signal == 0;
+    if (job->workers[rank].is_leaving || job->is_ending)
+        return SLOTS_END_LEFT;
+    if (report->event == GRADPOOL__WIRE__POOL_EVENT__POOL_FAILED)
+        return SLOTS_END_FAILED;
+    if (report->is_adopted)
+        is_success = slots_has_left(job, rank);
+    else if (report->exit_code == SLOTS_EXIT_STALE)
+        return SLOTS_END_LEFT;
+    if (!is_success)
+        return SLOTS_END_FAILED;
+    return slots_is_excluded(job, rank) ? SLOTS_END_LEFT : SLOTS_END_TRAINED;
+}
+
+static void slots_describe_end(uint32_t rank, const WIRE(PoolReport) * report,
+                               char ret_text[SLOTS_TEXT_BYTES])
+{
+    bool is_plain = text_is_plain(report->text);
+    if (report->event == GRADPOOL__WIRE__POOL_EVENT__POOL_FAILED)
+        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u could not be started: %.150s", rank,
+                 is_plain ? report->text : "?");
+    else if (report->is_adopted)
+        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u ended without a goodbye", rank);
+    else if (report->signal)
+        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u was ended by signal %u", rank,
+                 report->signal);
+    else
+        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u ended with exit code %u", rank,
+                 report->exit_code);
+}
+
+/* A job whose script does not continue after losses has failed with its first worker. Other jobs
+ * get another process for the rank, three times at most without a step. */
+static void slots_fail(struct slots_job *job, uint32_t rank, const WIRE(PoolReport) * report)
+{
+    const struct job *of = slots_training(job);
+    char how[SLOTS_TEXT_BYTES], text[2 * SLOTS_TEXT_BYTES];
+    bool continues = !of || (of->terms->continues && !of->failure);
+    slots_describe_end(rank, report, how);
+    log_warn("job %s: %s; see the log of that rank at its pool", job->name, how);
+    if (++job->failures < SLOTS_FAILURES_MAX && continues && !job->is_complete)
+        return;
+    snprintf(text, sizeof text, "%s%s; see the log of that rank", how,
+             continues && !job->is_complete ? ", the third failure without a step" : "");
+    slots_job_end(job, -ECONNRESET, text);
+}
+
+static void slots_ended(struct slots_job *job, uint32_t rank, const WIRE(PoolReport) * report)
+{
+    enum slots_end how = slots_end_of(job, rank, report);
+    if (how == SLOTS_END_FAILED)
+        slots_fail(job, rank, report);
+    if (how == SLOTS_END_TRAINED && !job->is_complete) {
+        log_info("job %s: rank %u has ended its training; no other worker is started", job->name,
+                 rank);
+        job->is_complete = true;
+        slots_job_hold(job);
+    }
+    slots_worker_out(job, rank);
+}
+
+/* --- messages --- */
+
+static void slots_report(struct slots_pool *pool, const WIRE(PoolReport) * report)
+{
+    const WIRE(PoolWorker) *of = report->worker;
+    struct slots_job *job = of ? slots_find_job(pool->service, pool->tenant, of->job) : NULL;
+    /* a report about an earlier incarnation has no effect */
+    if (!job || job->pool != pool || of->rank >= job->workers_max || of->incarnation == 0 ||
+        job->workers[of->rank].incarnation != of->incarnation)
+        return;
+    switch (report->event) {
+    case GRADPOOL__WIRE__POOL_EVENT__POOL_STARTED: return slots_worker_found(job, of->rank);
+    case GRADPOOL__WIRE__POOL_EVENT__POOL_WITHHELD:
+        return slots_withheld(job, of->rank, report->text);
+    case GRADPOOL__WIRE__POOL_EVENT__POOL_ENDED:
+    case GRADPOOL__WIRE__POOL_EVENT__POOL_FAILED: return slots_ended(job, of->rank, report);
+    default: return;
+    }
+}
+
+void slots_handle_reports(struct peer *p, const envelope *message)
+{
+    const WIRE(PoolReports) *reports = message->pool_reports;
+    struct slots_pool *pool = slots_pool_of(p);
+    if (!pool)
+        return peer_fail(p, message->id, -ENOTCONN, "this connection has no pool; join as one");
+    if (reports->n_reports > SLOTS_LISTED_MAX)
+        return peer_fail(p, message->id, -EINVAL, "%zu reports in a message; expected at most %d",
+                         reports->n_reports, SLOTS_LISTED_MAX);
+    for (size_t i = 0; i < reports->n_reports; i++)
+        slots_report(pool, reports->reports[i]);
+    peer_reply_done(p, message->id);
+    slots_carry_out(pool->site);
+}
+
+/* --- without a pool --- */
+
+/* The pool does not see the processes: a slot is free when its session has ended. If all sessions
+ * have ended, so has the training. */
+void slots_look_without_pool(struct slots_job *job)
+{
+    const struct job *of = slots_training(job);
+    for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+        const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
+        bool is_gone = !of || (session && !session_is_in(session));
+        if (job->workers[rank].state <= SLOTS_WANTED || !is_gone)
+            continue;
+        job->is_complete |= !of;
+        slots_worker_out(job, rank);
+    }
+}

@@ -1,0 +1,54 @@
+/* Slots: sites of `serve --worker-slots`, pools of workers and their jobs. The scheduler of
+ * packer/elastic decides which job gets a slot; this room turns its decisions into resizes of the
+ * job and orders to the pool (K109 to K113). */
+#ifndef GRADPOOL_COORDINATOR_SLOTS_SLOTS_H
+#define GRADPOOL_COORDINATOR_SLOTS_SLOTS_H
+
+#include "svc/coordinator/job/job.h"
+
+struct slots;
+
+/* Checks the text of --worker-slots: "SITE=N,SITE=N". Returns 0 or -EINVAL. */
+int slots_check_option(const char *text, struct err *err);
+
+int slots_create(struct service *s);
+void slots_destroy(struct service *s);
+int slots_restore_job(struct service *s, const struct store_pool_job *row);
+int slots_restore_worker(struct service *s, const struct store_pool_worker *row);
+/* Called once all rows are restored. The workers keep their slots, and no job changes before its
+ * pool has joined (K112). */
+void slots_restored(struct service *s);
+/* Ends all jobs of pools: the service stops. */
+void slots_end_jobs(struct service *s, const char *why);
+/* Returns the number of jobs of pools without a worker that has joined. */
+size_t slots_count_unjoined(const struct service *s);
+
+/* --- messages of pools --- */
+
+void slots_handle_join(struct peer *p, const envelope *message);
+void slots_handle_submit(struct peer *p, const envelope *message);
+void slots_handle_withdraw(struct peer *p, const envelope *message);
+void slots_handle_reports(struct peer *p, const envelope *message);
+/* The peer is about to be freed. */
+void slots_peer_gone(struct peer *p);
+
+/* Returns whether the worker may join as far as pools are concerned. Otherwise sends the failure:
+ * the incarnation is an old one, or the workers of this job are started by a pool (K110). */
+bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
+
+/* --- views --- */
+
+/* Returns memory that lives as long as the reply; NULL: memory is missing. */
+typedef void *(*slots_take_fn)(void *context, size_t bytes);
+
+/* Each returns false if memory is missing. `only`: the tenant that reads; NULL: an operator. */
+bool slots_view_sites(const struct service *s, slots_take_fn take, void *context,
+                      WIRE(JobsReply) * reply);
+/* Adds the jobs without a worker that has joined. `name`: "": all. */
+bool slots_view_queued(const struct service *s, const struct tenant *only, const char *name,
+                       slots_take_fn take, void *context, WIRE(JobsReply) * reply);
+/* Sets view->pool if a pool starts the workers of the job. All memory is from `take`, also that of
+ * texts. */
+bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view);
+
+#endif
