@@ -12,7 +12,8 @@ import harness
 import ranks  # noqa: F401  sets GRADPOOL_LIBRARY: before gradpool
 import tap
 import gradpool
-from harness import Service
+from harness import Service, until
+from test_outputs import validate
 
 DIM = 3
 HEADER = struct.Struct('<8s6IdQQQQQ256sQ')  # table_layout.h
@@ -152,6 +153,7 @@ class Rows(Files):
         self.tables[0].pull([1])
         printed = json.loads(self.service.ask('table', 'export', 'asp', 'users', str(self.path),
                                               '--json').stdout)
+        validate(printed, 'table_file')
         self.assertEqual(printed, {'rows': 10, 'clock': 1})
         rows, header = rows_of_file(self.path, SGD_BYTES)
         self.assertEqual(sorted(rows), list(range(10)))
@@ -174,12 +176,12 @@ class Refusals(Files):
         initial = self.tables[0].pull(numpy.arange(20)).tobytes()
         self.ask('import', name, 1, words)
         self.assertEqual(self.tables[0].pull(numpy.arange(20)).tobytes(), initial)
-        shown = self.service.job(name)['tables'][0]
-        self.assertEqual(shown['rows'], 0)
+        until(lambda: self.service.job(name)['tables'][0].get('rows') == 0, 'no rows',
+              process=self.service.serve)
 
     def test_a_table_with_other_rows_is_refused(self):
-        self.refuse("the file has rows of table 'users' with dim 3, dtype f32, rule adam, but table "
-                    "'users' has dim 3, dtype f16, rule adam; declare the table with the rows",
+        self.refuse("the file has rows of table 'users' with dim 3, dtype f32, rule adam, but "
+                    "table 'users' has dim 3, dtype f16, rule adam; declare the table with the",
                     dtype='float16')
         self.refuse("but table 'users' has dim 3, dtype f32, rule sgd", rule='sgd')
         self.refuse('so rows that the file lacks would have other values', seed=8)
@@ -188,7 +190,8 @@ class Refusals(Files):
         for change, words in ((lambda d: d[:-1], 'a damaged file of a table: '),
                               (lambda d: d[:100], 'the file is too short'),
                               (lambda d: b'X' + d[1:], 'the first bytes are not those of a table'),
-                              (lambda d: d[:8] + b'\x02' + d[9:], 'version 2, but this program reads version 1; install the version'),
+                              (lambda d: d[:8] + b'\x02' + d[9:],
+                               'version 2, but this program reads version 1; install the version'),
                               (lambda d: d[:-9] + bytes([d[-9] ^ 1]) + d[-8:],
                                'the checksum of a part differs')):
             self.path.write_bytes(change(self.good))
@@ -206,8 +209,8 @@ class Refusals(Files):
         self.ask('export', 'nobody', 3, 'no job nobody')
         self.path = pathlib.Path('/nowhere/users.table')
         self.ask('export', 'source', 1, 'cannot be written')
-        self.ask('import', 'source', 1, f'file {self.path} cannot be read: No such file or directory'
-                 '; name the file of an export')
+        self.ask('import', 'source', 1, f'file {self.path} cannot be read: No such file or '
+                 'directory; name the file of an export')
         self.path = pathlib.Path(self.service.folder)
         self.ask('import', 'source', 1, 'the path is no regular file; name the file of an export')
 
