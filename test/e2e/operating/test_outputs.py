@@ -20,8 +20,10 @@ SCHEMA = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
 # Members of outputs that appear only in situations that no case here creates.
 RARE = {
     'event.at_s', 'check.advice', 'job.measured',
-    'job.counts', 'explained_job.counts', 'job.tables', 'explained_job.tables',
-    *(f'{counts}.{member}' for counts in ('counts', 'counted_rank', 'table', 'tables', 'job_tables')
+    'job.counts', 'explained_job.counts', 'job.tables', 'explained_job.tables', 'job.stage',
+    'explained_job.stage',
+    *(f'{counts}.{member}' for counts in ('counts', 'counted_rank', 'stage', 'table', 'tables',
+                                          'job_tables')
       for member in SCHEMA['$defs'][counts]['properties']),
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
     'explained_lane.predicted_loss_ppm', 'explained_job.predicted_loss_ppm',

@@ -14,6 +14,7 @@ import harness
 import python_case
 import ranks
 import gradpool
+import test_outputs
 from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 
 WORKERS, DIM, SAMPLES, BATCH = 4, 8, 96, 16
@@ -440,6 +441,7 @@ class Views(Case):
                                                        timeout_ms=LONG_MS))
         together(stages, next)
         stage = service.job(name)['stage']
+        test_outputs.validate(stage, 'stage')
         self.assertEqual((stage['name'], stage['number'], stage['workers'], stage['choice']),
                          ('sgd', 1, 2, 'fixed'))
         self.assertGreater(stage['hand_over_ns'], 0)
