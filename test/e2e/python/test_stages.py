@@ -430,6 +430,20 @@ class Late(Case):
                 end.result()
 
 
+    def test_a_leave_ends_the_wait_of_an_idle_rank(self):
+        jobs = self.join(2)
+        stages = together(jobs, lambda job: job.stages([{'name': 'long', 'workers': 1}],
+                                                       timeout_ms=LONG_MS))
+        together(stages, next)
+        waiting = concurrent.futures.ThreadPoolExecutor(1)
+        self.addCleanup(waiting.shutdown)
+        end = waiting.submit(next, stages[1], None)
+        self.assertFalse(concurrent.futures.wait([end], timeout=0.3).done)
+        jobs[1].leave()
+        with self.assertRaises(gradpool.GradpoolError):
+            end.result(LONG_MS / 1000)
+
+
 # ---- views ----
 
 class Views(Case):
