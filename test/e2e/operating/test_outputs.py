@@ -20,12 +20,12 @@ SCHEMA = json.loads((ROOT / 'svc/ops/json/schema.json').read_text())
 # Members of outputs that appear only in situations that no case here creates.
 RARE = {
     'event.at_s', 'check.advice', 'job.measured',
-    'job.counts', 'explained_job.counts',
+    'job.counts', 'explained_job.counts', 'job.stage', 'explained_job.stage',
     'jobs.sites', 'jobs.pool_jobs', 'explained_job.pool',   # seen by test_slots
     *(f'{job}.{tables}' for job in ('job', 'explained_job')
       for tables in ('tables', 'tables_left_out')),
-    *(f'{part}.{member}' for part in ('counts', 'counted_rank', 'table', 'tables', 'job_tables',
-                                      'table_file', 'site', 'pool_job')
+    *(f'{part}.{member}' for part in ('counts', 'counted_rank', 'stage', 'table', 'tables',
+                                      'job_tables', 'table_file', 'site', 'pool_job')
       for member in SCHEMA['$defs'][part]['properties']),
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
     'explained_lane.predicted_loss_ppm', 'explained_job.predicted_loss_ppm',

@@ -14,6 +14,7 @@ import harness
 import python_case
 import ranks
 import gradpool
+import test_outputs
 from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 
 WORKERS, DIM, SAMPLES, BATCH = 4, 8, 96, 16
@@ -429,6 +430,20 @@ class Late(Case):
                 end.result()
 
 
+    def test_a_leave_ends_the_wait_of_an_idle_rank(self):
+        jobs = self.join(2)
+        stages = together(jobs, lambda job: job.stages([{'name': 'long', 'workers': 1}],
+                                                       timeout_ms=LONG_MS))
+        together(stages, next)
+        waiting = concurrent.futures.ThreadPoolExecutor(1)
+        self.addCleanup(waiting.shutdown)
+        end = waiting.submit(next, stages[1], None)
+        self.assertFalse(concurrent.futures.wait([end], timeout=0.3).done)
+        jobs[1].leave()
+        with self.assertRaises(gradpool.GradpoolError):
+            end.result(LONG_MS / 1000)
+
+
 # ---- views ----
 
 class Views(Case):
@@ -440,6 +455,7 @@ class Views(Case):
                                                        timeout_ms=LONG_MS))
         together(stages, next)
         stage = service.job(name)['stage']
+        test_outputs.validate(stage, 'stage')
         self.assertEqual((stage['name'], stage['number'], stage['workers'], stage['choice']),
                          ('sgd', 1, 2, 'fixed'))
         self.assertGreater(stage['hand_over_ns'], 0)
