@@ -228,7 +228,7 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 
 /* --- start and end --- */
 
-static void name_job(struct worker_pool *pool, int adopted)
+static void pool_name_job(struct worker_pool *pool, int adopted)
 {
     const struct pool_options *o = pool->options;
     struct pool_folder *folder = &pool->folder;
@@ -268,7 +268,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     int adopted = pool_adopt(pool, clock_now_ns(), err);
     if (adopted < 0)
         return adopted;
-    name_job(pool, adopted);
+    pool_name_job(pool, adopted);
     pool->awaits_look = adopted > 0;
     if (adopted == 0)
         ranks_begin(&pool->ranks, clock_now_ns());

@@ -65,7 +65,7 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
 
 /* --- size --- */
 
-static void rank_leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+static void ranks_let_leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     rank->state = RANK_LEAVING;
     rank->was_leaving = true;
@@ -86,7 +86,7 @@ static void resize_needed(struct pool_rank *rank, bool is_new, uint64_t now_ns)
 static void resize_unneeded(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     if (rank->state == RANK_RUNNING)
-        rank_leave(p, rank, now_ns);
+        ranks_let_leave(p, rank, now_ns);
     else if (!ranks_is_alive(rank))
         rank->state = RANK_ABSENT;
 }
@@ -178,7 +178,7 @@ static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *ra
         if (other->state == RANK_WAITING)
             other->state = RANK_ABSENT;
         else if (other->state == RANK_RUNNING && !other->has_joined)
-            rank_leave(p, other, now_ns);
+            ranks_let_leave(p, other, now_ns);
     }
     return VERDICT_TRAINED;
 }

@@ -71,7 +71,7 @@ static int table_damaged(struct err *err, const char *what)
 }
 
 /* Reads exactly `bytes` bytes. -EBADMSG: the file is shorter. */
-static int read_all(int fd, void *ret_data, size_t bytes, uint64_t offset)
+static int table_file_read(int fd, void *ret_data, size_t bytes, uint64_t offset)
 {
     for (char *at = ret_data; bytes > 0;) {
         ssize_t got = pread(fd, at, bytes, (off_t)offset);
@@ -146,7 +146,7 @@ int table_file_take(int fd, struct table_file *ret_file, struct err *err)
         return err_set(err, -errno, "the file of a table cannot be read: %s", err_text(-errno));
     if (!S_ISREG(status.st_mode))
         return err_set(err, -EINVAL, "the path is no regular file; name the file of an export");
-    int error = read_all(fd, &h, sizeof h, 0);
+    int error = table_file_read(fd, &h, sizeof h, 0);
     if (error == -EBADMSG)
         return table_damaged(err, "the file is too short");
     if (error < 0)
@@ -194,12 +194,12 @@ int64_t table_file_next(struct table_file *f, void *ret_rows, struct err *err)
     struct table_part part;
     if (f->rows == f->head.rows && f->offset == f->file_bytes)
         return 0;
-    int error = read_all(f->fd, &part, sizeof part, f->offset);
+    int error = table_file_read(f->fd, &part, sizeof part, f->offset);
     if (error == 0 && !part_is_sound(f, &part))
         return table_damaged(err, "a part does not follow the part before");
     size_t bytes = error == 0 ? part.rows * f->row_bytes : 0;
     if (error == 0)
-        error = read_all(f->fd, ret_rows, bytes, f->offset + sizeof part);
+        error = table_file_read(f->fd, ret_rows, bytes, f->offset + sizeof part);
     if (error == -EBADMSG)
         return table_damaged(err, "rows are missing at its end");
     if (error < 0)

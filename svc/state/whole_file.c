@@ -184,7 +184,7 @@ static int give_name(struct whole_file *w)
 /* Links the file under its name. Only rename() can replace another file, and rename() needs a name,
  * so the file first gets a temporary name. Signals are blocked until the rename, so that no signal
  * leaves a temporary name. */
-static int publish(struct whole_file *w)
+static int whole_file_publish(struct whole_file *w)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -200,7 +200,7 @@ static int publish(struct whole_file *w)
 
 int whole_file_finish(struct whole_file *w, struct err *err)
 {
-    int error = fsync(w->fd) < 0 ? -errno : publish(w);
+    int error = fsync(w->fd) < 0 ? -errno : whole_file_publish(w);
     if (error < 0) {
         whole_file_failed(w, err, error);
         whole_file_abandon(w);

@@ -1,5 +1,5 @@
 /* Requests of operators for exports and imports. Owns struct filing. A hold ends with its operator,
- * with the table's lanes, or at a deadline. RULES.md: K102. */
+ * with the table's lanes, or at a deadline. RULES.md: K115. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"

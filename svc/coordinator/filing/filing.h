@@ -1,5 +1,5 @@
 /* Exports and imports of tables, for operators: the lanes of a table hold it at one clock, and its
- * rows travel in parts between them and the operator. RULES.md: K102. */
+ * rows travel in parts between them and the operator. RULES.md: K115. */
 #ifndef GRADPOOL_COORDINATOR_FILING_FILING_H
 #define GRADPOOL_COORDINATOR_FILING_FILING_H
 

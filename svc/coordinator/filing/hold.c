@@ -1,5 +1,5 @@
 /* Brings all lanes of a table to one clock. With BSP all members have ended each clock that a lane
- * has applied, so every lane reaches the largest clock of any lane. RULES.md: K102. */
+ * has applied, so every lane reaches the largest clock of any lane. RULES.md: K115. */
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/filing/internal.h"

@@ -1,6 +1,6 @@
 /* Rows between operator and lanes. Of an export one part is in memory at a time. The rows of an
  * import are divided by the shards of this table, whatever the table of the file had. RULES.md:
- * K102. */
+ * K115. */
 #include "svc/reduce/rows/rows.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"

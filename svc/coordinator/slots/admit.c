@@ -1,5 +1,5 @@
 /* Decides whether a worker may join a job of a pool: only the newest incarnation of a rank may
- * (K110). A refused worker ends with exit code 75, which is no failure of its job. */
+ * (SL2). A refused worker ends with exit code 75, which is no failure of its job. */
 #include "svc/coordinator/slots/internal.h"
 
 #include <errno.h>

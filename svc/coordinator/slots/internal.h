@@ -7,7 +7,7 @@
 #include "svc/coordinator/slots/slots.h"
 
 #define SLOTS_LOOK_NS NS_PER_S /* pause between two looks at the jobs of pools */
-/* time without a pool after which its jobs are held (K113) */
+/* time without a pool after which its jobs are held (SL5) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
 #define SLOTS_JOBS_MAX 4096   /* maximum number of jobs of all pools */
 #define SLOTS_FAILURES_MAX 3  /* failed workers without a step after which a job fails */
@@ -67,7 +67,7 @@ struct slots_pool {
     char *node;
     uint32_t pid;
     struct timer away; /* end of the time in which the pool may connect again */
-    bool is_held;      /* no worker of the pool's jobs is started or ordered to leave (K113) */
+    bool is_held;      /* no worker of the pool's jobs is started or ordered to leave (SL5) */
     bool is_missing;   /* the pool has not connected in time */
 };
 
@@ -136,7 +136,7 @@ const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t 
 int slots_decide(struct slots_site *site, struct scheduler_event event);
 /* Submits the job to the scheduler. */
 int slots_decide_submit(struct slots_job *job);
-/* Returns whether the workers of the job have to stay as they are (K113). */
+/* Returns whether the workers of the job have to stay as they are (SL5). */
 bool slots_must_hold(const struct slots_job *job);
 
 /* --- jobs.c --- */

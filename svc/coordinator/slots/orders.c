@@ -1,6 +1,6 @@
 /* Turns the state of workers into resizes of the job in training, stored orders, and messages to
  * the pool. A start is stored before it is sent, and sent again until the pool has reported the
- * process (K111). The size of a job grows before its new worker starts, and shrinks before the
+ * process (SL3). The size of a job grows before its new worker starts, and shrinks before the
  * worker is told to leave. */
 #include "svc/base/log.h"
 #include "svc/coordinator/membership/membership.h"
@@ -114,7 +114,7 @@ static bool slots_may_start(const struct slots_job *job, const struct job *of, u
 }
 
 /* Stores the order before it is sent: a worker with an older incarnation is refused from then on
- * (K110). If the store fails, the next look tries again. */
+ * (SL2). If the store fails, the next look tries again. */
 static void slots_order_start(struct slots_job *job, uint32_t rank)
 {
     struct slots_worker *worker = &job->workers[rank];

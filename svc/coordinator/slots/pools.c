@@ -1,6 +1,6 @@
 /* Pools: their connections, their jobs, and the comparison of a joining pool's workers with the
  * stored orders. A message of a pool has no program: a pool starts what its own user has given to
- * it (K109). */
+ * it (SL1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/quota.h"
@@ -112,7 +112,7 @@ static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * jo
 }
 
 /* Compares a job's stored workers with those of the joining pool. An order without a report is sent
- * again. A worker that has started, but is not in the list, has ended (K112). */
+ * again. A worker that has started, but is not in the list, has ended (SL4). */
 static void slots_compare(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_max; rank++) {

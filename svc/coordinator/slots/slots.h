@@ -1,6 +1,6 @@
 /* Slots: sites of `serve --worker-slots`, pools of workers and their jobs. The scheduler of
  * packer/elastic decides which job gets a slot; this room turns its decisions into resizes of the
- * job and orders to the pool (K109 to K113). */
+ * job and orders to the pool (SL1 to SL5). */
 #ifndef GRADPOOL_COORDINATOR_SLOTS_SLOTS_H
 #define GRADPOOL_COORDINATOR_SLOTS_SLOTS_H
 
@@ -16,7 +16,7 @@ void slots_destroy(struct service *s);
 int slots_restore_job(struct service *s, const struct store_pool_job *row);
 int slots_restore_worker(struct service *s, const struct store_pool_worker *row);
 /* Called once all rows are restored. The workers keep their slots, and no job changes before its
- * pool has joined (K112). */
+ * pool has joined (SL4). */
 void slots_restored(struct service *s);
 /* Ends all jobs of pools: the service stops. */
 void slots_end_jobs(struct service *s, const char *why);
@@ -33,7 +33,7 @@ void slots_handle_reports(struct peer *p, const envelope *message);
 void slots_peer_gone(struct peer *p);
 
 /* Returns whether the worker may join as far as pools are concerned. Otherwise sends the failure:
- * the incarnation is an old one, or the workers of this job are started by a pool (K110). */
+ * the incarnation is an old one, or the workers of this job are started by a pool (SL2). */
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
 
 /* --- views --- */

@@ -32,8 +32,8 @@ static void repeat_later(struct stages *s)
     timer_start(s->job->service->loop, &s->timer, clock_now_ns() + REPEAT_NS);
 }
 
-static void lane_answered(struct service *service, void *data, const envelope *reply, int code,
-                          const char *text)
+static void stage_lane_answered(struct service *service, void *data, const envelope *reply,
+                                int code, const char *text)
 {
     const struct stage_asked *asked = data;
     struct job *job = jobs_find_id(service, asked->job);
@@ -54,7 +54,7 @@ static void lane_answered(struct service *service, void *data, const envelope *r
                   s->terms->name, job->name, asked->lane, text);
 }
 
-static void tell_lane(struct stages *s, struct stage_lane *entry)
+static void stage_send_to_lane(struct stages *s, struct stage_lane *entry)
 {
     struct job *job = s->job;
     struct lane *lane = lane_find(job->service, entry->lane);
@@ -65,7 +65,7 @@ static void tell_lane(struct stages *s, struct stage_lane *entry)
     }
     if (lane->aggregator->state != AGGREGATOR_UP)
         return repeat_later(s);
-    int error = lane_call(lane, lane_answered, &asked, sizeof asked, LANE_STAGE_REQUEST,
+    int error = lane_call(lane, stage_lane_answered, &asked, sizeof asked, LANE_STAGE_REQUEST,
                           lane_stage_request, .job_id = job->id, .number = s->number,
                           .ranks = {sizeof s->members, (uint8_t *)s->members},
                           .first_clock = s->first_clock, .consistency = s->terms->consistency,
@@ -99,7 +99,7 @@ void stages_tell_lanes(struct stages *s)
         return repeat_later(s);
     for (size_t i = 0; i < s->lanes_count; i++) {
         if (s->lanes[i].state == STAGE_LANE_DUE)
-            tell_lane(s, &s->lanes[i]);
+            stage_send_to_lane(s, &s->lanes[i]);
         is_told &= s->lanes[i].state == STAGE_LANE_TOLD;
     }
     if (!is_told)

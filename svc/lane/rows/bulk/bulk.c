@@ -1,5 +1,5 @@
 /* Holds tables, and copies their rows. Rows that are stored come from an operator's file, through
- * the coordinator, so each key is compared with the shards of the lane. RULES.md: A102. */
+ * the coordinator, so each key is compared with the shards of the lane. RULES.md: A104. */
 #include "svc/lane/rows/bulk/bulk.h"
 
 #include "svc/lane/job/failure.h"

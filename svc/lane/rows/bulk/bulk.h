@@ -1,5 +1,5 @@
 /* Rows of a table in bulk, for exports and imports. A held table applies no push, so all its rows
- * are of one clock until bulk_continue(). RULES.md: A102. Thread: the lane's. */
+ * are of one clock until bulk_continue(). RULES.md: A104. Thread: the lane's. */
 #ifndef GRADPOOL_LANE_ROWS_BULK_BULK_H
 #define GRADPOOL_LANE_ROWS_BULK_BULK_H
 

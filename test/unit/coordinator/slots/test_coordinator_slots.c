@@ -1,4 +1,4 @@
-/* Tests pools of workers: orders, incarnations, reports and refusals (K109 to K111, K113). */
+/* Tests pools of workers: orders, incarnations, reports and refusals (SL1 to SL3, SL5). */
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/internal.h"
 #include "test/unit/coordinator/slots/pool_case.h"

@@ -1,4 +1,4 @@
-/* Tests pools that are missing for a time, and restarts of the coordinator (K111 to K113). */
+/* Tests pools that are missing for a time, and restarts of the coordinator (SL3 to SL5). */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/internal.h"

@@ -1,5 +1,5 @@
 /* Tests the views of sites and of jobs of pools, their reasons and log lines, the option, and the
- * measured speed of a job (K109 to K113). */
+ * measured speed of a job (SL1 to SL5). */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/internal.h"

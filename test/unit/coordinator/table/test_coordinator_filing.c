@@ -1,4 +1,4 @@
-/* Tests messages to lanes and an operator during an export or import of a table (K102): all lanes
+/* Tests messages to lanes and an operator during an export or import of a table (K115): all lanes
  * hold the table at one clock, rows travel in parts, and the lanes continue in all cases. */
 #include "svc/reduce/reduce.h"
 #include "svc/wire/mixed_key.h"

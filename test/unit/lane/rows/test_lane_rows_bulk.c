@@ -1,4 +1,4 @@
-/* Tests holds of a table, and rows in bulk (A102): a held table applies no push, a hold waits for a
+/* Tests holds of a table, and rows in bulk (A104): a held table applies no push, a hold waits for a
  * clock that the lane has begun, and stored rows are those of the table from which they were
  * read. */
 #include "svc/lane/job/table.h"
