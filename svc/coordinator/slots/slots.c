@@ -1,6 +1,5 @@
 /* Life of the room: sites from the option, restored jobs, and the look at all jobs once a second.
- * Owns struct slots. An idle service has no timer here. README.md and RULES.md have SL1 to
- * SL5. */
+ * Owns struct slots. An idle service has no timer here. README.md has SL1 to SL5. */
 #include "svc/base/log.h"
 #include "svc/coordinator/slots/internal.h"
 
