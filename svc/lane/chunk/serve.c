@@ -182,8 +182,10 @@ static bool serve_find(struct serving *s, const struct worker *w)
         serving_forget(s->rank);
     while (!s->rank && (node = list_first(&s->takes))) {
         struct announcement *a = list_entry(node, struct announcement, tell_link);
+        struct rank *rank = piece_rank(announcement_piece(a), w->number);
         list_remove(node);
-        serve_begin(s, piece_rank(announcement_piece(a), w->number));
+        if (rank->late == a)
+            serve_begin(s, rank);
     }
     return s->rank;
 }

@@ -150,7 +150,7 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     if (!suits_job_round(p, ready))
         return false;
     if (ready->standing != RECORD_ANNOUNCE)
-        return ready->round + 1 == p->round || ready->round == p->round;
+        return (ready->round + 1 == p->round || ready->round == p->round) && !rank->late;
     if (quorum_is_loose(p))
         return ready->round == rank->clock + 1 && !rank->part;
     if (quorum_is_partial(p))

@@ -3,19 +3,33 @@
 #include "svc/lane/hear/leave.h"
 
 #include "svc/lane/job/table.h"
+#include "svc/lane/move/release.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/round/standing.h"
 #include "svc/lane/rows/rows.h"
 #include "svc/lane/turn/policy.h"
+#include "svc/lane/worker/serving.h"
 
 #include <errno.h>
+
+/* Ends the wait of a late rank for a result. A release may have waited for its answer. */
+static void rank_is_not_late(struct rank *rank)
+{
+    if (!rank->late)
+        return;
+    serving_forget(rank);
+    rank->late = NULL;
+    rank->piece->late--;
+    release_note(rank->piece->job);
+}
 
 static void rank_leave(struct rank *rank)
 {
     struct piece *p = rank->piece;
     uint32_t left;
+    rank_is_not_late(rank);
     if (p->round == 0 && p->spoken > 0 && !p->failure) {
         round_recover(p);
     } else if (p->state == PIECE_COLLECTING && p->round > 0 && p->announced > 0) {

@@ -266,11 +266,13 @@ static void tell_part(struct piece *p, struct rank *rank)
         tell_commit(rank->worker, a);
 }
 
-/* Marks a rank as late if it announced the closed round and took no part. */
+/* Marks a rank as late if it announced the closed round and took no part. If the rank still waits
+ * for the answer to an earlier announcement, it has broken the protocol, and only the earlier one
+ * is answered. */
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
-    if (a && quorum_is_partial(p) && !piece_follows(p)) {
+    if (a && !rank->late && quorum_is_partial(p) && !piece_follows(p)) {
         rank->late = a;
         p->late++;
     }
