@@ -84,7 +84,8 @@ class Files(unittest.TestCase):
         source = SOURCE / 'client/python/gradpool'
         package = [path.relative_to(source) for path in source.rglob('*.py')]
         wanted = {stage.bin / 'gradpool', stage.bin / 'gradpool-bench',
-                  *(stage.include / f'gradpool{part}.h' for part in ['', '_elastic', '_stage', '_table']),
+                  *(stage.include / f'gradpool{part}.h'
+                    for part in ['', '_elastic', '_stage', '_table']),
                   stage.data / 'gradpool/schema.json',
                   stage.lib / 'pkgconfig/gradpool.pc',
                   stage.lib / 'libgradpool.so', stage.lib / 'libgradpool.so.0',
