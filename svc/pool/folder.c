@@ -126,8 +126,9 @@ int folder_store(const struct pool_folder *folder, struct err *err)
     char path[PATH_MAX], next[PATH_MAX];
     folder_file(folder, "state", path);
     folder_file(folder, "state.next", next);
-    (void)unlink(next); /* left by a pool that was killed, or a link */
-    FILE *file = fopen(next, "wxe");
+    /* a file is left by a pool that was killed, or a link */
+    bool is_free = unlink(next) == 0 || errno == ENOENT;
+    FILE *file = is_free ? fopen(next, "wxe") : NULL;
     if (!file || !state_write(folder, file) || rename(next, path) < 0)
         return err_set(err, -errno,
                        "%s cannot be written: %s; free space, or give another --folder", next,
