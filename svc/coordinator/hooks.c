@@ -184,6 +184,7 @@ const struct job_hooks hooks_of_jobs = {
     .session_is_lost = members_leave,
     .rank_has_left = stages_rank_left,
     .may_join = slots_may_join,
+    .may_resize = slots_may_resize,
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
     .holder_is_unfit = moving_holder_unfit,

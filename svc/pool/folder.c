@@ -1,6 +1,7 @@
 /* Files of a pool. The lock is a flock() on a descriptor that a child closes when it executes its
  * program. So the lock is free only when each started worker carries its cookie, and the next pool
- * finds all of them. */
+ * finds all of them. No file is a symbolic link: in a folder that another user has prepared, for
+ * example in /tmp, a link could lead to a file that this user may write. */
 #include "svc/pool/folder.h"
 
 #include "svc/base/cleanup.h"
@@ -48,7 +49,7 @@ static int folder_lock(struct pool_folder *folder, struct err *err)
     uint64_t deadline_ns = clock_now_ns() + LOCK_NS;
     char path[PATH_MAX], pid[16];
     folder_file(folder, "lock", path);
-    folder->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    folder->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (folder->lock_fd < 0)
         return err_set(err, -errno, "%s: %s", path, strerror(errno));
     while (flock(folder->lock_fd, LOCK_EX | LOCK_NB) < 0) {
@@ -125,7 +126,9 @@ int folder_store(const struct pool_folder *folder, struct err *err)
     char path[PATH_MAX], next[PATH_MAX];
     folder_file(folder, "state", path);
     folder_file(folder, "state.next", next);
-    FILE *file = fopen(next, "we");
+    /* a file is left by a pool that was killed, or a link */
+    bool is_free = unlink(next) == 0 || errno == ENOENT;
+    FILE *file = is_free ? fopen(next, "wxe") : NULL;
     if (!file || !state_write(folder, file) || rename(next, path) < 0)
         return err_set(err, -errno,
                        "%s cannot be written: %s; free space, or give another --folder", next,
@@ -193,7 +196,7 @@ int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err 
 {
     char path[PATH_MAX];
     folder_log_path(folder, rank, path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set(err, -errno, "%s: %s", path, strerror(errno));
     return fd;

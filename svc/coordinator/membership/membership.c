@@ -138,7 +138,9 @@ void members_handle_resize(struct peer *p, const envelope *message)
     struct job *job = members_resized(p, message);
     if (!job)
         return;
-    int error = members_resize_to(job, message->resize_request->workers, p->session, &err);
+    int error = p->session ? 0 : job->service->on->job->may_resize(job, &err);
+    if (error == 0)
+        error = members_resize_to(job, message->resize_request->workers, p->session, &err);
     if (error < 0)
         return peer_fail(p, message->id, error, "%s", err.text);
     peer_reply_done(p, message->id);

@@ -1,5 +1,6 @@
 /* Decides whether a worker may join a job of a pool: only the newest incarnation of a rank may
- * (SL2). A refused worker ends with exit code 75, which is no failure of its job. */
+ * (SL2). A refused worker ends with exit code 75, which is no failure of its job. Refuses resizes of
+ * such a job by operators (SL3). */
 #include "svc/coordinator/slots/internal.h"
 
 #include <errno.h>
@@ -44,4 +45,15 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
     slots_worker_found(job, join->rank);
     slots_look_soon(p->service);
     return true;
+}
+
+int slots_may_resize(const struct job *job, struct err *err)
+{
+    const struct slots_job *of = slots_find_job(job->service, job->tenant, job->name);
+    if (!of)
+        return 0;
+    return err_set(err, -EOPNOTSUPP,
+                   "job %s was not resized: the scheduler of site %.64s chooses its number of "
+                   "workers, from %u to %u; see gradpool explain %s",
+                   job->name, of->pool->site->name, of->workers_min, of->workers_max, job->name);
 }

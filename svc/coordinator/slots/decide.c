@@ -50,6 +50,8 @@ static void slots_act(struct slots_site *site, const struct scheduler_action *ac
         *worker = (struct slots_worker){.state = SLOTS_WANTED, .slot = action->slot};
     else
         worker->is_leaving = true;
+    if (action->rank >= job->reach)
+        job->reach = action->rank + 1;
     if (!job->is_ending)
         slots_explain(job, action);
     site->has_news = true;

@@ -80,6 +80,7 @@ struct slots_job {
     uint32_t first; /* number of workers with which the training begins; 0: not known yet */
     uint64_t steps;
     struct slots_worker *workers; /* by rank; workers_max of them */
+    uint32_t reach; /* no rank from here on has had a worker; most waiting jobs have 0 */
     struct slots_speed *speed;
     uint32_t training; /* number of the job (struct job) that was last seen; 0: none */
     uint32_t failures; /* failed workers since the last step */

@@ -29,7 +29,7 @@ struct slots_job *slots_job_create(struct slots_pool *pool, const char *name, co
 
 void slots_job_free(struct slots_job *job)
 {
-    for (uint32_t rank = 0; job->workers && rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; job->workers && rank < job->reach; rank++)
         free(job->workers[rank].waits);
     list_remove(&job->link);
     free(job->workers);
@@ -112,7 +112,7 @@ void slots_worker_out(struct slots_job *job, uint32_t rank)
 uint32_t slots_job_count_workers(const struct slots_job *job)
 {
     uint32_t count = 0;
-    for (uint32_t rank = 0; rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; rank < job->reach; rank++)
         count += job->workers[rank].state != SLOTS_NONE;
     return count;
 }
@@ -142,7 +142,7 @@ void slots_job_hold(struct slots_job *job)
     slots_decide(job->pool->site, (struct scheduler_event){
                                       .kind = SCHEDULER_HELD, .job = job->id, .is_held = is_held});
     /* slots that were given, but not ordered, are returned */
-    for (uint32_t rank = 0; is_held && rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; is_held && rank < job->reach; rank++)
         if (job->workers[rank].state == SLOTS_WANTED)
             slots_worker_out(job, rank);
 }

@@ -21,7 +21,7 @@ static bool slots_stays(const struct slots_job *job, uint32_t rank)
 static uint32_t slots_size_of(const struct slots_job *job)
 {
     uint32_t size = 0;
-    for (uint32_t rank = 0; rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; rank < job->reach; rank++)
         if (slots_stays(job, rank))
             size = rank + 1;
     return size;
@@ -41,7 +41,7 @@ static bool slots_lacks_founder(const struct slots_job *job, const struct job *o
  * the size, because their next processes follow soon. */
 static bool slots_has_leaving(const struct slots_job *job, uint32_t first)
 {
-    for (uint32_t rank = first; rank < job->workers_max; rank++)
+    for (uint32_t rank = first; rank < job->reach; rank++)
         if (job->workers[rank].is_leaving)
             return true;
     return false;
@@ -95,7 +95,7 @@ static void slots_send_over(const struct slots_job *job)
 static void slots_set_first(struct slots_job *job, const struct job *of)
 {
     uint32_t wanted = 0;
-    for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
         if (job->workers[rank].state > SLOTS_WANTED)
             return;
         wanted += job->workers[rank].state == SLOTS_WANTED && !job->workers[rank].is_leaving;
@@ -165,10 +165,10 @@ static bool slots_awaits_leave(const struct slots_job *job, const struct slots_w
 /* The lowest rank starts first, and the highest leaves first. */
 static void slots_order(struct slots_job *job, const struct job *of)
 {
-    for (uint32_t rank = 0; rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; rank < job->reach; rank++)
         if (slots_awaits_start(&job->workers[rank]) && slots_may_start(job, of, rank))
             slots_order_start(job, rank);
-    for (uint32_t rank = job->workers_max; rank-- > 0;)
+    for (uint32_t rank = job->reach; rank-- > 0;)
         if (slots_awaits_leave(job, &job->workers[rank]))
             slots_order_leave(job, rank);
 }
@@ -199,7 +199,7 @@ void slots_job_over(struct slots_job *job)
 /* Returns the slots of workers that were never ordered and shall leave again. */
 static void slots_cancel(struct slots_job *job)
 {
-    for (uint32_t rank = 0; rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; rank < job->reach; rank++)
         if (job->workers[rank].state == SLOTS_WANTED && job->workers[rank].is_leaving)
             slots_worker_out(job, rank);
 }

@@ -115,7 +115,7 @@ static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * jo
  * again. A worker that has started, but is not in the list, has ended (SL4). */
 static void slots_compare(struct slots_job *job)
 {
-    for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
         struct slots_worker *worker = &job->workers[rank];
         bool is_listed = worker->is_listed;
         worker->start_sent = worker->leave_sent = worker->is_listed = false;

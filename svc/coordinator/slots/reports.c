@@ -163,7 +163,7 @@ void slots_handle_reports(struct peer *p, const envelope *message)
 void slots_look_without_pool(struct slots_job *job)
 {
     const struct job *of = slots_training(job);
-    for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
         const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
         bool is_gone = !of || (session && !session_is_in(session));
         if (job->workers[rank].state <= SLOTS_WANTED || !is_gone)

@@ -259,6 +259,8 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
         .leave_stored = row->flags & STORE_POOL_WORKER_LEAVING,
         .slot = row->slot,
         .incarnation = row->incarnation};
+    if (row->rank >= job->reach)
+        job->reach = row->rank + 1;
     return 0;
 }
 
@@ -267,7 +269,7 @@ static uint32_t slots_count_restored(const struct slots_site *site)
 {
     uint32_t slots = site->count;
     list_for_each_entry (const struct slots_job, job, &site->service->works->slots->jobs, link) {
-        for (uint32_t rank = 0; job->pool->site == site && rank < job->workers_max; rank++)
+        for (uint32_t rank = 0; job->pool->site == site && rank < job->reach; rank++)
             if (job->workers[rank].state != SLOTS_NONE && job->workers[rank].slot >= slots)
                 slots = job->workers[rank].slot + 1;
     }
@@ -278,7 +280,7 @@ static void slots_restore_slots(struct slots_job *job)
 {
     struct slots_site *site = job->pool->site;
     int error = slots_decide_submit(job);
-    for (uint32_t rank = 0; error == 0 && rank < job->workers_max; rank++)
+    for (uint32_t rank = 0; error == 0 && rank < job->reach; rank++)
         if (job->workers[rank].state != SLOTS_NONE)
             slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_WORKER_FOUND,
                                                         .job = job->id,

@@ -36,6 +36,10 @@ void slots_peer_gone(struct peer *p);
  * the incarnation is an old one, or the workers of this job are started by a pool (SL2). */
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
 
+/* Refuses the resize of an operator with -EOPNOTSUPP if the scheduler chooses the number of workers
+ * of this job: it would change the number back (SL3). */
+int slots_may_resize(const struct job *job, struct err *err);
+
 /* --- views --- */
 
 /* Returns memory that lives as long as the reply; NULL: memory is missing. */

@@ -27,7 +27,7 @@ static const char *slots_state_name(const struct slots_job *job)
 static void slots_sentence(const struct slots_job *job, char *ret_text, size_t text_bytes)
 {
     const char *waits = NULL;
-    for (uint32_t rank = 0; rank < job->workers_max && !waits; rank++)
+    for (uint32_t rank = 0; rank < job->reach && !waits; rank++)
         waits = job->workers[rank].waits;
     const char *held = job->pool->is_held ? "; its pool is gone, so its workers stay"
                        : job->is_fixed && job->workers_max > job->workers_min
@@ -40,7 +40,7 @@ static void slots_sentence(const struct slots_job *job, char *ret_text, size_t t
 
 static void slots_count(const struct slots_job *job, WIRE(PoolJobView) * view)
 {
-    for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
         const struct slots_worker *worker = &job->workers[rank];
         view->workers += worker->state != SLOTS_NONE && !worker->is_leaving;
         view->leaving += worker->state != SLOTS_NONE && worker->is_leaving;
@@ -99,7 +99,7 @@ static void slots_count_site(const struct slots_site *site, WIRE(SiteView) * vie
         struct scheduler_view of;
         if (job->pool->site != site)
             continue;
-        for (uint32_t rank = 0; rank < job->workers_max; rank++) {
+        for (uint32_t rank = 0; rank < job->reach; rank++) {
             const struct slots_worker *worker = &job->workers[rank];
             view->held += worker->state != SLOTS_NONE && !worker->is_leaving;
             view->leaving += worker->state != SLOTS_NONE && worker->is_leaving;

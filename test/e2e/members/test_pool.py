@@ -108,6 +108,18 @@ class Scripts(unittest.TestCase):
         self.assertIn('start 3', pool.log_of(0))
         self.assertRegex(pool.text(), 'gradpool run: job .*: 1 workers, up to 3; logs: ')
 
+    def test_a_link_in_the_folder_is_not_followed(self):
+        victim = pathlib.Path(self.folder) / 'victim'
+        victim.write_text('data\n')
+        for name in 'lock', 'rank-0.log', 'state.next':
+            place = pathlib.Path(self.folder) / 'place'
+            place.mkdir(exist_ok=True)
+            (place / name).symlink_to(victim)
+            pool = self.pool('true', name=f'pool-{name}')
+            self.assertEqual(pool.wait(), 0 if name == 'state.next' else 1, pool.text())
+            self.assertEqual(victim.read_text(), 'data\n', name)
+            (place / name).unlink(missing_ok=True)
+
     def test_a_worker_knows_its_place(self):
         names = ('RANK', 'GRADPOOL_RANK', 'GRADPOOL_SIZE', 'GRADPOOL_WORKERS_MAX', 'GRADPOOL_JOB',
                  'GRADPOOL_ENDPOINT')

@@ -154,6 +154,31 @@ static void growth_resizes_the_job_before_its_worker_starts(void **state)
     pool_worker_join(*state, &one, 0);
 }
 
+/* The scheduler would undo a resize of an operator. A script may end its wait for a lost rank. */
+static void a_resize_of_an_operator_is_refused(void **state)
+{
+    struct end *operator= rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 1, 4);
+    struct pool_order zero = pool_expect_for(pool, POOL_START, "resnet", 0);
+    struct end *worker = pool_worker_join(*state, &zero, 0);
+    uint32_t wanted = wanted_by(worker);
+    for (uint32_t workers = 1; workers <= 4; workers++)
+        end_ask_refused(operator, & MESSAGE(0, RESIZE_REQUEST, resize_request, .job = "resnet",
+                                            .workers = workers),
+                        -EOPNOTSUPP,
+                        "job resnet was not resized: the scheduler of site here chooses its number "
+                        "of workers, from 1 to 4; see gradpool explain resnet");
+    assert_int_equal(wanted_by(worker), wanted);
+    envelope *reply =
+        end_ask(worker, &MESSAGE(0, RESIZE_REQUEST, resize_request, .workers = wanted));
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+    end_ask_refused(operator, &
+                    MESSAGE(0, RESIZE_REQUEST, resize_request, .job = "bert", .workers = 1),
+                    -ENOENT, "there is no job bert");
+}
+
 /* The job cannot be resized before a worker has joined, so the order waits until then. */
 static void growth_waits_until_the_job_has_begun(void **state)
 {
@@ -397,6 +422,7 @@ int main(void)
         CASE(a_worker_without_the_newest_incarnation_is_refused),
         CASE(an_order_overtaken_by_a_shrink_is_refused_in_words),
         CASE(growth_resizes_the_job_before_its_worker_starts),
+        CASE(a_resize_of_an_operator_is_refused),
         CASE(growth_waits_until_the_job_has_begun),
         CASE(a_failed_worker_starts_again_and_three_failures_end_the_job),
         CASE(a_job_that_fails_with_a_worker_ends_with_its_first_failure),
