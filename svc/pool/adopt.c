@@ -1,6 +1,6 @@
 /* Adoption of workers that an earlier pool of the folder has started. A worker is known by its
- * cookie alone, whose process number is its own. The lock of the folder is held, so no other pool
- * starts or adopts them. */
+ * cookie, whose process number is its own, or by its process in the state of the folder. The lock
+ * of the folder is held, so no other pool starts or adopts them. */
 #include "svc/pool/internal.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <unistd.h>
 
 /* Keeps the worker with the newest incarnation of its rank. An older one is ended: a rank has one
  * process. */
@@ -25,6 +26,29 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
         process_signal(known, SIGKILL);
     process_close(known);
     *known = (struct pool_process){.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0), .cookie = *cookie};
+}
+
+/* Adopts workers that carry no cookie any more, for example because they have changed their title.
+ * The folder has their process. */
+static void adopt_stored(struct worker_pool *pool)
+{
+    const struct pool_folder *folder = &pool->folder;
+    for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
+        uint64_t identity = folder->identities[rank];
+        pid_t pid = process_of_identity(identity);
+        if (pool->processes[rank].pidfd >= 0 || identity == 0)
+            continue;
+        int pidfd = pidfd_open(pid, 0); /* before the comparison: see processes_each() */
+        struct pool_process found = {.pidfd = pidfd,
+                                     .cookie = {.pool = folder->pool,
+                                                .incarnation = folder->incarnations[rank],
+                                                .rank = rank,
+                                                .pid = pid}};
+        if (pidfd >= 0 && process_identity(pid) == identity)
+            pool->processes[rank] = found;
+        else if (pidfd >= 0)
+            close(pidfd);
+    }
 }
 
 /* Ends a process whose worker has ended while no pool ran. */
@@ -86,6 +110,7 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
     uint32_t highest = 0;
     processes_each(pool->folder.pool, adopt_worker, pool);
+    adopt_stored(pool);
     uint32_t count = count_adopted(pool, &highest);
     int error = count == 0 ? 0 : adopt_check(pool, count, highest, err);
     if (error < 0)

@@ -70,13 +70,15 @@ static int folder_lock(struct pool_folder *folder, struct err *err)
 static bool state_read_line(struct pool_folder *f, char *line)
 {
     uint32_t rank;
-    uint64_t incarnation;
+    uint64_t incarnation, identity = 0;
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
-    if (sscanf(line, "rank %" SCNu32 " %" SCNu64, &rank, &incarnation) == 2 &&
-        rank < POOL_RANKS_MAX) {
+    int fields =
+        sscanf(line, "rank %" SCNu32 " %" SCNu64 " %" SCNu64, &rank, &incarnation, &identity);
+    if (fields >= 2 && rank < POOL_RANKS_MAX) {
         f->incarnations[rank] = incarnation;
+        f->identities[rank] = identity;
         return true;
     }
     return sscanf(line, "pool %" SCNx64, &f->pool) == 1 ||
@@ -116,7 +118,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
             VERSION, f->pool, f->program, f->job, f->founders);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         if (f->incarnations[rank])
-            fprintf(file, "rank %" PRIu32 " %" PRIu64 "\n", rank, f->incarnations[rank]);
+            fprintf(file, "rank %" PRIu32 " %" PRIu64 " %" PRIu64 "\n", rank, f->incarnations[rank],
+                    f->identities[rank]);
     bool is_written = !ferror(file);
     return fclose(file) == 0 && is_written;
 }

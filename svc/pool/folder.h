@@ -19,6 +19,7 @@ struct pool_folder {
     char job[FOLDER_JOB_BYTES];
     uint32_t founders;
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
+    uint64_t identities[POOL_RANKS_MAX];   /* process_identity() of that start; 0: not known */
 };
 
 /* Creates the folder if it is missing, locks it, and reads its state. A new folder has an empty

@@ -49,6 +49,16 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
         variable_add(v, "OMP_NUM_THREADS", "1");
 }
 
+/* Stores the process of a start. If a worker overwrites its environment, and the cookie with it, the
+ * next pool finds the worker by this number. */
+static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
+{
+    struct err err;
+    folder->identities[rank] = process_identity(pid);
+    if (folder_store(folder, &err) < 0)
+        pool_say("rank %u: its process was not stored: %s", rank, err.text);
+}
+
 static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret_is_final,
                               struct err *err)
 {
@@ -58,6 +68,7 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
         .pool = folder->pool, .rank = rank, .incarnation = folder->incarnations[rank] + 1};
     *ret_is_final = false;
     folder->incarnations[rank] = cookie.incarnation;
+    folder->identities[rank] = 0;
     folder->founders = pool->ranks.founders;
     int error = folder_store(folder, err);
     if (error < 0)
@@ -72,7 +83,10 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
                                       .variables = variables.list,
                                       .job = folder->job,
                                       .log_fd = log_fd};
-    return process_start(&spec, &cookie, &pool->processes[rank], ret_is_final, err);
+    error = process_start(&spec, &cookie, &pool->processes[rank], ret_is_final, err);
+    if (error == 0)
+        store_process(folder, rank, pool->processes[rank].cookie.pid);
+    return error;
 }
 
 /* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */

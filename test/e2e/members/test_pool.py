@@ -284,11 +284,11 @@ class Jobs(Steps):
         self.fast = self.folder / 'fast'
         self.lines = {}
 
-    def pool(self, *options, name='pool', before=()):
+    def pool(self, *options, name='pool', before=(), **environment):
         pool = Pool(self.folder, '--workers', 2, '--workers-max', 4, '--job', 'deal', '--endpoint',
                     self.service.endpoint, *options, *before, TOOLS / 'elastic_worker', 'env', 0,
                     0, SAMPLES, BATCH, EPOCHS, 0, 1, self.folder / 'log', name=name,
-                    environment={'ELASTIC_WORKER_COMPUTES': str(self.fast)})
+                    environment={'ELASTIC_WORKER_COMPUTES': str(self.fast), **environment})
         self.addCleanup(pool.end)
         return pool
 
@@ -389,6 +389,19 @@ class Jobs(Steps):
         self.assertEqual(sorted(second.carriers().values()), [(0, 1), (1, 1), (2, 1)])
         self.resize(2)
         self.await_text(2, 'leaves', second)
+        self.finish(second)
+        self.check_all_once()
+
+    def test_a_worker_that_has_overwritten_its_cookie_is_adopted(self):
+        pool = self.pool(ELASTIC_WORKER_HIDES='1')
+        self.await_steps((0, 1), pool)
+        self.assertEqual(pool.carriers(), {})
+        pids = [set(self.texts(rank)) for rank in range(2)]
+        pool.kill()
+        second = self.pool(name='second', ELASTIC_WORKER_HIDES='1')
+        second.wait_for('job deal: adopted 2 workers of an earlier gradpool run; logs: ')
+        self.await_steps((0, 1), second)
+        self.assertEqual([set(self.texts(rank)) for rank in range(2)], pids)
         self.finish(second)
         self.check_all_once()
 

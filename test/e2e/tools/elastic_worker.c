@@ -13,7 +13,8 @@
  * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. With
  * ELASTIC_WORKER_COMPUTES, another path, each step takes 50 ms until that file exists.
  * ELASTIC_WORKER_RESTS: time between two steps, in milliseconds. With ELASTIC_WORKER_HURRIES a
- * worker that has to leave does not wait for its last record, and writes the time of its leave. */
+ * worker that has to leave does not wait for its last record, and writes the time of its leave.
+ * With ELASTIC_WORKER_HIDES a worker of a pool overwrites its cookie. */
 #include "gradpool_elastic.h"
 
 #include <errno.h>
@@ -309,6 +310,14 @@ static void await_file(const char *variable, const char *line)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
+/* Overwrites the mark of a pool, as a program does that changes its title. */
+static void hide(void)
+{
+    char *cookie = getenv("_GRADPOOL_WORKER");
+    if (cookie && getenv("ELASTIC_WORKER_HIDES"))
+        memset(cookie, 0, strlen(cookie));
+}
+
 /* Returns the log of this process; NULL: it cannot be written. */
 static FILE *read_place(char **argv, gp_job_spec *ret_spec)
 {
@@ -342,6 +351,7 @@ int main(int argc, char **argv)
         {.name = "other", .dtype = GP_F32, .elements = ELEMENTS},
         {.name = "model", .dtype = GP_F32, .elements = ELEMENTS + 1},
         {.name = "seldom", .dtype = GP_F32, .elements = 1}};
+    hide();
     samples = calloc(deal.batch, sizeof *samples);
     file = read_place(argv, &spec);
     if (!samples || !file)
