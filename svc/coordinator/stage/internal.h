@@ -31,8 +31,8 @@ struct stage_plan {
 /* The next stage, as far as members of the present one have ended, and ranks have asked for it. */
 struct stage_next {
     uint64_t first_clock, cursor; /* largest ones of the ended members; 0: none has ended */
-    struct stage_terms terms; /* from rank `rank`, the first one */
-    uint32_t rank, count;     /* `count`: ranks that have asked */
+    struct stage_terms terms;     /* from rank `rank`, the first one */
+    uint32_t rank, count;         /* `count`: ranks that have asked */
     /* from a recording: the ranks (none: not recorded), and the steps of a trial */
     uint64_t ranks[RANKS_WORDS];
     uint32_t trial_steps;
