@@ -90,8 +90,9 @@ def _one_of(value, allowed, what):
 
 
 def _consistency(value, what):
-    word, _, staleness = str(value).partition(':')
-    if word not in CONSISTENCIES or (word == 'ssp') != staleness.isdigit():
+    word, colon, staleness = str(value).partition(':')
+    is_number = staleness.isascii() and staleness.isdigit() and int(staleness) <= U32_MAX
+    if word not in CONSISTENCIES or (word == 'ssp') != bool(colon) or bool(colon) != is_number:
         raise mismatch(f'{what} is {value!r}; choose "bsp", "asp", or "ssp:N"')
     return CONSISTENCIES[word], int(staleness or 0)
 

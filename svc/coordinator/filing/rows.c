@@ -116,14 +116,30 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
     return bytes;
 }
 
-static int filing_write_lane(struct filing *f, const struct job_table *table,
-                             const ProtobufCBinaryData *rows, size_t at, uint8_t *buffer)
+/* Returns the bytes of the rows of the lane, or an error. */
+static int64_t filing_write_lane(struct filing *f, const struct job_table *table,
+                                 const ProtobufCBinaryData *rows, size_t at, uint8_t *buffer)
 {
     WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk);
     m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_WRITE;
     m.rows.data = buffer;
     m.rows.len = filing_gather(f, table, rows, at, buffer);
-    return m.rows.len > 0 ? filing_call(f, at, m, filing_was_written) : 0;
+    int error = m.rows.len > 0 ? filing_call(f, at, m, filing_was_written) : 0;
+    return error < 0 ? error : (int64_t)m.rows.len;
+}
+
+/* Sends each row to its lane. -ENOENT: a row has no lane, and other rows may have been sent. */
+static int filing_write_lanes(struct filing *f, const struct job_table *table,
+                              const ProtobufCBinaryData *rows, uint8_t *buffer)
+{
+    size_t sent = 0;
+    for (size_t at = 0; at < f->lanes_count; at++) {
+        int64_t bytes = filing_write_lane(f, table, rows, at, buffer);
+        if (bytes < 0)
+            return (int)bytes;
+        sent += (size_t)bytes;
+    }
+    return sent == rows->len ? 0 : -ENOENT;
 }
 
 void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
@@ -135,12 +151,8 @@ void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
         return filing_break(f, -EBADMSG, "rows of table '%s' have %zu bytes; use one version",
                             table->name, rows->len);
     uint8_t *buffer = malloc(rows->len);
-    int error = buffer ? 0 : -ENOMEM;
-    for (size_t at = 0; error == 0 && at < f->lanes_count; at++)
-        error = filing_write_lane(f, table, rows, at, buffer);
+    int error = buffer ? filing_write_lanes(f, table, rows, buffer) : -ENOMEM;
     free(buffer);
-    if (error == 0 && f->pending == 0)
-        error = -ENOENT;
     if (error < 0)
         filing_break(f, error, "rows of table '%s' cannot be sent to its lanes: %s", table->name,
                      err_text(error));

@@ -150,6 +150,8 @@ static void border_wait(struct stages *s, struct peer *p, const envelope *messag
 
 /* --- the end of a stage --- */
 
+static uint64_t border_larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 static void border_check_end(struct stages *s)
 {
     if (!s->is_open || !s->is_told)
@@ -160,12 +162,15 @@ static void border_check_end(struct stages *s)
     s->is_open = false;
     s->times->ended_ns = clock_now_ns();
     s->continues = s->trial_steps > 0 && !s->is_done;
-    s->cursor = s->continues ? s->cursor : 0;
+    s->cursor = s->continues ? border_larger(s->cursor, s->next->cursor) : 0;
+    s->first_clock = border_larger(s->first_clock, s->next->first_clock);
+    s->next->cursor = s->next->first_clock = 0;
     stages_measure(s);
     border_answer_all(s, true);
 }
 
-/* Counts the end of a rank's part, once. */
+/* Counts the end of a rank's part, once. The clock and cursor with which the stage began stay until
+ * all members have ended, because another member may still repeat its request for the stage. */
 static void border_note_end(struct stages *s, uint32_t rank, const WIRE(StageRequest) * request)
 {
     struct stage_rank *r = &s->ranks[rank];
@@ -180,9 +185,8 @@ static void border_note_end(struct stages *s, uint32_t rank, const WIRE(StageReq
     r->has_ended = true;
     s->unit_ns = unit_ns > s->unit_ns ? unit_ns : s->unit_ns;
     s->is_done |= request->is_done;
-    s->cursor = request->cursor > s->cursor ? request->cursor : s->cursor;
-    if (request->ended_clock >= s->first_clock)
-        s->first_clock = request->ended_clock + 1;
+    s->next->cursor = border_larger(s->next->cursor, request->cursor);
+    s->next->first_clock = border_larger(s->next->first_clock, request->ended_clock + 1);
 }
 
 /* --- the begin of a stage --- */
@@ -378,12 +382,13 @@ static void border_take(struct stages *s, struct peer *p, const envelope *messag
     bool is_repeat = border_is_repeat(s, request);
     if (is_repeat ? s->is_told : request->ends && !s->is_open)
         return border_reply(s, p, message->id);
+    /* After a restart of the coordinator the rank's end of the stage may be unknown. Lanes had the
+     * members then, because a rank has the stage. Other ranks may wait for it. */
+    if (!is_repeat && !s->is_told)
+        stages_end_telling(s);
     border_wait(s, p, message);
     if (is_repeat)
         return stages_tell_lanes(s);
-    /* After a restart of the coordinator the rank's end of the stage may be unknown. Lanes had the
-     * members then, because a member has worked. */
-    s->is_told = true;
     border_note_end(s, p->session->rank, request);
     if (!request->ends)
         border_note_asking(s, p->session->rank, terms, request);

@@ -28,10 +28,11 @@ struct stage_plan {
     struct parallel search;
 };
 
-/* The next stage, as far as ranks have asked for it. */
+/* The next stage, as far as members of the present one have ended, and ranks have asked for it. */
 struct stage_next {
-    struct stage_terms terms; /* from rank `rank`, the first one */
-    uint32_t rank, count;     /* `count`: ranks that have asked */
+    uint64_t first_clock, cursor; /* largest ones of the ended members; 0: none has ended */
+    struct stage_terms terms;     /* from rank `rank`, the first one */
+    uint32_t rank, count;         /* `count`: ranks that have asked */
     /* from a recording: the ranks (none: not recorded), and the steps of a trial */
     uint64_t ranks[RANKS_WORDS];
     uint32_t trial_steps;
@@ -76,6 +77,8 @@ int stages_put(struct stages *s, struct err *err);
 /* lanes.c: sends the members to every lane with a table of the job, and repeats refused requests.
  * Calls stages_told() when all lanes have them. */
 void stages_tell_lanes(struct stages *s);
+/* Ends these requests, because all lanes have the members, and calls stages_told(). */
+void stages_end_telling(struct stages *s);
 
 /* border.c: answers all ranks that wait for the present stage. */
 void stages_told(struct stages *s);

@@ -90,6 +90,16 @@ static int list_lanes(struct stages *s)
     return 0;
 }
 
+void stages_end_telling(struct stages *s)
+{
+    timer_stop(&s->timer);
+    free(s->lanes);
+    s->lanes = NULL;
+    s->lanes_count = 0;
+    s->is_told = true;
+    stages_told(s);
+}
+
 void stages_tell_lanes(struct stages *s)
 {
     bool is_told = true;
@@ -102,11 +112,6 @@ void stages_tell_lanes(struct stages *s)
             stage_send_to_lane(s, &s->lanes[i]);
         is_told &= s->lanes[i].state == STAGE_LANE_TOLD;
     }
-    if (!is_told)
-        return;
-    free(s->lanes);
-    s->lanes = NULL;
-    s->lanes_count = 0;
-    s->is_told = true;
-    stages_told(s);
+    if (is_told)
+        stages_end_telling(s);
 }

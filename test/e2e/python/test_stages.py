@@ -316,6 +316,8 @@ class Refusals(Case):
                 ({'name': 'a', 'visit': 'jump'}, "visit of stage 'a' is 'jump'", 'stay, travel'),
                 ({'name': 'a', 'goal': 'best'}, "goal of stage 'a'", 'fastest, frugal'),
                 ({'name': 'a', 'consistency': 'ssp'}, "consistency of stage 'a' is 'ssp'"),
+                ({'name': 'a', 'consistency': 'ssp:4294967296'}, "is 'ssp:4294967296'"),
+                ({'name': 'a', 'consistency': 'ssp:²'}, "consistency of stage 'a' is 'ssp:²'"),
                 ({'name': 'a', 'worker': 1}, "no parameter 'worker'"),
                 ({'name': 'a', 'carry': [3]}, 'item 0 of carry', 'expected an array'),
                 ({'name': 'a', 'workers': 1, 'workers_min': 2}, 'workers is 1 and workers_min 2'),

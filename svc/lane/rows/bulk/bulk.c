@@ -90,10 +90,11 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     return 0;
 }
 
-/* A table with a part of its rows would train with wrong values. */
-static void bulk_fail_part(const struct lane_table *table)
+/* A table with a part of its rows, or of its number of updates, would train with wrong values.
+ * `is_end`: the end of an import, perhaps of one whose hold the lane has ended. */
+static void bulk_fail_part(const struct lane_table *table, bool is_end)
 {
-    if (table->hold->has_loaded)
+    if (table->hold->has_loaded || is_end)
         job_fail(table->job, -ECANCELED,
                  "table '%s' of job '%s' has a part of its rows, because its import has ended "
                  "early; start the job again, and import again",
@@ -111,12 +112,13 @@ int bulk_continue(struct lane *lane, uint32_t job, uint32_t id, const uint64_t *
     struct lane_table *table = bulk_table(lane, job, id);
     if (!table)
         return -ENOENT;
-    if (!steps)
-        bulk_fail_part(table);
+    int error = steps && !table->hold->loads ? -EBUSY : 0;
+    if (!steps || error < 0)
+        bulk_fail_part(table, error < 0);
     else if (*steps <= BULK_STEPS_MAX)
         table->hold->steps_before = *steps - (bulk_clock(table) - 1);
     table_continue(table);
-    return 0;
+    return error;
 }
 
 void bulk_continue_all(struct lane *lane)
@@ -126,7 +128,7 @@ void bulk_continue_all(struct lane *lane)
             continue;
         list_for_each_entry (struct lane_table, table, &job->tables->tables, link)
             if (table->hold->is_on) {
-                bulk_fail_part(table);
+                bulk_fail_part(table, false);
                 table_continue(table);
             }
     }

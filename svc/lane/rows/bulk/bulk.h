@@ -38,7 +38,7 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, u
 int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
 /* Ends the hold. `steps`: number of updates of the stored rows, at most BULK_STEPS_MAX. NULL: an
  * export, or an import that has ended early; if the lane has rows of the latter, the job fails.
- * -ENOENT: the lane has no such table. */
+ * -ENOENT: the lane has no such table. -EBUSY: `steps`, but no hold of an import; the job fails. */
 int bulk_continue(struct lane *lane, uint32_t job, uint32_t table, const uint64_t *steps);
 /* Ends the holds of all tables, with NULL for `steps`. */
 void bulk_continue_all(struct lane *lane);

@@ -66,11 +66,17 @@ static void ask(uint32_t rank, uint64_t number, const char *name, uint32_t worke
     ask_in(rank, number, name, workers, LONG_MS);
 }
 
-static void end_part(uint32_t rank, uint64_t number, uint64_t ended_clock)
+static void end_part_at(uint32_t rank, uint64_t number, uint64_t ended_clock, uint64_t cursor)
 {
     end_send(members[rank].end,
              &MESSAGE(0, STAGE_REQUEST, stage_request, .number = number, .ends = true,
-                      .timeout_ms = LONG_MS, .ended_clock = ended_clock, .is_done = true));
+                      .timeout_ms = LONG_MS, .ended_clock = ended_clock, .is_done = true,
+                      .cursor = cursor));
+}
+
+static void end_part(uint32_t rank, uint64_t number, uint64_t ended_clock)
+{
+    end_part_at(rank, number, ended_clock, 0);
 }
 
 /* The rank gets the stage, with these members, in this clock. */
@@ -81,6 +87,7 @@ static void takes(uint32_t rank, uint64_t number, uint64_t mask, uint64_t first_
     const WIRE(StageReply) *stage = reply->stage_reply;
     assert_int_equal(stage->number, number);
     assert_int_equal(stage->first_clock, first_clock);
+    assert_int_equal(stage->cursor, 0);
     assert_int_equal(stage->ranks.len, sizeof ranks);
     memcpy(ranks, stage->ranks.data, sizeof ranks);
     assert_int_equal(ranks[0], mask);
@@ -224,6 +231,19 @@ static void a_rank_of_another_stage_is_refused(void **state)
     refused(1, -EINVAL, "rank 1 of job words is in stage 0, the job in stage 1");
 }
 
+/* A member that gets its answer late must not skip units, nor begin in a later clock. */
+static void a_repeated_answer_is_the_same_after_another_member_has_ended(void **state)
+{
+    begin_first(setup(*state));
+    end_part_at(0, 1, 6, 40);
+    none_gets_any();
+    ask(1, 0, "pair", 2);
+    takes(1, 1, 0x3, 1);
+    end_part_at(1, 1, 4, 40);
+    takes(0, 1, 0x3, 7);
+    takes(1, 1, 0x3, 7);
+}
+
 /* --- crashes --- */
 
 static struct end *crash(struct rig *rig, struct end *lane)
@@ -250,6 +270,28 @@ static void a_lost_answer_is_given_again_after_a_restart(void **state)
     end_part(1, 1, 2);
     takes(0, 1, 0x3, 3);
     takes(1, 1, 0x3, 3);
+}
+
+/* A rank without its answer repeats its request, and another rank has the stage: so the lanes have
+ * it, too. The next stage is sent to them nevertheless. */
+static void a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart(void **state)
+{
+    struct end *lane = setup(*state);
+    begin_first(lane);
+    lane = crash(*state, lane);
+    lane->ignores = BODY(LANE_STAGE_REQUEST);
+    ask(1, 0, "pair", 2);
+    lane_is_told(lane, 1, 0x3, 1);
+    end_part(0, 1, 2);
+    takes(1, 1, 0x3, 1);
+    end_part(1, 1, 2);
+    takes(0, 1, 0x3, 3);
+    takes(1, 1, 0x3, 3);
+    lane->ignores = 0;
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ask(rank, 1, "one", 1);
+    lane_is_told(lane, 2, 0x1, 3);
+    all_get(2, 0x1, 3);
 }
 
 /* No rank has the stage: it was stored, but the lanes had not answered. */
@@ -328,7 +370,9 @@ int main(void)
         CASE(a_deadline_names_the_late_ranks),
         CASE(a_rank_that_has_left_ends_the_wait),
         CASE(a_rank_of_another_stage_is_refused),
+        CASE(a_repeated_answer_is_the_same_after_another_member_has_ended),
         CASE(a_lost_answer_is_given_again_after_a_restart),
+        CASE(a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart),
         CASE(a_stored_stage_begins_after_a_restart),
         CASE(a_border_continues_after_a_restart),
         cmocka_unit_test(the_least_visited_ranks_travel),

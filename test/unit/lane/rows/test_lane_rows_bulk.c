@@ -175,6 +175,19 @@ static void an_import_that_ends_early_fails_the_job(void **state)
     rows_stop(&rig);
 }
 
+/* The hold has ended with the connection to the coordinator, so a clock may have been applied. */
+static void the_end_of_an_import_without_its_hold_fails_the_job(void **state)
+{
+    const uint64_t steps = 7;
+    start(2);
+    rows_settle(&rig);
+    assert_true(hold(0, true).is_held);
+    bulk_continue_all(lane());
+    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &steps), -EBUSY);
+    fails_in_midst(-ECANCELED, "table 'users' of job 'job' has a part of its rows");
+    rows_stop(&rig);
+}
+
 static void an_import_without_rows_has_no_effect(void **state)
 {
     start(2);
@@ -199,6 +212,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(stored_rows_are_those_that_were_read),
         cmocka_unit_test(rows_of_other_lanes_and_lengths_are_refused),
         cmocka_unit_test(an_import_that_ends_early_fails_the_job),
+        cmocka_unit_test(the_end_of_an_import_without_its_hold_fails_the_job),
         cmocka_unit_test(an_import_without_rows_has_no_effect),
     };
     rows_set_kind(argc, argv);
