@@ -73,7 +73,7 @@ struct job_hooks {
     /* Returns whether a new worker may join as far as its pool is concerned. Otherwise the failure
      * was sent. */
     bool (*may_join)(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
-    /* Checks whether an operator may change the number of workers. Returns 0 or an errno below 0. */
+    /* Checks whether an operator may change the number of workers. Returns 0 or -EOPNOTSUPP. */
     int (*may_resize)(const struct job *job, struct err *err);
     /* Returns whether the piece is moving to another lane. */
     bool (*piece_moves)(const struct job *job, uint32_t piece);

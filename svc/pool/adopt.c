@@ -1,6 +1,7 @@
 /* Adoption of workers that an earlier pool of the folder has started. A worker is known by its
  * cookie, whose process number is its own, or by its process in the state of the folder. The lock
  * of the folder is held, so no other pool starts or adopts them. */
+#include "svc/base/system/process.h"
 #include "svc/pool/internal.h"
 
 #include <errno.h>
@@ -34,9 +35,8 @@ static void adopt_stored(struct worker_pool *pool)
 {
     const struct pool_folder *folder = &pool->folder;
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
-        uint64_t identity = folder->identities[rank];
-        pid_t pid = process_of_identity(identity);
-        if (pool->processes[rank].pidfd >= 0 || identity == 0)
+        pid_t pid = folder->pids[rank];
+        if (pool->processes[rank].pidfd >= 0 || pid <= 0 || folder->identities[rank] == 0)
             continue;
         int pidfd = pidfd_open(pid, 0); /* before the comparison: see processes_each() */
         struct pool_process found = {.pidfd = pidfd,
@@ -44,7 +44,7 @@ static void adopt_stored(struct worker_pool *pool)
                                                 .incarnation = folder->incarnations[rank],
                                                 .rank = rank,
                                                 .pid = pid}};
-        if (pidfd >= 0 && process_identity(pid) == identity)
+        if (pidfd >= 0 && process_identity((uint32_t)pid) == folder->identities[rank])
             pool->processes[rank] = found;
         else if (pidfd >= 0)
             close(pidfd);

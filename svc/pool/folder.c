@@ -70,14 +70,16 @@ static int folder_lock(struct pool_folder *folder, struct err *err)
 static bool state_read_line(struct pool_folder *f, char *line)
 {
     uint32_t rank;
+    int pid = 0;
     uint64_t incarnation, identity = 0;
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
-    int fields =
-        sscanf(line, "rank %" SCNu32 " %" SCNu64 " %" SCNu64, &rank, &incarnation, &identity);
+    int fields = sscanf(line, "rank %" SCNu32 " %" SCNu64 " %d %" SCNx64, &rank, &incarnation, &pid,
+                        &identity);
     if (fields >= 2 && rank < POOL_RANKS_MAX) {
         f->incarnations[rank] = incarnation;
+        f->pids[rank] = pid;
         f->identities[rank] = identity;
         return true;
     }
@@ -118,8 +120,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
             VERSION, f->pool, f->program, f->job, f->founders);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         if (f->incarnations[rank])
-            fprintf(file, "rank %" PRIu32 " %" PRIu64 " %" PRIu64 "\n", rank, f->incarnations[rank],
-                    f->identities[rank]);
+            fprintf(file, "rank %" PRIu32 " %" PRIu64 " %d %016" PRIx64 "\n", rank,
+                    f->incarnations[rank], (int)f->pids[rank], f->identities[rank]);
     bool is_written = !ferror(file);
     return fclose(file) == 0 && is_written;
 }

@@ -7,6 +7,7 @@
 #include "svc/pool/ranks.h"
 
 #include <limits.h>
+#include <sys/types.h>
 
 #define FOLDER_JOB_BYTES 128 /* with the zero byte */
 #define FOLDER_NAME_BYTES 32 /* longest name of a file */
@@ -19,7 +20,8 @@ struct pool_folder {
     char job[FOLDER_JOB_BYTES];
     uint32_t founders;
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
-    uint64_t identities[POOL_RANKS_MAX];   /* process_identity() of that start; 0: not known */
+    pid_t pids[POOL_RANKS_MAX];            /* process of that start; 0: not known */
+    uint64_t identities[POOL_RANKS_MAX];   /* its process_identity() */
 };
 
 /* Creates the folder if it is missing, locks it, and reads its state. A new folder has an empty

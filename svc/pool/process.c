@@ -21,8 +21,7 @@
 #define VICTIMS_MAX 128            /* processes that are ended at once; then the next ones follow */
 #define ENVIRONMENT_MAX (4u << 20) /* more than the kernel accepts */
 #define STAT_BYTES 1024
-enum stat_field { STAT_PARENT = 4, STAT_SESSION = 6, STAT_BEGAN = 22 };
-#define PID_BITS 22
+enum stat_field { STAT_PARENT = 4, STAT_SESSION = 6 };
 
 extern char **environ;
 
@@ -184,17 +183,6 @@ static long field_of(pid_t pid, enum stat_field field)
     for (int i = 2; at && i < (int)field; i++)
         at = strchr(at + 1, ' ');
     return at ? strtol(at, NULL, 10) : -1;
-}
-
-uint64_t process_identity(pid_t pid)
-{
-    long ticks = field_of(pid, STAT_BEGAN);
-    return ticks > 0 ? (uint64_t)ticks << PID_BITS | (uint32_t)pid : 0;
-}
-
-pid_t process_of_identity(uint64_t identity)
-{
-    return (pid_t)(identity & ((UINT64_C(1) << PID_BITS) - 1));
 }
 
 static bool find_cookie(pid_t pid, char *buffer, struct cookie *ret_cookie)

@@ -36,10 +36,6 @@ uint32_t process_clear(const struct pool_process *process);
 /* Calls `found` for each process with a cookie of this pool. `pidfd` is closed afterwards. */
 typedef void (*process_found_fn)(void *context, const struct cookie *cookie, pid_t pid, int pidfd);
 void processes_each(uint64_t pool, process_found_fn found, void *context);
-/* Returns the process number in the lower 22 bits, which is their most in Linux, and above them the
- * start time in ticks of the kernel. This names one process of a boot. 0: no such process. */
-uint64_t process_identity(pid_t pid);
-pid_t process_of_identity(uint64_t identity);
 /* Returns whether this process has children. */
 bool processes_has_children(void);
 /* Ends all children of this process. */

@@ -1,6 +1,7 @@
 /* Start of a rank: its variables, its log, its process. The number of the start is stored before
  * the process exists, so no two processes have the same cookie. */
 #include "svc/base/cleanup.h"
+#include "svc/base/system/process.h"
 #include "svc/pool/internal.h"
 
 #include <errno.h>
@@ -49,12 +50,13 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
         variable_add(v, "OMP_NUM_THREADS", "1");
 }
 
-/* Stores the process of a start. If a worker overwrites its environment, and the cookie with it, the
- * next pool finds the worker by this number. */
+/* Stores the process of a start. If a worker overwrites its environment, and the cookie with it,
+ * the next pool finds the worker by this process. */
 static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
 {
     struct err err;
-    folder->identities[rank] = process_identity(pid);
+    folder->pids[rank] = pid;
+    folder->identities[rank] = process_identity((uint32_t)pid);
     if (folder_store(folder, &err) < 0)
         pool_say("rank %u: its process was not stored: %s", rank, err.text);
 }
@@ -68,6 +70,7 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
         .pool = folder->pool, .rank = rank, .incarnation = folder->incarnations[rank] + 1};
     *ret_is_final = false;
     folder->incarnations[rank] = cookie.incarnation;
+    folder->pids[rank] = 0;
     folder->identities[rank] = 0;
     folder->founders = pool->ranks.founders;
     int error = folder_store(folder, err);

@@ -191,6 +191,7 @@ static void a_folder_keeps_its_state(void **state)
     first.founders = 5;
     first.incarnations[0] = 1;
     first.incarnations[POOL_RANKS_MAX - 1] = UINT64_MAX;
+    first.pids[0] = 77;
     first.identities[0] = UINT64_MAX;
     assert_int_equal(folder_store(&first, &err), 0);
     folder_close(&first);
