@@ -29,6 +29,16 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
     *known = (struct pool_process){.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0), .cookie = *cookie};
 }
 
+/* Returns whether the process of the rank's newest start runs. A process that has ended keeps its
+ * identity until its parent has read the status. */
+static bool start_runs(const struct pool_folder *folder, uint32_t rank)
+{
+    uint32_t pid = (uint32_t)folder->pids[rank];
+    char state = process_state(pid);
+    return state != 0 && state != 'Z' && state != 'X' &&
+           process_identity(pid) == folder->identities[rank];
+}
+
 /* Adopts workers that carry no cookie any more, for example because they have changed their title.
  * The folder has their process. */
 static void adopt_stored(struct worker_pool *pool)
@@ -44,7 +54,7 @@ static void adopt_stored(struct worker_pool *pool)
                                                 .incarnation = folder->incarnations[rank],
                                                 .rank = rank,
                                                 .pid = pid}};
-        if (pidfd >= 0 && process_identity((uint32_t)pid) == folder->identities[rank])
+        if (pidfd >= 0 && start_runs(folder, rank))
             pool->processes[rank] = found;
         else if (pidfd >= 0)
             close(pidfd);

@@ -3,8 +3,8 @@
 #include "svc/lane/hear/leave.h"
 
 #include "svc/lane/job/table.h"
-#include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/rest.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/round/standing.h"
