@@ -91,8 +91,20 @@ static void resize_unneeded(struct pool_ranks *p, struct pool_rank *rank, uint64
         rank->state = RANK_ABSENT;
 }
 
+/* Before a resize is seen, its workers may have left with exit code 0, as at the end of a training.
+ * While the job has a size and a worker runs, the training goes on. */
+static bool training_goes_on(const struct pool_ranks *p)
+{
+    for (uint32_t i = 0; i < p->most; i++)
+        if (p->ranks[i].state == RANK_RUNNING && p->ranks[i].has_joined)
+            return true;
+    return false;
+}
+
 static void ranks_resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
 {
+    if (training_goes_on(p))
+        p->has_trained = false;
     for (uint32_t i = 0; i < p->most; i++) {
         if (i >= wanted)
             resize_unneeded(p, &p->ranks[i], now_ns);

@@ -166,6 +166,17 @@ static void a_job_that_grows_again_keeps_a_rank_that_has_not_left(void **state)
     assert_int_equal(p.ranks[1].state, RANK_RUNNING);
 }
 
+static void a_rank_that_left_before_the_resize_was_seen_is_started_when_the_job_grows(void **state)
+{
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED); /* as at the end of a training */
+    assert_true(looked(1, 40));
+    expect_rest();
+    assert_true(looked(2, 50));
+    expect_start(1);
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+}
+
 static void a_rank_that_left_before_the_job_grew_again_is_started(void **state)
 {
     train(2);
@@ -434,6 +445,7 @@ int main(void)
         begun(a_rank_that_was_asked_to_leave_and_is_gone_has_left),
         begun(a_rank_that_does_not_leave_is_ended_after_the_timeout),
         begun(a_job_that_grows_again_keeps_a_rank_that_has_not_left),
+        begun(a_rank_that_left_before_the_resize_was_seen_is_started_when_the_job_grows),
         begun(a_rank_that_left_before_the_job_grew_again_is_started),
         begun(a_worker_that_dies_is_started_again_after_longer_and_longer_pauses),
         begun(the_third_failure_without_a_step_ends_all_workers),
