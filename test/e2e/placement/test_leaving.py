@@ -278,6 +278,8 @@ class ByHand(Case):
         alone = self.by_hand('alone', '--leave-timeout', '1')
         self.begin('stays')
         self.train(0, 3)
+        until(lambda: self.service.job('stays')['use']['rounds'] > 0,
+              'the service knows that there is state', process=self.service.serve)
         alone.signal(signal.SIGTERM)
         self.assertEqual(alone.wait(), 0)
         for text in (alone.text(), self.service.serve.text()):
