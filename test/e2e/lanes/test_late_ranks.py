@@ -47,7 +47,7 @@ def percentile_99(times):
 
 class LateRanks(unittest.TestCase):
     def start(self, ranks):
-        service = harness.Service(aggregators=1)
+        service = harness.Service('--scale', 'off', aggregators=1)
         self.addCleanup(service.end)
         path = service.folder / 'rounds'
         path.write_bytes(bytes(4096))
