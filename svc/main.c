@@ -205,7 +205,7 @@ static const struct cli_command commands[] = {
 
 /* Protects processes that may have keys: other processes of the user cannot read their memory, they
  * write no core dump, and their children gain no privileges. `run` starts programs of the user, so
- * it is not protected; as a pool it protects its own memory. */
+ * `run` is not protected; a pool of workers protects its own memory. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

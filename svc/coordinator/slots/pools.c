@@ -1,6 +1,6 @@
 /* Pools: their connections, their jobs, and the comparison of a joining pool's workers with the
- * stored orders. A message of a pool has no program: a pool starts what its own user has given to
- * it (SL1). */
+ * stored orders. A message of a pool has no program: a pool starts the program of its own user
+ * (SL1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/quota.h"

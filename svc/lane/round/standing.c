@@ -303,8 +303,8 @@ void round_recover(struct piece *p)
 
 /* Sends COMMIT to a rank whose report is about the round of a leaving rank's report. This round is
  * committed, and no report of another rank can change that (is_told_by_leaver()). A stopped rank
- * therefore does not delay the COMMIT, but only the next round. From here on the rank counts as one
- * that knows the commit. */
+ * therefore does not delay the COMMIT, but only the next round. From here on the rank counts as
+ * idle at this round. */
 static void commit_reported(struct rank *rank)
 {
     for (int k = 0; k < 2; k++) {

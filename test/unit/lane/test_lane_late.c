@@ -149,8 +149,8 @@ static void a_stopped_late_rank_delays_no_round(void **state)
     expect(1, 6);
 }
 
-/* Returns whether the last chunk of the answer is posted. Otherwise stops or continues the rank, so
- * that the rank receives chunk after chunk. */
+/* Returns whether the last chunk of the answer is posted. Otherwise stops or continues the rank,
+ * which receives chunk after chunk. */
 static bool is_sent(uint32_t rank)
 {
     const struct serving *s = answer_to(rank);
