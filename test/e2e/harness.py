@@ -25,6 +25,7 @@ BUILD = pathlib.Path(os.environ['GRADPOOL_BUILD'])
 GRADPOOL = BUILD / 'gradpool'
 BENCH = BUILD / 'bench' / 'gradpool-bench'
 WAIT_S = 30
+WORKER_MS = 600000  # deadline of each wait of a worker: a stop in a test may be long on a busy host
 SERVING = ('up', 'silent')  # states of an aggregator with lanes for jobs
 # Under nohup started processes would inherit an ignored SIGHUP, but tests need the default action.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -54,10 +55,10 @@ def running(*parts):
     return pids
 
 
-def kill_all(pids):
+def kill_all(pids, number=signal.SIGKILL):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 class Process:
@@ -264,8 +265,8 @@ class Service:
 
     def worker(self, job, rank, workers, *options, name=None, environment=None):
         process = Process([BENCH, 'push', '--endpoint', self.endpoint, '--job', job, '--rank', rank,
-                           '--workers', workers, '--json', *options], self.folder,
-                          name or f'{job}.{rank}', environment)
+                           '--workers', workers, '--json', '--timeout-ms', WORKER_MS, *options],
+                          self.folder, name or f'{job}.{rank}', environment)
         self.children.append(process)
         return process
 
@@ -440,12 +441,15 @@ def container():
     return words
 
 
+def state_of(pid):
+    """Returns the letter of the state of a process; None: the process has ended."""
+    with contextlib.suppress(OSError):
+        return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0]
+
+
 def is_alive(pid):
     """Returns false if the process has ended, even if its parent has not reaped it yet."""
-    try:
-        return pathlib.Path(f'/proc/{pid}/stat').read_text().rsplit(')', 1)[1].split()[0] != 'Z'
-    except OSError:
-        return False
+    return state_of(pid) not in (None, 'Z', 'X')
 
 
 def cpu_s(pid):

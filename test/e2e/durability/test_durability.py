@@ -23,7 +23,7 @@ import tap
 import test_update_rules as rules
 import gradpool
 
-WAIT_MS = 20000
+WAIT_MS = 90000
 # number of times that a tensor repeats the recorded elements
 NAMES = {'w': 1, 'a longer one': 30}
 

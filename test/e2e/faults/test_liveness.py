@@ -8,7 +8,7 @@ import time
 import unittest
 
 import tap
-from harness import GRADPOOL, Process, Service, is_alive, result, until
+from harness import GRADPOOL, Process, Service, is_alive, result, state_of, until
 
 TIMEOUT_S = 3
 ROUNDS = 200
@@ -107,9 +107,7 @@ class Liveness(unittest.TestCase):
         workers = self.start()
         pids = sorted(self.service.pids())
         os.kill(pids[0], signal.SIGSTOP)
-        stat = pathlib.Path(f'/proc/{pids[0]}/stat')
-        until(lambda: stat.read_text().rsplit(')')[-1].split()[0] == 'T', 'it is stopped',
-              process=self.service.serve)
+        until(lambda: state_of(pids[0]) == 'T', 'it is stopped', process=self.service.serve)
         self.service.serve.kill()
         # the kernel may already have continued the stopped aggregator, because its process group is
         # orphaned

@@ -21,6 +21,7 @@ SILENCE_S = 2.0 + 0.5  # --worker-timeout, and the interval of the check
 BUSY = 3               # factor for a busy machine
 STOPPED_S = 16         # longer than the time after which a job with a dead connection fails
 ELEMENTS = 300000
+WAIT_MS = 600000       # a cut-off rank waits until its host is reachable again
 
 
 def rank_goes_on(rank, workers):
@@ -34,7 +35,8 @@ def rank_goes_on(rank, workers):
         big, small = job.declare('big', ELEMENTS), job.declare('stop', 1, dtype='float64')
         while not stopped[0]:
             stop[0] = rank == 0 and (folder / 'stop').exists()
-            job.push_pull_group([(big, gradient, total), (small, stop, stopped)], 'sum').wait(30000)
+            items = [(big, gradient, total), (small, stop, stopped)]
+            job.push_pull_group(items, 'sum').wait(WAIT_MS)
             assert (total == total[0]).all()
             log.write(f'{time.monotonic()} {int(total[0])}\n')
             time.sleep(0.003)
@@ -67,7 +69,8 @@ class Silence(unittest.TestCase):
 
     def pushes(self, job, places):
         return [self.service.worker_on(node, job, rank, len(places), '--rounds', 1000000,
-                                       '--verbose', '--elements', 50000, '--compute-ms', 3)
+                                       '--verbose', '--elements', 50000, '--compute-ms', 3,
+                                       '--timeout-ms', WAIT_MS)
                 for rank, node in enumerate(places)]
 
     def test_workers_of_a_silent_host_are_lost_and_a_stopped_worker_is_not(self):
@@ -90,7 +93,7 @@ class Silence(unittest.TestCase):
         print(f'# a silent host: a job failed after {failed_s:.3f} s, another went on after '
               f'{on_s:.3f} s')
         self.assertRegex(fails[0].text(), r'rank 1 of job users/fails \(node-b, pid \d+\) is gone: '
-                         r'its host has answered nothing for \d\.\d s \(--worker-timeout\)')
+                         r'its host has answered nothing for \d+\.\d s \(--worker-timeout\)')
         self.assertLess(max(failed_s, on_s), BUSY * SILENCE_S)
 
         (self.folder / 'stop').touch()

@@ -104,10 +104,11 @@ class Many(Case):
         for number in range(200):
             for value in values[2 * number: 2 * number + 2]:
                 self.assertTrue((value == 2 * number + 1).all())
+        # lanes may still have the job of the case before
+        harness.until(lambda: sum(lane['jobs'] for lane in lanes()) == 200, 'lanes with 200 jobs')
         held = lanes()
         say_lanes('200 jobs of 2 workers, 50 of them over tcp')
         self.assertEqual(len(held), 2)
-        self.assertEqual(sum(lane['jobs'] for lane in held), 200)
         self.assertLess(max(lane['bytes'] for lane in held), 128 * (4 << 20))
 
     def test_10000_inline_tensors_in_opposite_orders_block_no_rank(self):

@@ -80,6 +80,7 @@ class Counts(unittest.TestCase):
         for _ in range(2):
             jobs[0].clock()
         self.await_counts('users', 150, 150, 200, 200, 2, 4, behind_rank=1)
+        self.await_counts('words', 1, 1, 2, 1, 2, 4, behind_rank=1)
         self.check_other_outputs()
         for _ in range(2):
             jobs[1].clock()

@@ -9,7 +9,7 @@ import unittest
 
 import harness
 import tap
-from harness import GRADPOOL, Process, until
+from harness import GRADPOOL, Process, is_alive, state_of, until
 from test_deal import BATCH, SAMPLES, Steps, TOOLS
 
 EPOCHS = 26     # about 4,000 steps, so the training lasts 200 s until the file `fast` exists
@@ -25,12 +25,6 @@ def carriers(pool):
                 if variable.startswith(f'{COOKIE}{pool}:'):
                     found[int(path.parent.name)] = tuple(map(int, variable.split(':')[1:3]))
     return found
-
-
-def is_alive(pid):
-    with contextlib.suppress(OSError):
-        return pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
-    return False
 
 
 def sleepers(pid):
@@ -243,10 +237,12 @@ class Scripts(unittest.TestCase):
                       pool.text())
 
     def test_a_worker_that_fails_after_the_training_gives_the_exit_code(self):
-        script = '[ $RANK = 0 ] && exit 0; while [ ! -e go ]; do sleep 0.05; done; exit 3'
+        script = ('[ $RANK = 0 ] && echo $$ >zero && exit 0; '
+                  'while [ ! -e go ]; do sleep 0.05; done; exit 3')
         pool = self.pool('--workers', 2, 'env', '-C', self.folder, 'sh', '-c', script)
-        until(lambda: len(pool.carriers()) > 0, 'a worker runs', process=pool)
-        until(lambda: all(rank == 1 for rank, _ in pool.carriers().values()), 'rank 0 has ended',
+        zero = pathlib.Path(self.folder) / 'zero'
+        until(lambda: zero.exists() and zero.read_text().endswith('\n') and
+              state_of(int(zero.read_text())) is None, 'the pool has seen the end of rank 0',
               process=pool)
         (pathlib.Path(self.folder) / 'go').touch()
         self.assertEqual(pool.wait(), 3)
@@ -415,6 +411,7 @@ class Jobs(Steps):
         second = self.pool(name='second')
         second.wait_for('job deal: adopted 1 workers')
         self.await_text(1, 'carries', second)
+        self.await_text(0, 'carries', second)
         pid, = self.texts(0)
         os.kill(pid, signal.SIGKILL)    # an adopted worker
         second.wait_for('rank 0: the worker, of an earlier gradpool run, has ended; a new process '

@@ -24,7 +24,7 @@ from harness import Service, until
 
 BEGIN, MOST = 2, 4  # number of workers at the start, and maximum
 SIZES = [3, 4, 2, 3, 2, 4, 3, 2] * (4 if os.environ.get('GRADPOOL_TEST_LONG') else 1)
-WAIT_MS = 30000
+WAIT_MS = 120000
 # number of elements; the last tensor has several pieces
 PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}
 RULED = {'weights': 2000, 'more': 700000}

@@ -46,7 +46,7 @@ class Fairness(unittest.TestCase):
         """Trains a job of another tenant, queries the status, and revokes a tenant."""
         self.service.tenant_key(f'short-{what}')
         worker = self.service.worker(f'beside-{what}', 0, 1, '--rounds', '20',
-                                     environment={**self.good, 'GRADPOOL_TIMEOUT_MS': '10000'})
+                                     environment={**self.good, 'GRADPOOL_TIMEOUT_MS': '60000'})
         self.assertEqual(result(worker)['wrong'], 0)
         self.assertEqual(self.service.ask('status').returncode, 0)
         self.assertEqual(self.service.tenant('revoke', f'short-{what}').returncode, 0)

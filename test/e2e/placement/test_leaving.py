@@ -260,10 +260,11 @@ class ByHand(Case):
 
     def setUp(self):
         super().setUp()
-        self.serve(aggregators=0)
+        # a busy host may delay an aggregator for longer than the preset of remote ones
+        self.serve('--aggregator-timeout', 30, aggregators=0)
 
     def test_state_moves_to_an_aggregator_that_joins_in_time(self):
-        first = self.by_hand('first')
+        first = self.by_hand('first', '--leave-timeout', 120)
         self.begin('joins', 'tcp')
         self.train(0, 20)
         first.signal(signal.SIGTERM)
@@ -275,20 +276,29 @@ class ByHand(Case):
         self.assertNotIn('loses the state', self.service.serve.text())
 
     def test_tasks_without_a_place_in_time_are_named_on_both_sides(self):
-        alone = self.by_hand('alone', '--leave-timeout', '1')
-        self.begin('stays')
-        self.train(0, 3)
-        until(lambda: self.service.job('stays')['use']['rounds'] > 0,
-              'the service knows that there is state', process=self.service.serve)
-        alone.signal(signal.SIGTERM)
-        self.assertEqual(alone.wait(), 0)
-        for text in (alone.text(), self.service.serve.text()):
-            self.assertIn("job stays loses the state of 2 tensors", text)
-        self.assertIn('tasks and state move to other aggregators, within 1 s; a second signal ends '
+        for number in range(5):
+            alone = self.leave_alone(number)
+            if 'has not answered within --leave-timeout' not in alone.text():
+                break       # otherwise a busy host has delayed the answer of the coordinator
+        words = f'job stays-{number} loses the state of 2 tensors'
+        self.assertIn(words, alone.text())
+        self.assertIn('tasks and state move to other aggregators, within 2 s; a second signal ends '
                       'this aggregator at once', alone.text())
         self.assertIn('this aggregator is drained, but some state has no other place and is lost: ',
                       alone.text())
-        self.assertIn(' ends with a loss: ', self.service.serve.text())
+        self.said(words)
+        self.said(' ends with a loss: ')
+
+    def leave_alone(self, number):
+        """Ends the only aggregator, which has the state of a job."""
+        alone = self.by_hand(f'alone-{number}', '--leave-timeout', '2')
+        self.begin(f'stays-{number}')
+        self.train(0, 3)
+        until(lambda: self.service.job(self.name)['use']['rounds'] > 0,
+              'the service knows that there is state', process=self.service.serve)
+        alone.signal(signal.SIGTERM)
+        self.assertEqual(alone.wait(), 0)
+        return alone
 
     def test_a_failed_drain_is_undone_and_reported(self):
         self.by_hand('alone')

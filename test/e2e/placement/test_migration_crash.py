@@ -25,7 +25,7 @@ ELEMENTS = 1000
 STEPS_MAX = 400  # more than the steps of any move
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 8
 GOES_ON = 3      # rounds that must follow each death
-WAIT_MS = 30000
+WAIT_MS = 90000
 PRELOAD = BUILD / 'test' / 'e2e' / 'libkill_at.so'
 SEED = tap.seed(20261122)
 

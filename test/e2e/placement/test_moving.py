@@ -20,7 +20,7 @@ from harness import GRADPOOL, Service, end_training, finish_training, is_alive, 
 
 SEED = tap.seed(20261121)
 MOVES = 40 if os.environ.get('GRADPOOL_TEST_LONG') else 12
-WAIT_MS = 20000
+WAIT_MS = 90000
 TRIES = 4   # attempts; the first move may go to the task's present lane, or the host may be slow
 
 

@@ -76,14 +76,14 @@ class ForAnAggregator(Case):
     def test_a_wait_without_end_is_refused_in_time(self):
         self.serve(aggregators=0)
         worker = self.service.worker('early', 0, 1,
-                                     environment={'GRADPOOL_CONNECT_TIMEOUT_MS': '500'})
+                                     environment={'GRADPOOL_CONNECT_TIMEOUT_MS': '5000'})
         self.assertNotEqual(worker.wait(), 0)
         self.assertIn('no aggregator is up', worker.text())
 
     def test_a_deadline_before_the_first_aggregator_names_the_reason_and_the_variable(self):
         self.serve(aggregators=0)
-        worker = self.service.worker('early', 0, 1, '--timeout-ms', 1000,
-                                     environment={'GRADPOOL_TIMEOUT_MS': '1000'})
+        worker = self.service.worker('early', 0, 1, '--timeout-ms', 5000,
+                                     environment={'GRADPOOL_TIMEOUT_MS': '5000'})
         self.assertNotEqual(worker.wait(), 0)
         self.assertRegex(worker.text(), "job 'early' still waits after .* no aggregator is up.*"
                          'raise GRADPOOL_TIMEOUT_MS')
@@ -118,13 +118,15 @@ class ForAMeasurement(Case):
               process=self.service.serve)
         end_training(again)
         until(lambda: not self.service.job('known'), 'it has ended', process=self.service.serve)
-        # with 200 ms a round, the job is measured after some seconds
+        # The job is measured after some seconds. It is stopped before, until the other job waits.
         slow = self.service.worker('new', 0, 1, '--rounds', 1000000, '--verbose', '--elements',
-                                   1 << 12, '--compute-ms', 200)
+                                   1 << 12, '--compute-ms', 1000)
         slow.wait_for('round 1\n')
+        slow.signal(signal.SIGSTOP)
         known = self.service.worker('known', 0, 1, *ONWARDS)
         known.wait_for('not measured yet, such as new')
         self.await_waiting('known', 'not measured yet')
+        slow.signal(signal.SIGCONT)
         known.wait_for('round 5\n')
         self.assertIn('job known no longer waits for lanes', known.text())
         end_training(known, slow)

@@ -7,7 +7,9 @@
  * LOG.RANK.PID.
  * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
  * AWAITS 1: the steps wait for the resize; 0: another thread waits; 2: another thread waits, and
- * the worker leaves without the end of the resize.
+ * the worker leaves without the end of the resize. A resize waits until the steps have the workers
+ * of the resize before. Meanwhile rank 0 rests between its steps, for some seconds at most: on a
+ * busy host the training could end before a late worker has entered.
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
  * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. With
@@ -30,8 +32,9 @@
 #define ELEMENTS 300
 #define WAIT_MS 60000
 #define RESIZES_MAX 16
-#define UNTIL_LEFT 2 /* the worker leaves during this resize */
-#define HURRIES 99   /* the worker leaves with an open record */
+#define UNTIL_LEFT 2  /* the worker leaves during this resize */
+#define RESTS_MAX 200 /* rests of 10 ms after each resize */
+#define HURRIES 99    /* the worker leaves with an open record */
 
 struct resize {
     uint64_t step;
@@ -48,6 +51,7 @@ static float gradient[2][ELEMENTS], mean[2][ELEMENTS], model[ELEMENTS];
 static uint64_t *samples;
 static struct resize resizes[RESIZES_MAX];
 static int resizes_count;
+static uint32_t sharing; /* number of workers in the newest step */
 static FILE *file;
 static int has_model;
 
@@ -98,20 +102,32 @@ static void await_wanted(uint32_t workers)
     }
 }
 
+static void resize(struct resize *r)
+{
+    r->is_done = 1;
+    fprintf(file, "resizes %u\n", r->workers);
+    if (r->awaits == 1) {
+        (void)resize_runs(r);
+    } else {
+        r->is_running = pthread_create(&r->thread, NULL, resize_runs, r) == 0;
+        await_wanted(r->workers);
+    }
+}
+
+/* Returns whether the steps have the workers of the newest resize. */
+static int is_resized(void)
+{
+    int i = 0;
+    while (i < resizes_count && resizes[i].is_done)
+        i++;
+    return i == 0 || resizes[i - 1].workers == sharing;
+}
+
 static void resize_at(uint64_t step)
 {
     for (int i = 0; i < resizes_count; i++) {
-        struct resize *r = &resizes[i];
-        if (r->step != step || r->is_done)
-            continue;
-        r->is_done = 1;
-        fprintf(file, "resizes %u\n", r->workers);
-        if (r->awaits == 1) {
-            (void)resize_runs(r);
-        } else {
-            r->is_running = pthread_create(&r->thread, NULL, resize_runs, r) == 0;
-            await_wanted(r->workers);
-        }
+        if (!resizes[i].is_done && resizes[i].step <= step && is_resized())
+            resize(&resizes[i]);
     }
 }
 
@@ -162,7 +178,11 @@ static void exchange_seldom(uint64_t step)
 /* Delays the record of the next step. */
 static void rest(void)
 {
+    static int rests;
     const char *ms = getenv("ELASTIC_WORKER_RESTS");
+    rests = is_resized() ? 0 : rests + 1;
+    if (!ms && rests > 0 && rests <= RESTS_MAX)
+        ms = "10";
     if (ms)
         nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number(ms)}, NULL);
 }
@@ -271,8 +291,10 @@ static int run(uint64_t batch)
             carry(&step);
         else if (result == 0)
             train(&step, batch);
-        if (result == 0)
+        if (result == 0) {
+            sharing = step.workers;
             rest();
+        }
     } while (result == 0 || result == GP_CARRIES);
     fprintf(file, "%s", end_of(result));
     return result;
@@ -306,7 +328,7 @@ static void await_file(const char *variable, const char *line)
 {
     const char *path = getenv(variable);
     fprintf(file, "%s", path ? line : "");
-    for (int tries = 0; path && access(path, F_OK) != 0 && tries < WAIT_MS; tries++)
+    for (int tries = 0; path && access(path, F_OK) != 0 && tries < 10 * WAIT_MS; tries++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define RANKS 3
-#define WAIT_MS 20000
+#define WAIT_MS 90000
 /* Two pieces with several chunks each. */
 #define LONG 1500000
 

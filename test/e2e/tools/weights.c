@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RANKS 2
-#define WAIT_MS 20000
+#define WAIT_MS 90000
 /* Two pieces with several chunks each. */
 #define LONG 1500000
 
