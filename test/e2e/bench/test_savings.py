@@ -15,7 +15,8 @@ from harness import BENCH
 LAST = ['cores_saved_fraction', 'loss_mean', 'loss_p95', 'loss_worst', 'loss_worst_alone',
         'offered_cores', 'lane_busy_max', 'alternations', 'wrong', 'checked_rounds',
         'predicted_near_fraction']
-TINY = ('savings', '--quick', '--jobs', 2, '--mix', 'resnet18_cifar,lstm_lm', '--turn-s', 3,
+# On a busy host a worker needs seconds to start, and both jobs run together for a part of a turn.
+TINY = ('savings', '--quick', '--jobs', 2, '--mix', 'resnet18_cifar,lstm_lm', '--turn-s', 5,
         '--load', 10)
 CLOSE = 2e-5  # printed values are rounded
 
@@ -106,8 +107,8 @@ class Savings(unittest.TestCase):
         for job in jobs:
             shared = job['shared']['median_ms']
             for name, setting in (('loss', 'dedicated'), ('loss_alone', 'alone')):
-                self.assertAlmostEqual(job[name], 1 - job[setting]['median_ms'] / shared,
-                                       delta=CLOSE)
+                ratio = job[setting]['median_ms'] / shared
+                self.assertAlmostEqual(job[name], 1 - ratio, delta=CLOSE * max(1, ratio))
         losses = sorted(job['loss'] for job in jobs)
         self.near('loss_mean', statistics.mean(losses))
         self.near('loss_p95', losses[math.ceil(0.95 * len(losses)) - 1])

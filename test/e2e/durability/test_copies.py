@@ -144,24 +144,29 @@ class Case(members.Case):
 
     def move(self):
         """Moves all tasks of the job to another lane. The lane then makes new copies."""
-        lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
-        answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
-        self.assertEqual(answer.returncode, 0, answer.stderr)
+        def moves():
+            lanes = [lane['lane'] for a in self.service.serving() for lane in a['lanes']]
+            answer = self.service.ask('move', 'job', str(self.random.choice(lanes)))
+            said.append(answer.stderr)
+            return answer.returncode == 0
+        said = []
+        until(moves, lambda: f'the job moves: {said}', process=self.service.serve)
         done = len(self.log(0))
         until(lambda: len(self.log(0)) >= done + 2 * len(SIZES) or self.running[0].poll() is not
               None, 'rounds after a move', process=self.service.serve)
+
+    def owners(self):
+        lanes = self.service.job('job')['lanes']
+        return [a['pid'] for a in self.service.serving()
+                if any(lane['lane'] in lanes for lane in a['lanes'])]
 
     def kill_an_owner(self, rank=None):
         """Kills an aggregator with tasks of the job, and the worker of that rank. Then waits for a
         round on the new owner."""
         self.move()
         self.await_copies()
-        lanes = self.service.job('job')['lanes']
-        owners = [a['pid'] for a in self.service.serving()
-                  if any(lane['lane'] in lanes for lane in a['lanes'])]
-        if not owners:
-            return
-        os.kill(self.random.choice(owners), 9)
+        until(self.owners, 'the job has an owner', process=self.service.serve)
+        os.kill(self.random.choice(self.owners()), 9)
         self.kills += 1
         if rank is not None:
             time.sleep(self.random.choice((0, 0.001, 0.01)))

@@ -84,12 +84,13 @@ class Case(unittest.TestCase):
     def step(self, number):
         """Starts one step on all ranks. Returns the requests. Only rank 0's settings have an
         effect."""
-        gradients = rules.UpdateRules.gradients[number]
-        return [job.update_group([(tensor, numpy.tile(gradient, times), value) for
-                                  tensor, value, times in zip(tensors, values, NAMES.values())],
-                                 **self.settings)
-                for job, tensors, values, gradient in
-                zip(self.jobs, self.tensors, self.values, gradients)]
+        return [self.step_of(rank, number) for rank in range(len(self.jobs))]
+
+    def step_of(self, rank, number):
+        gradient = rules.UpdateRules.gradients[number][rank]
+        return self.jobs[rank].update_group(
+            [(tensor, numpy.tile(gradient, times), value) for tensor, value, times in
+             zip(self.tensors[rank], self.values[rank], NAMES.values())], **self.settings)
 
     def train(self, first, end):
         for number in range(first, end):
@@ -175,21 +176,24 @@ class ByOperator(Case):
     """Runs `gradpool snapshot` while the job trains. The workers make no call for the snapshot."""
 
     def train_on(self):
-        """Repeats the recorded training until an error. Returns the errors of all ranks."""
-        errors, steps = [], 0
-        while not errors:
-            for request in self.step(min(steps, 99)):
+        """Repeats the recorded training until each rank has an error. Returns the errors. A lane
+        may die between the results of two ranks: the first one then has its error a step later."""
+        errors, steps = {}, 0
+        while len(errors) < len(self.jobs):
+            open_requests = [(rank, self.step_of(rank, min(steps, 99)))
+                             for rank in range(len(self.jobs)) if rank not in errors]
+            for rank, request in open_requests:
                 try:
                     request.wait(WAIT_MS)
                 except gradpool.GradpoolError as error:
-                    errors.append(str(error))
+                    errors[rank] = str(error)
             steps += 1
             if steps == 90:
                 with self.beginning:
                     if not self.is_killed:  # without a lane the first values cannot be broadcast
                         self.begin_again()
                         steps = 0
-        return errors
+        return list(errors.values())
 
     def begin_again(self):
         first = rules.UpdateRules.first
@@ -231,7 +235,7 @@ class ByOperator(Case):
                 self.is_killed = True
                 for pid in pids:
                     os.kill(pid, signal.SIGKILL)
-            errors = training.result(60)
+            errors = training.result()
         self.assertEqual(len(errors), rules.WORKERS)
         self.assertTrue(all('died with the lane' in error for error in errors), errors)
         rounds = [one['round'] for one in taken]
@@ -271,7 +275,7 @@ class ByOperator(Case):
     def iterating(self, update):
         """While the block runs, all ranks call update(job, tensors, values, number) repeatedly."""
         over, numbers = threading.Event(), [0] * len(self.jobs)
-        together = threading.Barrier(len(self.jobs), timeout=30)
+        together = threading.Barrier(len(self.jobs), timeout=WAIT_MS / 1000)
 
         def iterate(rank):
             while True:
@@ -293,7 +297,7 @@ class ByOperator(Case):
             finally:
                 over.set()
             for done in ranks_done:
-                done.result(60)
+                done.result()
 
     @staticmethod
     def declare_one(job, tensors, values, name, times=1):

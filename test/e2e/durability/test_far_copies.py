@@ -19,6 +19,7 @@ ELEMENTS = {'short': 500, 'long': 300000}
 # with powers of two, results do not depend on fused operations, which numpy lacks
 RATE, MOMENTUM = 2.0 ** -8, 0.5
 KILLS = 4
+WAIT_MS = 60000
 
 
 def gradient(name, rank):
@@ -40,13 +41,13 @@ def rank_steps(rank, workers):
         tensors = job.declare_all(ELEMENTS, rule='momentum')
         end = job.declare('end', 1, dtype='float64')
         for tensor in tensors:
-            job.broadcast(tensor, values[tensor.name]).wait(30000)
+            job.broadcast(tensor, values[tensor.name]).wait(WAIT_MS)
         count = 0
         while not stopped[0]:
             stop[0] = rank == 0 and (folder / 'stop').exists()
             job.update_group([(t, gradient(t.name, rank), values[t.name]) for t in tensors],
-                             lr=RATE, momentum=MOMENTUM).wait(30000)
-            job.push_pull_group([(end, stop, stopped)], 'sum').wait(30000)
+                             lr=RATE, momentum=MOMENTUM).wait(WAIT_MS)
+            job.push_pull_group([(end, stop, stopped)], 'sum').wait(WAIT_MS)
             for name in ELEMENTS:
                 momentum[name] = mean[name] if name not in momentum else \
                     numpy.float32(MOMENTUM) * momentum[name] + mean[name]
@@ -60,7 +61,8 @@ def rank_steps(rank, workers):
 @unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
 class FarCopies(unittest.TestCase):
     def setUp(self):
-        self.nodes, self.service = nodes.start(self.addCleanup)
+        # three aggregators share a core: one may not run for longer than the default timeout
+        self.nodes, self.service = nodes.start(self.addCleanup, '--aggregator-timeout', 6)
         self.core = sorted(os.sched_getaffinity(0))[-1]
         for node in 'abc':
             self.service.add_aggregator(node, self.core)

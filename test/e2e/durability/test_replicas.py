@@ -68,7 +68,7 @@ class Case(durability.Case):
             steps += 1
             if not over.is_set() and steps == 90:
                 steps = self.again()
-        thread.join(60)
+        thread.join()
         self.assertEqual(done[0], times)
         self.assertGreater(self.killed, 0)
         self.check(100, rule)
@@ -142,7 +142,8 @@ class Replicas(Case):
         self.serve(aggregators=2)
 
         def harm():
-            until(self.is_copied, 'each state has a copy', process=self.service.serve)
+            until(lambda: self.is_copied() and self.owners(), 'each state has a copy',
+                  process=self.service.serve)
             victim = self.random.choice(self.owners())
             self.service.serve.kill()
             if self.random.random() < 0.5:
@@ -192,7 +193,8 @@ class Replicas(Case):
         self.start()
         self.train(0, 3)
         self.assertFalse(self.is_copied())
-        self.assertIn('because the service has no other aggregator', self.service.serve.text())
+        until(lambda: 'because the service has no other aggregator' in self.service.serve.text(),
+              'the log has the reason', process=self.service.serve)
         self.kill_owner()
         with ranks.expects(self, gradpool.GradpoolError, 'died with the lane', 'snapshot'):
             self.train(3, 4)

@@ -18,7 +18,7 @@ from python_case import full, setUpModule, tearDownModule     # noqa: unittest f
 
 SIZE = 100000       # large enough for several parts and for pieces on both aggregators
 RULE, RATE = 'momentum', {'lr': 1, 'momentum': 0.5}
-WAIT_MS = 30000
+WAIT_MS = 60000
 
 
 def zeros(size=SIZE, arrays=1):

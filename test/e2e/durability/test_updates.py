@@ -14,7 +14,7 @@ import tap
 import test_update_rules as rules
 import gradpool
 
-WAIT_MS = 20000
+WAIT_MS = 60000
 service = None
 
 

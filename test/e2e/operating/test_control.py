@@ -196,6 +196,8 @@ class OneService(unittest.TestCase):
             self.assertLess(watch.seconds(), 5)
         finally:
             os.kill(pid, signal.SIGCONT)
+        # other cases use this service, and `status` of a silent aggregator ends with 3
+        until(lambda: self.service.pids('up'), 'an aggregator is up', process=self.service.serve)
 
 
 class OwnServices(unittest.TestCase):
@@ -351,7 +353,8 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(joined.wait(), 0)
 
     def test_an_aggregator_that_ends_hands_its_jobs_on_first(self):
-        service = self.service(aggregators=0)
+        # on a busy host an aggregator may not run for longer than the default timeout
+        service = self.service('--aggregator-timeout', '30', aggregators=0)
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
         for name in ('first', 'second'):
@@ -371,7 +374,7 @@ class OwnServices(unittest.TestCase):
         joined[1].signal(signal.SIGINT)
         self.assertEqual(joined[1].wait(), 0)
         self.assertIn('this aggregator is ending already', joined[1].text())
-        self.assertRegex(service.serve.text(), 'has no tasks left, and leaves.*\n.*has ended')
+        self.assertRegex(service.serve.text(), '(?s)has no tasks left, and leaves.*has ended')
         for worker in workers:  # the workers wait for the next lane, and log this line
             worker.wait_for('is gone, and no lane is left')
         shown = service.job('moved')
@@ -463,7 +466,7 @@ class OwnServices(unittest.TestCase):
         os.kill(killed, signal.SIGKILL)
         until(lambda: service.is_up() and killed not in service.pids(), 'two are up again',
               process=service.serve)
-        self.assertEqual(service.ask('status').returncode, 0)
+        until(lambda: service.ask('status').returncode == 0, 'both answer', process=service.serve)
 
     def test_a_coordinator_killed_again_and_again_finds_its_aggregators(self):
         service = self.service(aggregators=2)

@@ -26,7 +26,7 @@ with gradpool.connect() as client:
     requests = [job.push_pull(tensor, value, operation='sum')
                 for job, tensor, value in zip(jobs, tensors, values)]
     for request in requests:
-        request.wait(20000)
+        request.wait(60000)
     print(gradpool.__file__, library, gradpool.__version__, values[0] == values[1], values[0][999])
 '''
 

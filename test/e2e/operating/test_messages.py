@@ -370,7 +370,8 @@ class Wrong(Case):
             for call in self.wrong_calls(job, values):
                 self.raises(call)
             request = job.push_pull('sum', values)
-            for call in (lambda: request.wait(100), lambda: job.push_pull('sum', values.copy()),
+            for call in (lambda: wrong_calls.wait_alone(request),
+                         lambda: job.push_pull('sum', values.copy()),
                          lambda: job.undeclare('sum'), lambda: job.barrier(100)):
                 self.raises(call)
             job.leave()
@@ -573,8 +574,8 @@ class Life(Case):
                         ('drain', 'lane', other, '--undo'), ('snapshot', 'job')):
             answer = service.ask(*map(str, command))
             check(self, answer.stdout + answer.stderr)
-        service.serve.signal(15)
-        self.assertEqual(service.serve.wait(), 0)
+        self.assertEqual(service.stop(15), 0)
+        harness.until(lambda: service.serve.text().count('connects again') > 1, 'both log the end')
         check(self, service.serve.text())
         worker.kill()
         check(self, logged(worker))
@@ -582,8 +583,7 @@ class Life(Case):
     def test_lines_of_a_log_are_messages(self):
         service = Service(aggregators=1)
         self.addCleanup(service.end)
-        worker = service.worker('job', 0, 1, '--rounds', '10')
-        self.assertEqual(worker.wait(), 0, worker.tail())
+        harness.result(service.worker('job', 0, 1, '--rounds', '10'))
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
         again = Process([GRADPOOL, 'serve', '--state-dir', service.state, '--listen',

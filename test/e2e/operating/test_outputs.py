@@ -100,7 +100,7 @@ class Outputs(unittest.TestCase):
         return output
 
     def views(self):
-        self.output('status', 'status')
+        self.output('status', 'status', codes=(0, 3))     # 3: an aggregator is silent
         self.assertEqual(len(self.output('jobs', 'jobs')['jobs']), 2)
         self.output('explain', 'explain', 'kept')
         self.output('top', 'top')
@@ -148,15 +148,23 @@ class Outputs(unittest.TestCase):
               process=self.service.serve)
         self.output('report', 'report')
 
+    def are_all_seen(self):
+        """Views once more if a member is missing: an aggregator that does not run answers too late
+        for its figures to be in an output."""
+        if described_members() - self.seen - RARE:
+            self.views()
+        return not described_members() - self.seen - RARE
+
     def test_every_output_is_as_described_and_every_member_is_seen(self):
-        for situation in (self.views, self.orders, self.plans, self.tenants, self.decisions,
-                          self.failure):
+        for situation in self.views, self.orders, self.plans, self.tenants, self.decisions:
             situation()
-        self.assertEqual(described_members() - self.seen - RARE, set())
+        self.failure()
+        until(self.are_all_seen, lambda: f'an output has {described_members() - self.seen - RARE}',
+              process=self.service.serve)
         self.training.finish()
 
     def test_an_output_with_another_member_or_state_is_not_as_described(self):
-        status = self.output('status', 'status')
+        status = self.output('status', 'status', codes=(0, 3))
         for spoil in (lambda s: s.update(more=1), lambda s: s.pop('jobs'),
                       lambda s: s['aggregators'][0].update(state='well'),
                       lambda s: s['aggregators'][0]['lanes'][0].update(tasks='3')):

@@ -40,6 +40,8 @@ class Quotas(unittest.TestCase):
         self.assertIn('gradpool tenant set few --job-bytes-max', said)
         self.change('few', '--job-bytes-max', '8K', '--tenant-jobs-max', '3')
         self.assertEqual(self.push('fits', few, 2048)[0], 0)
+        until(lambda: self.service.job('fits') is None, 'the job has ended',
+              process=self.service.serve)
         self.service.serve.kill()
         self.service.start('again')
         self.assertEqual(self.limits('few')['tenant-jobs'], {'used': 0, 'max': 3, 'own': True})

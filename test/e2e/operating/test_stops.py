@@ -100,7 +100,7 @@ class Case(unittest.TestCase):
         for worker in workers:
             self.assertEqual(worker.wait(), 1)
             self.assertIn(words, worker.text())
-        self.assertEqual(self.service.local_aggregators(), [])
+        until(lambda: not self.service.local_aggregators(), 'the aggregators have ended')
         self.assertEqual(sorted(os.listdir(self.service.state)),
                          ['lock', 'state.db', 'state.db-used'])
 
@@ -225,6 +225,7 @@ class Ends(Case):
         pids = self.service.pids()
         self.assertEqual(self.service.stop(signal.SIGTERM), 0)
         self.assertFalse([pid for pid in pids if is_alive(pid)])
+        self.assertEqual(self.service.local_aggregators(), [])
         self.check_end([])
 
     def test_a_job_without_living_workers_delays_no_stop(self):

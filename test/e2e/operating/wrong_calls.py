@@ -3,6 +3,7 @@ joins and does nothing more."""
 import subprocess
 import sys
 
+import gradpool
 import numpy
 
 _IDLE = ("import gradpool, signal; job = gradpool.connect().join('{}', {}, {}); "
@@ -16,6 +17,18 @@ def idle_rank(job, rank, workers):
     if 'has joined' not in process.stdout.readline():
         raise AssertionError(f'rank {rank} of job {job} ended with {process.wait()}')
     return process
+
+
+def wait_alone(request):
+    """Raises the error of a wait for a rank that has not joined. Waits again if a lane or the
+    coordinator does not run for a second, because the error then lacks its answer."""
+    for _ in range(10):
+        try:
+            request.wait(100)
+        except gradpool.Timeout as error:
+            if 'has not joined' in str(error):
+                raise
+    request.wait(100)
 
 
 def of_codecs():

@@ -405,17 +405,19 @@ def rank_brings_another_known_size(rank, workers):
 def rank_loses_the_other(rank, workers):
     of = Rank(rank, workers, has_gloo=False)
     of.dist.all_reduce(of.torch.ones(5))
-    if rank == 1:
+    end_rank_1(of, 'done').set('done', '1')     # rank 0 has its result, too
+    return [raised_by(call)[:2] for call in (
+        lambda: of.dist.all_reduce(of.torch.ones(5)), lambda: of.dist.recv(of.torch.ones(5), 1),
+        lambda: of.dist.all_reduce(of.torch.ones(5), async_op=True).wait())]
+
+
+def end_rank_1(of, key):
+    """Ends rank 1 when rank 0 has set the key. Returns the store of the keys."""
+    store = of.dist.distributed_c10d._get_default_store()
+    if of.rank == 1:
+        store.wait([key], of.timeout)
         os._exit(0)
-    found = []
-    for call in (lambda: of.dist.all_reduce(of.torch.ones(5)),
-                 lambda: of.dist.recv(of.torch.ones(5), 1),
-                 lambda: of.dist.all_reduce(of.torch.ones(5), async_op=True).wait()):
-        try:
-            call()
-        except Exception as error:
-            found.append([type(error).__name__, str(error)])
-    return found
+    return store
 
 
 def lose_the_other_in_backward(rank, workers, compression=None):
@@ -429,10 +431,7 @@ def lose_the_other_in_backward(rank, workers, compression=None):
         trainer.model.register_comm_hook(state, compression_hook)
     for _ in range(2):
         trainer.step(trainer.batch())
-    store = of.dist.distributed_c10d._get_default_store()
-    if rank == 1:
-        store.wait(['begun'], of.timeout)
-        os._exit(0)
+    store = end_rank_1(of, 'begun')
     given = trainer.batch().requires_grad_()
     # runs after the hooks of all parameters
     given.register_hook(lambda _: store.set('begun', '1'))

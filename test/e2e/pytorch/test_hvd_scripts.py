@@ -19,7 +19,7 @@ from torch_door_calls import Rank
 from torch_door_values import compare_changes_of_every_kind_of_gradient, halve
 
 WORKERS = 2
-TIMEOUT_MS = 30000
+TIMEOUT_MS = 60000
 FOLDS = 100
 
 

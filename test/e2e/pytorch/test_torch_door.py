@@ -428,10 +428,10 @@ def rank_disagrees(rank, workers):
 
 def rank_mixes_calls_up(rank, workers):
     """Makes calls without names: known shapes in another order, and two kinds of calls."""
-    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '10000'
     of = Rank(rank, workers)
     hvd, ones = of.hvd, of.torch.ones
-    time.sleep(2.8 * rank)      # the other rank logs its wait, which is not an error
+    time.sleep(5.3 * rank)      # the other rank logs its wait, which is not an error
     for count in 3, 5:
         hvd.allreduce(ones(count))
     handles = [hvd.allreduce_async(ones(5 if rank else 3)),

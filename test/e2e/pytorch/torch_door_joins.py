@@ -128,7 +128,7 @@ def rank_exchanges_in_threads(rank, workers):
 def rank_is_left_alone(rank, workers):
     """Returns the error about a rank that never starts, and the error about a rank that has
     ended."""
-    os.environ['GRADPOOL_TIMEOUT_MS'] = '5000'
+    os.environ['GRADPOOL_TIMEOUT_MS'] = '10000'
     of, is_told = Rank(rank, workers), pathlib.Path(os.environ['TEST_FOLDER'], 'told')
     if rank == 1:
         of.hvd.synchronize(of.hvd.allreduce_async(of.torch.ones(4), name='both'))
