@@ -2,6 +2,7 @@
 process."""
 import hashlib
 import os
+import pathlib
 import sys
 import tempfile
 import unittest
@@ -281,14 +282,17 @@ def rank_forks(rank, workers):
 
 
 def rank_loses_the_other(rank, workers):
-    """Rank 1 ends after two steps. Rank 0 returns the errors of backward(), forward() and
-    check()."""
+    """Rank 1 ends when both ranks have made two steps. Rank 0 returns the errors of backward(),
+    forward() and check()."""
     trainer = Rank(rank, workers)
     attachment = attach(trainer)
     for _ in range(2):
         trainer.step(trainer.batch())
+    stepped = pathlib.Path(os.environ['TEST_STORE'] + '.stepped')
     if rank == 1:
+        harness.until(stepped.exists, 'rank 0 has made two steps')
         os._exit(0)
+    stepped.touch()
     found = []
     for attempt in (lambda: trainer.model(trainer.batch()).sum().backward(),
                     lambda: trainer.model(trainer.batch()), attachment.check):
@@ -302,9 +306,10 @@ def rank_loses_the_other(rank, workers):
 def rank_times_out(rank, workers):
     """Rank 1 stops without ending, after both ranks have built DDP's new buckets."""
     trainer = Rank(rank, workers)
-    attach(trainer, timeout_ms=2000)
+    attachment = attach(trainer, timeout_ms=ranks.RANK_TIMEOUT_S * 1000)
     for _ in range(2):
         trainer.step(trainer.batch())
+    attachment._limit.ms = 2000     # not earlier, because steps of a busy host may need more time
     if rank == 1:
         sys.stdin.readline()
         return ''
