@@ -81,8 +81,8 @@ folder = pathlib.Path(sys.argv[1])
 control.link().attach(Job())
 control.link().send(step=1)
 """ + WAIT
-# Rank 1 begins the first step when the test creates a file, and rank 0 follows. The first process of
-# rank 1 fails before the step.
+# Rank 1 begins the first step when the test creates a file, and rank 0 follows. The first process
+# of rank 1 fails before the step.
 BEGINS = TRAINS.replace('control.link().send(step=1)', """
 import time
 rank = os.environ['RANK']
