@@ -28,6 +28,9 @@ from summary import Summary  # noqa: E402
 
 SLEEPS = 'import time; time.sleep(60)'
 SPINS = 'while True: pass'
+# A busy host may stop a process for a second, which then looks quiet. So a case that needs a busy
+# process may try several times. A mistake of the runner fails each attempt.
+ATTEMPTS = 5
 
 
 def outcome(stdout, code=0, **more):
@@ -222,7 +225,8 @@ class Standing(unittest.TestCase):
         self.assertLess(self.patience(SLEEPS, 2), 2 * progress.Patience.BUSY_FACTOR)
 
     def test_a_process_that_computes_is_waited_for_ten_times_as_long(self):
-        self.assertGreaterEqual(self.patience(SPINS, 0.3), 0.3 * progress.Patience.BUSY_FACTOR)
+        self.assertTrue(any(self.patience(SPINS, 0.3) >= 0.3 * progress.Patience.BUSY_FACTOR
+                            for _ in range(ATTEMPTS)))
 
     def test_a_child_of_a_child_counts_and_so_does_a_process_of_its_session(self):
         table = {1: (0, 1), 10: (1, 10), 11: (10, 10), 12: (11, 12), 13: (1, 10), 14: (1, 14)}
@@ -267,14 +271,18 @@ class Running(unittest.TestCase):
         self.addCleanup(setattr, program, 'SILENT_S', before)
         self.run_all(self.program('spins', SPINS))
         self.assertEqual('no output for 1 s', self.ended['spins'].problem)
-        self.assertRegex(self.ended['spins'].stderr, r'thread \d+ \S+: R in ')
+        # a process that still starts may wait for a disk
+        self.assertRegex(self.ended['spins'].stderr, r'thread \d+ \S+: [RD] in ')
 
     def test_a_program_that_is_slow_is_not_ended(self):
         program.QUIET_S, before = 1, program.QUIET_S
         self.addCleanup(setattr, program, 'QUIET_S', before)
-        self.run_all(self.program('slow', 'import time\nend = time.process_time() + 2\n'
-                                  'while time.process_time() < end: pass\n'
-                                  'print("1..1\\nok 1 - a")'))
+        for _ in range(ATTEMPTS):
+            self.run_all(self.program('slow', 'import time\nend = time.process_time() + 2\n'
+                                      'while time.process_time() < end: pass\n'
+                                      'print("1..1\\nok 1 - a")'))
+            if not self.ended['slow'].problem:
+                break
         self.assertEqual((self.ended['slow'].passed, self.ended['slow'].failed), (1, 0))
 
     def test_processes_that_a_program_leaves_behind_are_ended(self):
@@ -337,22 +345,26 @@ class Running(unittest.TestCase):
         self.assertEqual([programs.index(p) for p in plan.queue], [4, 2, 0, 3, 1])
 
     def test_the_cores_that_a_program_wants_are_its_running_and_runnable_threads(self):
-        seen = []
-        spin = ('import time\nend = time.process_time() + 1.5\n'
-                'while time.process_time() < end: pass')
-        programs = [self.program('spins', spin),
-                    self.program('sleeps', 'import time; time.sleep(2)')]
-        plan = schedule.Schedule(programs, lambda *_: None, dict(os.environ))
+        """The programs end when both have been seen, or after a minute."""
+        spins, sleeps, seen = [], [], self.build.folder / 'seen'
+        until_seen = ('import os, time\nend = time.monotonic() + 60\n'
+                      f'while not os.path.exists("{seen}") and time.monotonic() < end: ')
+        plan = schedule.Schedule([self.program('spins', until_seen + 'pass'),
+                                  self.program('sleeps', until_seen + 'time.sleep(0.5)')],
+                                 lambda *_: None, dict(os.environ))
         sample = plan.sample
 
         def look():
             sample()
-            seen.extend((p.name, p.cores) for p in plan.running if p.age_s > 1)
+            for each in plan.running:
+                if each.age_s > 1:
+                    (spins if each.name == 'spins' else sleeps).append(each.cores)
+            if max(spins, default=0) > 0.5 and min(sleeps, default=1) < 0.1:
+                seen.touch()
         plan.sample = look
         plan.run()
-        most = {name: max(c for n, c in seen if n == name) for name in ('spins', 'sleeps')}
-        self.assertGreater(most['spins'], 0.5)
-        self.assertLess(min(c for n, c in seen if n == 'sleeps'), 0.1)
+        self.assertGreater(max(spins), 0.5)
+        self.assertLess(min(sleeps), 0.1)
 
     def test_a_program_that_wants_the_host_for_itself_has_no_company(self):
         note = ('import os, time; path = "{}"; others = os.listdir(path); '

@@ -46,6 +46,18 @@ class Case(unittest.TestCase):
         harness.until(has_error, 'clock() raises the error of a push')
         return found[0]
 
+    def times_out(self, wait, *words):
+        """Calls `wait`(milliseconds), which must raise a Timeout, until its text has the words. The
+        texts of earlier Timeouts may differ, because lanes of a busy host answer late."""
+        texts = []
+
+        def has_words():
+            with self.assertRaises(gradpool.Timeout) as caught:
+                wait(300)
+            texts.append(str(caught.exception))
+            return all(word in texts[-1] for word in words)
+        harness.until(has_words, lambda: f'a Timeout with {words}: {texts[-1:]}')
+
     def raises(self, kind, *words):
         return ranks.expects(self, kind, *words)
 

@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_WAIT_NS NS_PER_S /* time for answers: enough for a lane on a busy host */
+#define ANSWER_WAIT_NS (3 * NS_PER_S) /* time for answers: enough for a lane on a busy host */
 #define QUERIES_MAX 8
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3

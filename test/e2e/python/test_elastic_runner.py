@@ -58,8 +58,8 @@ import os, pathlib, subprocess, sys, time
 folder, rank = pathlib.Path(sys.argv[1]), os.environ['RANK']
 child = subprocess.Popen(['sleep', '1000'])
 (folder / ('new' + rank)).write_text(f'{os.getpid()} {child.pid}')
-(folder / ('new' + rank)).rename(folder / rank)
 try:
+    (folder / ('new' + rank)).rename(folder / rank)
     while True:
         time.sleep(0.02)
 except KeyboardInterrupt:
@@ -81,8 +81,8 @@ folder = pathlib.Path(sys.argv[1])
 control.link().attach(Job())
 control.link().send(step=1)
 """ + WAIT
-# The workers begin the first step together, when the test creates a file. The first process of rank
-# 1 fails before the step.
+# Rank 1 begins the first step when the test creates a file, and rank 0 follows. The first process
+# of rank 1 fails before the step.
 BEGINS = TRAINS.replace('control.link().send(step=1)', """
 import time
 rank = os.environ['RANK']
@@ -92,10 +92,10 @@ if rank == '1' and not (folder / 'failed').exists():
         time.sleep(0.02)
     sys.exit(3)
 (folder / f'ready{rank}').touch()
-while not (folder / 'go').exists():
+while not (folder / ('go' if rank == '1' else 'trains1')).exists():
     time.sleep(0.02)
-control.link().send(step=1)
-(folder / f'trains{rank}').touch()""")
+(folder / f'trains{rank}').touch()
+control.link().send(step=1)""")
 
 
 class Rig(unittest.TestCase):
@@ -159,7 +159,9 @@ class Ends(Rig):
             self.assertIn(words, runner.text())
 
     def test_a_rank_that_never_trains_is_given_up_and_the_others_train_on(self):
-        runner = self.start("import os\nif os.environ['RANK'] == '1': raise SystemExit(3)\n"
+        runner = self.start("import os, pathlib, sys, time\nif os.environ['RANK'] == '1':\n"
+                            "    while not pathlib.Path(sys.argv[1], '0').exists():\n"
+                            "        time.sleep(0.02)\n    raise SystemExit(3)\n"
                             + TRAINS, '--workers', 2)
         pids = self.pids(runner, 1)
         runner.wait_for('; the others train on. Look at its output; SIGUSR1 and SIGUSR2 start ')
@@ -225,7 +227,8 @@ class Numbers(Rig):
         runner.wait_for('rank 1 has not left within 0.5 s, and is ended; to wait longer raise')
 
     def test_a_refused_number_is_reported_and_the_new_worker_is_ended(self):
-        runner = self.start(TRAINS, '--workers', 2, '--workers-max', 3)
+        runner = self.start("import os, time\nif os.environ['RANK'] == '2': time.sleep(1000)\n"
+                            + TRAINS, '--workers', 2, '--workers-max', 3)
         pids = self.pids(runner, 2)
         runner.signal(signal.SIGUSR1)
         runner.wait_for('no 3 workers, still 2: the limit is two')

@@ -89,7 +89,7 @@ class Ends(Case):
         for process in processes:
             process.start()
         for process in processes:
-            process.join(TIMEOUT_S)
+            harness.until(lambda process=process: process.exitcode is not None, 'a rank ends')
             self.assertEqual(process.exitcode, 0)
         for rank in range(2):
             goodbye = re.compile(rf'rank {rank} of job goodbyes \(.*\) has left')

@@ -29,11 +29,12 @@ def rank_pushes_until_killed(rank, workers):
     job = gradpool.connect().join('killed', rank, workers)
     tensor = job.declare('t', 1000)
     values = numpy.ones(1000, numpy.float32)
-    job.push_pull(tensor, values).wait()
-    if rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
     try:
-        job.push_pull(tensor, values).wait()
+        # rank 0 of a busy host may receive the loss before the result of the first round
+        for _ in range(2):
+            job.push_pull(tensor, values).wait()
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
     except gradpool.PeerLost as error:
         return str(error)
     return 'no error'
@@ -153,8 +154,7 @@ class Values(Case):
 
     def test_a_barrier_waits_for_the_other(self):
         jobs = self.join(2)
-        with self.raises(gradpool.Timeout, '1'):
-            jobs[0].barrier(LEAST_MS)
+        self.times_out(jobs[0].barrier, 'no push from rank 1')
 
     def test_a_forgotten_request_keeps_its_values_alive(self):
         jobs = self.join(2)
@@ -234,9 +234,8 @@ class Signals(Case):
             signal.signal(signal.SIGALRM, before)
         self.assertLess(watch.seconds(), 10)
         # the first error names the limit of the interrupted call
-        for words in 'no push from rank 1 after', 'after 500 ms':
-            with self.raises(gradpool.Timeout, "'t' round 1", words):
-                request.wait(500)
+        self.times_out(request.wait, "'t' round 1", 'no push from rank 1 after')
+        self.times_out(request.wait, "'t' round 1", 'after 300 ms')
 
 
 class Dtypes(Case):
@@ -424,8 +423,7 @@ class Failures(Case):
         tensors = [job.declare('fc.weight', 100) for job in jobs]
         values = full(1)
         request = jobs[0].push_pull(tensors[0], values)
-        with self.raises(gradpool.Timeout, 'fc.weight', '1'):
-            request.wait(LEAST_MS)
+        self.times_out(request.wait, 'fc.weight', 'no push from rank 1')
         jobs[1].push_pull(tensors[1], full(3)).wait()
         request.wait()
         self.assertEqual(set(values), {2})

@@ -416,7 +416,7 @@ class Refusals(Case):
         jobs[0].clock()
         pull = tables[0].start_pull([1])
         for wait in pull.wait, lambda timeout_ms: tables[0].pull([1], timeout_ms):
-            self.await_words(wait, "table 't'", 'clock 1', 'rank 1')
+            self.times_out(wait, "table 't'", 'clock 1', 'rank 1')
         jobs[1].clock()
         self.assertEqual(pull.wait().tolist(), [[0, 0]])
 
@@ -426,20 +426,9 @@ class Refusals(Case):
         for _ in range(2):
             jobs[0].clock()
         pull = tables[0].start_pull([1])
-        self.await_words(pull.wait, "table 't' clock 3", 'no end of clock 1', 'rank 1')
+        self.times_out(pull.wait, "table 't' clock 3", 'no end of clock 1', 'rank 1')
         jobs[1].clock()
         self.assertEqual(pull.wait().tolist(), [[0, 0]])
-
-    def await_words(self, wait, *words):
-        """Waits until a Timeout has the words: a lane of a busy host may answer late."""
-        texts = []
-
-        def has_words():
-            with self.assertRaises(gradpool.Timeout) as caught:
-                wait(300)
-            texts.append(str(caught.exception))
-            return all(word in texts[-1] for word in words)
-        harness.until(has_words, lambda: f'a Timeout with {words}: {texts[-1:]}')
 
     def test_gradients_that_are_not_finite_are_counted_and_skipped(self):
         job = self.join()
