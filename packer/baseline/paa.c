@@ -103,7 +103,8 @@ static int put_tiny(struct paa *paa, size_t tensor)
     return put(paa, tensor, lane, 0, elements);
 }
 
-/* Returns the bytes up to which the lane may be filled: up to the mean, limited by its memory. */
+/* Returns the bytes that the lane may still get: the bytes missing to the mean, limited by the free
+ * memory of the lane. */
 static uint64_t gap_bytes(const struct paa *paa, size_t lane)
 {
     uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
@@ -163,7 +164,7 @@ static int paa_init(struct paa *paa, struct placement *placement)
     *paa = (struct paa){
         .placement = placement,
         .lanes_count = lanes,
-        /* Rounded up, so that all lanes filled to the mean have room for the job. */
+        /* The mean is rounded up, so that all lanes filled to the mean have room for the job. */
         .mean_bytes = placement->total_bytes / lanes + (placement->total_bytes % lanes != 0),
         .tiny_bytes = placement->total_bytes / lanes / TINY_PARTS,
         .lane_bytes = calloc(lanes, sizeof(*paa->lane_bytes)),

@@ -23,7 +23,7 @@ struct curve_study {
 
 struct curve_point {
     uint32_t workers;
-    double step_s; /* median step time of some rounds, without lane time */
+    double step_s; /* median step time measured with these workers, without lane time */
 };
 
 struct curve {

@@ -77,7 +77,7 @@ static size_t growth_collect(struct scheduler *s, struct growth_bid *bids, bool 
     return count;
 }
 
-/* Returns the best bid; NULL: none has a gain. The tenant with the fewest slots comes first (F6),
+/* Returns the best bid; NULL: no bid has a gain. The tenant with the fewest slots comes first (F6),
  * then the largest gain, then the lowest job id. A tenant's slots include those assigned in this
  * call. */
 static struct growth_bid *growth_best(struct growth_bid *bids, size_t count)

@@ -43,7 +43,7 @@ struct roster_job {
     uint32_t rung;
     uint64_t step;
     double value; /* last reported value; NaN: no report, or the worst value */
-    /* time of submission; of equal times the first in the array is the earlier */
+    /* time of submission; of jobs with equal times, the first one in `jobs` was submitted first */
     uint64_t submitted_ns;
     uint64_t since_ns;   /* start of the present state */
     uint64_t changed_ns; /* time of the last change of workers; the hold time starts here */

@@ -187,8 +187,9 @@ static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* Reserves slots of leaving workers for all jobs up to the queue in one step, if there are enough
- * slots. Otherwise many new jobs would cost one decision for each slot. */
+/* If there are enough slots of leaving workers, reserves them in one step for all jobs below their
+ * minimum, overdue rests and queued jobs. Without this step many new jobs would cost one decision
+ * for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;
@@ -210,7 +211,8 @@ static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
     return true;
 }
 
-/* Assigns slots to jobs up to the queue, until one of them has to wait. */
+/* Assigns slots to jobs below their minimum, overdue rests and queued jobs, until one of these jobs
+ * has to wait. */
 static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
 {
     struct needs_entry *entry;

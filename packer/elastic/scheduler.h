@@ -23,7 +23,7 @@
 /* assumed pause of a change of workers until one has been measured */
 #define SCHEDULER_RESIZE_NS UINT64_C(50000000)
 
-/* A field of 0 means its default. */
+/* A field with the value 0 gets its default. */
 struct scheduler_options {
     uint32_t slots;
     uint32_t resting_max;
@@ -56,8 +56,9 @@ enum scheduler_kind {
     SCHEDULER_GO_ON_ORDERED,
     /* job, rank: the worker has started; pause_s: pause of the other workers, 0: none */
     SCHEDULER_WORKER_IN,
-    SCHEDULER_WORKER_OUT,  /* job, rank: the worker left, rests or was lost, and its slot is free */
-    SCHEDULER_MEASURED,    /* job, workers, step_s; lane_s and lanes, 0: no lanes */
+    SCHEDULER_WORKER_OUT, /* job, rank: the worker left, rests or was lost, and its slot is free */
+    /* job, workers, step_s, lane_s, lanes; lanes is 0 if the job uses no lane */
+    SCHEDULER_MEASURED,
     SCHEDULER_LANES_LIMIT, /* job, workers: maximum that the lanes can serve; 0: no limit */
     SCHEDULER_SLOT_FOUND, /* slot: a lost slot is usable again, or a new slot has the next number */
     SCHEDULER_SLOT_LOST,  /* slot: the slot and its worker are lost */

@@ -16,7 +16,7 @@
 #define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
 /* least expected gain of a move, in parts per million of the round time */
 #define EXPLORE_GAIN_PPM 20000
-/* the slowest lane counts as slow above this multiple of the even time */
+/* the slowest lane counts as slow if its time is above the equal time (X3) times this factor */
 #define EXPLORE_UNEVEN_PPM 1100000
 /* random tries (X6) begin only if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000
@@ -154,7 +154,7 @@ bool explore_view_make(const struct explore *explore, const struct explore_seen 
                        struct explore_view *ret_view);
 /* Returns the time of the lane for a round with its load, in ns; 0 for a lane without a rate. */
 double explore_view_time(const struct explore_view *view, size_t lane);
-/* Returns the round time with the same time on all lanes. */
+/* Returns the equal time: the round time if all lanes needed equally long (X3). */
 double explore_view_even_time(const struct explore_view *view);
 /* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);

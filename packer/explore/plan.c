@@ -99,8 +99,8 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* Returns the largest piece of the lane with at most `bytes` and less than `below`; pieces_count:
- * none. */
+/* Returns the largest piece of the lane with at most `bytes` bytes, and fewer than `below` bytes;
+ * pieces_count: none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;

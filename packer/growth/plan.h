@@ -42,8 +42,8 @@ void scale_plan_fini(struct scale_plan *plan);
  * only be freed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
-/* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay: the first one, and each that
- * still fits. */
+/* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay on the lane: the first task,
+ * and each further task that still fits. */
 int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
                             uint64_t keep_bytes);
 

@@ -103,8 +103,9 @@ static int count_tensor(struct placement *placement, size_t tensor)
     placement->total_pieces += t->elements == 0 ? 1 : (t->elements - 1) / largest + 1;
     if (placement->total_pieces > PLACEMENT_PIECES_MAX)
         return placement_refuse(placement, -EINVAL,
-                                "tensor %" PRIu32 " of %" PRIu64 " bytes makes more than %" PRIu32
-                                " pieces of %" PRIu64 " bytes",
+                                "tensor %" PRIu32 " of %" PRIu64
+                                " bytes would be cut into more than %" PRIu32 " pieces of %" PRIu64
+                                " bytes",
                                 t->id, bytes, PLACEMENT_PIECES_MAX, placement->piece_bytes_max);
     return 0;
 }

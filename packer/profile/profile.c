@@ -44,7 +44,7 @@ static bool end_trial(struct profile *p, uint32_t limit_ppm)
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
     uint64_t mean_ns =
-        /* the mean, because a median of 9 samples may cover too few rounds */
+        /* the mean is used, because a median of 9 samples may cover too few rounds */
         p->setting_ns / p->setting_rounds;
     if (narrow_add(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
