@@ -198,14 +198,15 @@ static int run(const struct backup_arguments *a, struct study *study)
 
 /* --- live --- */
 
-/* Returns whether the rule needs no second gradients and no estimates from before the round, which
- * a service does not have. */
+/* Returns whether a service can run the rule. A service supports neither second gradients nor the
+ * rule that decides before the round with the estimates of `auto`. */
 static bool is_live_rule(const struct grid_rule *rule)
 {
     return !rule->has_second && rule->rule != BACKUP_BEFORE;
 }
 
-/* Leaves calm workers, one slow worker and jitter, and without --rules three rules. */
+/* Reduces the whole grid to a live run: three step times (calm workers, one slow worker, jitter)
+ * and, without --rules, three rules. */
 static int grid_make_live(const struct backup_arguments *a, struct grid *ret_grid)
 {
     size_t times = 0;

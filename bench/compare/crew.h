@@ -18,8 +18,8 @@ struct system {
     const char *name, *transport;
     bool uses_service;    /* whether the gradpool service is its server */
     bool has_server_seat; /* whether its server is a process of the crew */
-    /* Results replace the gradients. After r rounds a sum has grown by workers^(r-1). For powers of
-     * two this is exact until the exponent overflows. */
+    /* Whether results replace the gradients in memory. After r rounds a sum has then grown by the
+     * factor workers^(r-1). For powers of two this factor is exact until the exponent overflows. */
     bool is_in_place;
     bool takes_groups; /* whether the system can push many tensors in one call */
     /* Starts the processes and records each with crew_note(). -ENOENT: the system is not installed,
@@ -38,7 +38,7 @@ struct crew {
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
     FILE *in[CREW_SEATS_MAX]; /* index: rank; the system's server is last */
-    char *line;               /* last line of a seat */
+    char *line;               /* last line that a seat has sent */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;

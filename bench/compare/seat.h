@@ -18,7 +18,8 @@
 
 struct seat {
     const char *address; /* name of the conductor's abstract socket, without the leading zero */
-    uint32_t rank;       /* the value `workers` means the system's server, whose gradient is NULL */
+    /* rank of a worker; the system's server has the number `workers`, and its gradient is NULL */
+    uint32_t rank;
     uint32_t workers;
 };
 

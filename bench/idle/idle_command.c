@@ -61,7 +61,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Runs some rounds of a job, so that the job is idle after use. */
+/* Runs some rounds of a job, so that the bench measures an idle job that has been in use. */
 static int run_some_rounds(struct crew *crew)
 {
     uint64_t round_ns[2 * CREW_WORKERS_MAX];

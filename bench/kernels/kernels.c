@@ -21,7 +21,7 @@ enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_TARGETS, KEY_STREAMS, KEY_ROUNDS, KEY_
 struct kernels_options {
     size_t bytes; /* bytes of a source */
     int sources, targets;
-    bool streams; /* streaming stores, for sums only */
+    bool streams; /* whether results bypass the cache (streaming stores); for sums only */
     uint32_t rounds;
     enum reduce_set set; /* REDUCE_BEST: all sets */
     bool is_json;

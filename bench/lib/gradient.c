@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define BLOCK 512 /* number of elements that are summed at a time */
-/* The loader calls resolvers of clones before a sanitizer's runtime is initialised, and clang
- * instruments these resolvers. */
+/* Functions with target_clones are not used with sanitizers: the loader calls their resolvers
+ * before a sanitizer's runtime is initialised, and clang instruments the resolvers. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))

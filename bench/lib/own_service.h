@@ -19,8 +19,8 @@ struct service {
 };
 
 struct service_setting {
-    /* Options of `gradpool serve`. NULL: the service's default, except for one aggregator and a
-     * free port. */
+    /* Options of `gradpool serve`. For NULL the service uses its default, except that there is one
+     * aggregator, and `listen` is a free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;

@@ -24,7 +24,9 @@ struct live {
 
     /* Measurements on the service. */
     double lane_ns[PLAN_JOBS_MAX]; /* lane time of a round of each job, reported by the service */
-    double told_to_clock;          /* lane time by the clocks, divided by that of the service */
+    /* lane time by the clocks of the lanes' threads, divided by the lane time in the service's
+     * reports of jobs */
+    double clocks_by_reports;
 
     /* Results. */
     struct turn *dedicated, *shared;

@@ -123,7 +123,8 @@ size_t live_group(const struct live *live, size_t first)
 static int make_model(const struct live *live, size_t i, struct model *ret_model)
 {
     const struct plan_job *job = &live->plan.jobs[i];
-    double bytes = live->lane_ns[i] * live->told_to_clock * live->setting.x_gib_per_s * GIB / 1e9;
+    double bytes =
+        live->lane_ns[i] * live->clocks_by_reports * live->setting.x_gib_per_s * GIB / 1e9;
     double scale = bytes / ((double)job->model->elements * sizeof(float) * job->workers);
     *ret_model = *job->model;
     ret_model->step_ns = job->step_ns;

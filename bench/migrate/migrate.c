@@ -17,8 +17,8 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
-/* If the state is larger, each iteration trains only a part of this size, so that iterations are
- * short. */
+/* A larger state is cut into parts of this size. Each iteration trains only one part, so that
+ * iterations are short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)

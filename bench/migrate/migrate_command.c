@@ -19,12 +19,12 @@ static const char *const durabilities[] = {[GP_DURABILITY_NONE] = "none",
 
 struct migrate {
     struct service service;
-    struct service_setting setting; /* of the running service */
+    struct service_setting setting; /* setting of the running service */
     char cores[32];
     uint64_t states[STATES_MAX];
     size_t states_count;
     uint32_t migrations;
-    uint32_t events[PLANNED_EVENTS]; /* how many of each kind */
+    uint32_t events[PLANNED_EVENTS]; /* number of planned events of each kind */
     uint64_t seed;
     const char *transport, *mode;  /* NULL: all */
     enum gp_durability durability; /* copies of the lanes' state */

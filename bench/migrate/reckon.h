@@ -5,7 +5,7 @@
 #include "bench/migrate/crowd.h"
 #include "bench/migrate/migrate.h"
 
-#define RECKON_WARM 6 /* the first iterations do not count */
+#define RECKON_WARM 6 /* number of first iterations that do not count */
 #define RECKON_WINDOWS_MAX 512
 
 /* The iterations during one order. */

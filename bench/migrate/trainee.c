@@ -18,7 +18,7 @@
 
 #define WAIT_MS 20000
 #define ORDER_WAIT_MS 120000
-#define FIRST_PART 2 /* tensors: the order, the load, then the parts */
+#define FIRST_PART 2 /* index of the first part in `tensors`; before: 0 the order, 1 the load */
 #define TENSORS_MAX (FIRST_PART + TRAINEE_PARTS_MAX)
 
 struct worker {

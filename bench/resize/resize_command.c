@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALM_STEPS 20 /* between two resizes */
+#define CALM_STEPS 20 /* number of steps between two resizes */
 #define CYCLES_MAX 200
 #define PATIENCE_NS (120 * NS_PER_S)
 #define LOOK_NS NS_PER_MS
@@ -124,7 +124,8 @@ static bool has_ended(const struct resize *z)
            info.si_pid != 0;
 }
 
-/* Returns whether a number of the board has reached `least`; -ECHILD, -ETIMEDOUT. */
+/* Waits until `number`, a count of the board, has reached `least`. -ECHILD: rank 0 has ended;
+ * -ETIMEDOUT. */
 static int await(const struct resize *z, const atomic_uint *number, unsigned least)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
@@ -155,7 +156,8 @@ static double step_ms(const struct resize *z, uint32_t rank, unsigned step)
     return (double)(ends_ns[step] - ends_ns[step - 1]) / NS_PER_MS;
 }
 
-/* Returns the longest step of the ranks that stay, from `first` to the last one that all have. */
+/* Returns the longest step of the ranks that stay, from step `first` to the last step that all
+ * these ranks have completed. */
 static double longest_ms(const struct resize *z, unsigned first)
 {
     double longest = 0;

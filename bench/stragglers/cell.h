@@ -36,7 +36,7 @@ struct cell {
     double settled_ns, settled_p95_ns; /* last two windows with the injector */
     double after_ns;          /* mean of the last window, after the injector has ended; 0: not
                                * measured */
-    uint32_t windows, rounds; /* number of windows and rounds until the recovery; 0: none */
+    uint32_t windows, rounds; /* numbers of windows and rounds until the recovery; 0: no recovery */
     uint32_t tried, kept;     /* number of experiments before the end of the injector */
     /* Bytes of the tensors that are on another lane at the end than before the injector (or than
      * the injector placed them). A move that was undone counts as 0. */

@@ -72,8 +72,8 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* Returns false after the last round. All ranks return the same, because an order names a round two
- * rounds ahead. */
+/* Returns false after the last round. The result is the same on all ranks, because an order applies
+ * to a round that no rank has begun: two rounds ahead. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;

@@ -8,7 +8,7 @@ struct tables {
     struct service service;
     bool is_quick, is_json;
     uint64_t seed;
-    uint64_t wrong; /* rows and results, of all parts */
+    uint64_t wrong; /* number of wrong rows and results in all parts */
 };
 
 enum tables_bar { TABLES_NO_BAR, TABLES_AT_MOST, TABLES_AT_LEAST };
@@ -18,7 +18,7 @@ struct tables_line {
     double value;
     enum tables_bar kind;
     double bar;
-    uint64_t wrong; /* of the run with this value */
+    uint64_t wrong; /* number of wrong rows and results in the run with this value */
 };
 /* Prints the line. */
 void tables_print(struct tables *t, const struct tables_line *line);

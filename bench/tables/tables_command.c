@@ -1,4 +1,4 @@
-/* `tables`: what tables of keyed rows cost, part by part. Owns the measured service. */
+/* `tables`: measures the cost of tables of keyed rows, part by part. Owns the measured service. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/tables/tables.h"

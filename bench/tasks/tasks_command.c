@@ -25,7 +25,7 @@ struct tasks {
     gp_job **held;
     double *waits_ms; /* waiting times of the new jobs */
     uint64_t resting_ns, watched_ns;
-    uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
+    uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* resident bytes */
     uint64_t placing_ns; /* CPU time in which the coordinator placed all present tasks */
 };
 

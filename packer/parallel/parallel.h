@@ -19,7 +19,7 @@
 #define PARALLEL_DRIFT 0.25 /* change of the chosen number's time that begins a new search */
 
 enum parallel_goal {
-    PARALLEL_FASTEST, /* smallest time of a unit */
+    PARALLEL_FASTEST, /* smallest time of a unit of work */
     PARALLEL_FRUGAL,  /* smallest product of the time of a unit and the number of workers */
 };
 

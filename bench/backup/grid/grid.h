@@ -45,7 +45,7 @@ enum times_kind {
 struct grid_times {
     char name[GRID_NAME_BYTES];
     enum times_kind kind;
-    double slower; /* factor of a slow rank, for HALF, DRIFT and ONE */
+    double slower; /* factor on the step times of a slow rank, for HALF, DRIFT and ONE */
 };
 
 struct grid_rule {
@@ -85,7 +85,7 @@ struct grid {
 
 /* The whole grid: 5 problems, 8 step times, 2 kinds of straggler, 4 targets. */
 void grid_whole(struct grid *ret_grid);
-/* Softmax regression with rate 2, for which no static k is good. */
+/* Softmax regression with learning rate 2, for which no static k is good. */
 void grid_fast_rate(struct grid *ret_grid);
 /* A part of the whole grid that runs for some seconds. */
 void grid_quick(struct grid *ret_grid);

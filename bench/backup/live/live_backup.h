@@ -13,8 +13,9 @@ struct live_backup {
     bool is_quick, is_json;
 };
 
-/* Runs everything and prints a row a run, then the figures with a bar. Returns the number of runs
- * in which workers had different parameters, or -errno, with a text on standard error. */
+/* Runs everything. Prints one row for each run, then the figures that have a bar. Returns the
+ * number of runs in which workers had different parameters, or -errno, with a text on standard
+ * error. */
 int live_backup_run(const struct live_backup *live);
 
 #endif

@@ -14,7 +14,8 @@
 #define WEIGHT_SEED 4711
 #define MLP_LOSS_STRIDE 3 /* the loss is the mean over every third sample */
 
-/* Weights are sorted by input, so a sample adds rows. */
+/* Positions of biases and outputs in the array of parameters. The weights of one input are
+ * adjacent, so that a sample is added row by row. */
 #define SOFTMAX_BIASES (PIXELS * CLASSES)
 #define SOFTMAX_FLOATS (SOFTMAX_BIASES + CLASSES)
 #define MLP_BIASES (PIXELS * HIDDEN)

@@ -1,5 +1,5 @@
-/* Drains aggregators and undoes the drains, in turn. Owns the running command. A failed command is
- * no fault, because a strike may have hit its process. */
+/* Alternately drains an aggregator and undoes the drain. Owns the running command. A failed command
+ * is no fault, because a strike may have hit its process. */
 #include "bench/faults/operator/drains.h"
 
 #include "bench/savings/look.h"

@@ -229,8 +229,8 @@ static void note_wait(const struct call *call)
         board->longest_wait_ns = waited_ns;
 }
 
-/* Losses and stops are shorter than the deadlines. If all attempts fail, the service has lost the
- * round. */
+/* Repeats a wait that has timed out. Strikes and stops delay a round by less time than all attempts
+ * together, so if all attempts fail, the service has lost the round. */
 int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;

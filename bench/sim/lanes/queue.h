@@ -37,8 +37,8 @@ struct queue_outcome {
     double elapsed_ns;
 };
 
-/* Simulates all jobs together until `end_ns`. The first `warm_rounds` of each do not count. Returns
- * 0 or -ENOMEM. */
+/* Simulates all jobs together until `end_ns`. The first `warm_rounds` rounds of each job do not
+ * count. Returns 0 or -ENOMEM. */
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
