@@ -334,7 +334,7 @@ int placement_refuse_lanes(struct placement *placement, size_t tensor,
     return placement_refuse(placement, -ENOSPC,
                             "tensor %" PRIu32 " needs %" PRIu64 " bytes and %" PRIu64
                             " bytes/s of network on one lane, but lanes have at most %" PRIu64
-                            " bytes and, perhaps on another lane, %" PRIu64,
+                            " bytes and, perhaps on another lane, %" PRIu64 " bytes/s",
                             id, need->memory_bytes, need->nic_bytes_per_s, most_bytes, most_nic);
 }
 

@@ -262,7 +262,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* the lane may have returned, or its job may have ended */
+            if (l->state == LINK_IDLE) /* the lane may have restarted, or its job may have ended */
                 holder_link_ask(l, 0);
         }
     }

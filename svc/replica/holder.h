@@ -36,7 +36,7 @@ struct holder_copy {
      * piece */
     uint32_t lost_epoch;
     uint64_t bytes; /* length of one state; memory for two is allocated */
-    bool begins;    /* a state that is already stored here is invalid */
+    bool begins;    /* the replica is a new one: a state that is already stored here is invalid */
 };
 
 /* Stores copies of pieces that `lane` serves now: connects to the lane if necessary, and offers

@@ -144,10 +144,12 @@ struct view_tables {
 };
 
 struct view_stage {
-    const char *name, *choice; /* name "": all ranks work; choice of the number of workers */
+    /* name "": between stages, all ranks work; choice: how the number of workers was chosen */
+    const char *name, *choice;
     uint64_t number;
     uint32_t workers;
-    uint64_t age_ns, hand_over_ns; /* since its begin; from the end of the former stage to it */
+    /* time since the start of this stage; time from the end of the former stage to this start */
+    uint64_t age_ns, hand_over_ns;
 };
 
 struct view_limit {
@@ -176,7 +178,7 @@ struct view_job {
     const char *durability;                      /* "none", "replica" or "worker"; NULL: unknown */
     struct view_rate rate;
     double cores_allocated;     /* sum of the job's shares of its lanes, in cores */
-    struct view_worker *ranks;  /* the last has no node */
+    struct view_worker *ranks;  /* array that ends with an entry without a node */
     uint64_t control_ns;        /* CPU time that the coordinator has spent on the job's workers */
     struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
     struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
@@ -188,7 +190,7 @@ struct view_job {
 struct view_site {
     const char *site;
     uint32_t slots;
-    uint32_t held, leaving;  /* slots of workers that stay; that leave */
+    uint32_t held, leaving;  /* slots of workers that stay; slots of workers that are leaving */
     uint32_t pools, waiting; /* connected pools; jobs in the queue */
     uint64_t grown, shrunk;  /* resizes of jobs since the start of the coordinator */
 };
