@@ -24,7 +24,7 @@ int interpreter_start(struct crew *crew, const char *script)
 {
     char path[PATH_MAX], workers[16];
     if (process_find_beside(script, path, sizeof path) < 0) {
-        fprintf(stderr, "gradpool-bench: %s is not beside gradpool-bench\n", script);
+        fprintf(stderr, "gradpool-bench: %s is not in the folder of gradpool-bench\n", script);
         return -ENOENT;
     }
     snprintf(workers, sizeof workers, "%u", crew->workers);

@@ -248,7 +248,7 @@ static void note_error(struct company *c, size_t job, uint32_t rank)
     const struct victim_board *board = company_board(c, job, rank);
     bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job, rank);
     bool has_cause = was_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
-    const char *verdict = !call_names_a_cause(board->text) ? "   <- names nobody"
+    const char *verdict = !call_names_a_cause(board->text) ? "   <- names no cause"
                           : is_loss && had_copies          ? "   <- there were copies"
                           : !has_cause                     ? "   <- nothing was done to it"
                                                            : "";

@@ -68,7 +68,8 @@ static int spawn_hostile(struct running_load *l, const char *listen, const char 
     char program[PATH_MAX];
     char *argv[] = {program, (char *)listen, (char *)SEED, (char *)attack, (char *)LASTS_MS, NULL};
     if (process_find_beside("gradpool-bench-hostile", program, sizeof program) < 0) {
-        fprintf(stderr, "gradpool-bench: gradpool-bench-hostile is not beside this program\n");
+        fprintf(stderr,
+                "gradpool-bench: gradpool-bench-hostile is not in the folder of this program\n");
         return -ENOENT;
     }
     setenv("GRADPOOL_KEY_FILE", key, 1);

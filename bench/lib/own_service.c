@@ -116,7 +116,8 @@ int service_start_as(struct service *s, const struct service_setting *setting)
     *s = (struct service){0};
     const char *program = setting->program ? setting->program : "gradpool";
     if (process_find_beside(program, s->program, sizeof s->program) < 0) {
-        fprintf(stderr, "gradpool-bench: no program %s beside this one\n", program);
+        fprintf(stderr, "gradpool-bench: the program %s is not in the folder of gradpool-bench\n",
+                program);
         return -ENOENT;
     }
     int r = folder_make(s->folder, sizeof s->folder);

@@ -59,13 +59,16 @@ static int check(const struct workload *workload, char *error)
 {
     for (size_t i = 0; i < workload->count; i++)
         if (workload->jobs[i].workers > PLAN_WORKERS_MAX) {
-            snprintf(error, TABLE_ERROR_BYTES, "job %s has %u workers, at most %u can be played",
+            snprintf(error, TABLE_ERROR_BYTES,
+                     "job %s has %u workers; a real service of the bench runs at most %u",
                      workload->jobs[i].name, workload->jobs[i].workers, PLAN_WORKERS_MAX);
             return -EINVAL;
         }
     if (workload->count <= PLAN_JOBS_MAX)
         return 0;
-    snprintf(error, TABLE_ERROR_BYTES, "%zu jobs of two or more workers, at most %u can be played",
+    snprintf(error, TABLE_ERROR_BYTES,
+             "the trace has %zu jobs of two or more workers; a real service of the bench runs at "
+             "most %u",
              workload->count, PLAN_JOBS_MAX);
     return -EINVAL;
 }

@@ -188,7 +188,7 @@ static int pause_until_told(struct worker *w)
     struct pollfd told = {.fd = w->about->fd, .events = POLLIN};
     if (write(w->about->fd, &word, 1) != 1 || poll(&told, 1, ORDER_WAIT_MS) != 1 ||
         read(w->about->fd, &word, 1) != 1)
-        return complain(w, "nobody tells it to go on", -ETIMEDOUT);
+        return complain(w, "the conductor sends no order to continue", -ETIMEDOUT);
     return 0;
 }
 

@@ -51,14 +51,16 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"cycles", KEY_CYCLES, "N", 0, "growths, each with a shrink behind it (default 15)"},
-    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "(default: both)"},
-    {"state-bytes", KEY_STATE, "BYTES", 0, "that a late worker gets (default 8 MB)"},
-    {"gradient-bytes", KEY_GRADIENT, "BYTES", 0, "of each step (default 1 MiB)"},
+    {"cycles", KEY_CYCLES, "N", 0, "number of growths, each followed by a shrink (default 15)"},
+    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "only this transport (default: both)"},
+    {"state-bytes", KEY_STATE, "BYTES", 0,
+     "bytes of the state that a late worker receives (default 8 MB)"},
+    {"gradient-bytes", KEY_GRADIENT, "BYTES", 0,
+     "bytes of the gradients of each step (default 1 MiB)"},
     {"compute-ms", KEY_COMPUTE, "MS", 0, "emulated computing time of a step (default 25)"},
     {"setup-ms", KEY_SETUP, "MS", 0,
-     "emulated work of a late worker between its declare and its first step (default 200)"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a transport"},
+     "emulated work of a late worker between gp_deal_declare() and its first step (default 200)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each transport"},
     {0},
 };
 
@@ -292,9 +294,10 @@ int resize_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "The pause of a job of two workers when a third one joins and leaves: the longest step of "
-        "the two beyond their median. The workers sleep in place of computing, and train by a "
-        "deal. It starts its own service.",
+        "Measure the pause of a job of two workers when a third worker joins and leaves: the "
+        "longest step of the two workers minus their median step. The workers sleep in place of "
+        "computing; gp_deal_declare() divides the samples of each step among them. The command "
+        "starts a separate service.",
         NULL,
         NULL,
         NULL};

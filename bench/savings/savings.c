@@ -114,7 +114,7 @@ static int profile(struct savings *s)
                 r = profile_turn(s, i, i);
     }
     if (r == 0 && count_known(s) < jobs)
-        fprintf(stderr, "gradpool-bench: the service has measured %zu of %zu jobs only\n",
+        fprintf(stderr, "gradpool-bench: the service has measured only %zu of %zu jobs\n",
                 count_known(s), jobs);
     return r;
 }

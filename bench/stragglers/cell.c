@@ -279,7 +279,7 @@ static int run_in_network(struct cell *cell)
         int r = injector_enter_network();
         if (r < 0)
             snprintf(shared->why_skipped, sizeof shared->why_skipped,
-                     "no network namespace of its own: %s", strerror(-r));
+                     "a separate network namespace is not possible: %s", strerror(-r));
         _exit(r < 0 ? 0 : run_here(shared) < 0);
     }
     int code = pid < 0 ? 1 : process_reap(pid, clock_now_ns() + 600 * NS_PER_S);

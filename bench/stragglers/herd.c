@@ -175,7 +175,8 @@ int herd_await(struct herd *herd, uint32_t rounds)
     uint32_t done = b->rounds;
     pthread_mutex_unlock(&b->lock);
     if (r < 0)
-        fprintf(stderr, "gradpool-bench: nothing more after %u of %u rounds\n", done, rounds);
+        fprintf(stderr, "gradpool-bench: no further round ended after %u of %u rounds\n", done,
+                rounds);
     return r;
 }
 

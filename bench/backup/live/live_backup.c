@@ -195,8 +195,8 @@ static void live_print_bars(const struct live_runs *runs)
             printf("%s{\"name\":\"%s\",\"value\":%.4g,\"most\":%.4g,\"holds\":%s}", separator,
                    names[i], ratio, bars[i].most, holds);
         else
-            printf("%s over all ranks, tcp: %.2f, bar %.2f, holds: %s\n", names[i], ratio,
-                   bars[i].most, holds);
+            printf("%s, time divided by time of `all`, tcp: %.2f, bar %.2f, holds: %s\n", names[i],
+                   ratio, bars[i].most, holds);
         separator = ",";
     }
     if (runs->live->is_json)

@@ -36,7 +36,7 @@ int jitter_read(const char *path, struct jitter *ret_jitter)
     while (r >= 0 && (r = table_next(&table)) > 0)
         r = row_read(&table, ret_jitter);
     if (r == 0 && ret_jitter->count == 0)
-        r = table_complain(&table, "expected a row for each job, there is none");
+        r = table_complain(&table, "expected a row for each job, but the file has none");
     if (r < 0)
         fprintf(stderr, "gradpool-bench: %s\n", table.error);
     table_close(&table);

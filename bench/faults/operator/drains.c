@@ -22,7 +22,7 @@ static void order(struct drains *d, bool undoes)
 static void take(struct drains *d, int code)
 {
     if (code != 0) {
-        fprintf(stderr, "# %s aggregator %u: %s\n", d->undoes ? "giving back" : "drain of",
+        fprintf(stderr, "# %s aggregator %u: %s\n", d->undoes ? "undo of the drain of" : "drain of",
                 d->aggregator, d->errand.text);
         d->refused++;
     } else if (d->undoes) {

@@ -230,7 +230,7 @@ static bool follow_trail(struct worker *w, const struct pushes *pushes)
 static void complain(const struct worker *w, const char *what, uint64_t wrong)
 {
     if (w->about->board->wrong == 0)
-        fprintf(stderr, "# %s, rank %u, coming %u, its round %u: %s (%llu of %d elements)\n",
+        fprintf(stderr, "# %s, rank %u, start %u, round %u: %s (%llu of %d elements)\n",
                 w->about->job, w->about->rank, w->about->coming, w->count, what,
                 (unsigned long long)wrong, PUSH_ELEMENTS);
     w->about->board->wrong += wrong;
@@ -242,12 +242,12 @@ static void check(struct worker *w)
     struct victim_board *board = w->about->board;
     uint64_t wrong = w->about->updates ? follow_update(w, &pushes) : follow_sum(w, &pushes);
     if (wrong > 0) {
-        complain(w, "not what the gradients that it names lead to", wrong);
+        complain(w, "the result does not follow from the gradients that it contains", wrong);
     } else {
         if (!follow_trail(w, &pushes))
-            complain(w, "a gradient taken twice, or left out", PUSH_ELEMENTS);
+            complain(w, "a gradient is in two rounds, or is missing", PUSH_ELEMENTS);
         if (!ledger_note(w->about->ledger, w->about->rank, pushes.of))
-            complain(w, "others have a result of other gradients", PUSH_ELEMENTS);
+            complain(w, "another member has a result of other gradients", PUSH_ELEMENTS);
         if (w->about->updates)
             mirror_show(&w->mirror, w->about->rank);
     }
