@@ -14,8 +14,8 @@ struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
     const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
-    uint64_t seeds;   /* 0: all seeds of the grid */
-    uint64_t unit_ms; /* 0: 20 ms */
+    uint64_t seeds;   /* number of first seeds that are run; 0: all seeds of the grid */
+    uint64_t unit_ms; /* real time of a unit of time; 0: 20 ms */
 };
 
 enum {

@@ -13,7 +13,7 @@
 #define ALLOCATIONS_BYTES (ALLOCATIONS_ROWS * sizeof(struct allocations_row))
 
 struct allocations_row {
-    int32_t pid; /* 0: free */
+    int32_t pid; /* process whose allocations the row counts; 0: the row is free */
     uint64_t count;
 };
 

@@ -16,13 +16,13 @@
 
 struct budget {
     uint32_t rounds;
-    uint64_t tensor_bytes; /* 0: one short and one long tensor */
+    uint64_t tensor_bytes; /* size of a tensor; 0: one run with 4 KiB, and one with 4 MiB */
     uint32_t tensors;      /* number of tensors in a group */
     bool is_json, counts_allocations;
     struct service service;
 };
 
-/* Counts for each role, over equal numbers of rounds. */
+/* Counts for each role (server, worker), over equal numbers of rounds. */
 struct counted {
     struct trace_counts calls[TRACE_ROLES];
     uint64_t sleeps[TRACE_ROLES], allocations[TRACE_ROLES];

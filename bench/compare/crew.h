@@ -10,14 +10,15 @@
 #include <stdio.h>
 
 #define CREW_WORKERS_MAX 64
-#define CREW_SEATS_MAX (CREW_WORKERS_MAX + 1) /* workers, and a server of the system */
+/* maximum number of processes of a crew: the workers, and a server of the system */
+#define CREW_SEATS_MAX (CREW_WORKERS_MAX + 1)
 
 struct crew;
 
 struct system {
     const char *name, *transport;
-    bool uses_service;    /* whether the gradpool service is its server */
-    bool has_server_seat; /* whether its server is a process of the crew */
+    bool uses_service;    /* whether the system's server is the gradpool service */
+    bool has_server_seat; /* whether the system's server is a process of the crew */
     /* Whether results replace the gradients in memory. After r rounds a sum has then grown by the
      * factor workers^(r-1). For powers of two this factor is exact until the exponent overflows. */
     bool is_in_place;
@@ -59,7 +60,7 @@ struct segment {
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);
-/* `bytes`: sum over all tensors of a round. */
+/* Sets the tensors of a round in all processes. `bytes`: sum over all tensors. */
 int crew_resize(struct crew *crew, uint64_t bytes, uint32_t tensors);
 int crew_run(struct crew *crew, struct segment *segment);
 /* Ends all processes. May be called for a crew that did not start. */

@@ -31,7 +31,7 @@ struct seat_work {
     int (*settle)(void *context); /* called after the clocks were read; may be NULL */
 };
 
-/* Returns after "quit" or at the end of the socket. */
+/* Executes the conductor's requests. Returns after "quit" or at the end of the socket. */
 int seat_run(const struct seat *seat, const struct seat_work *work, void *context);
 
 #endif

@@ -28,7 +28,7 @@ struct turns {
 /* Starts the workers of every system. Returns a negative errno, with a text on standard error. The
  * caller calls turns_end() also after an error. */
 int turns_start(struct turns *turns, const struct service *service);
-/* `bytes`: sum over the `tensors` of a round. */
+/* Sets the tensors of a round of the system. `bytes`: sum over all `tensors`. */
 int turns_resize(struct turns *turns, size_t system, uint64_t bytes, uint32_t tensors);
 /* Runs `warm_rounds` rounds of each system, then all turns. */
 int turns_run(struct turns *turns, uint32_t warm_rounds);

@@ -9,7 +9,7 @@ struct explore_row {
     const struct trial_stream *stream;
     struct world_policy policy;
     uint32_t seeds;
-    struct world_figures figures; /* means over the seeds; waits_over, rests_over: sums */
+    struct world_figures figures; /* means over the seeds, but waits_over and rests_over are sums */
 };
 
 struct explore_rows {

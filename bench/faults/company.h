@@ -10,13 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define JOBS 6    /* sums over shm and over tcp, update rules over both, two elastic jobs */
-#define ELASTIC 4 /* the first elastic job, which sums; the second has an update rule */
-#define PAIR 2    /* number of workers of a job that is not elastic */
+/* number of jobs: sums over shm and tcp, update rules over shm and tcp, two elastic jobs */
+#define JOBS 6
+/* index of the first elastic job, which sums; the second one has an update rule */
+#define ELASTIC 4
+#define PAIR 2 /* number of workers of a job that is not elastic */
 #define WORKERS_MAX MEMBERS_MOST
 
 struct trainer {
-    pid_t pid;       /* 0: ended */
+    pid_t pid;       /* process id; 0: the process has ended */
     int fd;          /* pidfd of the process */
     uint32_t coming; /* number of starts of the process, for elastic jobs */
     bool was_killed; /* whether the bench killed the process with signal 9 */

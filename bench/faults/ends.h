@@ -17,7 +17,7 @@
 /* Aggregators whose start is in the log and whose end is unknown. */
 struct ends {
     struct ends_process {
-        pid_t pid;       /* 0: a free row */
+        pid_t pid;       /* process id of the aggregator; 0: the row is free */
         bool was_struck; /* whether the bench struck the process */
         bool is_leaving; /* whether the bench asked the process to end (planned end) */
     } open[ENDS_OPEN_MAX];

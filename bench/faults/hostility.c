@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PORTS 16384 /* below the ports that the kernel assigns */
+#define PORTS 16384 /* number of ports to try, all below the ports that the kernel assigns */
 /* the kernel's usual first port; used if no lower port is free */
 #define PORT_FIRST 49152
 #define KINDS_MAX 32

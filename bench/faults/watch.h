@@ -12,12 +12,12 @@
 struct watch {
     struct service *service;
     struct company *company;
-    FILE *log; /* NULL: not open yet */
+    FILE *log; /* log of the service; NULL: not open yet */
     struct ends ends;
     uint64_t looked_ns;
 };
 
-/* Called before the start of the service. */
+/* Prepares the watch. Called before the start of the service. */
 int watch_init(struct watch *watch, struct service *service, struct company *company);
 /* Judges all ends since the last call. */
 void watch_look(struct watch *watch);

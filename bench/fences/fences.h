@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define RUNS_MAX 64 /* equal to STATISTICS_TURNS_MAX */
+#define RUNS_MAX 64 /* maximum number of runs; equal to STATISTICS_TURNS_MAX */
 #define P99_BAR 3.0
 #define P999_BAR 10.0
 #define VISIT_BAR_S 1.0

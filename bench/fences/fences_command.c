@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define TRANSPORTS 2
-#define ROUNDS 4000 /* equal to SEAT_ROUNDS_MAX */
+#define ROUNDS 4000 /* number of rounds of a turn; equal to SEAT_ROUNDS_MAX */
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
@@ -20,7 +20,7 @@
 
 struct fences {
     bool is_quick, is_json;
-    const char *loads, *transport; /* NULL: all */
+    const char *loads, *transport; /* only these loads, only this transport; NULL: all */
     uint32_t runs;
     char listen[HOSTILE_LISTEN_BYTES];
     char victim_key[KEY_PATH_BYTES], operator_key[KEY_PATH_BYTES];

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define SEED "1"
-#define LASTS_MS "600000" /* longer than any turn */
+#define LASTS_MS "600000" /* longest run of a load: longer than any turn */
 #define BEGIN_NS (180 * NS_PER_S)
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)

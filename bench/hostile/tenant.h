@@ -24,12 +24,12 @@ struct tenant {
 
 struct attack {
     const char *name;
-    uint32_t slots; /* length in time slots */
+    uint32_t slots; /* length of the attack in time slots */
     uint64_t begun; /* number of requests at which the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
-/* Limits for one attack at a time. */
+/* Limits of each attack. Only one attack runs at a time. */
 #define PLANS 32
 #define LISTS 32
 #define HALVES 8 /* messages of 16 MiB each, which the coordinator may buffer */

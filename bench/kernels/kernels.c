@@ -23,7 +23,7 @@ struct kernels_options {
     int sources, targets;
     bool streams; /* whether results bypass the cache (streaming stores); for sums only */
     uint32_t rounds;
-    enum reduce_set set; /* REDUCE_BEST: all sets */
+    enum reduce_set set; /* instruction set that is measured; REDUCE_BEST: all sets */
     bool is_json;
 };
 
@@ -37,7 +37,7 @@ struct kernel {
     enum reduce_set set;
     const char *name;
     enum reduce_dtype from, to;
-    reduce_fn reduce; /* NULL: an update rule */
+    reduce_fn reduce; /* kernel that is measured; NULL: an update rule is measured */
     update_fn update;
     int moments;
 };

@@ -25,7 +25,7 @@ struct words {
     size_t count;
 };
 
-/* Adds an option. NULL: the service's default. */
+/* Adds an option with its value. For NULL adds nothing, so that the service uses its default. */
 static void add(struct words *w, const char *option, const char *value)
 {
     if (!value)

@@ -26,15 +26,15 @@ struct service_setting {
     const char *aggregator_timeout;
     /* NULL: `--stop jobs`, because the bench sends SIGTERM at its end, and no next start follows */
     const char *stop;
-    const char *program; /* NULL: gradpool */
+    const char *program; /* name of the program; NULL: gradpool */
 };
 
 /* Starts a service with one lane on core 0 (host.h) and the default policy. Returns when the lane
  * is up. Returns a negative errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts the coordinator again on the same state. Returns when it answers. Its aggregators
- * reconnect, except those that are ending. */
+/* Starts the coordinator again on the same state. Returns when the coordinator answers. Its
+ * aggregators reconnect, except those that are ending. */
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* Returns whether the coordinator has ended by itself. Its status is not collected. */
 bool service_has_ended(const struct service *s);

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 #define HOURS_MAX 100000
-#define LINE_GBIT 1000 /* workers on one machine have no network limit */
+/* network of a simulated worker: no limit, because the real workers are on one machine */
+#define LINE_GBIT 1000
 /* factor on the number of lanes, because new jobs arrive while late jobs still run */
 #define LANES_ROOM 1.5
 #define LANES_MAX 96

@@ -23,7 +23,9 @@
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
-#define PROBE_COMPUTE_MS 100 /* longer than the check of results, which runs meanwhile */
+/* computing time of the first measurement: longer than the check of results, which runs in this
+ * time */
+#define PROBE_COMPUTE_MS 100
 #define PROBES_MAX 4
 #define GROWTH_MAX 8.0      /* largest growth of the load between two measurements */
 #define AGGREGATION_MS 60.0 /* aggregation time that the calibration aims at */

@@ -26,7 +26,7 @@ struct migrate {
     uint32_t migrations;
     uint32_t events[PLANNED_EVENTS]; /* number of planned events of each kind */
     uint64_t seed;
-    const char *transport, *mode;  /* NULL: all */
+    const char *transport, *mode;  /* only this transport, only this mode; NULL: all */
     enum gp_durability durability; /* copies of the lanes' state */
     bool is_json, is_quick;
     uint64_t failed, wrong;

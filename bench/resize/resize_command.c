@@ -28,7 +28,7 @@ struct resize {
     struct resize_plan plan;
     pid_t pids[RESIZE_WORKERS];
     uint32_t cycles;
-    const char *transport; /* NULL: both */
+    const char *transport; /* only transport that is measured; NULL: both */
     bool is_json;
     uint64_t wrong;
 };

@@ -19,7 +19,7 @@ struct plan_job {
     const struct model *model;
     uint32_t workers;
     double step_ns;            /* scaled step time without aggregation */
-    double arrive_ns, stay_ns; /* within a turn */
+    double arrive_ns, stay_ns; /* time of arrival within a turn, and length of the stay */
     uint64_t seed;             /* seed of the jitter, which is the same in all settings */
 };
 

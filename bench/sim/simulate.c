@@ -28,10 +28,10 @@ struct simulation {
     struct cluster cluster;
     struct job_profile *profiles; /* one for each kind of job */
     size_t profiles_count;
-    size_t *profile_of; /* index: job */
+    size_t *profile_of; /* position of the profile of each job */
     struct event *events;
     size_t events_count;
-    uint64_t *starts_ns; /* index: job */
+    uint64_t *starts_ns; /* start of each job */
     bool *is_refused;
     struct window_sums *sums;
     uint64_t now_ns;

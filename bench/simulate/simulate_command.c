@@ -13,8 +13,9 @@
 
 struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
-    double hours;                         /* 0: length of the trace, or a week of random jobs */
-    const char *live;                     /* path of a trace that is also run on a real service */
+    /* simulated hours; 0: length of the trace, or a week of random jobs */
+    double hours;
+    const char *live; /* path of a trace that is also run on a real service */
     /* name of an option that has no effect on the live comparison; NULL: none */
     const char *not_live;
     double live_s, live_load;

@@ -103,7 +103,8 @@ add_event(struct page *page, double at_s, const char *kind, const char *format, 
     page->events[at] = (struct view_event){at_s, kind, page->texts[at]};
 }
 
-/* Adds the sums of each part of the run at the part's end. */
+/* Adds events for each part of the run, at the time of the part's end: numbers of lanes that opened
+ * and closed, and of moves. */
 static void add_events(const struct workload *workload, const struct trail *trail,
                        struct page *page)
 {

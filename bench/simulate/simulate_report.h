@@ -13,7 +13,7 @@ struct simulate_report {
     const char *traces; /* NULL: random jobs */
     const struct workload *workload;
     const struct setting *setting;
-    bool is_x_given; /* given as an option, not measured */
+    bool is_x_given; /* whether X was given as an option, and not measured */
     bool is_json;
 };
 

@@ -29,7 +29,7 @@ struct cell {
     struct herd_setting herd;
     const char *cores, *lanes_per_core, *piece_max;
     uint32_t usual_ns_per_kib, times, task_ns, cap_mbit;
-    /* Results, in ns of a round. */
+    /* Results: round times. */
     double before_ns, before_p95_ns;
     double onset_ns;                   /* mean of the first window with the injector */
     double during_ns, during_p95_ns;   /* mean of all windows with the injector */

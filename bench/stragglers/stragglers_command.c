@@ -40,7 +40,8 @@ static const struct policy policies[POLICIES] = {
 
 struct stragglers {
     bool is_quick, is_json;
-    const char *folder, *model, *injector, *policy; /* NULL: all */
+    /* folder of the models; only this model, injector or policy (NULL: all) */
+    const char *folder, *model, *injector, *policy;
     char cores[16], lanes_per_core[8];
     /* values for models of TARGET_BYTES and of WORK_BYTES */
     char piece_max[16], work_piece_max[16];

@@ -18,15 +18,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* maximum number of workers with one gradient of each rank in a round */
+/* maximum number of workers if each rank has at most one gradient in a round */
 #define BACKUP_WORKERS_MAX UINT32_C(768)
-/* maximum number of workers with several gradients of each rank */
+/* maximum number of workers if a rank may have several gradients in a round */
 #define BACKUP_SECOND_MAX UINT32_C(256)
 #define BACKUP_GRADIENTS_MAX UINT32_C(7) /* maximum number of gradients of one rank in one round */
 #define BACKUP_LEAST UINT32_C(2)         /* default of `least` */
 #define BACKUP_ABSENCE UINT32_C(64)      /* default of `absence` */
 #define BACKUP_ABSENCE_NONE UINT32_MAX   /* rounds never wait for a rank because of its absence */
-#define BACKUP_NEVER_NS UINT64_MAX       /* no time is set: the next arrival decides */
+/* no time is set: the next decision follows at the next arrival */
+#define BACKUP_NEVER_NS UINT64_MAX
 
 enum backup_rule {
     BACKUP_ALL,    /* every round waits for all ranks */

@@ -39,7 +39,7 @@ struct backup_flight {
     double left; /* probability of a duration above `elapsed_ns` */
 };
 
-/* The state is one allocation, to which the pointers refer. */
+/* The state of a job's rounds. All its memory is one allocation, into which the pointers point. */
 struct backup {
     const struct backup_options *options;
     struct backup_estimates *estimates;

@@ -32,7 +32,7 @@ struct pace_curve {
     bool is_stale; /* whether an observation is missing in `survival` */
 };
 
-/* `workers`: number of observations in a round. */
+/* Starts a curve without observations. `workers`: number of observations in a round. */
 void pace_curve_init(struct pace_curve *curve, uint32_t workers);
 /* Adds a completed gradient of the rank. */
 void pace_finished(struct pace_curve *curve, struct pace_rank *rank, double ns);

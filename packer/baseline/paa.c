@@ -54,7 +54,8 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* Returns the lane with the smallest of `values` and enough room; lanes_count: none. */
+/* Returns the lane with the smallest entry in `values`, among the lanes with enough room;
+ * lanes_count: no lane has room. */
 static size_t smallest(const struct paa *paa, const uint64_t *values,
                        const struct placement_need *need)
 {

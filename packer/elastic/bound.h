@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct bound_case {
-    uint32_t slots; /* slots of the site, or of the tenant's equal part */
+    uint32_t slots; /* number of slots of the site, or of the equal part of a tenant */
     uint32_t ahead; /* sum of workers_min over this job and all jobs before it in the queue */
     /* largest sum of workers_min over the jobs whose rest is overdue during the wait, with this
      * job */

@@ -58,7 +58,7 @@ struct roster_slot {
 struct pace {
     uint64_t probes_ns[PACE_PROBES];
     uint32_t count, next;
-    uint64_t median_ns; /* 0: no probe yet */
+    uint64_t median_ns; /* median probe time; 0: no probe yet */
     double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
 };
 
@@ -79,7 +79,7 @@ struct growth_bid {
 
 /* A job that may need slots in this decision (needs.c). */
 struct needs_entry {
-    struct roster_job *job; /* NULL: served or skipped */
+    struct roster_job *job; /* NULL: the job was served or skipped */
     int class;
 };
 
@@ -104,7 +104,7 @@ struct scheduler {
 /* --- roster.c: jobs and slots; each change appends its actions to reserved memory --- */
 
 struct roster_job *roster_find(const struct scheduler *s, uint32_t id);
-/* -ENOMEM: nothing has changed. */
+/* Adds a job. -ENOMEM: nothing has changed. */
 int roster_add(struct scheduler *s, const struct scheduler_job *wants);
 /* Removes the job; its slots become free. */
 void roster_remove(struct scheduler *s, struct roster_job *job);

@@ -27,7 +27,8 @@
 struct scheduler_options {
     uint32_t slots;
     uint32_t resting_max;
-    uint64_t hold_ns, quantum_ns; /* fixed values; default: from the median probe time (F5) */
+    /* fixed times; default: computed from the median probe time (F5) */
+    uint64_t hold_ns, quantum_ns;
     uint64_t rest_max_ns, resize_ns;
     bool never_rests;  /* baseline, EPS without F3: no job rests, so a new job may have to wait */
     bool holds_growth; /* whether a change also delays growth of the job by the hold time */
@@ -83,7 +84,7 @@ enum scheduler_verb {
     SCHEDULER_LEAVE, /* job, rank, slot: end the process when its shares of the step are done */
     SCHEDULER_REST,  /* job: ranks below workers_min sleep, higher ranks end */
     SCHEDULER_GO_ON, /* job, rank, slot: wake the sleeping process */
-    /* job, workers: the lanes need lane time for this number of workers; before a START or after a
+    /* job, workers: reserve lane time for this number of workers, before a START or after a
      * LEAVE */
     SCHEDULER_LANES,
 };
@@ -120,7 +121,7 @@ struct scheduler_totals {
 
 struct scheduler;
 
-/* Returns NULL if memory is short. At first every slot is free. */
+/* Creates a site whose slots are all free. Returns NULL if memory is short. */
 struct scheduler *scheduler_create(const struct scheduler_options *options);
 void scheduler_destroy(struct scheduler *scheduler); /* NULL is allowed */
 

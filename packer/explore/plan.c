@@ -60,7 +60,7 @@ double explore_view_longest(const struct explore_view *view)
 
 struct plan {
     struct explore_view *view;
-    uint32_t *at;                    /* lane of each piece, including planned moves */
+    uint32_t *at;                    /* lane of each piece after the planned moves */
     double limit_ns;                 /* longest time that a target may need for a round */
     bool takes_last;                 /* whether of equal pieces the last one moves, not the first */
     double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes that planned moves use */

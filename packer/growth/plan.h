@@ -28,7 +28,7 @@ struct scale_plan {
     /* Buffers of one request to packer_place(). */
     struct packer_lane *offer;
     struct packer_resident *residents;
-    uint32_t *positions; /* position of the task for each item */
+    uint32_t *positions; /* position of the task that each entry of `items` describes */
     struct packer_tensor *items;
 };
 

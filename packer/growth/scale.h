@@ -158,7 +158,7 @@ struct scale_move {
 struct scale_decision {
     enum scale_verb verb;
     uint32_t aggregator;
-    uint32_t lane;   /* id of the lane */
+    uint32_t lane;   /* id of the lane that the tasks leave */
     uint64_t job;    /* id of the job that the decision is for; 0: none */
     uint32_t *lanes; /* ids of lanes, sorted */
     size_t lanes_count;

@@ -46,7 +46,7 @@ struct holder_link {
     bool is_ofi;         /* the connection uses the network */
     bool wants_ofi;      /* the last attempt over shared memory has failed */
     bool wants_open;     /* the link is opened again after its connection has closed */
-    uint32_t lent;       /* slabs 0 to lent-1 are lent on this connection */
+    uint32_t lent;       /* the lane can write to slabs 0 to lent-1 by this connection */
     uint32_t copies;     /* number of stored copies of the lane's pieces */
     uint32_t failures;   /* number of consecutive failed connections */
     bool is_asked;       /* the request for a ticket was sent and is not answered yet */
@@ -97,7 +97,8 @@ void holder_link_ask(struct holder_link *l, uint64_t delay_ns);
 uint64_t holder_link_due_ns(const struct holder_link *l);
 /* Ends an attempt to connect that took too long. */
 void holder_link_give_up(struct holder_link *l);
-/* Lends memory and sends offers while the send queue has room. */
+/* Makes memory accessible to the lane, and sends offers of copies, while the send queue has
+ * room. */
 void holder_link_flush(struct holder_link *l);
 /* Closes the link. Without a connection, the link and its dropped copies are freed at once. */
 void holder_link_end(struct holder_link *l);

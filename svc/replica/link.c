@@ -1,6 +1,6 @@
-/* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers.
- * Attempts are repeated while tickets arrive. A copy is never offered to a lane while a former lane
- * may still write to it (the fence, W5). README: J3 to J5. */
+/* Connections to the lanes whose states are stored: tickets, transports, memory that lanes may
+ * write to, offers of copies. Attempts are repeated while tickets arrive. A copy is never offered
+ * to a lane while a former lane may still write to it (the fence, W5). README: J3 to J5. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"

@@ -94,7 +94,7 @@ struct view_status {
     uint64_t uptime_ns, cpu_ns, incarnation;
     struct view_aggregator *aggregators;
     size_t aggregators_count;
-    struct view_event *events; /* newest last; all that the coordinator stores */
+    struct view_event *events; /* all events that the coordinator stores, the newest last */
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
@@ -123,7 +123,7 @@ struct view_counts {
     uint64_t rounds, gradients;
     uint64_t reasons[VIEW_REASONS];
     size_t ranks_count;
-    struct view_counts_rank ranks[]; /* by rank; without ranks that were in no round */
+    struct view_counts_rank ranks[]; /* sorted by rank; ranks that were in no round are left out */
 };
 
 /* A table of keyed rows. Counts are sums over its lanes. */

@@ -27,7 +27,8 @@ struct grid_problem {
     double noise;                 /* standard deviation of a gradient's norm, for a quadratic */
     uint32_t batch;               /* number of samples in a gradient, for digits */
     double targets[GRID_TARGETS]; /* losses, in descending order */
-    uint32_t falls[2];            /* rounds at which the rate is multiplied by 0.3; 0: never */
+    /* rounds at which the learning rate is multiplied by 0.3; 0: never */
+    uint32_t falls[2];
 };
 
 enum times_kind {
@@ -62,7 +63,7 @@ struct grid_check {
     char problem[GRID_NAME_BYTES], times[GRID_NAME_BYTES], rule[GRID_NAME_BYTES];
     enum straggler straggler;
     uint32_t rounds;
-    double k_mean, reached[GRID_TARGETS]; /* -1: not reached */
+    double k_mean, reached[GRID_TARGETS]; /* reached: time of each target; -1: not reached */
 };
 
 struct grid {

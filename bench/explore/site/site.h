@@ -55,7 +55,7 @@ struct site {
     double resizes, lane_changes;
     double best;
     uint64_t best_ns;
-    /* inputs of the bounds */
+    /* longest times so far, which are inputs of the bounds (F7) */
     uint64_t quantum_ns, probe_ns, leave_ns;
     uint32_t rests_over;
 };

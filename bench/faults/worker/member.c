@@ -23,10 +23,10 @@
 
 struct resize {
     gp_job *job;
-    uint32_t wanted; /* 0: no resize is running */
+    uint32_t wanted; /* requested number of workers; 0: no resize is running */
     struct call call;
     _Atomic bool is_done;
-    int code; /* result, text and time of the call */
+    int code; /* result of the call, with its text and its end */
     char text[VICTIM_TEXT_BYTES];
     uint64_t ended_ns;
     pthread_t thread;

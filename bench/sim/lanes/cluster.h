@@ -32,7 +32,7 @@ struct cluster {
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count);
 void cluster_fini(struct cluster *cluster);
 
-/* -ENOSPC: refused. */
+/* Places a job with packer_place(). -ENOSPC: the packer has refused the request. */
 int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
 /* Empties every lane whose tasks fit on other lanes within all loss limits. Returns 0 or

@@ -13,7 +13,8 @@ struct window_sums {
     double counted;   /* loss by the rule of the policy, without margin */
 };
 
-/* `starts_ns` and `sums`: one for each job. `number`: seed of the window. Returns 0 or -ENOMEM. */
+/* Simulates one window, and adds the losses of the placed jobs to `sums`. `starts_ns` and `sums`
+ * have one entry for each job. `number`: seed of the window. Returns 0 or -ENOMEM. */
 int window_look(const struct cluster *cluster, const uint64_t *starts_ns, uint64_t now_ns,
                 uint32_t number, struct window_sums *sums);
 

@@ -61,14 +61,15 @@ struct run {
     struct heap_entry *heap;
 };
 
-/* No value here is NaN. fmax() and fmin() handle NaN and would be function calls. */
+/* Returns the larger value. fmax() and fmin() would be function calls, because they handle NaN, and
+ * no value here is NaN. */
 static double later(double a, double b) { return a > b ? a : b; }
 
 static double sooner(double a, double b) { return a < b ? a : b; }
 
 /* --- one round of one job --- */
 
-/* Returns the factor of the slowest worker. */
+/* Returns the step time of the slowest worker in the round, divided by the usual step time. */
 static double draw_factor(const struct queue_job *job, uint64_t round)
 {
     uint64_t state = chance_hash(job->seed, round);
