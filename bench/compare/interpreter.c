@@ -1,4 +1,5 @@
-/* Starts workers in Python. Sets environment variables of this process for them. */
+/* Starts workers in Python. The workers inherit environment variables, which are set in this
+ * process. */
 #include "bench/compare/interpreter.h"
 
 #include "bench/lib/host.h"

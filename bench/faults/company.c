@@ -296,8 +296,9 @@ static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
     company_note_crash(c, who, t->pid, status);
 }
 
-/* The absence is computed from rank and number of starts, not drawn from the seed, because the
- * time of this end is not reproducible either. */
+/* Collects an ended worker, and sets the time of its next start. The absence is computed from rank
+ * and number of starts. The absence need not be drawn from the seed, because the time of the end is
+ * not reproducible. */
 static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];

@@ -45,8 +45,8 @@ bool ends_of_aggregator(struct ends *ends, pid_t pid, int status);
  * logged the end. */
 pid_t ends_take_missing(struct ends *ends);
 
-/* Judges the end of a worker. `code`: error that the worker reported; `was_to_die`: a strike may
- * have killed it. */
+/* Judges the end of a worker. `code`: error that the worker reported; `was_to_die`: whether a
+ * strike may have killed the worker. */
 bool ends_of_worker_fit(int status, int code, bool was_to_die);
 /* Judges the exit status of a `gradpool` command of the operator. */
 bool ends_of_command_fit(int status);

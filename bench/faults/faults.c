@@ -144,8 +144,8 @@ static int kill_aggregator(struct conductor *c)
     return 0;
 }
 
-/* Asks an aggregator to end, which first moves its tasks to others. Only one aggregator at a time
- * ends in this way. */
+/* Sends SIGTERM to an aggregator, which moves its tasks to other aggregators and then ends. Only
+ * one aggregator at a time ends in this way. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)
@@ -273,7 +273,7 @@ static int cut_somebody(struct conductor *c)
     return draw(c, 3) == 0 ? cut_aggregator(c) : cut_worker(c);
 }
 
-/* Asks a random member to resize its job by one. No effect if the member is absent. */
+/* Orders a random member to resize its job by one worker. No effect if the member is absent. */
 static int resize_elastic(struct conductor *c)
 {
     size_t job = ELASTIC + draw(c, JOBS - ELASTIC);

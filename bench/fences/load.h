@@ -22,8 +22,8 @@ extern const struct load loads[LOADS];
 
 struct running_load {
     const struct service *service;
-    pid_t pid;       /* 0: no process runs */
-    char tenant[32]; /* "": no tenant */
+    pid_t pid;       /* process of the load; 0: none */
+    char tenant[32]; /* tenant of the load; "": none */
     char output[PATH_MAX + 64];
 };
 

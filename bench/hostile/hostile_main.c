@@ -112,7 +112,7 @@ static const struct attack *find(const char *name)
 }
 
 struct order {
-    const struct attack *attack; /* NULL: all attacks in turn */
+    const struct attack *attack; /* the named attack; NULL: all attacks, one after the other */
     uint64_t ms, rest_ms;        /* length of the attack or of a slot; pause after each attack */
 };
 

@@ -21,7 +21,8 @@ struct use {
 
 struct idle {
     uint32_t jobs, workers, seconds;
-    const char *transport; /* NULL: the jobs alternate between both transports */
+    /* transport of all jobs; NULL: the jobs alternate between both transports */
+    const char *transport;
     bool is_json, is_active;
     struct service service;
     struct crew *crews;

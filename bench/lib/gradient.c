@@ -13,8 +13,9 @@
 #define WITH_AVX2
 #endif
 
-/* ThreadSanitizer would spend most of a test's time in loops over elements. The loops are exempt,
- * and the written range is reported as a whole, for the memcpy() that reads it. */
+/* ThreadSanitizer would spend most of a test's time in loops over elements. The loops are exempt
+ * from its checks. The written range is reported to ThreadSanitizer as a whole, because a checked
+ * memcpy() reads this range later. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_write_range(void *memory, size_t bytes);
 #else

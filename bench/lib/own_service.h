@@ -13,7 +13,7 @@
 
 struct service {
     char program[PATH_MAX], folder[PATH_MAX], log[PATH_MAX + 16], endpoint[PATH_MAX + 32];
-    pid_t coordinator; /* 0: not running */
+    pid_t coordinator; /* process of the coordinator; 0: not running */
     pid_t aggregators[SERVICE_PROCESSES_MAX];
     size_t aggregators_count;
 };
@@ -24,7 +24,8 @@ struct service_setting {
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    /* NULL: `--stop jobs`, because the bench sends SIGTERM at its end, and no next start follows */
+    /* value of `--stop`; NULL: `jobs`, because the bench ends the service by SIGTERM and does not
+     * start it again */
     const char *stop;
     const char *program; /* name of the program; NULL: gradpool */
 };
@@ -33,8 +34,8 @@ struct service_setting {
  * is up. Returns a negative errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts the coordinator again on the same state. Returns when the coordinator answers. Its
- * aggregators reconnect, except those that are ending. */
+/* Starts the coordinator again on the same state. Returns when the coordinator answers. All its
+ * aggregators reconnect, except aggregators that are ending. */
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* Returns whether the coordinator has ended by itself. Its status is not collected. */
 bool service_has_ended(const struct service *s);

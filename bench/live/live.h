@@ -53,8 +53,8 @@ void live_fini(struct live *live);
 
 /* --- live.c --- */
 
-/* Starts services, replays the trace on both and in the simulation, and reports. Returns a negative
- * errno, with a text on standard error. */
+/* Starts two services, replays the trace on both services and in the simulation, and prints a
+ * report. Returns a negative errno, with a text on standard error. */
 int live_run(struct live *live);
 
 /* --- live_report.c --- */

@@ -1,6 +1,6 @@
 /* Conducts one cell of `migrate`: calibrates a job, trains it, migrates its tasks repeatedly, and
- * records the iterations near each migration. Windows without a migration alternate with these.
- * Owns the job's workers. Two windows must never share an iteration. */
+ * records the iterations near each migration. Windows with and without a migration alternate. Owns
+ * the job's workers. Two windows must never share an iteration. */
 #include "bench/migrate/migrate.h"
 
 #include "bench/migrate/ask.h"

@@ -19,7 +19,8 @@
 
 #define JOBS 8
 #define WORKERS 2
-#define STATE_TASKS 13 /* number of tasks with state in each job, 256 KiB of parameters each */
+/* number of tasks with state in each job; each task has 256 KiB of parameters */
+#define STATE_TASKS 13
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam: parameters and two moments */
 /* elements of the sum with which rank 0 sends the conductor's orders */

@@ -1,4 +1,4 @@
-/* `resize`: measures the pause that a worker that joins or leaves causes to the others. Owns a
+/* `resize`: measures the pause of a job's workers when another worker joins or leaves. Owns a
  * service, and the workers of one job at a time. */
 #include "bench/resize/resize_worker.h"
 

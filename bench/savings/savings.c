@@ -14,7 +14,8 @@
 #define SCALE_FIRST 0.05 /* scale of tensors for the first measurement */
 #define CALIBRATION_NS 1.5e9
 #define PROFILE_PASSES_MAX 3
-#define LOOKS_FOR_JOBS 4 /* number of looks between two queries of jobs: two seconds */
+/* number of readings of the lanes (looks) between two readings of the jobs: two seconds */
+#define LOOKS_FOR_JOBS 4
 
 const char *savings_setting_name(enum savings_setting setting)
 {
@@ -229,8 +230,8 @@ static int alternate(struct savings *s)
     return r;
 }
 
-/* Starts both services. Each job may need separate lanes, one for each worker, at the same time as
- * the others; these lanes time-share the cores of this machine. */
+/* Starts both services. One service has separate lanes for all jobs, one for each worker; these
+ * lanes time-share the cores of this machine. */
 static int start_services(struct savings *s)
 {
     char cores[256] = "", per_core[16];

@@ -21,10 +21,12 @@ struct setting {
     uint32_t lanes;   /* number of shared lanes; 0: as many as needed */
     uint32_t windows; /* number of windows that are simulated chunk by chunk */
     double window_s;
-    bool moves;    /* whether tasks move to empty lanes */
-    bool is_known; /* whether the service knows all jobs from earlier starts, so that they are
-                    * placed at once */
-    /* true: pieces are sent during the backward pass; false: all are sent at its end */
+    bool moves; /* whether tasks move to empty lanes */
+    /* whether the service knows all jobs from earlier starts, and places them without a
+     * measurement */
+    bool is_known;
+    /* whether pieces are sent during the backward pass; otherwise all pieces are sent at the end of
+     * the pass */
     bool overlaps;
     uint64_t seed;
 };

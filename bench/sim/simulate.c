@@ -38,14 +38,14 @@ struct simulation {
     double own_lanes;          /* lanes of jobs that are being measured or were refused */
     uint32_t window;           /* number of the next window */
     struct trail_part present; /* cores of the present jobs: used lane time, dedicated servers */
-    struct trail *trail;       /* NULL: no trail */
+    struct trail *trail;       /* details of the run (trail.h); NULL: not recorded */
     struct simulated result;
     char *error;
 };
 
 /* --- setting up --- */
 
-/* Finds the profile for a model and a number of workers, or makes it. */
+/* Finds the profile for the job's model and number of workers, or makes a new profile. */
 static int find_profile(struct simulation *s, const struct workload_job *job, size_t *ret_profile)
 {
     struct job_profile *all;

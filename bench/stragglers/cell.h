@@ -42,7 +42,7 @@ struct cell {
      * the injector placed them). A move that was undone counts as 0. */
     double bytes_moved;
     struct herd_checks checks;
-    char why_skipped[128]; /* "": the cell was run */
+    char why_skipped[128]; /* reason why the cell was not run; "": it was run */
 };
 
 /* Returns a negative errno, with a text on standard error. */

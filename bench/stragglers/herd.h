@@ -1,5 +1,5 @@
-/* The workers of one job, one process each, which run rounds until they are stopped. Records the
- * end time of each round. */
+/* The workers of one job, one process each. The workers run rounds until herd_stop(), and record
+ * the end time of each round. */
 #ifndef GRADPOOL_BENCH_HERD_H
 #define GRADPOOL_BENCH_HERD_H
 

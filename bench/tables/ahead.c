@@ -1,6 +1,6 @@
 /* Compares SSP with BSP for eight workers whose clocks sometimes take five times as long. With SSP
- * the workers need not wait for each other in each clock. A sleep emulates the computing. All rows
- * are checked at the end. */
+ * a worker need not wait for all other workers in each clock. A sleep emulates the computing. All
+ * rows are checked at the end. */
 #include "bench/tables/draw.h"
 #include "bench/tables/tables.h"
 #include "svc/base/clock.h"

@@ -25,7 +25,7 @@ void tables_print(struct tables *t, const struct tables_line *line);
 
 /* Each part runs its jobs, prints its lines, and adds to t->wrong. Returns 0 or a negative errno,
  * with a text on standard error. */
-int tables_apply(struct tables *t);    /* updates of a lane beside the store in one process */
+int tables_apply(struct tables *t);    /* updates of a lane, compared with the row store alone */
 int tables_exchange(struct tables *t); /* pulls and pushes of two workers, and their clocks */
 int tables_memory(struct tables *t);   /* memory of a row */
 int tables_latency(struct tables *t);  /* pulls while rows are made */

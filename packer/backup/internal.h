@@ -33,7 +33,7 @@ struct backup_estimates {
 
 /* A gradient that may arrive in the open round. */
 struct backup_flight {
-    double wait_ns;    /* time until the gradient begins; 0: it has begun */
+    double wait_ns;    /* time until the gradient begins; 0: the gradient has begun */
     double elapsed_ns; /* time since the start of the gradient */
     double scale_ns;
     double left; /* probability of a duration above `elapsed_ns` */

@@ -74,7 +74,7 @@ struct roster_known {
 struct growth_bid {
     struct roster_job *job;
     uint32_t workers; /* number of workers, including those assigned in this decision */
-    double gain;      /* 0: no gain */
+    double gain;      /* relative gain of speed by one more worker; 0: no gain */
 };
 
 /* A job that may need slots in this decision (needs.c). */

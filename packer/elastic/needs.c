@@ -1,7 +1,7 @@
 /* Assigns slots to jobs with too few: first jobs below their minimum, then overdue rests (jobs that
  * have rested too long), the queue, and other rests (F2 to F4, F6, F8). If a job cannot get all its
- * slots, the free and coming ones are reserved for it, and all later jobs wait. So a job with many
- * workers collects its slots, and no job starves. */
+ * slots, the free slots and the slots of leaving workers are reserved for this job, and all later
+ * jobs wait. So a job with many workers collects its slots, and no job starves. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>

@@ -15,7 +15,7 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
-/* a rest longer than this is overdue */
+/* a longer rest is overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
 #define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before any report (F5) */
@@ -41,7 +41,7 @@ struct scheduler_job {
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
     bool is_stage;
-    /* the job gets no worker and gives up none; waits in the queue if it has none (F13) */
+    /* the job gets no worker and gives up none; a job without workers stays in the queue (F13) */
     bool is_held;
 };
 

@@ -45,8 +45,8 @@ static double victims_loss(const struct roster_job *victim)
     return curve_relative(curve, workers) - curve_relative(curve, workers - 1);
 }
 
-/* Returns the next job to shrink; NULL: none. The tenant with the most slots comes first, then the
- * smallest loss, then the lowest job id. */
+/* Returns the next job to shrink; NULL: no job may shrink. The tenant with the most slots comes
+ * first, then the smallest loss, then the lowest job id. */
 static struct roster_job *victims_find_of(const struct scheduler *s, const struct roster_job *job,
                                           bool is_probing, double *ret_loss)
 {

@@ -44,7 +44,7 @@ enum explore_verb {
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
-/* Options; 0 means the default. */
+/* Options of a job. A field with the value 0 gets its default. */
 struct explore_options {
     uint32_t rounds, samples; /* minimum counts of a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
     bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */

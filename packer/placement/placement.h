@@ -18,7 +18,7 @@ struct placement_lane {
     uint64_t load_step;       /* load in steps; lanes with the same step count as equally busy */
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
     uint64_t job_lane_ns;     /* lane time of a round of the placed job */
-    bool usable;              /* false: the policy may not use the lane */
+    bool usable;              /* whether the policy may use the lane */
     /* whether the lane has pieces of the job, from this or earlier calls */
     bool hosts_job;
     bool taken; /* whether the lane has a piece from this placement */

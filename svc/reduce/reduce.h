@@ -51,11 +51,11 @@ struct reduce_pass {
     /* partial result, in the dtype of the accumulator; NULL: this is the first pass */
     const void *partial;
     size_t elements;
-    uint32_t divisor; /* 0 or 1: no division; integers are never divided */
-    /* The targets are stored without filling the cache, because they do not fit into it or are not
-     * read soon. A kernel does so only if the instruction set supports these stores and all targets
-     * have the same offset in their cache lines. The stores are visible to other threads before any
-     * later store (R10). Ignored by updates. */
+    uint32_t divisor; /* divisor of the sum; 0 or 1: no division; integers are never divided */
+    /* The targets are stored without filling the cache, because they do not fit into the cache or
+     * are not read soon. A kernel does so only if the instruction set supports these stores and all
+     * targets have the same offset in their cache lines. The stores are visible to other threads
+     * before any later store (R10). Ignored by updates. */
     bool streams;
     /* weight of each source, for REDUCE_WEIGHTED and for updates; NULL: an update by a sum without
      * weights */
@@ -80,7 +80,7 @@ reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum
                       enum reduce_dtype to);
 
 /* The argument `dtype` of these four functions may come unchecked from a peer. For an unknown dtype
- * they return 0, "?", 0 and false. */
+ * the functions return 0, "?", 0 and false, in this order. */
 size_t reduce_element_bytes(unsigned dtype);
 const char *reduce_dtype_name(unsigned dtype);
 /* Returns the dtype of a partial result: f32 for f16 and bf16, otherwise the same dtype (R7). */

@@ -120,7 +120,8 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called once after all copies in a message, so that one ticket is requested for all of them. */
+/* Called once after all copies in a message, so that one ticket is requested for all these
+ * copies. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)

@@ -58,7 +58,8 @@ struct holder_ask {
 bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask);
 /* Returns the timeout for poll() until there may be a request. */
 int holder_timeout_ms(struct holder *k);
-/* Makes requests without an answer due again, because the coordinator was restarted or away. */
+/* Makes requests without an answer due again, because the coordinator was restarted or could not be
+ * reached. */
 void holder_ask_again(struct holder *k);
 /* Passes the answer to a request. `code` 0: the holder connects with the ticket, over shared memory
  * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later. -ENOENT:

@@ -65,7 +65,9 @@ struct kept_copy {
     char *memory;
     struct holder_link *link;  /* link to the lane that serves the piece */
     struct holder_link *fence; /* link to a former lane that may still write; NULL: none */
-    bool is_kept;              /* false: the memory is freed when the lane's connection has ended */
+    /* whether the copy is still stored; otherwise its memory is freed when the lane's connection
+     * has ended */
+    bool is_kept;
     bool begins; /* the stored states are invalid, and are wiped once no lane can write to them */
     bool is_offered; /* the copy was offered on this connection, so the lane may write to it */
 };

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct whole_file {
-    int fd;           /* -1: no file */
+    int fd;           /* descriptor of the file; -1: no file */
     const char *what; /* kind of the file in texts, such as "snapshot" */
     char *path, *temporary;
     bool is_nameless; /* the file has no name until it is complete */

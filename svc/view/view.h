@@ -10,7 +10,7 @@
 
 struct view_use {
     uint64_t heap_bytes;       /* memory of the service that the job uses */
-    uint64_t registered_bytes; /* memory that workers lend to the service */
+    uint64_t registered_bytes; /* memory of workers that the service may access */
     uint64_t busy_ns;          /* CPU time of lanes */
     uint64_t pushed_bytes;     /* received bytes of gradients */
     uint64_t rounds;
@@ -34,7 +34,7 @@ struct view_rate {
 
 /* Sums over a job's measured tensors, for their newest round. */
 struct view_measured {
-    uint64_t round; /* 0: no tensor is measured */
+    uint64_t round; /* newest measured round; 0: no tensor is measured */
     uint32_t inputs, losses;
     double input_squares, result_squares, loss_sum;
 };
@@ -100,7 +100,7 @@ struct view_status {
     size_t settings_count;
     struct view_payer *payers; /* for operators only */
     size_t payers_count;
-    bool own_only; /* true: jobs of other tenants are in no list and no sum */
+    bool own_only; /* whether lists and sums contain only jobs of the requesting tenant */
 };
 
 struct view_worker {
@@ -111,7 +111,7 @@ struct view_worker {
 /* Reasons of a close: all ranks are there, gain, moment, absence of a rank, replay. */
 #define VIEW_REASONS 5
 
-/* Rounds with a gradient of the rank, and rounds that dropped it. */
+/* Numbers of rounds with a gradient of the rank, and of rounds that dropped the rank's gradient. */
 struct view_counts_rank {
     uint32_t rank;
     uint64_t counted, dropped;
@@ -159,7 +159,7 @@ struct view_limit {
 };
 
 struct view_job {
-    const char *tenant; /* "": a job without a key */
+    const char *tenant; /* tenant of the job; "": a job without a key */
     const char *job, *state, *failure, *waits_for;
     uint32_t job_id, workers, tensors, tasks, epoch;
     uint64_t tensor_bytes;
@@ -195,7 +195,7 @@ struct view_site {
     uint64_t grown, shrunk;  /* resizes of jobs since the start of the coordinator */
 };
 
-/* A job whose workers a pool starts. It may have no worker yet. */
+/* A job whose workers are started by a pool. The job may have no worker yet. */
 struct view_pool_job {
     const char *tenant, *job, *site, *state;
     const char *decision; /* last decision of the scheduler, with both speeds */

@@ -1,5 +1,5 @@
-/* The runs, their rows and bars. A run of all ranks comes first for each transport and step time,
- * because the other rules are compared with it. */
+/* Owns the live runs, and prints their rows and bars. For each transport and step time the rule
+ * `all` runs first, because the other rules are compared with this run. */
 #include "bench/backup/live/live_backup.h"
 
 #include "bench/backup/decisions.h"

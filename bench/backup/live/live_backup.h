@@ -8,7 +8,7 @@
 struct live_backup {
     const struct grid *grid; /* step times and rules */
     const struct jitter *jitter;
-    const char *transport; /* NULL: both */
+    const char *transport; /* only transport that is used; NULL: both transports */
     uint64_t unit_ns;      /* real time of a unit, which is about one gradient */
     bool is_quick, is_json;
 };

@@ -58,8 +58,8 @@ static double between(double u, double from, double to, double low, double high)
     return low + (high - low) * (u - from) / (to - from);
 }
 
-/* Returns the coefficient of variation at time `t`; it is constant within a unit of time and equal
- * for all ranks. */
+/* Returns the coefficient of variation at time `t`; the coefficient is constant within a unit of
+ * time, and equal for all ranks. */
 static double variation_at(const struct durations *d, double t)
 {
     const struct jitter_row *row = &d->row;

@@ -94,7 +94,8 @@ static void add_outer(const float *inputs, int count, const float *slopes, int w
     }
 }
 
-/* Replaces outputs by the derivative of the loss with respect to them; returns the loss. */
+/* Replaces each output by the derivative of the loss with respect to this output. Returns the
+ * loss. */
 static double cross_entropy(float *outputs, uint8_t label)
 {
     float most = outputs[0], sum = 0, wanted;

@@ -47,7 +47,8 @@ struct site {
     struct site_trial *trials;
     size_t over;
     struct trial_search search;
-    struct scheduler *scheduler; /* NULL: fixed numbers of workers */
+    /* scheduler of the policy; NULL: the policy has fixed numbers of workers */
+    struct scheduler *scheduler;
     struct fixed_queue queue;
     uint32_t *started; /* buffer for the result of a pass */
     struct site_list pauses;

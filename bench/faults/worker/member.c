@@ -136,8 +136,8 @@ static void *run_resize(void *context)
     return NULL;
 }
 
-/* Handles the end of a resize. It may fail if a strike killed a member that should join or leave.
- * Such an error is no fault, unless it is late or names no cause. */
+/* Handles the end of a resize. A resize may fail if a strike killed a member that should join or
+ * leave. Such an error counts only if it is late or names no cause. */
 static void end_resize(struct worker *w)
 {
     struct resize *resize = &w->resize;
@@ -185,7 +185,7 @@ static void go(struct worker *w)
 /* --- a result --- */
 
 /* Compares a result with the sum in rank order over the ranks of the round. Element PUSH_END is not
- * compared, because any rank may set it. */
+ * compared, because any rank may have set this element. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];
@@ -216,8 +216,8 @@ static uint64_t follow_update(struct worker *w, struct pushes *ret_pushes)
     return mirror_find(&w->mirror, w->result, a->ledger->grace_ns, ret_pushes) ? 0 : PUSH_ELEMENTS;
 }
 
-/* A late worker of a tensor with a rule copies the trail of another member, so it does not record
- * its first round again. */
+/* A late worker of a tensor with a rule copies the trail of another member, so the late worker does
+ * not record its first round again. */
 static bool follow_trail(struct worker *w, const struct pushes *pushes)
 {
     bool was_found = w->about->updates && !w->about->begins && w->count == 1;

@@ -1,5 +1,5 @@
 /* Owns the profile of one kind of job (model, workers). Must never use the packer's formula: all
- * times come from the event simulation, as those of the service come from clocks. */
+ * times come from the event simulation, as the times in a service come from clocks. */
 #include "bench/sim/lanes/job_profile.h"
 
 #include "bench/sim/chance.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-/* part of a step; the backward pass takes twice as long as the forward pass */
+/* part of a step that is the forward pass; the backward pass takes twice as long */
 #define FORWARD_PART (1.0 / 3)
 /* number of simulated rounds; the service measures 20, and refines its mean with later rounds */
 #define ROUNDS 100

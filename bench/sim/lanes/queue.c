@@ -297,8 +297,8 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* Chooses the next job with work after `last`, in turn; chooses `last` itself only if no other
- * job has work. */
+/* Chooses the next job with work after `last`, in cyclic order. Chooses `last` itself only if no
+ * other job has work. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;

@@ -4,7 +4,7 @@
  * A job is synchronous. Its workers compute, and each piece of a gradient becomes ready during the
  * backward pass. The piece is sent over the worker's network. Its lane sums the piece when the
  * gradient of the slowest worker has arrived. A round ends when all pieces are summed; then the
- * next round begins. A lane serves the jobs with work in turn, one chunk each. */
+ * next round begins. A lane serves the jobs with work in cyclic order, one chunk each. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 #define GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 
