@@ -51,7 +51,7 @@ struct company {
     struct company_memory *memory; /* shared with the workers */
 };
 
-/* -ENOMEM. The first call of company_tend() starts the workers. */
+/* Prepares the jobs. The first call of company_tend() starts the workers. Returns 0 or -ENOMEM. */
 int company_init(struct company *c);
 void company_fini(struct company *c);
 

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define START_NS (20 * NS_PER_S)
-#define STOP_NS (20 * NS_PER_S) /* longer than the coordinator's own time-out for its aggregators */
+/* time for the coordinator to end; longer than its own time-out for its aggregators */
+#define STOP_NS (20 * NS_PER_S)
 #define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 extern char **environ;

@@ -98,7 +98,8 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Each job is weighted with the time in which it runs. */
+/* The mean load over the run is computed: each job is weighted with the time for which the job
+ * runs. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;

@@ -8,7 +8,7 @@
 #define RECKON_WARM 6 /* number of first iterations that do not count */
 #define RECKON_WINDOWS_MAX 512
 
-/* The iterations during one order. */
+/* A window: the iterations from an order until shortly after its end. */
 struct migrate_window {
     uint32_t first, last;
     bool migrates; /* whether the order moves tasks; otherwise the order has no effect */

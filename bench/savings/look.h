@@ -20,7 +20,7 @@ struct look {
     } lanes[LOOK_LANES_MAX]; /* sorted as in the status */
 };
 
-/* Returns a negative errno, with a text on standard error. */
+/* Reads the state of all lanes. Returns 0, or a negative errno with a text on standard error. */
 int look_at_lanes(const struct service *service, struct look *ret_look);
 
 struct look_job {

@@ -46,8 +46,8 @@ struct turn {
     uint32_t lanes_most;
 };
 
-/* The caller sets plan, service, transport and jobs of the turn. Returns a negative errno, with a
- * text on standard error, also if a worker failed. */
+/* Runs the turn to its end. The caller sets plan, service, transport and jobs of the turn. Returns
+ * 0; or a negative errno, with a text on standard error, also if a worker failed. */
 int turn_run(struct turn *turn);
 /* Adds all jobs with their planned arrivals and stays. */
 void turn_all(struct turn *turn);

@@ -20,7 +20,8 @@
 #define SLOW_WINDOWS_SHORT 3 /* number of windows for a policy that does not adapt */
 /* number of windows of the two policies that are compared without an injector */
 #define QUIET_WINDOWS 6
-#define DETECT_WINDOWS 2 /* windows until the stop-the-world baseline drains the slow lane */
+/* number of windows before the stop-the-world baseline drains the slow lane */
+#define DETECT_WINDOWS 2
 #define COMMAND_NS (60 * NS_PER_S)
 #define PORT_FIRST 17300
 

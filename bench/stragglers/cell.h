@@ -33,7 +33,7 @@ struct cell {
     double before_ns, before_p95_ns;
     double onset_ns;                   /* mean of the first window with the injector */
     double during_ns, during_p95_ns;   /* mean of all windows with the injector */
-    double settled_ns, settled_p95_ns; /* last two windows with the injector */
+    double settled_ns, settled_p95_ns; /* means of the last two windows with the injector */
     double after_ns;          /* mean of the last window, after the injector has ended; 0: not
                                * measured */
     uint32_t windows, rounds; /* numbers of windows and rounds until the recovery; 0: no recovery */
@@ -45,7 +45,8 @@ struct cell {
     char why_skipped[128]; /* reason why the cell was not run; "": it was run */
 };
 
-/* Returns a negative errno, with a text on standard error. */
+/* Runs the cell, and sets its results. Returns 0, or a negative errno with a text on standard
+ * error. */
 int cell_run(struct cell *cell);
 
 #endif

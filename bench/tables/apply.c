@@ -39,7 +39,7 @@ static int compare_keys(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Removes keys that occur several times. Returns the number of the others. */
+/* Keeps each key only once. Returns the number of different keys. */
 static size_t keys_unique(uint64_t *keys, size_t count)
 {
     size_t kept = 0;

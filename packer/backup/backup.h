@@ -35,9 +35,10 @@ enum backup_rule {
     /* closes the round when more gradients no longer pay; decides at each arrival */
     BACKUP_AUTO,
     BACKUP_BEFORE, /* uses the estimates of BACKUP_AUTO, but chooses k before the round */
-    /* chooses k with the largest gain per time before the round, from losses and rate */
+    /* before the round, chooses the k with the largest gain per time, from losses and rate */
     BACKUP_DBW,
-    BACKUP_BLIND,   /* chooses k with the largest k per time before the round; reads no gradient */
+    /* before the round, chooses the k with the largest k per time; reads no gradient */
+    BACKUP_BLIND,
     BACKUP_ADASYNC, /* k grows with the square root of the decrease of the loss */
     BACKUP_RULES,
 };

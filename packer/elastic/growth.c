@@ -111,7 +111,8 @@ static void growth_remember(struct roster_job *job, uint32_t workers)
     history->promised = curve_relative(curve, workers) / curve_relative(curve, history->grown_from);
 }
 
-/* Calls roster_place() once for each job, so that the lane time of a job changes once. */
+/* Starts the workers of all bids. Calls roster_place() once for each job, so that the lane time of
+ * a job changes once. */
 static void growth_carry_out(struct scheduler *s, struct growth_bid *bids, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

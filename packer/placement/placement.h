@@ -87,7 +87,8 @@ void placement_finish(struct placement *placement, struct packer_plan *ret_plan)
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns -ENOSPC with a reason: the need of the piece, and the largest free amount of a lane. */
+/* Refuses a piece that fits on no lane: returns -ENOSPC. The reason contains the need of the piece,
+ * and the largest free amount of a lane. */
 int placement_refuse_lanes(struct placement *placement, size_t tensor,
                            const struct placement_need *need);
 

@@ -155,7 +155,7 @@ struct view_stage {
 struct view_limit {
     const char *name; /* such as "job-tensors" */
     uint64_t used, most;
-    bool is_own; /* limit of the tenant, not of the service */
+    bool is_own; /* whether the limit was set for this tenant; otherwise for all tenants */
 };
 
 struct view_job {

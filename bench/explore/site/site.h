@@ -84,7 +84,7 @@ int orders_stop(struct site *site, struct site_trial *t, double seconds);
 void figures_of(struct site *site, struct world_figures *ret_figures);
 /* Updates the inputs of the bounds, after each event and before its actions. */
 void figures_watch(struct site *site);
-/* Return the bounds of the trial's wait and rest (F7), from the values so far. */
+/* Return the bounds of the trial's wait and rest (F7), computed from the longest times so far. */
 uint64_t figures_arrival_bound_ns(const struct site *site, const struct site_trial *t);
 uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial *t);
 

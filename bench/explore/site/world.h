@@ -49,7 +49,8 @@ struct world_figures {
     double rests_over;
 };
 
-/* Returns a negative errno of the policy, or -EPROTO: an action that the site cannot apply. */
+/* Runs all trials to their ends. Returns 0, a negative errno of the policy, or -EPROTO: the policy
+ * made a decision that the site cannot apply. */
 int world_run(const struct world_setting *setting, struct world_figures *ret_figures);
 
 #endif

@@ -30,7 +30,8 @@ struct mirror {
     float *gradients;
 };
 
-/* -ENOMEM. The caller calls mirror_fini() also after an error. */
+/* Allocates the states. Returns 0 or -ENOMEM. The caller calls mirror_fini() also after an
+ * error. */
 int mirror_init(struct mirror *mirror, struct mirror_book *book, uint64_t seed);
 void mirror_fini(struct mirror *mirror);
 

@@ -25,7 +25,8 @@ struct cluster {
     size_t lanes_count, lanes_open;
     struct cluster_job *jobs; /* index: position in the workload */
     size_t jobs_count;
-    uint64_t moves;   /* number of moves of a job's part of one lane to another lane */
+    /* number of moves; one move is all pieces of a job that go from one lane to one other lane */
+    uint64_t moves;
     char reason[256]; /* reason of the last refusal */
 };
 
