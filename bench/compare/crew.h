@@ -38,8 +38,9 @@ struct crew {
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
-    FILE *in[CREW_SEATS_MAX]; /* index: rank; the system's server is last */
-    char *line;               /* last line that a seat has sent */
+    /* streams from the processes; index: rank, the system's server last */
+    FILE *in[CREW_SEATS_MAX];
+    char *line; /* last line that a seat has sent */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;

@@ -28,7 +28,7 @@ struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
     int (*round)(void *context);
-    int (*settle)(void *context); /* called after the clocks were read; may be NULL */
+    int (*settle)(void *context); /* ends the run after the clocks were read; may be NULL */
 };
 
 /* Executes the conductor's requests. Returns after "quit" or at the end of the socket. */

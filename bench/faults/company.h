@@ -48,7 +48,7 @@ struct company {
     const struct service *service;
     struct job jobs[JOBS];
     struct blame_losses losses;
-    struct company_memory *memory; /* shared with the workers */
+    struct company_memory *memory; /* memory shared with the workers */
 };
 
 /* Prepares the jobs. The first call of company_tend() starts the workers. Returns 0 or -ENOMEM. */
@@ -76,8 +76,8 @@ void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
 void company_kill(struct company *c, size_t job, uint32_t rank);
 /* Reports an unexpected end of a process, which fails the run. */
 void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
-/* Called before a worker is killed. The worker's last result need not agree with the results of
- * other members. */
+/* Announces that a worker will be killed: its last result need not agree with the results of other
+ * members. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 
 #endif

@@ -175,7 +175,8 @@ static int kill_worker(struct conductor *c)
     return 0;
 }
 
-/* `status`: expected exit status after `signal`. */
+/* Sends `signal` to the coordinator, waits for its end, and starts it again. `status`: expected
+ * exit status. */
 static int end_and_start_coordinator(struct conductor *c, int signal, int status)
 {
     uint64_t began_ns = clock_now_ns();

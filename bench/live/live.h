@@ -20,7 +20,7 @@ struct live {
     struct plan plan;
     double compression; /* factor by which time is compressed */
     uint32_t lanes;
-    double lane_ns_a_byte; /* measured during the run */
+    double lane_ns_a_byte; /* lane time of a pushed byte, measured during the run */
 
     /* Measurements on the service. */
     double lane_ns[PLAN_JOBS_MAX]; /* lane time of a round of each job, reported by the service */

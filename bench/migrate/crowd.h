@@ -13,7 +13,7 @@ struct crowd {
     uint32_t workers;
     pid_t pids[CROWD_WORKERS_MAX];
     int fds[CROWD_WORKERS_MAX];
-    struct trainee_board *boards; /* shared with the workers */
+    struct trainee_board *boards; /* one board for each worker, in memory shared with the workers */
 };
 
 /* Starts the workers. Returns 0, or a negative errno with a text on standard error. The caller

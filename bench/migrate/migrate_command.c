@@ -178,11 +178,12 @@ static int start(struct migrate *m, const char *piece_max)
                                           .piece_max = piece_max,
                                           /* long enough for a late aggregator on a busy machine */
                                           .aggregator_timeout = "10",
-                                          /* During a migration the state exists on both lanes. */
+                                          /* The limit is high, because the state exists on both
+                                           * lanes during a migration. */
                                           .job_memory_max = "2G",
                                           .lane_memory_max = "4G",
-                                          .stop = "service"}; /* so that jobs continue after a
-                                                               * restart */
+                                          /* jobs must continue after a restart */
+                                          .stop = "service"};
     return service_start_as(&m->service, &m->setting);
 }
 

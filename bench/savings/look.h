@@ -17,7 +17,7 @@ struct look {
         uint32_t tasks;      /* number of tasks on the lane */
         bool is_open;        /* open or closing: the lane has a core, with or without tasks */
         uint64_t cpu_ns;     /* CPU time of the lane's thread */
-    } lanes[LOOK_LANES_MAX]; /* sorted as in the status */
+    } lanes[LOOK_LANES_MAX]; /* in the order of `gradpool status` */
 };
 
 /* Reads the state of all lanes. Returns 0, or a negative errno with a text on standard error. */

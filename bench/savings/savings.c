@@ -267,7 +267,7 @@ int savings_run(struct savings *s)
     if (r == 0)
         r = alternate(s);
     if (r == 0 && s->report)
-        look_at_events(&s->shared, &s->events); /* after an error the page has no events */
+        look_at_events(&s->shared, &s->events); /* if this fails, the page has no events */
     service_stop(&s->shared);
     service_stop(&s->dedicated);
     struct savings_sums sums;

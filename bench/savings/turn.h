@@ -10,7 +10,7 @@
 
 struct turn_job {
     bool takes_part;
-    double arrive_ns; /* since the start of the turn */
+    double arrive_ns; /* time of arrival since the start of the turn */
     uint32_t rounds;
     /* Results. */
     double period_ns; /* mean of its measured rounds, over all ranks */

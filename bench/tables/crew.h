@@ -61,7 +61,7 @@ uint64_t tables_board_cpu_ns(const struct tables_board *board, uint32_t workers)
 
 /* Pulls rows, and waits for them. */
 int tables_pull(struct tables_worker *w, const uint64_t *keys, size_t count, float *ret_rows);
-/* Pushes gradients without a request. */
+/* Pushes gradients, and does not wait until they are applied. */
 int tables_push(struct tables_worker *w, const uint64_t *keys, size_t count,
                 const float *gradients);
 int tables_barrier(struct tables_worker *w);

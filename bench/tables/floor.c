@@ -13,7 +13,7 @@
 #define SHARD_BITS 6
 #define SHARDS (1u << SHARD_BITS)
 #define SALT UINT64_C(0x5a17)
-#define ROWS_AHEAD 8 /* as in a lane */
+#define ROWS_AHEAD 8 /* number of rows whose memory is prefetched, as in a lane */
 #define PAGE_BYTES 4096u
 
 struct floor {
@@ -27,7 +27,7 @@ struct floor {
 struct floor_batch {
     size_t count;
     uint64_t *keys;   /* hashes of the keys, ascending */
-    float *gradients; /* in the order of `keys` */
+    float *gradients; /* gradients of the keys, in the order of `keys` */
     uint32_t *rows;   /* positions of the batch's rows in their shard, set by floor_apply() */
 };
 

@@ -88,8 +88,8 @@ struct backup_decision {
     enum backup_verb verb;
     enum backup_reason reason; /* reason of a BACKUP_CLOSE */
     uint64_t until_ns;         /* time of the next call, with BACKUP_WAIT; BACKUP_NEVER_NS: none */
-    /* With BACKUP_WAIT: ranks that begin another gradient now, ascending; valid until the next
-     * call. backup_decide() has already called backup_began() for them. */
+    /* With BACKUP_WAIT: ranks that begin another gradient now, in ascending order; valid until the
+     * next call. backup_decide() has already called backup_began() for these ranks. */
     const uint32_t *go_on;
     size_t go_on_count;
 };

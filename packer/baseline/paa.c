@@ -21,7 +21,7 @@ struct paa {
     uint64_t tiny_bytes;
     uint64_t *lane_bytes;  /* bytes of the job on each lane, in this call */
     uint64_t *lane_keys;   /* number of ranges of tensors on each lane, in this call */
-    struct sized *tensors; /* sorted, the largest first */
+    struct sized *tensors; /* all tensors, the largest first */
     struct sized *lanes;   /* buffer of put_large(), sorted, the emptiest first */
 };
 

@@ -29,11 +29,11 @@
 #define EXPLORE_GAP_NS UINT64_C(30000000000)
 
 enum explore_method {
-    EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
+    EXPLORE_EVEN, /* pieces move until the bytes of each lane are in proportion to its rate */
     EXPLORE_OUT,  /* the job gets one more lane */
-    /* no pieces on the slowest lane, nor on lanes with less than half of the best rate */
+    /* all pieces leave the slowest lane and all lanes with less than half of the best rate */
     EXPLORE_IN,
-    EXPLORE_SHIFT, /* the slowest lane gets a tenth less */
+    EXPLORE_SHIFT, /* pieces leave the slowest lane until its time is a tenth shorter */
     EXPLORE_METHODS,
 };
 
@@ -107,7 +107,7 @@ struct explore {
     enum explore_phase phase;
     enum explore_method method; /* method of the current try */
     uint64_t membership, last_ns;
-    uint64_t windows, tries; /* counted since the start, also over explore_reset() */
+    uint64_t windows, tries; /* numbers since the start; explore_reset() does not change them */
     /* the counts of the next call are ignored, because they begin before a change */
     bool ignores_next;
     struct explore_meter round;  /* round time in this window */

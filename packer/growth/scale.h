@@ -115,8 +115,9 @@ struct scale_lane {
 struct scale_task {
     uint32_t job, lane; /* positions of the job and the lane */
     uint64_t bytes;
-    uint64_t lane_ns;                 /* lane time of a round */
-    uint64_t state_bytes, wire_bytes; /* as in struct packer_tensor */
+    uint64_t lane_ns; /* lane time of a round */
+    /* memory and network bytes of the task, as in struct packer_tensor */
+    uint64_t state_bytes, wire_bytes;
 };
 
 /* A job that waits for lanes, because the job does not fit on the open lanes. */
@@ -134,7 +135,8 @@ struct scale_seen {
     size_t tasks_count;
     const struct scale_wish *wishes;
     size_t wishes_count;
-    const struct packer_node *nodes; /* as in struct packer_request */
+    /* memory and bandwidth of NUMA nodes, as in struct packer_request */
+    const struct packer_node *nodes;
     size_t nodes_count;
 };
 

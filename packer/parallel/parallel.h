@@ -32,7 +32,7 @@ struct parallel {
     enum parallel_goal goal;
     uint32_t least, most;
     struct parallel_trial trials[PARALLEL_TRIALS];
-    uint32_t count;  /* measured trials */
+    uint32_t count;  /* number of measured trials */
     uint32_t chosen; /* chosen number of workers; 0: the search has not ended */
     double chosen_ns;
 };

@@ -71,7 +71,7 @@ static void apply_limit(struct profile *p, uint32_t limit_ppm)
     p->fewest = (struct profile_times){0};
 }
 
-/* Where the job runs, compared with its search for fewer lanes (R10). */
+/* The lanes on which the job runs, compared with its search for fewer lanes (R10). */
 enum profile_setting {
     /* on lanes with other jobs, or without other jobs on some further number of lanes */
     SETTING_OTHER,

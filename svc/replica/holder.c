@@ -120,7 +120,8 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called once after all copies in a message, so that one ticket is requested for all these
+/* Requests a ticket for the lane, or sends the offers if the lane is connected. holder_keep() calls
+ * this function once for all copies in a message, so that one ticket is requested for these
  * copies. */
 static void open_link(struct holder_link *l)
 {

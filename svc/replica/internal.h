@@ -22,7 +22,7 @@ struct kept_job {
     uint32_t id;
     char name[HOLDER_NAME_BYTES];
     struct slabs slabs;
-    struct kept_copy **copies; /* by the number of the piece; NULL: no copy */
+    struct kept_copy **copies; /* copies; the index is the number of the piece; NULL: no copy */
     size_t copies_room;
     struct list links;
     bool is_over; /* the job has ended, and is freed when its last connection has closed */

@@ -343,8 +343,8 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* Called when the lane has another holder for the piece. The last writes of the lane arrived before
- * this record. */
+/* Drops the copy of a piece for which the lane has another holder. The last writes of the lane
+ * arrived before this record. */
 static void released(struct holder_link *l, const struct record_backed *release)
 {
     struct kept_copy *copy = kept_copy_find(l->job, release->piece);

@@ -13,7 +13,8 @@
 #define TABLE_FILE_PART_ROWS_MAX 8192u /* maximum rows that are read or written at once */
 #define TABLE_FILE_STEPS_MAX (UINT64_C(1) << 48)
 
-/* Describes the rows. Of the terms the file has dim, dtype, rule and initial values. */
+/* Describes the rows of a file. The file has only these terms: dim, dtype, rule and initial
+ * values. */
 struct table_file_head {
     struct table_terms terms;
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];

@@ -20,7 +20,7 @@ struct view_run_job {
     uint32_t workers;
     /* period of a round: alone; with dedicated servers; in the service. NAN: unknown */
     double alone_s, dedicated_s, shared_s;
-    double loss, predicted_loss; /* 0 to 1; NAN: unknown */
+    double loss, predicted_loss; /* measured and predicted loss, 0 to 1; NAN: unknown */
 };
 
 struct view_run {

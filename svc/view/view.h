@@ -73,7 +73,7 @@ struct view_aggregator {
 
 /* An event with its reason: a lane has opened or parked, or tasks have moved. */
 struct view_event {
-    double at_s; /* on the clock of uptime_ns, or since the beginning of a run */
+    double at_s; /* seconds since the start of the coordinator, or of a run */
     const char *kind, *text;
 };
 
@@ -98,7 +98,7 @@ struct view_status {
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
-    struct view_payer *payers; /* for operators only */
+    struct view_payer *payers; /* CPU time of each tenant; only operators get this list */
     size_t payers_count;
     bool own_only; /* whether lists and sums contain only jobs of the requesting tenant */
 };
@@ -232,7 +232,7 @@ struct view_moment {
 struct view_tenant {
     const char *tenant, *role, *state;
     uint64_t added_s;        /* seconds since 1970 */
-    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm; /* loss limit in millionths; 0: no limit */
     uint32_t jobs, connections;
     /* CPU time that the coordinator has spent on the tenant's requests */
     uint64_t cpu_ns;

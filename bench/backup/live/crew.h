@@ -19,7 +19,7 @@ struct crew_setting {
 };
 
 struct crew_result {
-    double seconds; /* from the first round to the target; NAN: not reached */
+    double seconds; /* time from the first round to the target; NAN: not reached */
     uint64_t rounds;
     double k_mean;     /* mean number of gradients in a round */
     double dropped;    /* mean part of the ranks whose gradient is missing in a round */

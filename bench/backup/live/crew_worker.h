@@ -4,7 +4,8 @@
 
 #include "bench/backup/live/crew.h"
 
-/* Written by one worker, and read after its end. Index: number of the round. */
+/* Log of one worker, which is read after the worker's end. The arrays have the number of the round
+ * as index. */
 struct crew_log {
     /* digests of the parameters; 0: the worker skipped the round */
     uint64_t digests[CREW_ROUNDS_MAX];

@@ -32,8 +32,8 @@ static uint64_t count_different(const float *a, const float *b, uint64_t element
 /* The service counts rounds from 1, the bench from 0. */
 static uint64_t set_round_of(const struct state_tensor *t) { return t->round - 1 - t->steps; }
 
-/* Compares the tensor after its last broadcast. Moments before the first step are undefined and not
- * compared. */
+/* Compares the tensor with a replay of all steps since its last broadcast. Moments before the first
+ * step are undefined and not compared. */
 static uint64_t count_wrong(struct replay *r, const struct state_tensor *t, float *saved)
 {
     uint64_t set_round = set_round_of(t), wrong;

@@ -17,7 +17,7 @@
 
 #define TENSORS_MAX 5
 #define CONNECT_NS (10 * NS_PER_S) /* time-out of gp_connect(), and of all attempts together */
-#define DECLARE_NS (15 * NS_PER_S) /* equal to VICTIM_TIMEOUT */
+#define DECLARE_NS (15 * NS_PER_S) /* deadline of gp_tensors_declare(); equal to VICTIM_TIMEOUT */
 #define LEAVE_NS (10 * NS_PER_S)   /* deadline of gp_job_leave() */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define LONG_WAIT_NS (4 * NS_PER_S)

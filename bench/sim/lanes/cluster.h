@@ -21,9 +21,9 @@ struct cluster_job {
 
 struct cluster {
     const struct setting *setting;
-    struct cluster_lane *lanes; /* index: id */
+    struct cluster_lane *lanes; /* lanes of the service; the index is the id */
     size_t lanes_count, lanes_open;
-    struct cluster_job *jobs; /* index: position in the workload */
+    struct cluster_job *jobs; /* jobs of the workload, in its order */
     size_t jobs_count;
     /* number of moves; one move is all pieces of a job that go from one lane to one other lane */
     uint64_t moves;

@@ -7,7 +7,8 @@
 /* Figures of one job, summed over the windows in which the job is placed. */
 struct window_sums {
     uint32_t windows;
-    double loss;      /* measured loss compared with as many lanes as workers, without other jobs */
+    /* measured loss, compared with a run on as many lanes as workers without other jobs */
+    double loss;
     double own;       /* the part of `loss` that remains on the same lanes without other jobs */
     double predicted; /* result of packer_predict() */
     double counted;   /* loss by the rule of the policy, without margin */

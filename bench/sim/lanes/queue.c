@@ -57,7 +57,7 @@ struct run {
     struct run_lane *lanes;
     struct stream *streams;
     uint32_t *order;     /* positions of the job's pieces, sorted by job, lane, arrival */
-    double *arrivals_ns; /* sorted as the jobs' pieces */
+    double *arrivals_ns; /* arrival of each piece, in the order of the jobs' pieces */
     struct heap_entry *heap;
 };
 
