@@ -100,11 +100,11 @@ void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy
     struct slab_place place;
     slabs_find(&job->slabs, copy->memory, 2 * half_bytes(copy), &place);
     *ret_offer = (struct record_backup){.kind = RECORD_BACKUP,
-                                       .piece = copy->piece,
-                                       .region = place.region,
-                                       .note = copy->note,
-                                       .offset = {place.offset, place.offset + half_bytes(copy)},
-                                       .since = RECORD_ROUND_NONE};
+                                        .piece = copy->piece,
+                                        .region = place.region,
+                                        .note = copy->note,
+                                        .offset = {place.offset, place.offset + half_bytes(copy)},
+                                        .since = RECORD_ROUND_NONE};
     for (int half = 0; half < 2; half++) {
         struct record_stamp stamp;
         memcpy(&stamp, stamp_at(copy, half), sizeof stamp);

@@ -18,8 +18,7 @@ inline_always float row_gradient(const struct row_step *s, const struct row_view
     return s->weight_decay != 0 ? gradient + s->weight_decay * row->values[i] : gradient;
 }
 
-/* Copies the step to a local variable, because the compiler cannot know that the arrays do not
- * overlap the step. */
+/* A local copy of the step lets the compiler assume that no array overlaps the step. */
 static void apply_row_sgd(const struct row_step *step, const struct row_view *view)
 {
     const struct row_step s = *step;
@@ -204,8 +203,8 @@ ROWS_OF(ftrl)
 /* The functions below compute `elements` values from element `at` on, a multiple of ROW_BATCH.
  * Further elements of the batch have defined but unused values. */
 
-/* Computes block by block. Vectors that hold several blocks would not be faster, because such a
- * vector has more elements than a short row. */
+/* Computes block by block. Vectors of several blocks would not be faster, because a short row has
+ * fewer elements than such a vector. */
 inline_always void row_uniform(const struct row_initial *initial, uint64_t key, uint32_t at,
                                uint32_t elements, float *ret_batch)
 {

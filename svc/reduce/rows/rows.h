@@ -8,8 +8,8 @@
  *
  *   SGD          torch.optim.SGD without momentum
  *   ADAGRAD      torch.optim.Adagrad on sparse gradients, lr_decay 0, first sum 0
- *   ADAGRAD_ONE  Adagrad with one sum for each row: the mean of the squares of the row's gradient is
- *                added, as in the row-wise Adagrad of FBGEMM (Khudia et al. 2021)
+ *   ADAGRAD_ONE  Adagrad with one sum for each row: the mean of the squares of the row's gradient
+ *                is added, as in the row-wise Adagrad of FBGEMM (Khudia et al. 2021)
  *   ADAM         torch.optim.SparseAdam: epsilon is not divided by the second correction, unlike in
  *                UPDATE_ADAM
  *   FTRL         FTRL-Proximal: McMahan et al., "Ad Click Prediction", KDD 2013, algorithm 1; the
