@@ -377,7 +377,8 @@ static bool is_complete(const struct conductor *c)
            c->snapshots.done;
 }
 
-/* Returns whether the run continues. On a slow host it continues until each kind has happened. */
+/* Returns whether the run continues. On a slow host a run continues until each kind of strike and
+ * order has happened. */
 static bool goes_on(const struct conductor *c)
 {
     uint64_t now_ns = clock_now_ns(), for_ns = c->about->seconds * NS_PER_S;

@@ -186,8 +186,8 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the period of a job alone for the random step times, which differ in the longer stays
- * of the other settings. */
+/* Corrects the measured period of a job that ran alone. Its random step times were others than in
+ * the longer stays with dedicated and shared lanes; the difference is computed from the plan. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];

@@ -120,8 +120,8 @@ static bool is_free(const struct scale_look *look, size_t lane, enum packer_lane
     return l->lane.state == state && scale_is_closed(l);
 }
 
-/* Returns the number of lanes in `state` without a job, less those reserved for waiting jobs and
- * lanes_spare (G2). */
+/* Returns the number of lanes in `state` without a job, minus the lanes that are reserved for
+ * waiting jobs and by lanes_spare (G2). */
 static size_t free_lanes(const struct scale_look *look, enum packer_lane_state state)
 {
     uint64_t kept = look->wished + look->options.lanes_spare;

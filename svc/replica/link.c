@@ -57,7 +57,7 @@ void holder_link_flush(struct holder_link *l)
         if (copy->fence)
             continue;
         if (offer_send(l, copy) < 0)
-            return; /* a ROOM or CLOSED event follows */
+            return; /* the remaining offers follow after the next ROOM or CLOSED event */
         list_remove(&copy->unoffered);
     }
 }

@@ -21,7 +21,7 @@
 /* The pieces of one job on one lane, in the order of their arrival. */
 struct stream {
     uint32_t job, lane, next_on_lane;
-    uint32_t first, count; /* range in run.order */
+    uint32_t first, count; /* first piece in run.order, and number of pieces */
     uint32_t arrived;
     double backlog_ns;
 };

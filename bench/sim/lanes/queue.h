@@ -16,7 +16,7 @@
 struct queue_piece {
     uint32_t lane;
     double ready;   /* fraction of the backward pass after which the piece is complete; ascending */
-    double wire_ns; /* time on a worker's network */
+    double wire_ns; /* time of the piece on the network of a worker */
     double lane_ns; /* lane time for all workers */
 };
 

@@ -34,7 +34,8 @@ enum row_rule {
  * use. */
 struct row_settings {
     double rate;
-    /* all but FTRL; the product with the value is added to the gradient, as in update.h */
+    /* for all rules except FTRL; the product with the value is added to the gradient, as in
+     * update.h */
     double weight_decay;
     double beta1, beta2; /* ADAM */
     double epsilon;      /* ADAGRAD, ADAGRAD_ONE, ADAM */
